@@ -139,6 +139,7 @@ SHELL = {
     "splitter/peers.py",
     "serve/server.py",
     "serve/http_server.py",
+    "serve/listening.py",
     "serve/subscriber.py",
     "lab/changing/readers.py",
     "admin/server.py",

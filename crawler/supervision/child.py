@@ -5,9 +5,10 @@
 FD is one end of a socket pair. The supervisor writes one JSON object per line: first `Start`, then
 {"addresses": {name: port}} whenever ports become known, {"ended": true} when a process has found that the
 crawl has ended, and {"stop": reason} when the child should stop. The child first writes {"port": n}, then
-{"status": ...} at the interval given in `Start`, and finally {"report": ...}. The child ends after the
-supervisor has answered the report with {"reported": true}. The end of the stream means that the supervisor
-has ended. The child also watches the process of the supervisor (`parent.py`).
+{"status": ...} at the interval given in `Start`, and finally {"report": ...} or, after an error,
+{"failure": message}. The child ends after the supervisor has answered this with {"reported": true}. The end
+of the stream means that the supervisor has ended. The child also watches the process of the supervisor
+(`parent.py`).
 """
 
 import asyncio
@@ -15,7 +16,6 @@ import contextlib
 import logging
 import signal
 import socket
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -96,11 +96,7 @@ def work(link: socket.socket) -> int:
     parser = fork_parser()
     gc.freeze()
     gc.enable()
-    try:
-        return shutdown.run(_work(link, parser), uvloop.new_event_loop, CLEAR_LIMIT)
-    except CrawlerError as error:
-        print(f"crawler: {' '.join(str(error).split())}", file=sys.stderr)
-        return error.exit_code
+    return shutdown.run(_work(link, parser), uvloop.new_event_loop, CLEAR_LIMIT)
 
 
 async def _work(link: socket.socket, parser: ForkedChild | None) -> int:
@@ -112,7 +108,12 @@ async def _work(link: socket.socket, parser: ForkedChild | None) -> int:
         writer.close()
         return 0
     start = msgspec.json.decode(line, type=Start)
-    await _Child(start, reader, writer).run(parser)
+    child = _Child(start, reader, writer)
+    try:
+        await child.run(parser)
+    except CrawlerError as error:
+        await child.hand_over({"failure": " ".join(str(error).split())})
+        return error.exit_code
     return 0
 
 
@@ -170,17 +171,21 @@ class _Child:
                 for task in tasks:
                     task.cancel()
                 await asyncio.gather(*tasks, return_exceptions=True)
-        await shutdown.within(CLEAR_LIMIT, "report to the supervisor", self._hand_over(crawl.final))
+        await self.hand_over({"report": crawl.final})
+
+    async def hand_over(self, message: dict[str, Any]) -> None:
+        """Send the last message, and close the connection."""
+        await shutdown.within(CLEAR_LIMIT, "report to the supervisor", self._confirmed(message))
         self._writer.close()
         await shutdown.within(CLEAR_LIMIT, "supervisor's pipe", self._writer.wait_closed())
 
-    async def _hand_over(self, report: object) -> None:
-        """Send the report, and read messages until the supervisor confirms that it has received the report.
+    async def _confirmed(self, message: dict[str, Any]) -> None:
+        """Send a message, and read messages until the supervisor confirms that it has received this one.
 
         Closing a socket that has unread messages resets the connection. The supervisor could then lose
         messages that it has not read yet.
         """
-        self._say({"report": report})
+        self._say(message)
         with contextlib.suppress(ConnectionError):
             while line := await self._reader.readline():
                 if "reported" in msgspec.json.decode(line):

@@ -29,6 +29,7 @@ from typing import Any
 import msgspec
 
 from crawler.admin import report
+from crawler.admin.process_metrics import RecentErrors
 from crawler.admin.report import Report
 from crawler.admin.status import Status, merge, resting, whole
 from crawler.clock import SystemClock
@@ -94,6 +95,7 @@ class Supervisor:
         crawl = config.crawl
         self._stop_limit = STOP_GRACE + crawl.drain_max + SHUTDOWN_STEPS * crawl.shutdown_step_max
         self._stopping: asyncio.TimerHandle | None = None
+        self.errors = RecentErrors()
         self._children = [_Child(self, name) for name in process_names(config)]
 
     def fork(self) -> None:
@@ -123,9 +125,11 @@ class Supervisor:
             self._seed_file.write(self._seeds)
             shipper = Shipper(self.directory.path, self._config.pages, self.clock.now)
             shipper.start()
+            logging.getLogger("crawler").addHandler(self.errors)
             try:
                 await self._run_children()
             finally:
+                logging.getLogger("crawler").removeHandler(self.errors)
                 await self._reap()
                 await shipper.end()
             return self._finish()
@@ -230,6 +234,11 @@ class Supervisor:
         for child in self._children:
             child.tell(message)
 
+    @property
+    def ending(self) -> bool:
+        """True if the children have been asked to end, or have found that the crawl has ended."""
+        return self.ended or bool(self.stopped_by)
+
     def folders(self) -> dict[str, Path]:
         """Return the folder of each process, which holds its control socket."""
         return {child.name: self.directory.process(child.name) for child in self._children}
@@ -251,6 +260,7 @@ class _Child:
         self.name = name
         self.status = Status(name=name)
         self.report: Report | None = None
+        self._said = ""  # the error message with which the process ended last
         self._process: asyncio.subprocess.Process | ForkedChild | None = None
         self._waiting: ForkedChild | None = None  # forked, but not yet sent its `Start`
         self._writer: asyncio.StreamWriter | None = None
@@ -270,9 +280,9 @@ class _Child:
                 case Next.NOTHING:
                     return self._ended(code)
                 case Next.FAIL:
-                    return self._supervisor.fail(_failure(self.name, code))
+                    return self._supervisor.fail(_failure(self.name, code, self._said))
             delay = self._restarts.delay
-            log.error("%s: ended with %s; restarting it in %.1f s", self.name, _cause(code), delay)
+            log.error("%s: %s; restarting it in %.1f s", self.name, self._said or _cause(code), delay)
             await self._wait(delay)
 
     async def _wait(self, delay: float) -> None:
@@ -284,14 +294,14 @@ class _Child:
     def _ended(self, code: int) -> None:
         """Note that the process has ended for good; stop the others if the reason concerns them, too."""
         if code != 0 and self._supervisor.failure is None and code != -signal.SIGKILL:
-            self._supervisor.fail(_failure(self.name, code))
+            self._supervisor.fail(_failure(self.name, code, self._said))
         if self.report is not None and self.report.stopped_by in _LIMITS:
             self._supervisor.stop(self.report.stopped_by)
 
     async def _run_once(self) -> int:
         """Start the process, wait for its end and return its exit code."""
         process, ours = await self._start()
-        self._process = process
+        self._process, self._said = process, ""
         reader, self._writer = await asyncio.open_connection(sock=ours, limit=MESSAGE_BYTES_MAX)
         self._writer.write(msgspec.json.encode(self._supervisor.start_of(self.name)) + b"\n")
         if self._supervisor.stopped_by:
@@ -332,6 +342,9 @@ class _Child:
                 self._supervisor.listening(self.name, message["port"])
             if "status" in message:
                 self.status = msgspec.convert(message["status"], Status)
+            if "failure" in message:
+                self._said = message["failure"]
+                self.tell({"reported": True})
             if "report" in message:
                 self.report = msgspec.convert(message["report"], Report)
                 self.tell({"reported": True})
@@ -359,14 +372,15 @@ class _Child:
 
 
 def _cause(code: int) -> str:
-    return f"signal {-code}" if code < 0 else f"exit code {code}"
+    return f"ended with signal {-code}" if code < 0 else f"ended with exit code {code}"
 
 
-def _failure(name: str, code: int) -> CrawlerError:
-    """Return the error with which the whole crawl ends after the failure of one process."""
+def _failure(name: str, code: int, said: str) -> CrawlerError:
+    """Return the error with which the whole crawl ends after a process failed; `said` is that process's message."""
     if code == StoreError.exit_code:
-        return StoreError(f"{name}: the store failed; start again when the disk is repaired")
-    failure = CrawlerError(f"{name}: ended with {_cause(code)}; see its own message above")
+        cause = f" ({said})" if said else ""
+        return StoreError(f"{name}: the store failed{cause}; start again when the disk is repaired")
+    failure = CrawlerError(f"{name}: {said or _cause(code)}")
     failure.exit_code = code if 0 < code < 128 else 1
     return failure
 

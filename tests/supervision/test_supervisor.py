@@ -333,12 +333,21 @@ def test_a_child_is_restarted_as_a_new_program(tmp_path: Path, monkeypatch: pyte
 
 
 @pytest.mark.parametrize(
-    ("code", "cause", "exit_code"),
-    [(3, "exit code 3", 3), (127, "exit code 127", 127), (-9, "signal 9", 1), (128, "exit code 128", 1)],
+    ("code", "said", "message", "exit_code"),
+    [
+        (3, "the store is missing", "p0: the store is missing", 3),
+        (127, "", "p0: ended with exit code 127", 127),
+        (-9, "", "p0: ended with signal 9", 1),
+        (128, "", "p0: ended with exit code 128", 1),
+        (75, "disk full", "p0: the store failed (disk full); start again when the disk is repaired", 75),
+        (75, "", "p0: the store failed; start again when the disk is repaired", 75),
+    ],
 )
-def test_the_error_of_a_process_is_that_of_the_crawl(code: int, cause: str, exit_code: int) -> None:
-    failure = supervision._failure("p0", code)
-    assert f"p0: ended with {cause};" in str(failure) and failure.exit_code == exit_code
+def test_the_error_of_a_process_is_that_of_the_crawl(
+    code: int, said: str, message: str, exit_code: int
+) -> None:
+    failure = supervision._failure("p0", code, said)
+    assert str(failure) == message and failure.exit_code == exit_code
 
 
 def test_the_supervisor_adds_only_its_time_to_the_report(tmp_path: Path) -> None:

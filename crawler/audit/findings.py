@@ -1,7 +1,7 @@
 """Collects facts about a site, record by record and page by page, and then judges them.
 
-`Auditor.record` notes the record of a URL, `Auditor.waiting` notes a URL that was not fetched,
-`Auditor.sitemap` the URLs of a sitemap, and `Auditor.page` a stored page. `Auditor.audit` then returns the
+The auditor takes the record of a URL (`Auditor.record`), a URL that was not fetched (`Auditor.waiting`), the
+URLs of a sitemap (`Auditor.sitemap`), and a stored page (`Auditor.page`). `Auditor.audit` then returns the
 result. A *section* holds the findings of one check (`check_table.py`): their number, and the first of them.
 """
 
@@ -75,7 +75,10 @@ class Audit(msgspec.Struct):
 
 
 class Repeated:
-    """Groups of URLs that share a key; for a key that occurs only once, an 8-byte hash and a reference are stored."""
+    """Groups of URLs that share a key.
+
+    To save memory, only an 8-byte hash and a reference to the URL are stored for a key that occurs once.
+    """
 
     def __init__(self) -> None:
         self._first: dict[int, str] = {}
@@ -94,7 +97,7 @@ class Repeated:
             self.repeated[key] = 2, [first, url]
 
     def ranked(self) -> list[tuple[str, int, list[str]]]:
-        """Return (key, number of URLs, first URLs) for each key of several URLs; the keys with most URLs come first."""
+        """Return (key, number of URLs, first URLs) for each key that several URLs share, the most frequent key first."""
         ranked = sorted(self.repeated.items(), key=lambda item: -item[1][0])
         return [(key, count, urls) for key, (count, urls) in ranked]
 
@@ -103,7 +106,7 @@ _Dead = tuple[str, str, str]  # (url, description, via), by fingerprint
 
 
 class Auditor:
-    """Collects findings (see the module's docstring); keeps `listed_max` findings per section."""
+    """Collects findings, as the module's docstring describes. A section lists at most `listed_max` findings."""
 
     def __init__(self, listed_max: int = LISTED_MAX) -> None:
         self._listed_max = listed_max
@@ -144,7 +147,7 @@ class Auditor:
     def record(
         self, row: Mapping[str, Any], fingerprint: int, target: tuple[int, str] | None, flags: int
     ) -> None:
-        """Note a URL that was tried; `target` is its redirect target (fingerprint, URL)."""
+        """Note a URL that the crawl tried to fetch. `target` is the (fingerprint, URL) to which it redirects."""
         if flags & _EXTERNAL:
             return self._note_external(row, fingerprint, target, flags)
         self._urls += 1
@@ -167,7 +170,7 @@ class Auditor:
     def _note_external(
         self, row: Mapping[str, Any], fingerprint: int, target: tuple[int, str] | None, flags: int
     ) -> None:
-        """Note an external link that was checked; it is not a page of the site."""
+        """Note the URL of an external link that was checked. It is not a page of the site."""
         self._external[str(row["status"] or row["outcome"])] += 1
         if row["state"] == PageState.REDIRECTED and target is not None:
             self._external_redirects[fingerprint] = (row["url"], target[0], row["via"] or "")
@@ -203,7 +206,10 @@ class Auditor:
             keep(self._slow, (took, url))
 
     def waiting(self, url: str, fingerprint: int, verdict: str, via: str, flags: int = 0) -> None:
-        """Note a URL that was not fetched; `verdict` says why its server is unreachable, "" if the URL just waits."""
+        """Note a URL that was not fetched.
+
+        `verdict` says why its server is unreachable; it is "" if the URL just waits.
+        """
         if flags & _EXTERNAL:
             self._external["unreachable" if verdict else "to do"] += 1
             if verdict and self._external["unreachable"] <= UNREACHABLE_MAX:
@@ -241,7 +247,7 @@ class Auditor:
         self._dead_external |= ended
 
     def page(self, page: PageFacts) -> None:
-        """Note a stored HTML page; its `links` are only links to `wanted` URLs."""
+        """Note a stored HTML page. `page.links` has only links to URLs in `wanted`."""
         for name, finding in page.findings:
             self._add(name, finding)
         # Share the string object that is already stored, to save memory.
@@ -304,7 +310,7 @@ class Auditor:
             section.listed.append(finding)
 
     def _judge_dead(self, name: str, dead: Mapping[int, _Dead]) -> None:
-        """Add the dead URLs; those with the most incoming links come first."""
+        """Add a finding for each dead URL. URLs with the most incoming links come first."""
         ranked = sorted(dead.items(), key=lambda item: -self._sources.get(item[0], (0, []))[0])
         for fingerprint, (url, behind, via) in ranked:
             count, sources = self._sources.get(fingerprint, (0, []))
@@ -329,7 +335,7 @@ class Auditor:
                 self._add("redirected_links", Finding(url, way[-1], tuple(sources), count))
 
     def _way(self, fingerprint: int, target_url: str) -> tuple[list[str], list[int]]:
-        """Return the URLs that redirects visit, and the fingerprints of the loop in which they end, if any."""
+        """Follow a chain of redirects; return its URLs, and also their fingerprints if the chain ends in a loop."""
         way = [target_url]
         met = [fingerprint]
         at = self._redirects[fingerprint][1]
@@ -417,7 +423,7 @@ def _found_on(url: str, via: str | None, value: str = "") -> Finding:
 
 
 def unreachable(cause: str, tries: int) -> str:
-    """Return the verdict on a URL whose server does not answer: the reason, and the number of tries of the server."""
+    """Return the verdict on a URL whose server does not answer: the reason, and how often the server was tried."""
     words = _CAUSES.get(cause) or (
         _behind(None, Outcome(cause)) if cause in _OUTCOMES else cause or "no answer"
     )

@@ -56,7 +56,7 @@ class _Search:
             if stored is None or self._part not in stored.content:
                 return None
             found = self._pages.read(stored, known.flags)
-        except DamageError:  # not reported here: the report and `crawler check` name unreadable pages
+        except DamageError:  # not an error here: `crawler report` and `crawler check` name unreadable pages
             return None
         if found is None or not (found.nofollow or self._crawled.config.robots.nofollow_links):
             return None

@@ -60,7 +60,7 @@ def _as_setting(readable: str) -> ConfigError:
 
 
 def _readable(message: str) -> str:
-    """Return an error message of msgspec with the key first, written as in the file."""
+    """Rewrite an error message of msgspec: the key comes first, written as in the file."""
     what, _, where = message.partition(" - at `$.")
     path = where.removesuffix("`")
     if unknown := re.fullmatch(r"Object contains unknown field `(.*)`", what):
@@ -76,7 +76,7 @@ def _readable(message: str) -> str:
 
 
 def _meant(key: str) -> str:
-    """Return a suggestion of an existing key similar to `key`, "" if there is none."""
+    """Return a hint that names an existing key similar to `key`, or "" if there is none."""
     import difflib  # imported here because it is rarely needed
 
     known = [field.name for field in msgspec.structs.fields(Config)] + list(keys())
@@ -87,7 +87,7 @@ def _meant(key: str) -> str:
 
 
 def check_values(config: Config) -> None:
-    """Raise ConfigError for a value that has the right type but is meaningless or contradicts another value."""
+    """Raise ConfigError for a value of the right type that is meaningless, or that contradicts another value."""
     for name, _ in sections():
         _check_sizes(name, getattr(config, name))
     _check_forms(config)
@@ -168,7 +168,7 @@ def _check_forms(config: Config) -> None:
 
 @contextmanager
 def _of(key: str) -> Iterator[None]:
-    """Add the key to each ConfigError that is raised in this block."""
+    """Add the key to the message of each ConfigError that is raised in the block."""
     try:
         yield
     except ConfigError as error:

@@ -1,7 +1,7 @@
 """Handles the secret settings: headers with credentials, and the user and password of a proxy.
 
-They are sent only to the part of the web for which they were given, and are stored in
-one file that only the user may read.
+The secrets are sent only to the part of the web for which they were given. They are stored in one file that
+only the user may read.
 """
 
 import re

@@ -1,7 +1,7 @@
-"""Configuration values that have a syntax of their own; stages read them with these functions.
+"""Parses configuration values that have a syntax of their own. The stages read such values with these functions.
 
-`checks.py` calls these functions for every such key, so each value of a loaded configuration is valid when a
-crawl starts. An error says what is expected; the caller adds the key to it.
+When a configuration is loaded, `checks.py` calls these functions for every such key, so all values are valid
+when a crawl starts. The message of an error says which syntax is expected; the caller adds the key.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""Layers of configuration values, and their output as TOML.
+"""Merges the layers of configuration values, and writes configurations as TOML.
 
 From weakest to strongest: the defaults of `schema.py`, a TOML file,
 `CRAWLER_SECTION__KEY` environment variables, and flags (including `--set section.key=value`).
@@ -131,7 +131,7 @@ class Layers:
 
     @contextmanager
     def naming(self) -> Iterator[None]:
-        """Add the source of the value to each ConfigError that is raised in this block."""
+        """Add the source of the value to the message of each ConfigError that is raised in the block."""
         try:
             yield
         except ConfigError as error:

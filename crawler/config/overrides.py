@@ -10,11 +10,11 @@ from crawler.urls.surt_prefix import surt_of
 
 
 class Overrides:
-    """The `[[override]]` tables, looked up by URL. If several match, the last one that sets a key wins.
+    """The `[[override]]` tables, looked up by URL. If several tables match, the last one that sets a key wins.
 
-    A table matches a host by its name, a domain with all hosts below it by `*.domain`, and a part of a site by a URL
-    prefix (with `://` in it) or a SURT prefix (with `://(`, for http and https). A prefix that ends in `$` matches
-    only that URL.
+    A table matches a host, given by its name; a domain with all hosts below it, given as `*.domain`; or a
+    part of a site. A part of a site is given as a URL prefix, which contains `://`, or as a SURT prefix,
+    which contains `://(` and matches both http and https. A prefix that ends in `$` matches only that URL.
     Tables are indexed by host, so a crawl may have a table for each seed.
     """
 

@@ -1,4 +1,4 @@
-"""Read the names in `X-Robots-Tag` and meta robots (such as `noai`) as statements about how a page may be used.
+"""Reads names such as `noai` in `X-Robots-Tag` and meta robots as statements about how a page may be used.
 
 All names that apply to our product token are kept, but only a few of them have a meaning here. `noai` and
 `noimageai` were introduced by DeviantArt and have no specification: `noai` is read as a refusal of both AI

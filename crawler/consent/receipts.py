@@ -23,7 +23,7 @@ from crawler.errors import DamageError
 from crawler.storage.keys import RECEIPT
 from crawler.storage.kv import KeyValue, seal, unseal
 
-# bytes; a page stores two digests; these and its share of the receipts take at most 40 bytes
+# bytes; a page stores two digests, which take at most 40 bytes together with its share of the receipts
 DIGEST_BYTES = 14
 
 
@@ -71,8 +71,8 @@ class Receipt(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_fie
     `site` is the digest of the `SiteStatements`. `rule` is the line of robots.txt that allowed or denied the
     fetch, or "" if there is none. `fields` and `metas` are header fields and meta elements of the page.
     `deciding` has the statements of the host that apply to the page, as (source, raw text). `complete` is
-    False if some statement could not be read; the uses that it might have refused are then not allowed.
-    `key_id` names the key that signed the request; it is "" if the request was not signed.
+    False if some statement could not be read. Uses that this statement might have refused are then not
+    allowed. `key_id` names the key that signed the request; it is "" if the request was not signed.
     """
 
     site: bytes
@@ -112,7 +112,7 @@ def receipt_key(fingerprint: int, digest: bytes) -> bytes:
 
 
 def put_once(store: KeyValue, fingerprint: int, digest: bytes, data: bytes) -> tuple[bytes, bytes] | None:
-    """Return the (key, value) to put into the store for an encoded value; None if the store already has the value."""
+    """Return the (key, value) with which an encoded value is stored; None if the store already has the value."""
     key = receipt_key(fingerprint, digest)
     return None if store.get(key) is not None else (key, seal(data))
 

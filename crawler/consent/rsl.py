@@ -41,7 +41,7 @@ PARSER = "rsl/1"
 MEDIA_TYPE = "application/rsl+xml"
 DOCUMENT_OCTETS_MAX = 512_000  # limit in bytes, as for robots.txt
 ELEMENTS_MAX = 20_000  # a content element with its licence has about 10 elements
-CONTENTS_MAX = 500  # contents of a document, each of which is compared with every page of the site
+CONTENTS_MAX = 500  # content elements of a document; each is compared with every page of the site
 ANNOUNCED_MAX = 8  # licence documents that one answer or robots.txt may announce
 _USAGES = {
     "all": USES,

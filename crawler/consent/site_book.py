@@ -1,8 +1,8 @@
 """The current statements of the sites of a crawl: robots.txt, tdmrep.json, licence documents.
 
 `site(authority)` returns the current `Site`. When an answer has arrived, the fetch task notes the digest of
-the current `Site`. When the page is stored, `noted` finds this `Site` again. So a robots.txt that is fetched
-in between does not count (draft-ietf-aipref-attach).
+the current `Site`. When the page is stored, `noted` returns the `Site` with this digest. So a robots.txt that
+is fetched between these two moments does not count (draft-ietf-aipref-attach).
 
 The files are fetched by the crawl (`process/fetching/site_files.py`), at most once per site within
 `consent.files_max_age`. They are stored in parsed form:
@@ -35,7 +35,7 @@ from crawler.urls.canonical import canonical, resolve
 
 TDMREP, RSL = "tdmrep", "rsl"
 WELL_KNOWN = "/.well-known/tdmrep.json"
-# sites in memory, which is more than are crawled at the same time; a site without statements takes 2 kB
+# sites in memory, more than are crawled at the same time; a site without statements takes 2 kB
 SITES_MAX = 4096
 PROBLEM_CHARS_MAX = 200
 _HTML_TYPES = ("text/html", "application/xhtml+xml")
@@ -85,7 +85,7 @@ class Site:
         return HostStatements(self.rules, self.tdm, known)
 
     def has_read(self, announced: Iterable[str]) -> bool:
-        """Return whether each of these licence documents could be read."""
+        """Return whether all of these licence documents could be read."""
         return all((found := self.licenses.get(url)) is not None and not found.problem for url in announced)
 
 
@@ -131,7 +131,7 @@ class SiteBook:
         return made
 
     def note(self, authority: str) -> bytes:
-        """Return the digest of the current statements, and keep them for `noted`."""
+        """Return the digest of the current statements, and keep the statements for a later call of `noted`."""
         site = self.site(authority)
         self._noted[site.digest] = site
         self._noted.move_to_end(site.digest)

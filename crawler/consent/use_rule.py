@@ -10,7 +10,7 @@
 | it cannot be read | refused |
 
 With `consent.retroactive`, the receipt of the page's last fetch counts, too: if the site refused the use
-later, the copies stored before are refused as well. A later permission does not allow an earlier copy.
+later, the copies stored earlier are refused as well. A later permission does not allow an earlier copy.
 """
 
 from typing import NamedTuple
@@ -31,7 +31,10 @@ _known: dict[bytes, Consent] = {}
 
 
 class Refusal(NamedTuple):
-    """The reason why a copy may not be used; `later`: only a later fetch refuses (`consent.retroactive`)."""
+    """The reason why a copy may not be used.
+
+    `later` is True if only a later fetch of the page refuses the use (`consent.retroactive`).
+    """
 
     why: str
     later: bool = False

@@ -107,7 +107,10 @@ class CrawlDirectory:
         return (self.path / f"{name}{BEGUN}").exists()
 
     def forget_begun(self, name: str) -> None:
-        """Allow a process whose folder is lost to start again; the others must have queued its links for it before."""
+        """Allow a process whose folder is lost to start again.
+
+        Before this call, the other processes must have queued its links for it again.
+        """
         self.path.joinpath(name + BEGUN).unlink(missing_ok=True)
 
     def note_state(self, name: str, state: int) -> None:

@@ -1,7 +1,7 @@
 """Checks that the crawler tells site owners how they can contact its operator.
 
 A crawler whose operator cannot be contacted is a nuisance. Without a contact, a warning is logged before the
-first public host is visited. With the scope `any`, the crawl refuses to start on such a host.
+first public host is visited. With the scope `any`, the crawl refuses to start on a public host.
 """
 
 import ipaddress

@@ -17,7 +17,10 @@ from crawler.storage.reshard import load_json
 
 
 def immutable_settings(config: Config) -> dict[str, Any]:
-    """Return the settings that a process may not change, by key; `refresh.speed` only if known pages are refreshed."""
+    """Return the settings that a process may not change, by key.
+
+    `refresh.speed` is among them only if known pages are fetched again.
+    """
     held = {
         "urls.partition": config.urls.partition,
         "urls.fingerprint": config.urls.fingerprint,

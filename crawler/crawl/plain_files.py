@@ -42,7 +42,10 @@ def _below(folder: str, levels: int) -> str:
 
 
 def _entries(folder: Path | str) -> Iterator[os.DirEntry[str]]:
-    """Yield the entries of a folder, or none if it is missing or unreadable, which is reported when it is opened."""
+    """Yield the entries of a folder.
+
+    A missing or unreadable folder yields none. The error is reported when the crawl opens the folder.
+    """
     with suppress(OSError), os.scandir(folder) as entries:
         yield from entries
 

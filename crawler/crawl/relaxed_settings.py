@@ -1,7 +1,7 @@
 """Relaxed settings, which are less strict than the defaults, apply only to the seeds for which they were given.
 
-A crawl directory keeps its settings, so that the same command continues the crawl. If a different seed was
-given, a kept delay of 0 or `robots ignore` would affect a site for which the user did not intend it. So
+A crawl directory keeps its settings, so that the same command continues the crawl. If a different seed is
+given later, a kept delay of 0 or `robots ignore` would affect a site for which the user did not intend it. So
 `crawl.toml` records the hosts of the seeds; for a seed on another host, each relaxed setting must be given
 again.
 """
@@ -16,7 +16,7 @@ from crawler.errors import UsageError
 from crawler.urls.canonical import canonical, hostname
 from crawler.urls.suffixes import registrable_domain
 
-PLACES_MAX = 1000  # maximum number of hosts recorded; settings given for more hosts apply to any host
+PLACES_MAX = 1000  # maximum number of recorded hosts; settings given for more hosts apply to any host
 ANYWHERE = "*"
 _SHOWN = 3
 
@@ -127,7 +127,7 @@ def inherited(config: Config, given: Collection[str]) -> dict[str, str]:
 
 
 def confirm(config: Config, settings: Mapping[str, str]) -> None:
-    """Raise UsageError if a setting differs from its value in force, because adding a seed changes no setting."""
+    """Raise UsageError if a setting differs from its value in force, because adding a seed must not change a setting."""
     tree = {section: dict(values) for section, values in _tree(config).items() if isinstance(values, dict)}
     for key, value in settings.items():
         set_key(tree, key, value)

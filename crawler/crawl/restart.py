@@ -1,6 +1,6 @@
 """Moves an existing crawl to another directory name, so that a new crawl can start in its place.
 
-`earlier` lists the crawls that were moved, for a crawl that uses their answers again (`--cached`).
+A crawl with `--cached` uses the answers of earlier crawls again; `earlier` lists the crawls that were moved.
 """
 
 import contextlib
@@ -14,8 +14,8 @@ from crawler.signing.key_file import NAME
 from crawler.storage.faults import reach
 from crawler.storage.files import Lock, sync_directory
 
-# Maximum number of earlier crawls whose answers are used again. A copy of the store of each stays open
-# meanwhile.
+# Maximum number of earlier crawls whose answers are used again. A copy of the store of each of these crawls
+# stays open during the run.
 EARLIER_MAX = 16
 
 
@@ -73,7 +73,7 @@ def _take_key(newest: Path, path: Path) -> None:
 
 
 def rename_file_to_numbered(path: Path) -> None:
-    """Rename a file to NAME.1, NAME.2 or so on, if there is one.
+    """Rename a file, if it exists, to NAME.1, or to NAME.2 if that name is taken, and so on.
 
     Raises:
         UsageError: it cannot be renamed.

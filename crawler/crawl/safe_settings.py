@@ -26,8 +26,8 @@ LIVE = (
     "crawl.concurrency",
     "refresh.share",
 )
-# Determines for parts of the web whether a browser renders their pages. The value is a JSON object {"match of
-# an [[override]]": "never", ...}
+# A setting that determines, for parts of the web, whether a browser renders their pages. The value is a JSON
+# object {"match of an [[override]]": "never", ...}
 PARTS = "override.render"
 LOG_LEVEL = "log.level"  # a setting of the running processes, not a key of the configuration
 LEVELS = ("debug", "info", "warning", "error")

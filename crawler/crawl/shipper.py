@@ -2,7 +2,7 @@
 
 A storage that cannot be reached never stops a crawl. The segments stay in the crawl directory, and the pause
 between two attempts doubles up to `PAUSE_MAX`. When the crawl has ended, its last segments are shipped within
-`pages.ship_patience`; `crawler ship` copies what is left.
+`pages.ship_patience`; `crawler ship` copies the segments that are left.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ SETTLED_AGE = 10.0  # seconds after which the last records of a finished segment
 
 
 class Shipper:
-    """Ships the segments of the crawl in `directory`, if `config` names a storage; `now` returns Unix time."""
+    """Ships the segments of the crawl in `directory`, if `config` names a storage. `now` returns the Unix time."""
 
     def __init__(self, directory: Path, config: PagesConfig, now: Callable[[], float]) -> None:
         self._directory = directory

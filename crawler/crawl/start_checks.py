@@ -1,4 +1,4 @@
-"""Checks made before a crawl starts; `crawler config check` makes the same checks of a file.
+"""Checks that are made before a crawl starts. `crawler config check` makes the same checks for a configuration file.
 
 `config/checks.py` checks every value when the configuration is read. The checks here
 concern things outside the configuration: files that it names and packages that it needs.
@@ -32,7 +32,7 @@ HOOK_GROUPS = {
 
 
 def check_start(config: Config, directory: Path | None = None) -> None:
-    """Check that a crawl can start with a configuration, and in `directory` if the directory is already known.
+    """Check that a crawl can start with a configuration; if `directory` is given, that it can start there.
 
     Raises:
         ConfigError: a value is meaningless, or what it names does not exist or cannot be read.

@@ -1,4 +1,4 @@
-"""Opens the archives of a crawl, each in one committed state, even while processes have the stores open."""
+"""Opens the archives of a crawl, even while processes have the stores open. Each archive is in one committed state."""
 
 import contextlib
 from collections.abc import Callable, Iterator
@@ -28,8 +28,8 @@ from crawler.urls.canonical import hostname
 from crawler.urls.equivalence import Equivalences
 from crawler.urls.fingerprint import Fingerprinter
 
-LATER_SAID_MAX = 1000  # maximum number of copies reported as withheld because of a later refusal
-# number of robots.txt files in memory; a few suffice, since captures are read host by host
+LATER_SAID_MAX = 1000  # maximum number of reports about copies that are withheld because of a later refusal
+# number of robots.txt files in memory; a few suffice because captures are read host by host
 _ROBOTS_MAX = 1000
 
 
@@ -132,7 +132,7 @@ def opened(path: Path) -> Iterator[Crawled]:
 
 @contextlib.contextmanager
 def _store_copy(process: Path) -> Iterator[KeyValue]:
-    """Yield a copy of one process's store, in the same folder if possible: hard links need one file system."""
+    """Yield a copy of one process's store, if possible in the same folder: hard links need one file system."""
     with private_folder(process) as folder:
         copy = folder / "store"
         snapshot(process / "store", copy)

@@ -38,7 +38,10 @@ def receipt_block(archive: Archive, fingerprint: int, capture: Capture) -> bytes
 
 
 def stored_uses(archive: Archive) -> Iterator[tuple[str, Consent | None]]:
-    """Yield (URL, answers) for each page with a copy of its content; None as answers means: no readable receipt."""
+    """Yield (URL, answers) for each page with a copy of its content.
+
+    The answers are None if the copy has no receipt, or an unreadable one.
+    """
     for fingerprint, capture in archive.newest_captures():
         if shows_content(capture) and archive.record(fingerprint) is not None:
             try:

@@ -35,7 +35,7 @@ class EarlierAnswers:
             self._held = opening.pop_all()
 
     def find(self, url: str, length_max: int) -> EarlierAnswer | None:
-        """Return the newest whole answer for a URL, with a record of at most `length_max` bytes; None if there is none.
+        """Return the newest complete answer for a URL whose record has at most `length_max` bytes; None if there is none.
 
         Failures that may be temporary are left out.
         """

@@ -1,7 +1,7 @@
-"""Exports to object storage: an export is written to a temporary place, then copied file by file.
+"""Writes exports to object storage. An export is written to a temporary folder, and then copied file by file.
 
 An object is created only if its name is free; an existing object with equal content is kept. So a killed
-export can be completed by running it again, and one export never overwrites another. A folder's list of
+export can be completed by running the same export again, and no export overwrites another. A folder's list of
 files, `NAME/manifest.json`, is written last: if it exists, the export is complete.
 """
 

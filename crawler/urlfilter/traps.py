@@ -12,6 +12,10 @@ request form, and take time proportional to its length. A limit of 0 disables it
 trap is a trap too, so most verdicts follow from the directory.
 """
 
+import cython
+
+COMPILED: bool = cython.compiled
+
 PATH_SEGMENTS = "path_segments"
 REPEATED_SEGMENTS = "repeated_segments"
 _UNIT_MAX = 6  # number of segments; a longer unit cannot occur three times within 20 segments

@@ -1,4 +1,4 @@
-"""One Chromium browser: starts it when it is first needed, watches it, and ends it with all its child processes.
+"""Starts one Chromium browser when it is first needed, watches it, and ends it with all its child processes.
 
 The browser has no network: its proxy is a closed port, and if the system allows it, the browser runs in a
 network namespace without interfaces (`launch.py`). The crawler answers the browser's requests over the
@@ -127,7 +127,7 @@ class Browser:
         self._process: asyncio.subprocess.Process | None = None
         self._ours: dict[
             str, asyncio.Future[str]
-        ] = {}  # maps each target that is being opened to its session, once that is known
+        ] = {}  # maps each target that is being opened to its session, once the session is known
         self._opening_one = asyncio.Lock()
         self._work = WorkAccount()
         self.session: Session
@@ -198,7 +198,8 @@ class Browser:
     async def open_page(self) -> tuple[Session, str, str]:
         """Open an empty page; return its session, target and browser context.
 
-        Pages are opened one at a time, so a renderer process that appears meanwhile belongs to the new page.
+        Pages are opened one at a time, so a renderer process that appears during the call belongs to the new
+        page.
 
         Raises:
             BrowserError: the browser has ended, or does not open a page.
@@ -225,7 +226,7 @@ class Browser:
         return session, target, context
 
     def close_page(self, context: str) -> None:
-        """Close a page with everything that belongs to its context."""
+        """Close a page, with everything in its browser context."""
         self._work.closed(context)
         self.session.tell("Target.disposeBrowserContext", browserContextId=context)
 
@@ -251,7 +252,10 @@ class Browser:
         return {pid: _private_bytes(pid) for pid in _processes_of(group)} if group else {}
 
     def relieve(self, memory: Mapping[int, int]) -> bool:
-        """End the largest renderer, unless the browser's other processes use more memory; return whether it was ended."""
+        """End the renderer that uses the most memory; return whether this was done.
+
+        Nothing is done if the browser's processes that are not renderers use more memory than this renderer.
+        """
         sizes = {pid: memory[pid] for pid in self._work.renderers() if pid in memory}
         largest = max(sizes, key=sizes.__getitem__, default=0)
         if not largest or sizes[largest] < sum(memory.values()) - sum(sizes.values()):

@@ -1,4 +1,4 @@
-"""A cache of scripts and style sheets that pages share, so that a thousand pages fetch them once (RFC 9111).
+"""A cache of scripts and style sheets that pages share (RFC 9111). A thousand pages then fetch a script only once.
 
 An answer is fresh for the time that its `Cache-Control` or `Expires` states, or for an hour if it has
 neither; the time that it spent in other caches (`Age`) is subtracted. An answer that may not be shared
@@ -15,7 +15,7 @@ from crawler.records import Fetch, Outcome
 
 SHARED = frozenset({"Script", "Stylesheet", "Font"})  # resource types that are cached
 _SILENT = 3600.0  # seconds for which an answer without caching fields stays fresh
-_AGE_MAX = 7 * 86_400.0  # seconds; longer lifetimes are reduced to this
+_AGE_MAX = 7 * 86_400.0  # seconds; longer lifetimes are reduced to this value
 _HARMLESS_VARY = frozenset({"accept-encoding", "accept", "user-agent"})
 
 
@@ -88,7 +88,7 @@ def _lifetime(fetch: Fetch, said: Mapping[str, str], now: float) -> float:
 
 
 def _field(fetch: Fetch, name: bytes) -> str:
-    """Return the value of a field; if it has several lines, they are joined to one list."""
+    """Return the value of a header field. Several lines of the same field are joined to one list."""
     return ",".join(value.decode("latin-1") for field, value in fetch.headers if field.lower() == name)
 
 

@@ -1,6 +1,6 @@
 """One page in the browser: what happens to each of its requests, and when it has finished loading.
 
-`Visit` gets the browser's reports and the time `now` from its caller, and never waits:
+`Visit` receives the browser's reports and the time `now` from its caller. It never waits:
 
     decide(request)     returns how the shell answers a request that the browser has paused
     answered(...)       notes that this request has got its answer
@@ -30,7 +30,8 @@ RESTLESS = 10.0
 class Paused(NamedTuple):
     """A request that the browser has paused; `kind` is the protocol's resource type.
 
-    A `preflight` is the browser's own question whether another origin permits a request (Fetch standard, 3.3.8).
+    A `preflight` is a request by which the browser itself asks whether another origin permits a request
+    (Fetch standard, 3.3.8).
     """
 
     url: str
@@ -51,7 +52,7 @@ class Answering(StrEnum):
 
 
 class Visit:
-    """One page from its navigation to its last request; times are seconds."""
+    """One page from its navigation to its last request. Times are in seconds."""
 
     def __init__(self, url: str, config: RenderConfig, now: float) -> None:
         self.url = url
@@ -69,7 +70,7 @@ class Visit:
         self.broke = ""  # the limit or failure that ended the visit; "" if none did
 
     def decide(self, request: Paused, now: float) -> Answering:
-        """Return how a paused request is answered; for FETCH, call `answered` afterwards."""
+        """Return how a paused request is to be answered. After FETCH, the caller must also call `answered`."""
         if request.kind == "Document" and request.main_frame:
             return self._navigate(request)
         self._last = now
@@ -85,7 +86,7 @@ class Visit:
         return Answering.FETCH
 
     def _navigate(self, request: Paused) -> Answering:
-        """Answer the first navigation with the page; refuse any later one, since it would leave the page."""
+        """Answer the first navigation with the page. Refuse any later one, because it would leave the page."""
         if not self._navigated:
             self._navigated = True
             return Answering.DOCUMENT
@@ -144,7 +145,7 @@ class Visit:
 
 
 def _may_pass(request: Paused, *, post: bool) -> bool:
-    """Return whether the crawler makes such requests: GETs and, with `post`, POSTs, but not for streams or icons."""
+    """Return whether the crawler makes such requests: GET and, with `post`, POST, but not for streams or icons."""
     if (
         request.url.endswith("/favicon.ico")
         or request.kind in ENDLESS

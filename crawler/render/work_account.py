@@ -29,7 +29,7 @@ class WorkAccount:
         self._owners: dict[int, frozenset[str]] = {}  # renderer -> the pages to which its CPU time is charged
 
     def opened(self, page: str, processes: Iterable[ProcessTime]) -> None:
-        """Note that a page has been opened; renderers that have appeared since the last call belong to this page."""
+        """Record that a page was opened. Renderers that have appeared since the last call belong to this page."""
         self._pages[page] = 0.0
         processes = list(processes)
         for process in processes:
@@ -42,7 +42,7 @@ class WorkAccount:
         self._pages.pop(page, None)
 
     def look(self, processes: Iterable[ProcessTime]) -> None:
-        """Charge the pages for the CPU time that the processes have used since the last call."""
+        """Charge to the pages the CPU time that the processes have used since the last call."""
         times: dict[int, float] = {}
         everyone = frozenset(self._pages)
         for pid, kind, seconds in processes:

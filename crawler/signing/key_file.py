@@ -1,4 +1,4 @@
-"""The key file: private keys as a JWK set (RFC 7517, 5), mode 0600, shared by the processes of a crawl.
+"""The key file: private keys as a JWK set (RFC 7517, 5). It has mode 0600, and all processes of a crawl share it.
 
 The key file is `signing.key` in the crawl directory, unless `identity.key_file` names another file. No
 other file contains a private key. A running process reads the file again when the file has changed,
@@ -29,7 +29,7 @@ def key_path(config: Config, directory: Path) -> Path:
 
 
 def with_key_file(config: Config, directory: Path) -> Config:
-    """Return the configuration with the path of its key file, if the crawl signs its requests."""
+    """Return the configuration. If the crawl signs its requests, the path of the key file is filled in."""
     if config.identity.signature == OFF:
         return config
     return replace(config, identity=replace(config.identity, key_file=str(key_path(config, directory))))
@@ -66,7 +66,10 @@ def read_keys(path: Path) -> Keys:
 
 
 def _decoded(content: bytes) -> list[SigningKey]:
-    """Decode the content of a key file; return no keys if it is damaged. Drop the error, which could contain a key."""
+    """Decode the content of a key file. Return no keys if the content is damaged.
+
+    The error is dropped, because its message could contain a key.
+    """
     try:
         rows: list[dict[str, Any]] = msgspec.json.decode(content, type=dict[str, list[dict[str, Any]]])[
             "keys"
@@ -82,7 +85,7 @@ def _decoded(content: bytes) -> list[SigningKey]:
 
 
 class KeyFile:
-    """The keys of a file, read again when the file changes. If that fails, the keys read before stay in use."""
+    """The keys of a file, which are read again when the file changes. If reading fails, the earlier keys stay in use."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

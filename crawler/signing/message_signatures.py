@@ -9,8 +9,8 @@ parameters (RFC 9421, 2.5):
     "@signature-params": ("@authority" "signature-agent";key="sig");created=1;expires=2;keyid="k"
 
 Component identifiers are given in their serialized form, such as `"@authority"` with its quotes. Values and
-parameters must be free of quotes, backslashes and control characters: callers only pass origins, thumbprints
-and numbers.
+parameters must not contain quotes, backslashes or control characters. Callers only pass origins, thumbprints
+and numbers, which contain none of them.
 """
 
 import re
@@ -38,7 +38,7 @@ def signature_base(components: Sequence[Component], signed: str) -> bytes:
 
 
 def byte_sequence(data: bytes) -> str:
-    """Return bytes as a value of a structured field: base64 between colons (RFC 9651, 4.1.8)."""
+    """Return bytes in the form of a structured field: base64 between colons (RFC 9651, 4.1.8)."""
     return f":{b64encode(data).decode()}:"
 
 

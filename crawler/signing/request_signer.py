@@ -3,9 +3,9 @@
     dictionary   Signature-Agent: sig="https://bot.example"      the working group's form
     string       Signature-Agent: "https://bot.example"          the form that deployed verifiers accept
 
-A signature covers the authority of the request and Signature-Agent. So one signature
+A signature covers the authority of the request and the field Signature-Agent. So one signature
 serves all requests to an authority for `signature_reuse` seconds, and a redirect to
-another authority is signed anew. The cost is stated in `signing/README.md`, "Requests".
+another authority is signed anew. The section "Requests" of `signing/README.md` states the cost.
 
 With `sign_when = "challenge"`, requests are signed only for authorities that have asked for signatures,
 either with an Accept-Signature field (RFC 9421, 5) or with a 401 or 403 that names signatures. At most
@@ -30,7 +30,7 @@ TAG = "web-bot-auth"
 LABEL = "sig"
 ON_CHALLENGE = "challenge"
 LOOK_INTERVAL = 10.0  # seconds between two checks of the key file
-# status codes after which the same request may succeed if it is sent again, signed
+# status codes after which the same request may succeed if it is sent again with a signature
 REPEATABLE = frozenset({401, 403})
 # A challenge in WWW-Authenticate whose parameters name Web Bot Auth, or whose scheme uses signatures.
 _NAMED = re.compile(
@@ -74,7 +74,7 @@ class RequestSigner:
         return made.fields
 
     def note(self, authority: str, status: int, fields: Fields, *, signed: bool) -> bool:
-        """Note an answer; return whether the request should be repeated because the server wants it signed."""
+        """Note an answer. Return whether the request should be repeated because the server asks for a signature."""
         if signed or self._identity.sign_when != ON_CHALLENGE or not asks_for_signature(status, fields):
             return False
         self._asked[authority] = None
@@ -144,7 +144,7 @@ def asks_for_signature(status: int, fields: Fields) -> bool:
 
 def _accepts(value: bytes) -> bool:
     """Return whether a member of an Accept-Signature field (RFC 9421, 5.1) has our tag or no tag."""
-    import http_sf  # imported here, as few servers send the field
+    import http_sf  # imported here because few servers send the field
 
     try:
         members: Any = http_sf.parse(value, tltype="dictionary")

@@ -1,9 +1,9 @@
 """The commit point of a process (`storage/README.md`, "The commit point").
 
 Results are queued in FIFO order, either as `Change`s or as functions that make `Change`s. All queued changes,
-up to a limit, form one group. The shell may wait briefly while more results are expected, since a commit for
-one page costs as much as a commit for thirty pages. The following are the steps of a commit; step 0 of a
-group need not wait until the previous group is committed:
+up to a limit, form one group. The shell may wait briefly for more results, because a commit for one page
+costs as much as a commit for thirty pages. A commit has the following steps. Step 0 of a group need not wait
+until the previous group is committed:
 
     0  make       make decisions, in order: filter links, ask the caches, update the hosts
     1  write      append and sync the WARC records and the links log
@@ -12,18 +12,17 @@ group need not wait until the previous group is committed:
     3  committed  only after the batch: free fetch slots, send acknowledgements and
                   the outbox, add the group's links to the pending links of the DUE
 
-A page's record and its links form one change, so neither is ever stored without the other. Steps 1
-and 2 run in the one writer thread or, if the loop thread has nothing else to do,
-in the loop thread like steps 0 and 3; two groups never run at once. An
-exception in step 1 or 2 ends the process: no change of the group was acknowledged, and
-the restarted process repeats the work since the last commit.
+A page's record and its links form one change, so neither is ever stored without the other. Steps 0 and 3 run
+in the loop thread. Steps 1 and 2 run in the only writer thread or, if the loop thread has nothing else to do,
+in the loop thread. Two groups never run at once. An exception in step 1 or 2 ends the process. At that time,
+no change of the group has been acknowledged, so the restarted process repeats the work since the last commit.
 
 A change with very many links is made by a generator (`Making`) that pauses at intervals: `step` resumes it,
-and the shell may let the event loop run in between. The next change is started only when this one is
+and the shell may let the event loop run in between. The next change is started only when this change is
 complete, so the caches receive the links in queue order. A group contains only complete changes.
 
-Step 0 saves time by batching: deciding on many pages in a row costs a fifth less than deciding
-on each page right after parsing it, because parsing displaces other data from the processor's caches.
+Step 0 decides on many pages in a row. This costs a fifth less than deciding on each page right after parsing
+it, because parsing displaces other data from the processor's caches.
 """
 
 from collections import Counter, deque
@@ -50,7 +49,7 @@ class Participant(Protocol):
 
 
 class CaptureAppender(Participant, Protocol):
-    """The page cache: appends captures; they are durable when `write` returns."""
+    """The page cache, to which captures are appended. They are durable when `write` returns."""
 
     def write(self, capturings: list[Any]) -> int: ...
 
@@ -78,10 +77,11 @@ class Incoming(Participant, Protocol):
 class Change:
     """All effects of one result on stored state. A change is also a batch, so stages can put keys into it.
 
-    `captures` are appended to the page cache. `links`, those not found in the CLOCK cache, go to the DUE, and
-    `foreign` links to the outbox of a peer. `received` is the entry of a peer that the change applies.
-    `counts` are added to the durable counters. The functions in `after` are called once everything is
-    durable. `sync` requests a synced batch even if the crawl's durability does not.
+    `captures` are appended to the page cache. `links` are the links that were not found in the CLOCK cache;
+    they are passed to the DUE. `foreign` links are added to the outboxes of peers. `received` is an entry
+    that a peer has sent and that this change applies. `counts` are added to the durable counters. The
+    functions in `after` are called once everything is durable. `sync` requests a synced batch even if the
+    crawl's setting for durability does not.
     """
 
     __slots__ = (
@@ -122,8 +122,8 @@ def steps(made: Change | Making) -> Making:
 class CommitPoint:
     """Queues changes and commits them group by group.
 
-    The shell drives it: `take` in the loop thread, `write` in the writer
-    thread, `committed` in the loop thread, one group at a time.
+    For each group, the shell calls `take` in the loop thread, `write` in the writer thread, and `committed`
+    in the loop thread. It handles one group at a time.
     """
 
     def __init__(
@@ -169,7 +169,7 @@ class CommitPoint:
         return len(self._made)
 
     def add(self, change: Change | Maker) -> None:
-        """Queue a change, or a function that makes it; it takes effect when its group is committed.
+        """Queue a change, or a function that makes a change. The change takes effect when its group is committed.
 
         If a change depends on state that queued changes alter, pass a function, which is called in queue
         order.
@@ -178,12 +178,12 @@ class CommitPoint:
         self.unmade += not isinstance(change, Change)
 
     def add_heavy(self, maker: Maker) -> None:
-        """Queue a function that takes long to make its change; these functions run last, one at a time."""
+        """Queue a function that needs a long time to make its change. Such functions run last, one at a time."""
         self._heavy.append(maker)
         self.unmade += 1
 
     def drop_heavy(self) -> None:
-        """Drop the functions passed to `add_heavy` that have not started; their fetches then count as unfinished."""
+        """Drop the functions passed to `add_heavy` that have not started. Their fetches then count as unfinished."""
         self.unmade -= len(self._heavy)
         self._heavy.clear()
 
@@ -199,7 +199,7 @@ class CommitPoint:
             yield
 
     def step(self, *, heavy: bool = True) -> bool:
-        """Make changes up to the next pause; return False if all are made. Start a heavy one only with `heavy`."""
+        """Make changes up to the next pause; return False if all are made. Only with `heavy`, start a heavy one."""
         if self._making is None:
             if not self._queue and not (heavy and self._heavy):
                 return False
@@ -289,7 +289,7 @@ class CommitPoint:
         for change in group:
             for action in change.after:
                 action()
-            change.after.clear()  # the effects refer to the change, which this cycle would keep in memory
+            change.after.clear()  # the effects refer to the change: break this cycle, which would keep it in memory
         reach("committed")
 
     def __repr__(self) -> str:

@@ -3,8 +3,8 @@
     leveldb      LevelDB through plyvel: wheels up to Python 3.12, otherwise a compiler and LevelDB's headers
     rocksdict    RocksDB through rocksdict: wheels for all
 
-The files of a store show its engine, so opening a store needs no configuration;
-`store.engine` only determines the engine of new stores.
+The files of a store show its engine, so a store can be opened without a configuration. `store.engine` only
+determines the engine of new stores.
 """
 
 import importlib
@@ -78,7 +78,7 @@ def open_store(path: Path, engine: Choice = AUTO, **sizes: int) -> DiskStore:
 
 
 def another_engine(where: Path, found: str, wanted: str) -> DirectoryError:
-    """Return the exception for a crawl or store in `where` that has the engine `found` instead of `wanted`."""
+    """Return the exception to raise if the crawl or store in `where` has the engine `found` instead of `wanted`."""
     change = f"`crawler reshard --to N --set store.engine={wanted}` converts it; N is its number of processes"
     return DirectoryError(f'{where}: was created with store.engine = "{found}"; {change}')
 
@@ -95,10 +95,10 @@ def _class(engine: Engine, path: Path) -> Any:
 def repair(path: Path, engine: Choice = AUTO, before: Callable[[], None] = lambda: None) -> tuple[str, bool]:
     """Rebuild a store that cannot be opened or cannot be read to its end, from the data that can be read.
 
-    Return a description of what was done ("" if nothing), and whether the store was rebuilt. A rebuild is not
-    needed if opening the store is enough, which may cut a torn tail. A rebuild by the engine reads every
-    table, writes a new manifest, and moves the files that it cannot read to `lost/`. No other process may
-    have the store open. `before` is called before the rebuild.
+    Return a description of what was done ("" if nothing), and whether the store was rebuilt. Sometimes
+    opening the store is enough, which may cut a torn tail of the log; then the store is not rebuilt. In a
+    rebuild, the engine reads every table, writes a new manifest, and moves the files that it cannot read to
+    `lost/`. No other process may have the store open. `before` is called before the rebuild.
 
     Raises:
         DamageError: the store cannot be rebuilt.

@@ -9,13 +9,13 @@ The guarantee of each operation after a crash:
     atomic_write     the old content or the new one, never a mixture
 
 An `AppendFile` is cut to its committed length when it is opened: later bytes belong to a group that never
-committed. The first failed write closes the file permanently, since it is unknown how many bytes were
-written. Then the process ends with StoreError and is restarted
-(`storage/README.md`, "Known traps of LevelDB").
+committed. The first failed write closes the file permanently, because it is unknown how many bytes were
+written. Then the process ends with StoreError and is restarted (`storage/README.md`, "Known traps of
+LevelDB").
 
-A lock is `flock` on a file that is never deleted (deleting it would let two processes hold two files of one
-name). The kernel releases the lock when the process ends for any reason. A child process does not inherit the
-lock: the descriptor of the lock is closed on exec and in a forked child.
+A lock is an `flock` on a file that is never deleted. If it were deleted, two processes could each lock a
+different file of the same name. The kernel releases the lock when the process ends for any reason. A child
+process does not inherit the lock: the descriptor of the lock is closed on exec and in a forked child.
 """
 
 import errno
@@ -31,7 +31,7 @@ from typing import IO
 
 from crawler.errors import BusyError, DamageError, DirectoryError, StoreError, UsageError
 
-BRIEF_MAX = 30.0  # seconds to wait for a lock that its holder keeps only briefly
+BRIEF_MAX = 30.0  # seconds to wait for a lock that its holder will release soon
 _LOOK_AGAIN = 0.05  # seconds between two attempts
 _READ_CHUNK_BYTES = 1 << 20
 
@@ -118,7 +118,7 @@ def named_output(path: Path) -> Iterator[IO[bytes]]:
 
 
 def _is_open_already(path: Path) -> bool:
-    """Return whether `path` is a pipe, a device or a named descriptor (/dev/stdout), which must not be replaced."""
+    """Return whether `path` must not be replaced, because it is a pipe, a device or a descriptor such as /dev/stdout."""
     return path.exists() and (not path.is_file() or str(path).startswith(("/dev/", "/proc/")))
 
 
@@ -241,7 +241,7 @@ def total_bytes(path: Path) -> int:
 
 
 def reserve(path: Path, length: int) -> None:
-    """Allocate `length` bytes of disk space to the file `path`, the ballast, which a repair may free.
+    """Allocate `length` bytes of disk space to the file `path`, the ballast. A repair may free this space.
 
     Raises:
         StoreError: the disk is too full.
@@ -365,7 +365,7 @@ class Lock:
             write_all(self._descriptor, words.encode())
 
     def _wait(self) -> int:
-        """Open and lock the file; if another process holds the lock and will soon release it, wait."""
+        """Open and lock the file. If another process holds the lock and will release it soon, wait for that."""
         give_up = time.monotonic() + BRIEF_MAX
         while True:
             try:
@@ -441,7 +441,7 @@ def lock_holder(path: Path) -> str:
 
 
 def _is_brief(path: Path) -> bool:
-    """Return whether the lock will be released soon: it is brief, or its file names an ended process or none."""
+    """Return whether the lock will be released soon: it is brief, or its file names no process or one that has ended."""
     try:
         fields = path.read_text(encoding="utf-8", errors="replace").split()
     except OSError:
@@ -465,7 +465,7 @@ os.register_at_fork(after_in_child=_forget_in_child)
 
 
 def disown_locks(descriptors: Collection[int]) -> None:
-    """Let the locks of a dead simulated process forget their descriptors, without closing the descriptors.
+    """Make the locks of a dead simulated process forget their descriptors, without closing the descriptors.
 
     The numbers of the descriptors will be used for other files, which a release or a forked child would
     otherwise close.

@@ -6,9 +6,9 @@ tables and the oldest live log. LevelDB treats two losses as normal:
 * Without CURRENT it creates an empty store in the same folder and deletes the tables
   there.
 * It reads a truncated manifest to its end, which gives an earlier state, and deletes
-  later tables. A crash while an edit is appended also leaves a truncated manifest. But then the log that the
-  earlier state names still exists, because a log is deleted only after the edit that makes it unnecessary was
-  synced.
+  later tables. A crash while an edit is appended also leaves a truncated manifest. But after a crash, the log
+  that the earlier state names still exists, because a log is deleted only after the edit that makes the log
+  unnecessary was synced.
 
 Both losses were reproduced. This module finds them before LevelDB opens the folder.
 
@@ -33,7 +33,7 @@ BEFORE_TABLES = {1: "s", 2: "n", 3: "n", 4: "n", 9: "n", 10: "n", 203: "n", 0x20
 
 
 def lost_bookkeeping(store: Path) -> str:
-    """Return a description of what LevelDB's bookkeeping has lost; "" if nothing, or if LevelDB finds the loss itself."""
+    """Return a description of the loss in LevelDB's bookkeeping; "" if there is none, or if LevelDB finds it itself."""
     current = store / "CURRENT"
     if not current.exists():
         return without_current(store, ("ldb", "log"))
@@ -69,12 +69,12 @@ def next_file(manifest: bytes) -> int:
 
 
 def edits(manifest: bytes, fields: Mapping[int, str]) -> Iterator[dict[int, int]]:
-    """Yield for each edit {tag: first number} of its fields, up to the first tag that is not in `fields`."""
+    """Yield, for each edit, {tag: first number of the field}, up to the first tag that is not in `fields`."""
     return (dict(_fields(edit, fields)) for edit in whole_records(manifest))
 
 
 def whole_records(data: bytes) -> Iterator[bytes]:
-    """Yield the complete records of a file that is framed like a log; checksums are left to LevelDB."""
+    """Yield the complete records of a file that is framed like a log. Checksums are not verified; LevelDB does that."""
     offset, parts = 0, []
     while offset + _HEADER.size <= len(data):
         left = BLOCK_BYTES - offset % BLOCK_BYTES

@@ -2,14 +2,13 @@
 
     s3://bucket/prefix    gs://bucket/prefix    az://container/prefix    file:///folder
 
-Credentials, region and endpoint come from the environment variables of each service
-(`AWS_ACCESS_KEY_ID`, `AWS_ENDPOINT_URL`, ...). They are not part of the configuration, so
-no file of a crawl contains them.
+Credentials, region and endpoint come from the environment variables of each service (`AWS_ACCESS_KEY_ID`,
+`AWS_ENDPOINT_URL`, ...). These values are not part of the configuration, so no file of a crawl contains them.
 
 An object appears under its name only when it is complete, and only if no other object has that name. A small
 file is uploaded with one conditional request. A larger file is uploaded in parts to `NAME~`; this object is
-then copied to its final name, under the same condition, and deleted. A kill leaves at most `NAME~`, which the
-next attempt replaces. So every operation of this module may be repeated.
+then copied to its final name, under the same condition, and deleted. A kill leaves at most the object
+`NAME~`, which the next attempt replaces. So every operation of this module may be repeated.
 """
 
 import contextlib
@@ -22,7 +21,7 @@ from crawler.errors import ObjectStoreError, UsageError
 from crawler.storage.files import UNFINISHED, new_file
 
 SCHEMES = ("s3", "gs", "az", "file")
-# Larger files are uploaded in parts, so that no large file is held in memory as a whole.
+# Files above this size are uploaded in parts, so that no large file is held in memory as a whole.
 WHOLE_BYTES_MAX = 8 << 20
 _PART_BYTES = 8 << 20  # bytes; S3 allows 10,000 parts, so files may have up to 80 GB
 _PARTS_AT_ONCE = 2
@@ -78,7 +77,7 @@ class ObjectStore:
         return f"{self.url}/{name}"
 
     def create(self, name: str, path: Path) -> bool:
-        """Create an object with the content of a file; return False if an object with this name and content exists.
+        """Create an object with the content of a file. Return False if an object with this name and content exists.
 
         Raises:
             ObjectStoreError: there is an object of that name with other content.
@@ -94,7 +93,7 @@ class ObjectStore:
         return True
 
     def replace(self, name: str, path: Path) -> None:
-        """Write an object with the content of a file; replace an existing one."""
+        """Write an object with the content of a file. An existing object of this name is replaced."""
         with _named(self.place(name)), path.open("rb") as file:
             self._library.put(self._store, name, file, chunk_size=_PART_BYTES, max_concurrency=_PARTS_AT_ONCE)
 
@@ -114,7 +113,7 @@ class ObjectStore:
         return digest.hexdigest()
 
     def fetch(self, name: str, path: Path) -> None:
-        """Write an object to a file, which gets its name when it is complete."""
+        """Write an object to a file. The file gets its name when it is complete."""
         with new_file(path) as file:
             for piece in self._pieces(name):
                 file.write(piece)

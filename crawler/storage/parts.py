@@ -1,4 +1,4 @@
-"""Parts: the bodies of large files, kept on disk from their first megabyte until the capture is durable.
+"""Parts: bodies of large files, which are kept on disk from their first megabyte until the capture is durable.
 
     <folder>/<id>.part    the payload received so far
     <folder>/<id>.head    the answer that it belongs to (`PartHead`), and the boot of the machine
@@ -6,8 +6,8 @@
     begin --write--> whole --commit--> drop
                '--disconnect, stop or kill--> left --write--> whole
 
-A body in a part takes no memory: its digests are computed while the body arrives, and readers get the body in
-pieces. A part stays on the disk when its process ends. So a transfer that broke off is resumed at the next
+A body in a part takes no memory, because its digests are computed while it arrives, and readers get it in
+pieces. A part stays on the disk when its process ends. So an interrupted transfer is resumed at the next
 request, even in a later run. Parts are not synced. A kill loses no written byte. After a reboot, bytes could
 be missing, so the parts from before the reboot are deleted.
 """
@@ -32,8 +32,8 @@ _BOOT = Path("/proc/sys/kernel/random/boot_id")
 class PartHead(msgspec.Struct, gc=False):
     """The answer with which a part began.
 
-    `request` is the head of the request. `length` is the length that the answer stated, or -1 if it stated
-    none. `resumed` lists the lengths that the part had when later answers continued it.
+    `request` is the head of the request for this answer. `length` is the length that the answer stated, or -1
+    if it stated none. `resumed` lists the lengths that the part had when later answers continued it.
     """
 
     url: str
@@ -97,7 +97,7 @@ class Part:
             self._content.update(data)
 
     def hash_content(self, content: bytes) -> None:
-        """Hash decoded bytes. Call this before the first `write`, then for all content of the body."""
+        """Hash decoded content. Call this before the first `write`, and then for all content of the body."""
         self._is_decoded = True
         self._content.update(content)
 
@@ -157,7 +157,7 @@ class Part:
 
 
 def part_files(folder: Path) -> Iterator[Path]:
-    """Yield the files of the parts that a folder holds."""
+    """Yield the files that belong to parts in a folder."""
     return folder.glob(f"*{_BODY}")
 
 
@@ -187,11 +187,11 @@ class PartFolder:
         return part
 
     def has(self, identity: str) -> bool:
-        """Return whether a transfer that broke off has left a part."""
+        """Return whether an interrupted transfer has left a part."""
         return identity in self._left
 
     def left(self, identity: str) -> Part | None:
-        """Reopen the part that a broken-off transfer has left; return None if there is none. Takes 2 ms per MB."""
+        """Reopen the part that an interrupted transfer has left; return None if there is none. This takes 2 ms per MB."""
         if identity not in self._left:
             return None
         self._left.discard(identity)
@@ -205,7 +205,7 @@ class PartFolder:
         return part
 
     def keep(self, identity: str, part: Part) -> None:
-        """Close a part whose transfer broke off, to be reopened by `left`."""
+        """Close the part of an interrupted transfer. `left` can open it again."""
         part.close()
         self._left.add(identity)
 

@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 log = logging.getLogger("crawler")
 
-ORPHAN_LIMIT = 4.0  # seconds for the last commit of an orphaned child; a crash at any point loses nothing
+ORPHAN_LIMIT = 4.0  # seconds that an orphaned child has for its last commit; a crash at any point loses nothing
 ORPHANED = 1  # exit code of an orphan whose last commit took longer
 
 
@@ -26,7 +26,7 @@ def watch_parent(parent: int, gone: Callable[[], object], limit: float = ORPHAN_
 def _watch(parent: int, gone: Callable[[], object], limit: float) -> None:
     try:
         wait_for_end(parent)
-    except OSError as error:  # without pidfd_open in the kernel, only the pipe can show the end
+    except OSError as error:  # if the kernel has no pidfd_open, only the pipe can show the end of the parent
         log.warning("cannot watch the supervisor: %s", error)
         return
     with contextlib.suppress(RuntimeError):  # if the loop is closed, this process is already ending
@@ -36,7 +36,7 @@ def _watch(parent: int, gone: Callable[[], object], limit: float) -> None:
 
 
 def wait_for_end(parent: int) -> None:
-    """Wait until the parent of this process has ended; return immediately if `parent` is no longer the parent."""
+    """Wait until the parent of this process has ended. Return immediately if `parent` is no longer the parent."""
     try:
         descriptor = os.pidfd_open(parent)
     except ProcessLookupError:

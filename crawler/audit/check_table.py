@@ -190,7 +190,7 @@ def named(words: Iterable[str]) -> frozenset[str]:
     A severity selects all checks of this severity or a worse one.
 
     Raises:
-        UsageError: a word names neither.
+        UsageError: a word names neither a check nor a severity.
     """
     levels = list(Severity)
     found: set[str] = set()

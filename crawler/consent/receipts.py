@@ -121,7 +121,7 @@ def unpack(key: bytes, value: bytes) -> Stored:
     """Decode a value of a `C/` key.
 
     Raises:
-        DamageError: it is damaged, or does not match its key.
+        DamageError: the value is damaged, or does not match its key.
     """
     data = unseal(key, value)
     try:
@@ -137,7 +137,7 @@ def load(store: KeyValue, fingerprint: int, digest: bytes, kind: type[_T]) -> _T
     """Return a stored receipt, or stored site statements; None if the store has none with this digest.
 
     Raises:
-        DamageError: it is damaged.
+        DamageError: the stored value is damaged.
     """
     key = receipt_key(fingerprint, digest)
     value = store.get(key) if digest else None

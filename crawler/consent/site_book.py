@@ -93,11 +93,11 @@ class SiteBook:
     """The current statements of each authority.
 
     Args:
-        store: holds the files, under `L/`.
+        store: has the files, under the prefix `L/`.
         robots: the robots.txt of all authorities.
         token: our product token.
         fingerprint: the fingerprint of a URL (request form).
-        record_of: (robots.txt's URL, instant) -> the `c/` key of its capture, b"" if none is stored.
+        record_of: a function (URL of a robots.txt, instant) -> `c/` key of the capture, or b"" if none is stored.
     """
 
     def __init__(

@@ -61,8 +61,8 @@ class Stamping:
     """Makes the receipts of one process.
 
     Args:
-        store: holds the receipts, under `C/`.
-        key_id: returns the id of the key that signed a request, "" if it was not signed.
+        store: has the receipts, under the prefix `C/`.
+        key_id: returns the id of the key that signed a request, or "" if the request was not signed.
     """
 
     def __init__(
@@ -210,7 +210,7 @@ def load_whole(store: KeyValue, fingerprint: int, digest: bytes) -> tuple[Receip
     """Return a receipt with the statements of its site; None if the page has no receipt.
 
     Raises:
-        DamageError: it is damaged, or incomplete.
+        DamageError: the receipt is damaged or incomplete.
     """
     receipt = load(store, fingerprint, digest, Receipt)
     site = None if receipt is None else load(store, fingerprint, receipt.site, SiteStatements)

@@ -29,10 +29,10 @@ class Contact:
         self._settled = bool(config.identity.contact)
 
     def check(self, host: str) -> None:
-        """Warn before the first public host is visited.
+        """Warn before the first public host is visited, unless the operator has given a contact.
 
         Raises:
-            UsageError: the scope is `any`.
+            UsageError: there is no contact, and the scope is `any`.
         """
         if self._settled or not is_public(host):
             return

@@ -62,7 +62,7 @@ def keep_immutable(store: KeyValue, config: Config) -> None:
     """Record the settings with which a process is created, and the settings that become immutable at its first refresh.
 
     Raises:
-        DirectoryError: it was created with different settings.
+        DirectoryError: the process was created with different settings.
     """
     kept = load_immutable(store)
     check_immutable(kept, config)

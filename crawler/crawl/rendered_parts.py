@@ -24,7 +24,7 @@ def separated(request: Mapping[str, Any], scope: str) -> tuple[dict[str, str], d
     `scope` is the scope of the crawl.
 
     Raises:
-        UsageError: `render` is not one of its values, or the crawl's scope has no parts.
+        UsageError: `render` has no valid value, or the crawl's scope has no parts.
     """
     rest = {name: value for name, value in request.items() if name != RENDER}
     when = request.get(RENDER)

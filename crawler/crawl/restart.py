@@ -40,7 +40,7 @@ def rename_to_numbered(directory: CrawlDirectory) -> Path | None:
     The new number is higher than all existing ones, so the numbers show the order of the crawls.
 
     Raises:
-        DirectoryError: it is in use, or cannot be renamed.
+        DirectoryError: the crawl is in use, or cannot be renamed.
     """
     if not directory.exists():
         return None
@@ -63,7 +63,7 @@ def rename_file_to_numbered(path: Path) -> None:
     """Rename a file, if it exists, to NAME.1, or to NAME.2 if that name is taken, and so on.
 
     Raises:
-        UsageError: it cannot be renamed.
+        UsageError: the file cannot be renamed.
     """
     if not path.is_file():
         return

@@ -94,7 +94,7 @@ def ship_waiting(
     With `pages.ship_delete`, delete the segments that the storage has confirmed.
 
     Raises:
-        ObjectStoreError: the storage cannot be reached, or has another object of the name.
+        ObjectStoreError: the storage cannot be reached, or has a different object of the same name.
         DamageError, StoreError: a note cannot be read, or the disk failed.
     """
     notes = []

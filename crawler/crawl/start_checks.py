@@ -56,7 +56,7 @@ def find_entry_point(group: str, name: str) -> Any:
     """Return the entry point that an installed package provides as `name` in `group`.
 
     Raises:
-        ConfigError: no installed package provides it.
+        ConfigError: no installed package provides this entry point.
     """
     from importlib import metadata  # imported only here because the import is slow and rarely needed
 

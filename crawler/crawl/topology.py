@@ -80,7 +80,7 @@ def keep_table(store: KeyValue, partition: Partition) -> None:
     """Record the bucket table with which a process is opened.
 
     Raises:
-        DirectoryError: the process was opened with a different table before.
+        DirectoryError: the process was opened with a different table earlier.
     """
     kept, table = store.get(BUCKET_TABLE), partition.encode()
     if kept == table:

@@ -35,7 +35,7 @@ def uploaded(url: str, report: Say = ignore) -> Iterator[Path]:
 
     Raises:
         UsageError: the URL names no object.
-        ObjectStoreError: the storage cannot be reached, or has other content under a name.
+        ObjectStoreError: the storage cannot be reached, or has an object of the same name with other content.
     """
     prefix, _, name = url.rstrip("/").rpartition("/")
     if prefix.endswith(("/", ":")) or not name:

@@ -55,7 +55,10 @@ class _Task(Generic[Piece, Result]):
 
 
 class WorkerPool(Generic[Piece, Result]):
-    """A context manager with `count` processes that do `work`. If `count` is below 2, the caller does the work itself."""
+    """A context manager with `count` processes that do `work`.
+
+    If `count` is below 2, the caller does the work itself.
+    """
 
     def __init__(self, work: Work[Piece, Result], count: int) -> None:
         self._work = work
@@ -77,7 +80,7 @@ class WorkerPool(Generic[Piece, Result]):
         """Yield the result of each piece, in order. The workers are at most a few pieces ahead of the caller.
 
         Raises:
-            CrawlerError: a process ended while it worked on a piece, and so did the one that repeated it carefully.
+            CrawlerError: a process ended while it worked on a piece, and again when the piece was repeated carefully.
         """
         source = iter(pieces)
         first = list(itertools.islice(source, 2))

@@ -27,7 +27,7 @@ class LinkScores:
         bits: the table has 2^bits entries.
         adds: True to add up the scores of several links to a URL, False to keep the best one.
         base: the score of each URL before its first link.
-        counts_from: a lower score counts as this one, so that small differences do not order URLs.
+        counts_from: lower scores count as this score, so that small differences do not affect the order.
         news: the number of classes by which a URL must improve to be news; with 0, nothing is news.
     """
 

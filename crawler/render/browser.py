@@ -58,7 +58,7 @@ def find_program(name: str) -> str:
     """Return the path of the browser: `name`, or the first that is installed.
 
     Raises:
-        MissingBrowserError: there is none.
+        MissingBrowserError: no such browser is installed.
     """
     for candidate in (name,) if name else PROGRAMS:
         if path := shutil.which(candidate):
@@ -138,7 +138,7 @@ class Browser:
         """Start the browser.
 
         Raises:
-            BrowserError: it cannot be started.
+            BrowserError: the browser cannot be started.
         """
         program = find_program(self._config.browser)
         self._home = tempfile.mkdtemp(prefix="crawler-browser-")

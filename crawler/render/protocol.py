@@ -73,7 +73,7 @@ class Pipe:
         """Make a call and return its result.
 
         Raises:
-            BrowserError: the browser refuses it, or has ended.
+            BrowserError: the browser refuses the call, or has ended.
         """
         if not self.open:
             raise BrowserError("the browser has ended")

@@ -85,7 +85,10 @@ def _decoded(content: bytes) -> list[SigningKey]:
 
 
 class KeyFile:
-    """The keys of a file, which are read again when the file changes. If reading fails, the earlier keys stay in use."""
+    """The keys of a file, which are read again when the file changes.
+
+    If reading fails, the earlier keys stay in use.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -96,7 +99,7 @@ class KeyFile:
         """Read the file if it has changed; return whether the keys have changed.
 
         Raises:
-            ConfigError: it cannot be read; the keys in use stay.
+            ConfigError: the file cannot be read; the keys in use stay in use.
         """
         stamp = self._look()
         if stamp == self._stamp:

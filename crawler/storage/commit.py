@@ -235,7 +235,7 @@ class CommitPoint:
         """Make a group durable. Runs in the writer thread.
 
         Raises:
-            StoreError: a file or the store failed; the process must end.
+            StoreError: writing to a file or to the store failed; the process must end.
         """
         try:
             self._write_files(group)

@@ -54,7 +54,7 @@ def chosen(engine: Choice = AUTO) -> Engine:
     """Return the engine for a new store: `engine`, or the first engine that can be imported.
 
     Raises:
-        UsageError: `engine` cannot be imported, or for AUTO no engine can be.
+        UsageError: `engine` cannot be imported or, if `engine` is AUTO, no engine can be imported.
     """
     wanted: list[Engine] = list(_MODULES) if engine == AUTO else [engine]
     for name in wanted:
@@ -67,7 +67,7 @@ def open_store(path: Path, engine: Choice = AUTO, **sizes: int) -> DiskStore:
     """Open the store in the folder `path`, or create one with `engine`; `sizes` are arguments of the store's class.
 
     Raises:
-        DirectoryError: the store has another engine than `engine`, or its engine is not installed.
+        DirectoryError: the store has an engine other than `engine`, or its engine is not installed.
         DamageError, StoreError: see the engine's class.
     """
     found = engine_of(path)

@@ -347,7 +347,7 @@ class Lock:
     lock as `brief`: other processes wait up to `BRIEF_MAX` seconds until the lock is released.
 
     Raises:
-        BusyError: another process, or another Lock of this one, holds it.
+        BusyError: another process, or another Lock of this process, holds the lock.
         DirectoryError: the directory cannot be locked.
     """
 

@@ -182,7 +182,7 @@ class DiskStore:
         """Return the value of `key`; None if there is none.
 
         Raises:
-            DamageError: the block of the value fails its checksum, or its table cannot be read.
+            DamageError: the checksum of the block with the value is wrong, or the table cannot be read.
         """
         raise NotImplementedError
 
@@ -223,7 +223,7 @@ class DiskStore:
         """Scan like `KeyValue.scan`, in the state that the store had at the time of the call.
 
         Raises:
-            DamageError: a table cannot be read, or a block met by the scan fails its checksum.
+            DamageError: a table cannot be read, or the checksum of a block that the scan reads is wrong.
         """
         raise NotImplementedError
 

@@ -38,7 +38,7 @@ def local_folder(name: str | Path) -> Path:
     """Return the path of a crawl directory.
 
     Raises:
-        UsageError: it is a URL.
+        UsageError: `name` is a URL.
     """
     if is_url(str(name)):
         raise UsageError(
@@ -53,7 +53,7 @@ class ObjectStore:
 
     Raises:
         UsageError: the URL names no object storage, or obstore is not installed.
-        ObjectStoreError: the storage cannot be reached, or refuses.
+        ObjectStoreError: the storage cannot be reached, or refuses the request.
     """
 
     def __init__(self, url: str) -> None:
@@ -80,7 +80,7 @@ class ObjectStore:
         """Create an object with the content of a file. Return False if an object with this name and content exists.
 
         Raises:
-            ObjectStoreError: there is an object of that name with other content.
+            ObjectStoreError: an object of this name with other content exists.
         """
         try:
             self._put_new(name, path)

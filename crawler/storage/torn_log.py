@@ -43,7 +43,10 @@ _TABLE = _crc32c_table()
 
 
 def crc32c(data: bytes) -> int:
-    """Return the CRC-32C (Castagnoli). At about 10 MB/s, this is fast enough for a log of a few MB that is read once."""
+    """Return the CRC-32C (Castagnoli).
+
+    At about 10 MB/s, this is fast enough for a log of a few MB that is read once.
+    """
     value = 0xFFFFFFFF
     table = _TABLE
     for byte in data:
@@ -101,7 +104,10 @@ def _damaged_at(data: bytes) -> int:
 
 
 def ends_whole(data: bytes) -> bool:
-    """Return whether a reader that follows the headers ends exactly after a complete record. Checksums are ignored."""
+    """Return whether a reader that follows the headers ends exactly after a complete record.
+
+    Checksums are ignored.
+    """
     offset = end = 0
     kind = _LAST
     while offset + _HEADER.size <= len(data):
@@ -139,7 +145,7 @@ def mend_logs(store: Path, remedy: str) -> str:
     """Cut the torn tail that the engine would silently skip; return a description, or "" if there was none.
 
     Raises:
-        DamageError: the damage is followed by records, or is in an older log.
+        DamageError: records follow the damage, or the damage is in an older log.
         StoreError: the disk failed.
     """
     done = ""

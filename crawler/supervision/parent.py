@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 log = logging.getLogger("crawler")
 
-ORPHAN_LIMIT = 4.0  # seconds that an orphaned child has for its last commit; a crash at any point loses nothing
+ORPHAN_LIMIT = 4.0  # seconds for the last commit of an orphaned child; a crash at any point loses nothing
 ORPHANED = 1  # exit code of an orphan whose last commit took longer
 
 

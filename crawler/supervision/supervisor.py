@@ -107,7 +107,7 @@ class Supervisor:
         """Crawl to the end. Return the merged report of all processes, which is also written to DIR/report.json.
 
         Raises:
-            UsageError: the directory holds another number of processes.
+            UsageError: the crawl in the directory has another number of processes.
             CrawlerError: a child failed and was not restarted; the error has the child's exit code.
             NoSeedError: the crawl ended without fetching a single page.
         """
@@ -311,7 +311,7 @@ class _Child:
             return forked, forked.link
         ours, theirs = socket.socketpair()
         environ = dict(os.environ)
-        if self._process is not None:  # only the first start gets the faults; otherwise, restarts would fail, too
+        if self._process is not None:  # only the first start gets faults, or restarts would fail, too
             environ.pop("CRAWLER_FAULT", None)
         with theirs:
             process = await asyncio.create_subprocess_exec(

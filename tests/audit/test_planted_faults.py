@@ -10,8 +10,8 @@ from crawler.audit.check_table import CHECKS, Severity, named, page_table, word
 from crawler.errors import UsageError
 from tests.end_to_end.web import Route, Web, crawl, redirect, run
 
-# This site cannot test two checks, because they need slow answers and https. They are tested in
-# tests/audit/test_on_page.py and tests/audit/test_findings.py.
+# This site cannot test two checks, because one needs slow answers and the other needs https. These checks are
+# tested in tests/audit/test_on_page.py and tests/audit/test_findings.py.
 OTHERWISE = {"slow_pages", "mixed_content"}
 WORDS = "tea " * 210
 
@@ -80,7 +80,8 @@ def _routes(web: Web) -> dict[str, Route]:
     return site | {"/": _page("start", *links, "/dead", "/private/x")}
 
 
-# For each check, the subjects of the findings that it must report: paths, or a text that several pages share.
+# Maps each check to the subjects of the findings that it must report: paths, or a text that several pages
+# share.
 PLANTED = {
     "dead_links": {"/dead"},
     "external_dead_links": {"other.localhost/dead"},

@@ -37,7 +37,7 @@ def _preferences(letters: str) -> Preferences:
         (b" search=y ", "y??"),
         (b"search=y,train-ai=n", "y?n"),
         (b"search=y\t,\ttrain-ai=n", "y?n"),  # RFC 9651, 4.2.2: optional whitespace around the comma
-        (b"search=y, search=n", "n??"),  # the last value counts
+        (b"search=y, search=n", "n??"),  # of several equal keys, the last one counts
         (b"search=n, search=y", "y??"),
         (b"unheard-of=n, search=y", "y??"),  # unknown labels are ignored
         (b"Train-AI=n, search=y", "???"),  # upper case is a parse failure
@@ -65,7 +65,7 @@ def test_the_value_of_a_header(value: bytes, letters: str) -> None:
 
 
 def test_several_fields_form_one_dictionary() -> None:
-    """If a key is repeated, the last one counts, even across fields (RFC 9651, 4.2).
+    """If a key is repeated, its last value counts, even if the values are in different fields (RFC 9651, 4.2).
 
     One malformed field makes all fields invalid.
     """
@@ -103,7 +103,7 @@ def test_the_example_of_the_attach_draft(token: str, target: str, letters: str) 
 @pytest.mark.parametrize(
     ("lines", "target", "letters"),
     [
-        (["train-ai=n"], "/x", "??n"),  # no path: applies to the whole site
+        (["train-ai=n"], "/x", "??n"),  # a line without a path applies to the whole site
         (["/a\ttrain-ai=n"], "/ab", "??n"),  # a tab is a separator, too
         (["/a train-ai=n"], "/b", "???"),
         (["/a train-ai=y", "/a train-ai=n, search=y"], "/a", "y?n"),  # equal paths: the most restrictive

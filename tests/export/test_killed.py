@@ -27,7 +27,7 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def started(directory: Path, tmp_path: Path) -> Iterator["subprocess.Popen[str]"]:
-    """Start an export of 13 pages, each of which takes 0.4 s, with two pages at a time."""
+    """Start an export of 13 pages. Each page takes 0.4 s, and two pages are read at a time."""
     words = ["export", "--dir", str(directory), "--format", "jsonl", "-o", str(tmp_path / "rows.jsonl")]
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.export.slow_export", "0.4", *words, "--processes", "2"],
@@ -42,7 +42,7 @@ def started(directory: Path, tmp_path: Path) -> Iterator["subprocess.Popen[str]"
 
 
 def workers(process: "subprocess.Popen[str]") -> list[int]:
-    """Return the child processes of the export once there are two."""
+    """Wait until the export has two child processes, and return them."""
     path = Path(f"/proc/{process.pid}/task/{process.pid}/children")
     give_up = time.monotonic() + 60
     while len(found := path.read_text().split()) < 2:
@@ -52,7 +52,7 @@ def workers(process: "subprocess.Popen[str]") -> list[int]:
 
 
 def ended(pids: list[int], within: float) -> bool:
-    """Return whether all of these processes end within a time limit."""
+    """Wait until all of these processes have ended; return False if the time limit is reached first."""
     give_up = time.monotonic() + within
     for pid in pids:
         try:
@@ -80,14 +80,17 @@ def test_a_killed_worker_is_replaced(
 
 
 def _urls(rows: Path) -> list[str]:
-    """Return the exported URLs; other fields may differ, because a killed worker's pieces are read in careful mode."""
+    """Return the exported URLs.
+
+    Other fields may differ, because the pieces of a killed worker are read in careful mode.
+    """
     return [msgspec.json.decode(line)["url"] for line in rows.read_bytes().splitlines()]
 
 
 def test_a_killed_export_leaves_no_worker_and_no_output(
     started: "subprocess.Popen[str]", directory: Path, tmp_path: Path
 ) -> None:
-    """The next export also removes the copy of the store."""
+    """The next export also removes the copy of the store that the killed export has left."""
     children = workers(started)
     started.kill()
     started.wait()
@@ -142,7 +145,7 @@ def test_output_to_a_device_or_link_is_written(
 
 
 def test_a_mirror_replaces_an_earlier_one(directory: Path, tmp_path: Path) -> None:
-    """If a kill between the two renames has left a mirror half replaced, the next run replaces it, too."""
+    """If a kill between the two renames has left the old mirror under another name, the next run replaces it, too."""
     from crawler.export.writing import renew_mirror
 
     folder = tmp_path / "mirror"

@@ -1,4 +1,4 @@
-"""Test answers that pages share: each is fetched once, or taken from the archive."""
+"""Test answers that pages share: each answer is fetched once, or taken from the archive."""
 
 import asyncio
 

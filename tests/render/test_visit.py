@@ -1,4 +1,4 @@
-"""Test a visit of one page in the browser: the requests that are answered, and its end."""
+"""Test a visit of one page in the browser: how requests are answered, and when the visit ends."""
 
 import pytest
 from hypothesis import given, settings

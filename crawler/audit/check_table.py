@@ -20,7 +20,7 @@ THIN_WORDS = 200  # a page with fewer words outside of navigation and footer is 
 
 
 class Severity(StrEnum):
-    """The severity of a finding; the values are words that `--fail-on` accepts."""
+    """The severity of a finding. The option `--fail-on` accepts these values."""
 
     ERROR = "error"  # visitors or search engines cannot use the page
     WARNING = "warning"  # the site loses visitors, time or ranking

@@ -1,4 +1,4 @@
-"""Converts a nested mapping to a checked `Config`; each error is one line that names the key."""
+"""Converts a nested mapping to a checked `Config`. The message of each error is one line that names the key."""
 
 import re
 from collections.abc import Iterator, Mapping

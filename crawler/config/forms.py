@@ -64,7 +64,7 @@ def http_origin(host: str, port: int) -> str:
 
 
 def listen_at(text: str) -> Address:
-    """Return (host, port) of "127.0.0.1:8080"; a port alone means loopback.
+    """Return (host, port) of an address such as "127.0.0.1:8080". A port alone means a port on the loopback address.
 
     Raises:
         ConfigError: `text` is not ADDRESS:PORT.
@@ -76,7 +76,7 @@ def listen_at(text: str) -> Address:
 
 
 def https_origin(text: str) -> str:
-    """Return `text` if it is an https origin (RFC 6454, 6.2), such as https://bot.example.org; it may end in a slash.
+    """Return `text` if it is an https origin (RFC 6454, 6.2), such as https://bot.example.org. It may end in a slash.
 
     Raises:
         ConfigError: `text` is not valid.

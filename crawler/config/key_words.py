@@ -26,7 +26,7 @@ def keys() -> dict[str, tuple[str, ...]]:
 
 
 def words(path: str) -> tuple[str, ...]:
-    """Return the words that the key `path` accepts; a key of an override is named `override[3].key`."""
+    """Return the words that the key `path` accepts. The path of a key in an override is written `override[3].key`."""
     section, _, key = path.partition(".")
     if not section.startswith("override"):
         return keys()[path]

@@ -72,7 +72,10 @@ def _field_type(section: str, key: str) -> Any:
 
 
 def _from_text(text: str, kind: Any) -> Any:
-    """Convert `text` to a value of type `kind`; accept TOML syntax, or plain text if the type is text."""
+    """Convert `text`, which is in TOML syntax, to a value of type `kind`.
+
+    If the type is text, accept plain text, too.
+    """
     if kind is str:
         return text
     if kind == tuple[str, ...] and not text.lstrip().startswith("["):
@@ -84,7 +87,7 @@ def _from_text(text: str, kind: Any) -> Any:
 
 
 def set_key(tree: dict[str, Any], path: str, value: object) -> None:
-    """Set "section.key" of `tree` to `value`; text is converted to the key's type."""
+    """Set the key "section.key" of `tree` to `value`. A value that is text is converted to the key's type."""
     section, dot, key = path.partition(".")
     if not dot:
         section, key = "", section
@@ -97,7 +100,10 @@ def set_key(tree: dict[str, Any], path: str, value: object) -> None:
 
 
 class Layers:
-    """Configuration layers, the weakest first, which are merged key by key. The source of each value is recorded."""
+    """Configuration layers, beginning with the weakest, which are merged key by key.
+
+    The source of each value is recorded.
+    """
 
     def __init__(self) -> None:
         self.tree: dict[str, Any] = {}
@@ -189,7 +195,7 @@ RUN_KEYS = ("max_pages", "max_time", "max_bytes", "timestamping", "answers_from"
 
 
 def to_toml(config: Config, *, skip_run_keys: bool = False) -> str:
-    """Return the whole configuration as TOML, which `read_file` reads back unchanged."""
+    """Return the whole configuration as TOML. `read_file` reads this text back unchanged."""
     tree = msgspec.to_builtins(config, enc_hook=lambda value: value + 0)
     overrides = tree.pop("override")
     lines = [f"seeds = {_toml_value(tree.pop('seeds'))}"]

@@ -43,7 +43,7 @@ class Overrides:
         return bool(self.tables)
 
     def for_url(self, url: str, hostname: str) -> Override:
-        """Return the values for a URL; None for keys that no table sets."""
+        """Return the values for a URL. The value of a key that no table sets is None."""
         near = [*self._of_any, *self._of_host.get(hostname, ())]
         if self._of_domain:
             name = hostname

@@ -1,7 +1,7 @@
 """Every section of the configuration as a frozen struct, with the type and range of each key.
 
 Every stage receives only its own struct. `config/default.toml` lists every key with its unit and reason; a
-test checks that both files agree. Rules that involve several fields are in `checks.py`.
+test checks that the two files agree. Rules that involve several fields are in `checks.py`.
 """
 
 from typing import Annotated, Literal
@@ -474,7 +474,7 @@ class Override(_Section, frozen=True):
 
 
 class Config(_Section, frozen=True):
-    """All sections; `seeds` are the URLs given in the file."""
+    """All sections of the configuration. `seeds` are the URLs that are given in the configuration file."""
 
     seeds: tuple[str, ...] = ()
     crawl: CrawlConfig = CrawlConfig()

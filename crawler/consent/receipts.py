@@ -30,8 +30,8 @@ DIGEST_BYTES = 14
 class SiteFile(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """A fetched file with a site's statements: tdmrep.json or a licence document.
 
-    `digest` is the SHA-256 of the file's content, or b"" if there was no content; `problem` says why the file
-    could not be read.
+    `digest` is the SHA-256 of the file's content, or b"" if there was no content. `problem` is the reason why
+    the file could not be read.
     """
 
     kind: str
@@ -107,7 +107,7 @@ def packed(value: Stored) -> tuple[bytes, bytes]:
 
 
 def receipt_key(fingerprint: int, digest: bytes) -> bytes:
-    """Return the key under which a receipt, or a site's statements, are stored for a page with this fingerprint."""
+    """Return the key under which a receipt, or the statements of a site, is stored for a page with this fingerprint."""
     return RECEIPT + fingerprint.to_bytes(8, "big")[:2] + digest
 
 
@@ -150,7 +150,7 @@ def load(store: KeyValue, fingerprint: int, digest: bytes, kind: type[_T]) -> _T
 
 
 def block_of(receipt: Receipt, site: SiteStatements) -> bytes:
-    """Return the whole receipt as JSON; `read_block` restores it exactly."""
+    """Return the whole receipt as JSON. `read_block` converts this JSON to exactly the same receipt."""
     return msgspec.json.encode(ReceiptBlock(receipt, site))
 
 

@@ -9,8 +9,8 @@ The files are fetched by the crawl (`process/fetching/site_files.py`), at most o
 
     L/<8 bytes><authority>    (SiteFile, parsed content) of each file, sealed msgpack
 
-The 8 bytes are the fingerprint of the site's root, which begins with its bucket. The files of recently used sites
-stay in memory, up to `consent.files_memory_max`.
+The 8 bytes are the fingerprint of the site's root URL. A fingerprint begins with the bucket. The files of
+recently used sites stay in memory, up to `consent.files_memory_max`.
 """
 
 import hashlib
@@ -42,7 +42,7 @@ _HTML_TYPES = ("text/html", "application/xhtml+xml")
 
 
 class KnownFile(msgspec.Struct, frozen=True, array_like=True):
-    """A file with a site's statements, parsed; if its fetch failed, the file has neither entries nor contents."""
+    """A parsed file with a site's statements. If its fetch failed, the file has neither entries nor contents."""
 
     facts: SiteFile
     tdm: TdmFile | None = None
@@ -80,7 +80,7 @@ class Site:
         return tuple(tuple(longest(paths, target)) for paths in self._paths)
 
     def host(self, announced: Iterable[str]) -> HostStatements:
-        """Return the host's statements about a page; `announced` are the URLs of the page's licence documents."""
+        """Return the host's statements about a page. `announced` are the URLs of the page's licence documents."""
         known = tuple(found for url in announced if (found := self.licenses.get(url)) is not None)
         return HostStatements(self.rules, self.tdm, known)
 
@@ -140,7 +140,7 @@ class SiteBook:
         return site.digest
 
     def noted(self, digest: bytes, authority: str) -> Site:
-        """Return the statements with this digest, or the current statements if those are no longer in memory."""
+        """Return the statements with this digest. If they are no longer in memory, return the current statements."""
         return self._noted.get(digest) or self.site(authority)
 
     def announced(self, site: Site, page_url: str, found: Iterable[str]) -> tuple[str, ...]:
@@ -172,7 +172,7 @@ class SiteBook:
         return found
 
     def learn(self, authority: str, url: str, fetch: Fetch, now: float) -> tuple[bytes, bytes]:
-        """Record the answer to the request for the file `url`; return the (key, value) to put into the store."""
+        """Record the answer to the request for the file `url`; return the (key, value) that must be stored."""
         known = [each for each in self._known_files(authority) if each.facts.url != url]
         known.append(_read(authority, url, fetch, now))
         data = msgspec.msgpack.encode(known)

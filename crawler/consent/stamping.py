@@ -41,7 +41,7 @@ _Fields = tuple[tuple[str, str], ...]
 
 
 class OwnStatements(NamedTuple):
-    """The statements of a page about itself; `complete` is False if some of its meta elements could not be read."""
+    """The statements of a page about itself. `complete` is False if some of its meta elements could not be read."""
 
     fields: _Fields = ()
     metas: _Fields = ()
@@ -160,7 +160,7 @@ def own_statements(
 ) -> OwnStatements:
     """Return what an answer says about its page.
 
-    If the answer repeats a known copy, it has the meta elements of that copy, which are in the `earlier`
+    If the answer repeats a known copy, the meta elements of that copy apply, which are in the `earlier`
     receipt. Header fields that a 304 does not send keep their earlier values (RFC 9111, section 3.2).
     """
     fields = _own_fields(fetch.headers)

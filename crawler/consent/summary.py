@@ -18,7 +18,7 @@ class Summary:
         self._hosts: dict[str, Counter[str]] = {}
 
     def add(self, host: str, uses: Consent | None) -> None:
-        """Count a page; `uses` is None if the page has no receipt."""
+        """Count a page. `uses` is None if the page has no receipt."""
         counts = self._hosts.setdefault(host, Counter())
         counts["pages"] += 1
         if uses is None:
@@ -34,7 +34,7 @@ class Summary:
 
 
 def merged(parts: Iterable[Iterable[Mapping[str, Any]]]) -> list[Row]:
-    """Merge the rows of several processes into one table; each host occurs in the rows of only one process."""
+    """Merge the rows of several processes into one table. Each host occurs in the rows of only one process."""
     return sorted((dict(row) for part in parts for row in part), key=_order)
 
 

@@ -64,7 +64,7 @@ class UseRule(NamedTuple):
     def refusal(
         self, store: KeyValue, fingerprint: int, capture: Capture, record: PageRecord | None
     ) -> Refusal | None:
-        """Return the reason why a copy may not be used; None if it may be. `record` is the page's record."""
+        """Return the reason why a copy may not be used; None if it may be used. `record` is the page's record."""
         name = self.use.replace("_", "-")
         try:
             said = self._answer(store, fingerprint, capture.receipt)
@@ -88,7 +88,7 @@ class UseRule(NamedTuple):
 
 
 def uses_of(store: KeyValue, fingerprint: int, digest: bytes) -> Consent:
-    """Return the answers of a receipt; all answers are unknown if there is no receipt.
+    """Return the answers of a receipt. If there is no receipt, all answers are unknown.
 
     Since a digest identifies the content, one cache serves all stores.
 

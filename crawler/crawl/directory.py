@@ -170,7 +170,9 @@ class CrawlDirectory:
             )
 
     def create(self, seed: bytes = b"") -> None:
-        """Create the directory and its secret seed (`seed` or a random one), unless they exist already.
+        """Create the directory and its secret seed, unless they exist already.
+
+        Without `seed`, the secret seed is random.
 
         Raises:
             DirectoryError: the directory cannot be created, or it has a different seed.
@@ -266,7 +268,7 @@ class CrawlDirectory:
         return "cut short" if lines[:1] == [_HEAD.encode()] and lines[-1] != _END.encode() else ""
 
     def seed_places(self) -> list[str]:
-        """Return the hosts of the crawl's seeds, as named by `relaxed_settings.slot_of`."""
+        """Return the places of the crawl's seeds, in the form that `relaxed_settings.slot_of` returns."""
         if self._config_problem() or not self.config_file.exists():
             return []
         for line in self.config_file.read_text(encoding="utf-8", errors="replace").splitlines():
@@ -323,7 +325,7 @@ class CrawlDirectory:
 
 
 def _with_crc(number: int) -> bytes:
-    """Return the number and its checksum as a line, which `_numbered` reads."""
+    """Return a line with the number and its checksum. `_numbered` reads such lines."""
     digits = b"%d" % number
     return b"%s %08x\n" % (digits, crc32(digits))
 

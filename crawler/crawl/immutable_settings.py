@@ -1,4 +1,4 @@
-"""The settings on which stored data depends: each process keeps the values with which it was created.
+"""The settings on which stored data depends. Each process keeps the values with which it was created.
 
 With other fingerprints, every URL would count as unknown and every page would be fetched again. With another
 speed of the refresh clock, every stored instant of the refresh frontier would shift.

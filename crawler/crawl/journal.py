@@ -61,7 +61,7 @@ def load_journal(directory: Path) -> Journal | None:
 
 
 def keep_journal(directory: Path, journal: Journal) -> None:
-    """Record the command in progress; the record is durable on return.
+    """Record the command in progress. The record is durable when this function returns.
 
     Raises:
         StoreError: the disk failed.
@@ -99,7 +99,10 @@ def refuse_cut_off(directory: Path, finishing: str = "", subject: str = "") -> N
 
 
 def drop_unfinished(directory: Path) -> None:
-    """Remove the folders of an unfinished reshard, unless one is in progress; log a warning if that is impossible."""
+    """Remove the folders of an unfinished reshard, unless a reshard is in progress.
+
+    Log a warning if removal fails.
+    """
     left = [folder for folder in (directory / BUILT, directory / REPLACED) if folder.exists()]
     if not left or load_journal(directory) is not None:
         return

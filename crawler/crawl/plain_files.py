@@ -1,7 +1,7 @@
 """Checks that the files of a crawl directory are plain files, because another user may have made the directory.
 
 A crawl writes and reads files of fixed names. If such a name is a symbolic link, the crawl would write to a
-file elsewhere; if it is a pipe or a device, opening it may wait forever. So before any file of a crawl
+file elsewhere. If it is a pipe or a device, opening it may take forever. So before any file of a crawl
 directory is opened, the directory is examined. The directory itself, the folder of each process and the
 subfolders of these folders may contain plain files, directories and sockets. A symbolic link is accepted only
 if it replaces the folder of a process, or a subfolder of this folder, and leads to a directory. In this way,

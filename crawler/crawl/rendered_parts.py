@@ -19,7 +19,7 @@ RENDER = "render"
 
 
 def separated(request: Mapping[str, Any], scope: str) -> tuple[dict[str, str], dict[str, Any]]:
-    """Split a `seed` request; return the settings to send to all processes and the request without `render`.
+    """Split a `seed` request; return the settings for all processes, and the request without its field `render`.
 
     `scope` is the scope of the crawl.
 

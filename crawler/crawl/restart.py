@@ -35,7 +35,7 @@ def _numbered(path: Path) -> dict[int, Path]:
 
 
 def rename_to_numbered(directory: CrawlDirectory) -> Path | None:
-    """Rename a crawl directory to DIR.1, DIR.2 ... but keep its signing key in DIR; return None if there is no crawl.
+    """Rename a crawl directory to DIR.1 or DIR.2 ..., but keep its signing key in DIR; return None if there is no crawl.
 
     The new number is higher than all existing ones, so the numbers show the order of the crawls.
 

@@ -40,9 +40,9 @@ class Shipper:
             threading.Thread(target=self._run, name="shipper", daemon=True).start()
 
     async def end(self) -> None:
-        """Ship the remaining segments within `pages.ship_patience`; log those that are left for `crawler ship`.
+        """Ship the remaining segments within `pages.ship_patience`.
 
-        All segments must be finished before this call.
+        Log the segments that are left for `crawler ship`. All segments must be finished before this call.
         """
         if not self._config.ship:
             return

@@ -5,8 +5,8 @@
 
 The bucket table is read from the configured file (`splitter.table_file`), or else from DIR/buckets.json,
 which a reshard writes. Without either file, every process owns an equal range. Every process keeps the table
-with which it was first opened. Another table is refused until `crawler reshard` has moved the buckets;
-otherwise two processes would crawl the same host.
+with which it was first opened. Another table is refused until `crawler reshard` has moved the buckets,
+because otherwise, two processes would crawl the same host.
 """
 
 from pathlib import Path

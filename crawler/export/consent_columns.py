@@ -16,7 +16,10 @@ from crawler.records import Capture
 
 
 def consent_columns(archive: Archive, fingerprint: int, capture: Capture) -> dict[str, Any]:
-    """Return the columns of a copy's receipt; {} if it has none or an unreadable one (which `check` reports)."""
+    """Return the columns of a copy's receipt; {} if there is no receipt, or an unreadable one.
+
+    `crawler check` reports unreadable receipts.
+    """
     try:
         uses = uses_of(archive.store, fingerprint, capture.receipt)
     except DamageError:

@@ -121,7 +121,7 @@ class WorkerPool(Generic[Piece, Result]):
             self._replace(child)
 
     def _wait(self) -> None:
-        """Receive the results that have arrived from busy processes; wait until there is at least one."""
+        """Receive the results that have arrived from busy processes. Wait until there is at least one result."""
         by_link = {child.link: child for child in self._busy}
         ready, _, _ = select.select(list(by_link), [], [])
         for link in ready:
@@ -184,7 +184,7 @@ def _send(link: socket.socket, value: Any) -> None:
 
 
 def _receive(link: socket.socket) -> Any:
-    """Receive an object that `_send` sent; both ends are our own processes, so pickle is safe.
+    """Receive an object that `_send` sent. Pickle is safe here, because both ends are processes of this program.
 
     Raises:
         EOFError: the other end is closed.

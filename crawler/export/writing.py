@@ -1,4 +1,4 @@
-"""Runs one export from beginning to end; the table `FORMATS` defines how each format is written."""
+"""Runs one export from beginning to end. The table `FORMATS` defines how each format is written."""
 
 import contextlib
 import itertools
@@ -62,7 +62,7 @@ class ExportRequest(msgspec.Struct):
 
 
 class Export:
-    """One export; `run` writes it.
+    """One export, which `run` writes.
 
     Args:
         progress: called often, with the number of pages so far.
@@ -122,7 +122,7 @@ class Export:
             raise UsageError(f"export: --where cannot use {names} in the format {request.format}")
 
     def run(self, path: Path) -> int:
-        """Write the export of the crawl in the directory `path`; return the number of pages (or lines).
+        """Write the export of the crawl in the directory `path`; return the number of exported pages (or lines).
 
         Raises:
             UsageError: the output cannot be written in this form.

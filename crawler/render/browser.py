@@ -1,6 +1,6 @@
 """Starts one Chromium browser when it is first needed, watches it, and ends it with all its child processes.
 
-The browser has no network: its proxy is a closed port, and if the system allows it, the browser runs in a
+The browser has no network. Its proxy is a closed port. If the system allows it, the browser also runs in a
 network namespace without interfaces (`launch.py`). The crawler answers the browser's requests over the
 protocol's pipe (`rendering.py`).
 
@@ -179,7 +179,7 @@ class Browser:
         )
 
     def _on_event(self, method: str, params: Params) -> None:
-        """Attach to the targets that the crawler opened; close all others, such as pop-ups."""
+        """Attach to the targets that the crawler opened. Close all other targets, such as pop-ups."""
         if method != "Target.attachedToTarget":
             return
         target = params["targetInfo"]
@@ -243,7 +243,7 @@ class Browser:
         self._work.look(await self._processes())
 
     def worked(self, context: str) -> float:
-        """Return the CPU seconds that a page had used at the last measurement."""
+        """Return the CPU time of a page, in seconds, at the last measurement."""
         return self._work.seconds(context)
 
     def memory(self) -> dict[int, int]:
@@ -279,7 +279,7 @@ class Browser:
                 os.killpg(self._process.pid, signal.SIGKILL)
 
     async def close(self) -> None:
-        """End the browser and remove its folder; this is harmless if the browser has already ended."""
+        """End the browser and remove its folder. Calling this is harmless if the browser has already ended."""
         self.kill()
         if hasattr(self, "session"):
             self.session.pipe.close()
@@ -301,7 +301,7 @@ def _why_not(program: str, config: RenderConfig) -> str:
 
 
 def _processes_of(group: int) -> list[int]:
-    """Return the processes of the browser's session; some helper processes may have left its process group."""
+    """Return the processes of the browser's session, because some helper processes may have left its process group."""
     found = []
     for name in os.listdir("/proc"):
         if name.isdigit():

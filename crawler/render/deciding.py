@@ -1,16 +1,16 @@
 """Decides which pages are worth rendering (`render.when = "auto"`), and learns from earlier renderings.
 
-After its static fetch, a page is a *candidate* if it has a real script and little visible text, or the marks
-of a framework that builds pages in the browser. Candidates are rendered until it is known whether rendering
-is worth its cost for their *pattern*. A pattern is a host, and a path without numbers and names. So that no
-site is overlooked, any other page with a script is rendered with the probability `render.chance`.
+After its static fetch, a page is a *candidate* if it has a real script and either little visible text or the
+marks of a framework that builds pages in the browser. Candidates are rendered until it is known whether
+rendering is worth its cost for their *pattern*. A pattern is a host, and a path without numbers and names. So
+that no site is overlooked, any other page with a script is rendered with the probability `render.chance`.
 
     P(a rendering of the pattern adds something) ~ Beta(a + successes, b + failures)
 
 The prior probability of a gain is one half for a candidate that was recognized by its marks, and one in
-twenty for any other page. The prior is pooled with the renderings of pages of the same kind in other patterns
-of the host. The pages of a pattern are rendered as long as the mean is at least `WORTH`: a rendering costs as
-much CPU time as about 200 fetches, but it usually shows a whole site that the crawl would miss otherwise.
+twenty for any other page. The prior is combined with the renderings of all pages of the same kind on the
+host. The pages of a pattern are rendered as long as the mean is at least `WORTH`: a rendering costs as much
+CPU time as about 200 fetches, but it usually shows a whole site that the crawl would miss otherwise.
 
 What was learned is stored by host (prefix `R/`), in the batch that commits the rendered page. So it survives
 a restart, and it moves with the host.
@@ -69,7 +69,7 @@ class Signs(NamedTuple):
 
     @property
     def candidate(self) -> bool:
-        """True if the page looks as if its scripts build the rest of it in a browser."""
+        """True if it seems that scripts build the rest of the page in a browser."""
         return self.script and (self.mark or self.text_bytes < TEXT_MIN)
 
 
@@ -91,12 +91,12 @@ def adds(before: Signs, after: Signs, new_links: int) -> bool:
 
 
 def wait_after(failures: int) -> float:
-    """Return the seconds until `auto` tries to render a page again after `failures` failed renderings in a row."""
+    """Return the seconds to wait after `failures` failed renderings in a row before `auto` renders a page again."""
     return min(_WAIT_FIRST * _WAIT_FACTOR ** (min(failures, 16) - 1), _WAIT_MAX)
 
 
 def pattern_of(url: str) -> str:
-    """Return a URL's host and path with numbers as "0" and names as "*"."""
+    """Return the host and the path of a URL, with "0" for numbers and "*" for names."""
     path = url.partition("://")[2].partition("?")[0].partition("/")[2]
     return f"{hostname(url)}/{'/'.join(map(_class_of, path.split('/')))}"
 
@@ -110,7 +110,7 @@ def _class_of(segment: str) -> str:
 
 
 class _Seen(msgspec.Struct, array_like=True):
-    """Counts of one URL pattern or host: `made` renderings, of which `added` showed new links or text."""
+    """Counts of one URL pattern or host: There were `made` renderings; `added` of them showed new links or text."""
 
     made: int = 0
     added: int = 0
@@ -127,7 +127,7 @@ class Deciding:
         self._seen: OrderedDict[bytes, _Seen] = OrderedDict()  # by store key, the most recent at the end
 
     def load(self, store: KeyValue) -> None:
-        """Read what earlier runs have learned; skip damaged values, which are learned again."""
+        """Read what earlier runs have learned. Damaged values are skipped, because they are learned again."""
         for key, value in scan_prefix(store, RENDERED):
             try:
                 self._seen[key] = _decode(unseal(key, value))

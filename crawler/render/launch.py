@@ -4,10 +4,10 @@ This file runs as a program of its own and imports only the standard library:
 
     launch.py PARENT READ WRITE HOME USER ISOLATE PROGRAM ARGUMENT...
 
-`READ` and `WRITE` become file descriptors 3 and 4, the browser's protocol pipe. The kernel ends the browser
-when the process `PARENT`, which started it, ends. If `ISOLATE` is 1, the browser gets a network namespace of
-its own, in which no interface is up, unless the system does not allow that. If `USER` is not "-", the browser
-runs as that user.
+`READ` and `WRITE` become file descriptors 3 and 4, the browser's protocol pipe. When the process `PARENT`,
+which started the browser, ends, the kernel ends the browser. If `ISOLATE` is 1, the browser gets a network
+namespace of its own, in which no interface is up, unless the system does not allow that. If `USER` is not
+"-", the browser runs as that user.
 """
 
 import ctypes

@@ -1,8 +1,8 @@
 """The Chrome DevTools Protocol over a pipe: JSON messages, each ended by a NUL byte.
 
-A *call* has an id and gets one answer; every other message that arrives is an *event*. Each call and event
-names a session: "" stands for the browser as a whole, any other for one target (a page, a frame of another
-site, or a worker).
+A *call* has an id and gets one answer. Every other message that arrives is an *event*. Each call and event
+names a session: "" stands for the browser as a whole. Any other session stands for one target: a page, a
+frame of another site, or a worker.
 
 The other modules use the class `Session`. All calls in progress fail when the pipe is closed.
 """

@@ -9,9 +9,9 @@ also replaced when its memory exceeds `render.memory_bytes_max` and no page is t
 itself.
 
 When a browser ends, each of its open pages is suspected of having caused the end. A suspect gets one more
-try, in a browser of its own, so a hostile page only delays its neighbours. If that browser ends too, or if a
-page shows no DOM, the page's static answer is used. The `Rendering` then contains no DOM, but only the reason
-and the answers that were fetched for the page.
+try, in a browser of its own. So a hostile page only delays the pages that share its browser. If that browser
+ends too, or if a page shows no DOM, the page's static answer is used. The `Rendering` then contains no DOM,
+but only the reason and the answers that were fetched for the page.
 """
 
 import asyncio
@@ -134,7 +134,7 @@ class BrowserRenderer:
         return rendering
 
     async def _run(self, page: StaticPage, browser: Browser) -> Rendering:
-        """Show a page in a browser; return its rendering, which has no DOM if the page could not be shown."""
+        """Show a page in a browser; return its rendering. The rendering has no DOM if the page could not be shown."""
         browser.in_use += 1
         run = PageRun(page, browser, self._config, self._shared)
         try:
@@ -150,7 +150,7 @@ class BrowserRenderer:
             await self._discard_retired()
 
     async def _ready(self) -> Browser | None:
-        """Return the browser for the next page, and start it if needed; return None if no browser can be started."""
+        """Return the browser for the next page, and start one if needed; return None if no browser can be started."""
         async with self._starting:
             if self._browser is not None and self._browser.pages >= self._config.pages_per_browser:
                 self._retire(self._browser)
@@ -231,7 +231,7 @@ class BrowserRenderer:
 
 
 class PageRun:
-    """One page in the browser, from an empty page to its DOM."""
+    """The work of showing one page in the browser, from an empty page to the DOM."""
 
     def __init__(
         self,
@@ -310,7 +310,7 @@ class PageRun:
     # -- showing
 
     async def _show(self, session: Session, sessions: list[Session], context: str) -> None:
-        """Navigate, and answer requests until the visit is over."""
+        """Navigate to the page, and answer requests until the visit is over."""
         await self._listen(session, sessions)
         self._start(self._navigate(session))
         self._start(self._watch_work(context))

@@ -1,10 +1,10 @@
 """A cache of scripts and style sheets that pages share (RFC 9111). A thousand pages then fetch a script only once.
 
 An answer is fresh for the time that its `Cache-Control` or `Expires` states, or for an hour if it has
-neither; the time that it spent in other caches (`Age`) is subtracted. An answer that may not be shared
-(`private`, `no-store`, `no-cache`, or a `Vary` that names more than the content coding) is not kept.
-An answer that varies with `Origin` is kept only if it allows all origins. When the cache is full, the
-least recently used answer is dropped.
+neither. From this time, the time that the answer spent in other caches (`Age`) is subtracted. An answer that
+may not be shared (`private`, `no-store`, `no-cache`, or a `Vary` that names more than the content coding) is
+not kept. An answer that varies with `Origin` is kept only if it allows all origins. When the cache is full,
+the least recently used answer is dropped.
 """
 
 from collections import OrderedDict
@@ -106,7 +106,7 @@ def _seconds(text: str) -> float:
 
 
 def _instant(field: str) -> float:
-    """Return the time of an HTTP date; 0.0, which counts as expired, if it is not a date."""
+    """Return the time of an HTTP date. Other text gives 0.0, which counts as expired."""
     try:
         return parse_date(field).timestamp()
     except (TypeError, ValueError, OverflowError):

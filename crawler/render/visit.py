@@ -28,7 +28,7 @@ RESTLESS = 10.0
 
 
 class Paused(NamedTuple):
-    """A request that the browser has paused; `kind` is the protocol's resource type.
+    """A request that the browser has paused. `kind` is the resource type in the terms of the protocol.
 
     A `preflight` is a request by which the browser itself asks whether another origin permits a request
     (Fetch standard, 3.3.8).
@@ -106,7 +106,10 @@ class Visit:
             self.end("bytes")
 
     def loaded(self, now: float) -> None:
-        """Note that the page's load event has fired; the load event of the empty page before it does not count."""
+        """Note that the page's load event has fired.
+
+        The load event of the empty page before this page does not count.
+        """
         if self._navigated:
             self._loaded_at = self._loaded_at or now
 
@@ -116,7 +119,7 @@ class Visit:
             self.end("cpu")
 
     def end(self, why: str) -> None:
-        """End the visit early; `why` names the limit or failure. Only the first call counts."""
+        """End the visit early. `why` names the limit or failure that is the reason. Only the first call counts."""
         self.broke = self.broke or why
 
     def next_wakeup(self) -> float:

@@ -36,7 +36,7 @@ def with_key_file(config: Config, directory: Path) -> Config:
 
 
 def write_keys(path: Path, keys: Keys) -> None:
-    """Replace the key file durably; only its owner may read it."""
+    """Replace the key file durably. Only its owner may read the new file."""
     content = msgspec.json.format(msgspec.json.encode({"keys": [key.secret() for key in keys]}), indent=1)
     atomic_write(path, content + b"\n", mode=0o600)
 
@@ -96,7 +96,7 @@ class KeyFile:
         self._stamp = self._look()
 
     def renew(self) -> bool:
-        """Read the file if it has changed; return whether the keys have changed.
+        """Read the file again if it has changed; return whether the keys have changed.
 
         Raises:
             ConfigError: the file cannot be read; the keys in use stay in use.

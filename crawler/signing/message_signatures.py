@@ -32,7 +32,7 @@ def parameters(components: Iterable[Component], values: Iterable[Parameter]) -> 
 
 
 def signature_base(components: Sequence[Component], signed: str) -> bytes:
-    """Return the bytes to sign for `components`; `signed` is the result of `parameters`."""
+    """Return the bytes to sign for `components`. `signed` is what the function `parameters` has returned for them."""
     lines = [f"{identifier}: {value}" for identifier, value in components]
     return "\n".join([*lines, f'"@signature-params": {signed}']).encode("ascii")
 

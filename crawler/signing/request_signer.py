@@ -8,8 +8,9 @@ serves all requests to an authority for `signature_reuse` seconds, and a redirec
 another authority is signed anew. The section "Requests" of `signing/README.md` states the cost.
 
 With `sign_when = "challenge"`, requests are signed only for authorities that have asked for signatures,
-either with an Accept-Signature field (RFC 9421, 5) or with a 401 or 403 that names signatures. At most
-`signature_hosts_max` challenges and signatures are remembered; the oldest are forgotten first.
+either with an Accept-Signature field (RFC 9421, 5) or with an answer 401 or 403 whose WWW-Authenticate names
+signatures. At most `signature_hosts_max` challenges and signatures are remembered. The oldest are forgotten
+first.
 """
 
 import logging
@@ -61,7 +62,7 @@ class RequestSigner:
         self._asked: dict[str, None] = {}  # the authorities that asked for signatures
 
     def fields(self, authority: str, now: float) -> str:
-        """Return the header lines that sign a request to `authority` (the Host field); "" if it is sent unsigned."""
+        """Return the header lines that sign a request to `authority` (the Host field); "" if it is not to be signed."""
         if self._identity.sign_when == ON_CHALLENGE and authority not in self._asked:
             return ""
         if now >= self._look_at:
@@ -132,7 +133,7 @@ def make_signer(identity: IdentityConfig) -> RequestSigner | None:
 
 
 def asks_for_signature(status: int, fields: Fields) -> bool:
-    """Return whether an answer asks for requests that are signed as in Web Bot Auth."""
+    """Return whether an answer asks for requests with the signatures of Web Bot Auth."""
     for name, value in fields:
         lower = name.lower()
         if lower == b"accept-signature" and _accepts(value):

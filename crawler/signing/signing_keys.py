@@ -26,7 +26,7 @@ PRIVATE_BYTES = 32
 
 
 class SigningKey:
-    """A private key, which signs from `begins` until the next key begins, and is published until `ends` (wall time).
+    """A private key. It signs from `begins` until the next key begins, and is published until `ends` (wall time).
 
     Raises:
         ConfigError: the package `cryptography` is missing.
@@ -99,7 +99,7 @@ def encode(data: bytes) -> str:
 
 
 def decode(text: str) -> bytes:
-    """Return the bytes that base64url text encodes; raise ValueError if the text is not base64url."""
+    """Return the bytes that a base64url text encodes. Raise ValueError if the text is not base64url."""
     return urlsafe_b64decode(text + "=" * (-len(text) % 4))
 
 

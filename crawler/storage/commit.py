@@ -160,7 +160,7 @@ class CommitPoint:
 
     @property
     def unmade_light(self) -> int:
-        """The number of those `light` changes that are functions and have not started."""
+        """The number of `light` changes that are functions which have not started."""
         return self.unmade - len(self._heavy)
 
     @property
@@ -171,7 +171,7 @@ class CommitPoint:
     def add(self, change: Change | Maker) -> None:
         """Queue a change, or a function that makes a change. The change takes effect when its group is committed.
 
-        If a change depends on state that queued changes alter, pass a function, which is called in queue
+        If a change depends on state that queued changes alter, pass a function. Functions are called in queue
         order.
         """
         self._queue.append(change)
@@ -221,7 +221,7 @@ class CommitPoint:
         return True
 
     def take(self) -> list[Change]:
-        """Make the next group of at most `group_entries_max` changes; remove it from the queue and return it."""
+        """Make the next group of at most `group_entries_max` changes, remove it from the queue, and return it."""
         while len(self._made) < self._group_entries_max and self.step():
             pass
         return self.take_made()
@@ -281,7 +281,7 @@ class CommitPoint:
         batch.put(keys.COUNTERS, seal(msgspec.msgpack.encode(dict(self.counters))))
 
     def committed(self, group: Sequence[Change]) -> None:
-        """Run the effects that had to wait until the group was durable. Runs in the loop thread."""
+        """Call the functions in `after`, which had to wait until the group was durable. Runs in the loop thread."""
         self.groups += 1
         for participant in (self._pages, self._due, self._outbox, self._inbox):
             if participant is not None:
@@ -297,6 +297,6 @@ class CommitPoint:
 
 
 def load_counters(store: KeyValue) -> dict[str, int]:
-    """Return the durable counters; for a new store, the dictionary is empty."""
+    """Return the durable counters. For a new store, the dictionary is empty."""
     value = store.get(keys.COUNTERS)
     return {} if value is None else msgspec.msgpack.decode(unseal(keys.COUNTERS, value), type=dict[str, int])

@@ -64,7 +64,7 @@ def chosen(engine: Choice = AUTO) -> Engine:
 
 
 def open_store(path: Path, engine: Choice = AUTO, **sizes: int) -> DiskStore:
-    """Open the store in the folder `path`, or create one with `engine`; `sizes` are arguments of the store's class.
+    """Open the store in the folder `path`, or create one with `engine`. `sizes` are arguments of the store's class.
 
     Raises:
         DirectoryError: the store has an engine other than `engine`, or its engine is not installed.

@@ -1,8 +1,8 @@
 """Named points in the write path where a test can end the process.
 
-`CRAWLER_FAULT=point:n` in the environment sends SIGKILL to this process the
-n-th time `point` is reached. If the variable is unset, as it is outside crash tests,
-a point costs one comparison. `storage/README.md`, "Fault points", lists the points.
+`CRAWLER_FAULT=point:n` in the environment sends SIGKILL to this process the n-th time `point` is reached. If
+the variable is not set, which is the case outside of crash tests, a point costs one comparison.
+`storage/README.md`, "Fault points", lists the points.
 """
 
 import os

@@ -59,7 +59,10 @@ def sync_directory(path: Path) -> None:
 
 
 def write_all(descriptor: int, data: bytes | bytearray | memoryview) -> None:
-    """Write every byte of `data`; on a nearly full disk, `os.write` may write only a part without an error."""
+    """Write every byte of `data`.
+
+    On a nearly full disk, a single `os.write` may write only a part, without an error.
+    """
     view = memoryview(data)
     while len(view):
         view = view[os.write(descriptor, view) :]
@@ -73,9 +76,9 @@ _FORMER = "~former"  # suffix of the name of a folder that is being replaced
 def new_file(
     path: Path, *, mode: int = 0o644, reached: Callable[[str], None] = lambda _: None
 ) -> Iterator[IO[bytes]]:
-    """Open a file for writing that durably replaces `path` when the block ends; on failure `path` is unchanged.
+    """Open a file for writing that durably replaces `path` when the block ends. If this fails, `path` is unchanged.
 
-    A kill leaves `NAME~` on the disk; the next writer of the same file overwrites it.
+    A kill leaves `NAME~` on the disk. The next writer of the same file overwrites it.
     `reached` is called with the name of each step, so that tests can crash there.
 
     Raises:
@@ -102,7 +105,7 @@ def new_file(
 
 @contextmanager
 def named_output(path: Path) -> Iterator[IO[bytes]]:
-    """Open an output file named by a user, like `new_file`, but follow symbolic links, and open pipes and devices.
+    """Open an output file that a user named. Unlike `new_file`, follow symbolic links, and open pipes and devices.
 
     Raises:
         UsageError: the output cannot be written.
@@ -149,10 +152,10 @@ def refuse_occupied(folder: Path) -> None:
 
 @contextmanager
 def new_folder(path: Path, *, replace: bool = False) -> Iterator[Path]:
-    """Yield a folder to fill; it becomes `path` when the block ends. With `replace`, it replaces an existing folder.
+    """Yield an empty folder, which becomes `path` when the block ends.
 
-    Without `replace`, `path` must be an empty folder, or must not exist. A kill leaves `NAME~` on the disk;
-    the next writer deletes it and starts again.
+    With `replace`, the folder replaces an existing one. Without `replace`, `path` must be an empty folder, or
+    must not exist. A kill leaves `NAME~` on the disk. The next writer deletes it and starts again.
 
     Raises:
         StoreError: the disk failed; `path` is unchanged.
@@ -207,7 +210,7 @@ def rename(old: Path, new: Path) -> None:
 
 
 def cut(path: Path, length: int) -> int:
-    """Cut the file to `length` bytes, durably; return the number of bytes that were dropped.
+    """Cut the file durably to `length` bytes; return the number of bytes that were dropped.
 
     Raises:
         DamageError: the file is missing or shorter than `length`.
@@ -257,10 +260,10 @@ def reserve(path: Path, length: int) -> None:
 
 
 class AppendFile:
-    """A file that only grows; `length` is the number of bytes appended so far.
+    """A file that only grows. `length` is the number of bytes in the file.
 
-    A missing file is created, and its name is made durable immediately; an existing file
-    is cut to `committed_length`.
+    A missing file is created, and its name is made durable immediately. An existing file is cut to
+    `committed_length`.
 
     Raises:
         DamageError: the file is shorter than `committed_length`, or missing.
@@ -344,7 +347,7 @@ class Lock:
 
     The lock file has one line about the holder: its name, process id and boot id (a random id of this start
     of the process). The line is missing if the disk is full. A command that reads a crawl at rest marks its
-    lock as `brief`: other processes wait up to `BRIEF_MAX` seconds until the lock is released.
+    lock as `brief`. Other processes wait up to `BRIEF_MAX` seconds until such a lock is released.
 
     Raises:
         BusyError: another process, or another Lock of this process, holds the lock.
@@ -467,8 +470,8 @@ os.register_at_fork(after_in_child=_forget_in_child)
 def disown_locks(descriptors: Collection[int]) -> None:
     """Make the locks of a dead simulated process forget their descriptors, without closing the descriptors.
 
-    The numbers of the descriptors will be used for other files, which a release or a forked child would
-    otherwise close.
+    The numbers of these descriptors will be used for other files. Otherwise, a release or a forked child
+    would close those files.
     """
     for lock in list(_held):
         if lock._descriptor in descriptors:

@@ -2,7 +2,7 @@
 
 One synced write batch of this store decides which state survives a crash (`storage/commit.py`). The interface
 is small, so that several engines can implement it: `level_store.py` (LevelDB) and `rocks_store.py` (RocksDB).
-`engines.py` tells which engine a folder holds.
+`engines.py` finds out which engine the store in a folder has.
 
     batch = store.batch(sync=True)  collect puts and deletes
     store.write(batch)              write all of them or none; durable on return if sync
@@ -91,7 +91,7 @@ def scan_prefix(store: KeyValue, prefix: bytes) -> Iterator[tuple[bytes, bytes]]
 
 
 class MemoryBatch:
-    """Puts and deletes in order; a delete is a put of None."""
+    """Puts and deletes, in order. A delete is stored as a put of None."""
 
     __slots__ = ("operations", "sync")
 
@@ -109,8 +109,8 @@ class MemoryBatch:
 class MemoryStore:
     """A store in memory only, for tests and the lab.
 
-    With `keep_durable`, the attribute `durable` is a copy of the state after the last synced write, which is
-    what a power cut would leave. Each write then copies the whole store.
+    With `keep_durable`, the attribute `durable` is a copy of the state after the last synced write. A power
+    cut would leave this state. Each write then copies the whole store.
     """
 
     def __init__(self, data: dict[bytes, bytes] | None = None, *, keep_durable: bool = False) -> None:

@@ -28,7 +28,7 @@ from crawler.storage.torn_log import cut_torn_tail, mend_logs
 
 
 def _text(error: BaseException) -> str:
-    """Return LevelDB's error message as text; plyvel passes the message on as bytes."""
+    """Return LevelDB's error message as text. In plyvel's exceptions, the message is bytes."""
     what = error.args[0] if error.args else error
     return what.decode("utf-8", "replace") if isinstance(what, bytes) else str(what)
 

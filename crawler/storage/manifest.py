@@ -12,7 +12,7 @@ tables and the oldest live log. LevelDB treats two losses as normal:
 
 Both losses were reproduced. This module finds them before LevelDB opens the folder.
 
-Format (leveldb/doc/log_format.md, db/version_edit.cc): the manifest is framed like a log; an edit is a
+Format (leveldb/doc/log_format.md, db/version_edit.cc): the manifest is framed like a log, and each edit is a
 sequence of fields. Each field is a tag, followed by numbers (varints) or byte strings (each preceded by its
 length).
 """
@@ -47,7 +47,7 @@ def lost_bookkeeping(store: Path) -> str:
 
 
 def without_current(store: Path, kinds: tuple[str, ...]) -> str:
-    """Return a message that names the files of a store without CURRENT; "" if there are none."""
+    """Return a message that names a file of a store without CURRENT; "" if the store has no files."""
     left = next((path.name for kind in kinds for path in store.glob(f"*.{kind}")), "")
     return f"CURRENT is missing beside {left}" if left else ""
 
@@ -61,7 +61,7 @@ def _oldest_log(manifest: bytes) -> int:
 
 
 def next_file(manifest: bytes) -> int:
-    """Return the next free file number in a manifest (of LevelDB or RocksDB); its tables have lower numbers."""
+    """Return the next free file number in a manifest of LevelDB or RocksDB. Its tables have lower numbers."""
     number = 0
     for edit in edits(manifest, BEFORE_TABLES):
         number = edit.get(_NEXT_FILE, number)
@@ -74,7 +74,10 @@ def edits(manifest: bytes, fields: Mapping[int, str]) -> Iterator[dict[int, int]
 
 
 def whole_records(data: bytes) -> Iterator[bytes]:
-    """Yield the complete records of a file that is framed like a log. Checksums are not verified; LevelDB does that."""
+    """Yield the complete records of a file that is framed like a log.
+
+    Checksums are not verified; LevelDB does that.
+    """
     offset, parts = 0, []
     while offset + _HEADER.size <= len(data):
         left = BLOCK_BYTES - offset % BLOCK_BYTES
@@ -93,7 +96,7 @@ def whole_records(data: bytes) -> Iterator[bytes]:
 
 
 def _fields(edit: bytes, fields: Mapping[int, str]) -> Iterator[tuple[int, int]]:
-    """Yield (tag, first number) of each field; stop where the edit is malformed."""
+    """Yield (tag, first number) of each field. Stop where the edit is malformed."""
     offset = 0
     while offset < len(edit):
         tag, offset = _varint(edit, offset)

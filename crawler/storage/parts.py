@@ -119,7 +119,10 @@ class Part:
             raise StoreError(f"{self._path}: cannot write: {error.strerror}") from error
 
     def pieces(self) -> Iterator[bytes]:
-        """Yield the payload in pieces of at most `PIECE_BYTES`; may be called in any thread, any number of times."""
+        """Yield the payload in pieces of at most `PIECE_BYTES`.
+
+        This may be called in any thread, any number of times.
+        """
         read = 0
         for piece in self._read(self.length):
             read += len(piece)
@@ -141,7 +144,7 @@ class Part:
             yield piece
 
     def close(self) -> None:
-        """Close the file; a second call does nothing."""
+        """Close the file. A second call does nothing."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -170,7 +173,7 @@ class PartFolder:
         self._left = {path.stem for path in folder.glob(f"*{_HEAD}")}
 
     def begin(self, identity: str, head: PartHead) -> Part:
-        """Create a part; replace an existing part with the same identity.
+        """Create a part. An existing part with the same identity is replaced.
 
         Raises:
             StoreError: the disk failed.
@@ -191,7 +194,10 @@ class PartFolder:
         return identity in self._left
 
     def left(self, identity: str) -> Part | None:
-        """Reopen the part that an interrupted transfer has left; return None if there is none. This takes 2 ms per MB."""
+        """Reopen the part that an interrupted transfer has left; return None if there is none.
+
+        This takes 2 ms per MB.
+        """
         if identity not in self._left:
             return None
         self._left.discard(identity)

@@ -30,8 +30,8 @@ class NewProcess(msgspec.Struct, frozen=True):
 
     `pieces` are the ranges of buckets of this process with their old owners, in ascending order: (source,
     first, end). `owns` tells whether the process owns a bucket, and `put` writes a key. One new process is
-    the `heir`: it takes over the keys that belong to no bucket. `copied` counts the keys that were copied by
-    bucket, for each family; `done` is the set of these families.
+    the `heir`: it takes over the keys that belong to no bucket. `copied` counts the keys of each family that
+    were copied by bucket. `done` is the set of these families.
     """
 
     folder: Path

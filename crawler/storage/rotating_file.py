@@ -30,10 +30,11 @@ _files: "weakref.WeakSet[RotatingFile]" = weakref.WeakSet()  # the files of this
 
 
 class RotatingFile:
-    """Appends to `path`; starts a new file at `bytes_max`, or when the file is `age_max` seconds old (0: no limit).
+    """Appends to `path`.
 
-    At most `kept` former files remain (0: all). The lines must contain a time in ISO form, from which their
-    age is computed.
+    A new file is started at `bytes_max`, or when the file is `age_max` seconds old (0: no limit). At most
+    `kept` former files remain (0: all). The lines must contain a time in ISO form, from which their age is
+    computed.
     """
 
     def __init__(self, path: Path, *, bytes_max: int = 0, age_max: float = 0.0, kept: int = 0) -> None:
@@ -69,7 +70,7 @@ class RotatingFile:
                 self._opened()
 
     def close(self) -> None:
-        """Close the file; do nothing if it is closed already."""
+        """Close the file. Do nothing if it is closed already."""
         with self._lock:
             self._close()
 
@@ -131,7 +132,10 @@ class RotatingFile:
 
 
 def reopen_on(number: signal.Signals) -> None:
-    """Start a thread that reopens the files of this process at each signal. All other threads must block the signal."""
+    """Start a thread that reopens the files of this process at each signal.
+
+    All other threads must block the signal.
+    """
     if any(thread.name == _THREAD for thread in threading.enumerate()):
         return
 

@@ -67,7 +67,7 @@ class Fragment(NamedTuple):
 
 
 def fragment_at(data: bytes, offset: int) -> Fragment | None:
-    """Return the fragment whose header is at `offset`; None if it is incomplete or its checksum is wrong."""
+    """Return the fragment whose header is at `offset`; None if the fragment is incomplete or its checksum is wrong."""
     block_end = min(len(data), (offset // BLOCK_BYTES + 1) * BLOCK_BYTES)
     begin = offset + _HEADER.size
     if begin > block_end:

@@ -2,10 +2,10 @@
 
     python -m crawler.supervision FD
 
-FD is one end of a socket pair. The supervisor writes one JSON object per line: first `Start`, then
-{"addresses": {name: port}} whenever ports become known, {"ended": true} when a process has found that the
-crawl has ended, and {"stop": reason} when the child should stop. The child first writes {"port": n}, then
-{"status": ...} at the interval given in `Start`, and finally {"report": ...}. The child ends after the
+FD is one end of a socket pair. The supervisor writes one JSON object per line. The first is `Start`. Later
+ones are {"addresses": {name: port}} whenever ports become known, {"ended": true} when a process has found
+that the crawl has ended, and {"stop": reason} when the child should stop. The child first writes {"port": n},
+then {"status": ...} at the interval given in `Start`, and finally {"report": ...}. The child ends after the
 supervisor has answered the report with {"reported": true}. If the stream ends, the supervisor has ended. The
 child also watches the process of the supervisor (`parent.py`).
 """

@@ -10,8 +10,8 @@ Children start as forks (`forked_children.py`), so modules are imported only onc
 restarted as a separate program (see `restarts.py`). Meanwhile, the links for the child's hosts wait in the
 outboxes of the other children. If a child stops because of a limit or because of the disk, all children stop.
 If a child finds that the crawl has ended, the supervisor informs the others. The supervisor reaps its
-children, so that their CPU time is counted. Children whose parent has ended stop by themselves (`parent.py`);
-a child that does not stop when asked is killed.
+children, so that their CPU time is counted. Children whose parent has ended stop by themselves (`parent.py`).
+A child that does not stop when asked is killed.
 """
 
 import asyncio
@@ -196,7 +196,7 @@ class Supervisor:
         self._tell({"addresses": self.ports})
 
     def learn_end(self) -> None:
-        """Tell all children that the crawl has ended, so that only one of them needs to find out."""
+        """Tell all children that the crawl has ended, so that only one of them needs to detect it."""
         if not self.ended:
             self.ended = True
             self._tell({"ended": True})
@@ -231,7 +231,7 @@ class Supervisor:
             child.tell(message)
 
     def folders(self) -> dict[str, Path]:
-        """Return the folder of each process, which holds its control socket."""
+        """Return the folder of each process. The folder contains the control socket of the process."""
         return {child.name: self.directory.process(child.name) for child in self._children}
 
     @property

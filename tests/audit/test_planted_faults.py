@@ -25,7 +25,7 @@ def _page(
     h1: str = "",
     body: str = WORDS,
 ) -> str:
-    """Return a page with no faults except those given by the arguments."""
+    """Return a page that has only the faults given by the arguments."""
     title = f"About {name}" if title is None else title
     about = f"All about {name}." if description is None else description
     anchors = "".join(f'<a href="{link}">{link}</a> ' for link in links)

@@ -162,7 +162,7 @@ def test_external_links_are_checked_once_and_not_followed(tmp_path: Path, spider
 
 
 def test_a_server_that_is_back_is_no_longer_unreachable(tmp_path: Path) -> None:
-    """When a server answers, its stored failures are deleted, even those that an earlier run stored."""
+    """When a server answers, its stored failures are deleted, even failures that an earlier run has stored."""
     with socket.socket() as silent, Web({}) as web:
         silent.bind(("127.0.0.1", 0))
         port = silent.getsockname()[1]

@@ -114,7 +114,7 @@ def test_an_edit_truncated_by_a_crash_is_not_damage(path: Path, model: dict[byte
 
 
 def test_a_repair_restores_all_readable_tables(path: Path, engine: str) -> None:
-    """A missing table cannot be restored; all other tables are restored."""
+    """A missing table cannot be restored. All other tables are restored."""
     sorted(path.glob(TABLES[engine]))[0].unlink()
     with pytest.raises(DamageError, match="missing files|No such file"):
         open_store(path)

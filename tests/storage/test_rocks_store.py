@@ -10,7 +10,7 @@ from crawler.storage.engines import open_store
 
 
 def logs_in(directory: Path) -> dict[Path, os.stat_result]:
-    """Return the existing logs; RocksDB removes old ones in the background, even between two calls."""
+    """Return the existing logs. RocksDB removes old logs in the background, even between two calls."""
     found = {}
     for path in directory.glob("*.log"):
         with contextlib.suppress(FileNotFoundError):

@@ -164,10 +164,11 @@ def small(tmp_path: Path, engine: str) -> tuple[Path, dict[bytes, bytes]]:
 
 
 def test_a_flipped_byte_of_a_log_is_never_silent(tmp_path: Path, engine: str) -> None:
-    """Flip every byte of a header and one of the content: the log is refused, or its last record is cut off and reported.
+    """Flip each byte of a header, and one byte of the content.
 
-    With only the engines' own checks, 40 of 52 flips in the upper byte of a length silently lost all later
-    records. If a fragment seems to be longer than the file, the engines assume that the log ends there.
+    The log is refused, or its last record is cut and reported. With only the engines' own checks, 40 of 52
+    flips in the upper byte of a length silently lost all later records. If a fragment seems to be longer than
+    the file, the engines assume that the log ends there.
     """
     whole, held = small(tmp_path, engine)
     data = newest_log(whole).read_bytes()

@@ -5,8 +5,8 @@
     render     text, JSON, CSV
     html       one self-contained page: no script, no request
 
-The audit makes two passes. The first pass reads the records: statuses, redirects, times, depths. The second
-pass reads the stored pages, in several processes. It looks for their titles, their requisites, and links to
-URLs that the first pass found faulty. The audit needs about 500 bytes of memory per page, plus the listed
-findings.
+The audit makes two passes. The first pass reads the records of URLs, which contain their status, redirect,
+answer time and depth. The second pass reads the stored pages, in several processes. It looks for their
+titles, their requisites, and links to URLs that the first pass found faulty. The audit needs about 500 bytes
+of memory per page, plus the listed findings.
 """

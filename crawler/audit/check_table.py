@@ -16,7 +16,7 @@ DEEP_HOPS = 4  # a page at least this far from the start is deep
 # In characters, the usual limits of site audits: search engines cut longer texts.
 TITLE_CHARACTERS = 60
 DESCRIPTION_CHARACTERS = 155
-THIN_WORDS = 200  # a page with fewer words outside of navigation and footer is thin
+THIN_WORDS = 200  # a page with fewer words (outside of navigation and footer) counts as thin
 
 
 class Severity(StrEnum):

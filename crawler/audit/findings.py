@@ -1,4 +1,4 @@
-"""Collects facts about a site, record by record and page by page, and then judges them.
+"""Collects facts about a site, record by record and page by page, and then derives the findings from them.
 
 The auditor takes the record of a URL (`Auditor.record`), a URL that was not fetched (`Auditor.waiting`), the
 URLs of a sitemap (`Auditor.sitemap`), and a stored page (`Auditor.page`). `Auditor.audit` then returns the
@@ -251,9 +251,9 @@ class Auditor:
         """Note a stored HTML page. `page.links` has only links to URLs in `wanted`."""
         for name, finding in page.findings:
             self._add(name, finding)
-        # Share the string object that is already stored, to save memory.
+        # To save memory, use the string object that is already stored.
         url, *_ = self._found.get(page.fingerprint, (page.url,))
-        if page.canonical is None:  # a page that names another page as canonical repeats that page on purpose
+        if page.canonical is None:  # a page that names another page as canonical is a copy on purpose
             for text, groups in ((page.title, self._titles), (page.description, self._descriptions)):
                 if text:
                     groups.add(text, url)
@@ -271,7 +271,7 @@ class Auditor:
     # -- result
 
     def audit(self) -> Audit:
-        """Return the report on all URLs and pages that were noted."""
+        """Return the audit of all URLs and pages that were noted."""
         self.wanted()
         self._judge_dead("dead_links", self._dead)
         self._judge_dead("external_dead_links", self._dead_external)
@@ -445,7 +445,7 @@ def _behind(status: int | None, outcome: Outcome) -> str:
 
 
 def _percentiles(took: array) -> dict[str, float]:
-    """Return answer times in seconds: median, 90th and 99th percentile, maximum."""
+    """Return the median, the 90th and 99th percentile, and the maximum of the answer times, in seconds."""
     if not took:
         return {}
     values = np.percentile(np.frombuffer(took, np.float32), (50, 90, 99, 100))

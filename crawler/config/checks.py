@@ -28,7 +28,7 @@ from crawler.config.schema import (
 from crawler.config.units import ByteCount, Seconds
 from crawler.errors import ConfigError, bad_setting
 
-LINK_BYTES_MAX = 16 << 10  # bytes of the longest link (URL and metadata) sent to another process
+LINK_BYTES_MAX = 16 << 10  # maximum size of a link (URL and metadata) that is sent to another process
 FRAME_BYTES_MAX = 1 << 20
 PROXY = r"(?:https?|socks4a?|socks5h?)://[^/\s]"
 
@@ -204,7 +204,7 @@ def _check_together(config: Config) -> None:
 
 
 def check_limits(config: SplitterConfig) -> None:
-    """Check that an entry and the longest URL fit into a frame, and that an entry fits into the window.
+    """Check that an outbox entry and the longest URL fit into a frame, and that an entry fits into the window.
 
     Raises:
         ConfigError: an entry or a URL does not fit.

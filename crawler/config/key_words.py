@@ -1,4 +1,4 @@
-"""The keys of the configuration, `section.key`, and the words that they accept as values."""
+"""The keys of the configuration, such as `section.key`, and the words that they accept as values."""
 
 from collections.abc import Iterator
 from types import UnionType
@@ -17,7 +17,10 @@ def sections() -> Iterator[tuple[str, type[msgspec.Struct]]]:
 
 
 def keys() -> dict[str, tuple[str, ...]]:
-    """Return all keys in the order of the schema, each with the words that it accepts, () if it accepts no words."""
+    """Return all keys in the order of the schema, each with the words that it accepts.
+
+    The words are () if there are none.
+    """
     return {
         f"{name}.{field.name}": _words(field.type)
         for name, kind in sections()

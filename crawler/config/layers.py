@@ -1,6 +1,6 @@
 """Merges the layers of configuration values, and writes configurations as TOML.
 
-From weakest to strongest: the defaults of `schema.py`, a TOML file,
+The layers are, from the weakest to the strongest: the defaults of `schema.py`, a TOML file,
 `CRAWLER_SECTION__KEY` environment variables, and flags (including `--set section.key=value`).
 The source of each value is recorded for `crawler config show`.
 """
@@ -190,7 +190,7 @@ def _sets(line: str, name: str) -> bool:
     return re.match(rf"\s*{re.escape(name)}\s*=", line) is not None
 
 
-# Limits of one run, not of the crawl; they do not apply when the crawl is continued later.
+# These are limits of one run, not of the crawl. They do not apply when the crawl is continued later.
 RUN_KEYS = ("max_pages", "max_time", "max_bytes", "timestamping", "answers_from")
 
 
@@ -216,5 +216,5 @@ def _toml_value(value: object) -> str:
         return repr(value)
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(_toml_value, value)) + "]"
-    # A JSON string is valid as a TOML basic string, except for DEL.
+    # A JSON string is also a valid TOML basic string, unless it contains the character DEL.
     return msgspec.json.encode(str(value)).decode().replace("\x7f", "\\u007f")

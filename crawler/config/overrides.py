@@ -1,4 +1,4 @@
-"""`[[override]]`: different values for a part of the web."""
+"""`[[override]]` tables, which set different values for parts of the web."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Every section of the configuration as a frozen struct, with the type and range of each key.
+"""Defines every section of the configuration as a frozen struct, with the type and the range of each key.
 
 Every stage receives only its own struct. `config/default.toml` lists every key with its unit and reason; a
 test checks that the two files agree. Rules that involve several fields are in `checks.py`.

@@ -1,4 +1,4 @@
-"""Consent receipts: what a site asked for when one of its pages was fetched.
+"""Consent receipts. A receipt records what a site stated about uses when one of its pages was fetched.
 
     capture, page record --digest--> Receipt           --digest--> SiteStatements
     14 bytes per page                shared by pages               shared by the host
@@ -87,7 +87,7 @@ class Receipt(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_fie
 
 
 class ReceiptBlock(msgspec.Struct, frozen=True):
-    """A whole receipt with the statements of its site: the content of its WARC record, as JSON."""
+    """A whole receipt with the statements of its site. In JSON, this is the content of the receipt's WARC record."""
 
     receipt: Receipt
     site: SiteStatements

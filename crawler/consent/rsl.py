@@ -1,10 +1,10 @@
-"""Reads Really Simple Licensing 1.0 (rslstandard.org/rsl): licence documents, and where they are announced.
+"""Reads Really Simple Licensing 1.0 (rslstandard.org/rsl): licence documents, and the URLs where they are announced.
 
     <rsl><content url="/news/" server="...">            the longest matching `url` decides
       <license><permits type="usage">search</permits>   one offer among several
         <prohibits type="usage">ai-train</prohibits><payment type="free"/></license></content></rsl>
 
-What the licences of one content element mean for one use:
+The licences of one content element give the following answer about one use:
 
 | the licences say | answer |
 |---|---|
@@ -167,7 +167,7 @@ def _answer(content: RslContent, use: str) -> Preference:
 
 
 def _offer(license_: RslLicense, server: str) -> Preference:
-    """Return the answer of a licence that permits a use: "y" only if the licence asks for nothing in return."""
+    """Return the answer that follows from a licence that permits a use: "y" only if it asks for nothing in return."""
     payments = set(license_.payments) - _FREE
     if payments - _CONDITIONAL:
         return REFUSE

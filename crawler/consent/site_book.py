@@ -1,6 +1,6 @@
 """The current statements of the sites of a crawl: robots.txt, tdmrep.json, licence documents.
 
-`site(authority)` returns the current `Site`. When an answer has arrived, the fetch task notes the digest of
+`site(authority)` returns the current `Site`. When an answer has arrived, the fetch task records the digest of
 the current `Site`. When the page is stored, `noted` returns the `Site` with this digest. So a robots.txt that
 is fetched between these two moments does not count (draft-ietf-aipref-attach).
 
@@ -76,7 +76,7 @@ class Site:
         self._paths = [paths for paths in lists if any(path != "/" for path in paths)]
 
     def place(self, target: str) -> tuple[tuple[int, ...], ...]:
-        """Return a key that identifies the path-specific statements that apply to `target`."""
+        """Return a key that identifies those statements about paths that apply to `target`."""
         return tuple(tuple(longest(paths, target)) for paths in self._paths)
 
     def host(self, announced: Iterable[str]) -> HostStatements:

@@ -98,7 +98,7 @@ class Stamping:
         return made.stamp
 
     def wanted_files(self, fetch: Fetch, extracted: Extracted | None, now: float) -> list[str]:
-        """Return the URLs of the files to fetch about a page's site: tdmrep.json and licence documents."""
+        """Return the URLs of files about a page's site that must be fetched: tdmrep.json and licence documents."""
         name = authority(fetch.url)
         site = self.book.noted(fetch.site, name)
         own = own_statements(fetch, extracted, repeats=False, earlier=None).licenses

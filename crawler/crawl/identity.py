@@ -1,7 +1,8 @@
 """Checks that the crawler tells site owners how they can contact its operator.
 
-A crawler whose operator cannot be contacted is a nuisance. Without a contact, a warning is logged before the
-first public host is visited. With the scope `any`, the crawl refuses to start on a public host.
+A crawler whose operator cannot be contacted is a nuisance for site owners. Without a contact, a warning is
+logged before the first public host is visited. With the scope `any`, the crawl refuses to start on a public
+host.
 """
 
 import ipaddress
@@ -14,7 +15,7 @@ log = logging.getLogger("crawler")
 
 
 def is_public(host: str) -> bool:
-    """Return False for addresses of special networks and for names that only denote this machine."""
+    """Return whether a host is public. Addresses of special networks, and names of this machine, are not public."""
     try:
         return ipaddress.ip_address(host.strip("[]")).is_global
     except ValueError:

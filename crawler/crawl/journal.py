@@ -8,8 +8,8 @@ between two states. The interrupted command continues where it stopped, and all 
 directory. (An upgrade needs no journal: `DIR/format` records its progress.)
 
 A reshard builds the new folders in `DIR/.reshard` before it writes the journal. If that folder exists without
-a journal, it is a leftover, and the next command removes it. The same is true of `DIR/.resharded`, to which a
-reshard moves the old folders when it replaces them by the new ones.
+a journal, it was left by a killed reshard, and the next command removes it. The same is true of
+`DIR/.resharded`, to which a reshard moves the old folders when it replaces them by the new ones.
 """
 
 import logging

@@ -37,7 +37,7 @@ def _numbered(path: Path) -> dict[int, Path]:
 def rename_to_numbered(directory: CrawlDirectory) -> Path | None:
     """Rename a crawl directory to DIR.1 or DIR.2 ..., but keep its signing key in DIR; return None if there is no crawl.
 
-    The new number is higher than all existing ones, so the numbers show the order of the crawls.
+    The new number is higher than all existing numbers, so the numbers show the order of the crawls.
 
     Raises:
         DirectoryError: the crawl is in use, or cannot be renamed.

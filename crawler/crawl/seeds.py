@@ -1,4 +1,4 @@
-"""The seeds of a run: checks them, brings them into canonical form, and yields them in batches.
+"""Checks the seeds of a run, brings them into canonical form, and yields them in batches.
 
 command line, configuration, file --> Seeds --(one process, a node)----------------> process/results/seed_intake.py
                                         |                                                ^

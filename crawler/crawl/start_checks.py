@@ -1,7 +1,7 @@
 """Checks that are made before a crawl starts. `crawler config check` makes the same checks for a configuration file.
 
-`config/checks.py` checks every value when the configuration is read. The checks here
-concern things outside the configuration: files that it names and packages that it needs.
+`config/checks.py` checks every value when the configuration is read. The checks here concern things outside
+of the configuration, such as files that it names and packages that it needs.
 """
 
 from collections.abc import Callable

@@ -25,7 +25,7 @@ TABLE_FILE = "buckets.json"
 
 
 class Topology(msgspec.Struct, frozen=True):
-    """The processes that share the crawl, as seen by the process `me`."""
+    """The processes that share the crawl. `me` is the name of this process."""
 
     me: str
     partition: Partition
@@ -67,7 +67,7 @@ def check_processes(config: Config, directory: CrawlDirectory) -> None:
         UsageError: the number or the names of the processes differ.
     """
     if not directory.process_names() or not directory.config_file.exists():
-        return  # a new directory, or one to which a reshard moved a process, whose store holds the table
+        return  # either the directory is new, or a reshard moved a process here, whose store contains the table
     held, names = process_names(convert(directory.saved_config())), process_names(config)
     if held != names:
         raise UsageError(

@@ -1,4 +1,4 @@
-"""Reads the consent receipts of stored pages: for rows, for CDXJ lines, and for counts of answers."""
+"""Reads the consent receipts of stored pages, for rows, CDXJ lines and counts of answers."""
 
 from collections.abc import Iterator
 from typing import Any

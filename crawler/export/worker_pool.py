@@ -1,6 +1,6 @@
 """Shares the work on many pieces among processes, and returns the results in the order of the pieces.
 
-The processes are forked when there is more than one piece, so the work may be any callable with any state.
+If there is more than one piece, the processes are forked, so the work may be any callable with any state.
 Each process has one piece at a time. A process may end because of a crash in a parser's C code, lack of
 memory or a kill. The other processes are not affected: a new process replaces the one that ended, and repeats
 the piece of work in the careful way. All worker processes end when this process ends, for any reason.
@@ -107,7 +107,8 @@ class WorkerPool(Generic[Piece, Result]):
 
     def _fork(self, count: int) -> None:
         with warnings.catch_warnings():
-            # Forking is safe although LevelDB may have a compaction thread, since a child never uses LevelDB.
+            # LevelDB may have a compaction thread. Forking is safe nevertheless, because a child never uses
+            # LevelDB.
             warnings.simplefilter("ignore", DeprecationWarning)
             siblings = (*self._busy, *self._idle)
             self._idle += fork_children(self._serve, count, helpers=True, siblings=siblings)

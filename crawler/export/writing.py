@@ -40,10 +40,11 @@ class ExportRequest(msgspec.Struct):
 
     `fields` names the columns of a row, in order ("" = all); `where` is a condition that selects rows, or
     pages if the format is text, links or mirror. `allow` names a use, such as "train-ai": only copies that
-    may be used for that purpose are written. `unknown` overrides `consent.unknown`. With `static`, pages that
-    a browser showed are exported as the server sent them. `part_bytes` makes `output` a folder of files of
-    about that size. `processes` is the number of processes that share the work on pages. `replace` lets a
-    mirror replace an existing one. `now` is the time for which `fresh` is computed.
+    may be used for that purpose are written. `unknown` overrides `consent.unknown`. If `static` is set, pages
+    that a browser rendered are exported as the server sent them. If `part_bytes` is set, `output` is a folder
+    of files of about this size. `processes` is the number of processes that share the work on pages. If
+    `replace` is set, a mirror may replace an existing mirror. `now` is the time for which `fresh` is
+    computed.
     """
 
     format: str

@@ -1,6 +1,6 @@
-"""A table of the scores of recently seen URLs, which decides whether a repeated link raises a URL's class.
+"""A table with the scores of recently seen URLs. It decides whether a repeated link raises a URL's class.
 
-A link to a known URL is normally dropped by the URL cache. But if the link raises the URL's class by at least
+The URL cache normally drops a link to a known URL. But if the link raises the URL's class by at least
 `news` above the class that was last passed on, the link is news and is passed on anyway:
 
     link, score ─► worth = best score, or sum ─► class(worth) <= class told - news?  yes: news, told = worth

@@ -72,7 +72,7 @@ _FIELDS_MAX, _FIELD_CHARS_MAX = 30, 4096
 
 
 def passed_fields(fetch: Fetch) -> list[dict[str, str]]:
-    """Return the header fields of an answer in the protocol's form, without fields that must not reach the browser."""
+    """Return an answer's header fields in the form of the protocol, without fields that must not reach the browser."""
     return [
         {"name": name.decode("latin-1"), "value": value.decode("latin-1")}
         for name, value in fetch.headers
@@ -92,7 +92,10 @@ def asked_body(request: Mapping[str, Any]) -> bytes:
 
 
 def is_preflight(method: str, headers: Mapping[str, str]) -> bool:
-    """Return whether a request asks another origin for permission. No script can set the header field that shows this."""
+    """Return whether a request asks another origin for permission.
+
+    No script can set the header field that shows this.
+    """
     return method == "OPTIONS" and "access-control-request-method" in map(str.lower, headers)
 
 

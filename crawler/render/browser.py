@@ -8,7 +8,7 @@ protocol's pipe (`rendering.py`).
     page      a browser context, which holds the cookies and caches of one page, and a target in it
     end       the process group is killed, the pipe closed, and the profile folder removed
 
-A target that the crawler did not open (a pop-up) is closed before it runs.
+A target that the crawler did not open, such as a pop-up, is closed before it runs.
 """
 
 import asyncio
@@ -51,7 +51,7 @@ _OFF = (
 
 
 class MissingBrowserError(BrowserError):
-    """No browser is installed, or the one that the configuration names is missing."""
+    """No browser is installed, or the browser that the configuration names is missing."""
 
 
 def find_program(name: str) -> str:
@@ -77,7 +77,7 @@ def arguments(program: str, home: str, user_agent: str, config: RenderConfig) ->
         "--remote-debugging-pipe",
         f"--user-data-dir={home}",
         f"--user-agent={user_agent}",
-        # These flags close every way to the network.
+        # These flags leave the browser no way to the network.
         "--proxy-server=127.0.0.1:9",
         "--proxy-bypass-list=<-loopback>",
         "--host-resolver-rules=MAP * ~NOTFOUND",
@@ -220,7 +220,7 @@ class Browser:
         self._ours.pop(target, None)
         self.pages += 1
         session = Session(self.session.pipe, identity)
-        # only the renderer can answer this call, so after the answer the renderer is known to run
+        # only the renderer can answer this call, so the answer shows that the renderer runs
         await session.call("Runtime.getIsolateId")
         self._work.opened(context, await self._processes())
         return session, target, context

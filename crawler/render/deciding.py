@@ -13,7 +13,7 @@ host. The pages of a pattern are rendered as long as the mean is at least `WORTH
 CPU time as about 200 fetches, but it usually shows a whole site that the crawl would miss otherwise.
 
 What was learned is stored by host (prefix `R/`), in the batch that commits the rendered page. So it survives
-a restart, and it moves with the host.
+a restart, and moves to another process together with the host.
 """
 
 import re
@@ -61,7 +61,7 @@ _SCANNED_BYTES = 256 << 10
 
 
 class Signs(NamedTuple):
-    """Signs of a static page: the bytes of its visible text, and whether it has a script or a framework's mark."""
+    """Signs of a static page: the size of its visible text, and whether it has a script or the mark of a framework."""
 
     text_bytes: int
     script: bool
@@ -74,7 +74,7 @@ class Signs(NamedTuple):
 
 
 def signs(content: bytes) -> Signs:
-    """Return the signs of a static page, as seen in its first `_SCANNED_BYTES` bytes."""
+    """Return the signs of a static page, which are read from its first `_SCANNED_BYTES` bytes."""
     head = content[:_SCANNED_BYTES]
     script = _SCRIPT.search(head) is not None
     return Signs(
@@ -135,7 +135,7 @@ class Deciding:
                 continue
 
     def why(self, host: int, url: str, seen: Signs) -> str:
-        """Return why to render a page ("mark", "learned" or "chance"), or "" if it is not to be rendered."""
+        """Return the reason for rendering a page ("mark", "learned" or "chance"); "" if it is not to be rendered."""
         if not seen.script:
             return ""
         if self.probability(host, url, candidate=seen.candidate) >= WORTH:

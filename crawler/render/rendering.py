@@ -4,9 +4,9 @@
                     -> navigate: the page's own answer, then its requests, one answer each
                     -> the page is over (`visit.py`) -> its DOM as HTML, a picture if wanted
 
-One browser at a time takes new pages. This browser is replaced after `render.pages_per_browser` pages. It is
-also replaced when its memory exceeds `render.memory_bytes_max` and no page is to blame, and when it ends by
-itself.
+Only one browser at a time receives new pages. This browser is replaced after `render.pages_per_browser`
+pages. The browser is also replaced when it ends by itself, or when its memory exceeds
+`render.memory_bytes_max` and no page is to blame.
 
 When a browser ends, each of its open pages is suspected of having caused the end. A suspect gets one more
 try, in a browser of its own. So a hostile page only delays the pages that share its browser. If that browser
@@ -45,7 +45,7 @@ _CHILDREN_MAX = 20  # maximum number of frames of other sites and workers per pa
 _WITHOUT = "; the crawl continues without a browser and stores the answers unrendered"
 # Beginnings of the URLs of frames without an origin of their own: the page provides their content.
 _OF_THE_PAGE = ("about:", "blob:", "data:")
-_BODY_DEPTH = 3  # levels from a frame's element to its body: document, html, body
+_BODY_DEPTH = 3  # levels from a frame's element to the frame's body: document, html, body
 _STARTS_MAX = 3  # after this many failed starts in a row, rendering is given up
 
 # A function (url, method, header lines, body) -> answer, which never raises an exception.

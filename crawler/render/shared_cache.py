@@ -20,7 +20,7 @@ _HARMLESS_VARY = frozenset({"accept-encoding", "accept", "user-agent"})
 
 
 class SharedCache:
-    """Answers by URL, at most `bytes_max` of decoded content."""
+    """Maps URLs to answers, which have at most `bytes_max` bytes of decoded content."""
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
@@ -93,7 +93,7 @@ def _field(fetch: Fetch, name: bytes) -> str:
 
 
 def directives(field: str) -> Mapping[str, str]:
-    """Return the members of a list field such as Cache-Control, with their values, in lower case."""
+    """Return the members of a list field such as Cache-Control, with the values of the members, in lower case."""
     found = {}
     for part in field.split(","):
         name, _, value = part.strip().lower().partition("=")

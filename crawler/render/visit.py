@@ -1,4 +1,4 @@
-"""One page in the browser: what happens to each of its requests, and when it has finished loading.
+"""One page in the browser. This module decides how each request is answered, and when the page has finished loading.
 
 `Visit` receives the browser's reports and the time `now` from its caller. It never waits:
 
@@ -46,7 +46,7 @@ class Answering(StrEnum):
 
     DOCUMENT = "document"  # with the answer for the page itself, which the crawler already has
     FETCH = "fetch"  # with the answer that the crawler's fetcher gets
-    EMPTY = "empty"  # with an image of one pixel, or with an error, since pictures are not wanted
+    EMPTY = "empty"  # with an image of one pixel, or with an error, because pictures are not wanted
     STAY = "stay"  # with status 204, so that the browser stays on the page
     REFUSE = "refuse"
 

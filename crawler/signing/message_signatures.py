@@ -23,7 +23,7 @@ _KEY_ID = re.compile(rb'\r\nSignature-Input:[^\r\n]*;keyid="([^"\r\n]*)"')
 
 
 def parameters(components: Iterable[Component], values: Iterable[Parameter]) -> str:
-    """Return the covered components and the parameters of a signature in Signature-Input's form (RFC 9421, 2.3)."""
+    """Return the covered components and the parameters of a signature, in the form of Signature-Input (RFC 9421, 2.3)."""
     covered = " ".join(identifier for identifier, _ in components)
     own = "".join(
         f";{name}={value}" if type(value) is int else f';{name}="{value}"' for name, value in values
@@ -43,7 +43,7 @@ def byte_sequence(data: bytes) -> str:
 
 
 def key_id_of(request_head: bytes) -> str:
-    """Return the id of the key that signed a request, from its recorded head; "" if the request is not signed."""
+    """Return the id of the key that signed a request, given its recorded head; "" if the request is not signed."""
     if b"\r\nSignature-Input:" not in request_head:
         return ""
     found = _KEY_ID.search(request_head)

@@ -41,7 +41,7 @@ class SigningKey:
         self.id = thumbprint(self.x)
 
     def sign(self, base: bytes) -> bytes:
-        """Return the signature of a signature base, 64 bytes."""
+        """Return the signature of a signature base, which has 64 bytes."""
         return self._private.sign(base)
 
     def public(self) -> dict[str, Any]:
@@ -51,7 +51,7 @@ class SigningKey:
         return {"kty": "OKP", "crv": "Ed25519", "kid": self.id, "x": self.x, "use": "sig", **times}
 
     def secret(self) -> dict[str, Any]:
-        """Return the JWK with its private part, for the key file only."""
+        """Return the JWK with its private part. This is only for the key file."""
         return self.public() | {"d": encode(self._private.private_bytes_raw())}
 
     def until(self, ends: float) -> "SigningKey":

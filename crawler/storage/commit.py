@@ -115,7 +115,7 @@ Maker = Callable[[], Change | Making]
 
 
 def steps(made: Change | Making) -> Making:
-    """Convert the result of a maker to a generator, even if the maker is a plain function."""
+    """Return the result of a maker as a generator, even if the maker is a plain function."""
     return made if isinstance(made, Change) else (yield from made)
 
 
@@ -144,7 +144,7 @@ class CommitPoint:
         self._queue: deque[Change | Maker] = deque()
         # functions passed to `add_heavy`; they start when no other change is left to make
         self._heavy: deque[Maker] = deque()
-        self.unmade = 0  # number of queued functions that have not made their change
+        self.unmade = 0  # number of queued functions that have not made their changes
         self._making: Making | None = None  # the generator of the first queued change, if it is being made
         self._made: deque[Change] = deque()  # complete changes, queued before the one that is being made
         self.counters: Counter[str] = Counter(load_counters(store))
@@ -188,7 +188,10 @@ class CommitPoint:
         self._heavy.clear()
 
     def make(self) -> None:
-        """Make all queued changes, except unstarted heavy ones. Call this before any decision outside the queue."""
+        """Make all queued changes, except heavy changes that have not started.
+
+        Call this before any decision that is made outside of the queue.
+        """
         while self._making is not None or self._queue:
             self.step()
 

@@ -31,7 +31,8 @@ _PACKAGES = {
     "apt-get install gcc g++ libleveldb-dev python3-dev)",
     "rocksdict": "`pip install rocksdict`",
 }
-# Files that only a RocksDB store has: its identity, its options, rocksdict's configuration, its tables.
+# Files that only a RocksDB store has: the identity, the options, the configuration of rocksdict, and the
+# tables.
 _OF_ROCKS = ("IDENTITY", "OPTIONS-*", "rocksdict-config.json", "*.sst")
 
 
@@ -93,7 +94,7 @@ def _class(engine: Engine, path: Path) -> Any:
 
 
 def repair(path: Path, engine: Choice = AUTO, before: Callable[[], None] = lambda: None) -> tuple[str, bool]:
-    """Rebuild a store that cannot be opened or cannot be read to its end, from the data that can be read.
+    """Rebuild a store from the data that can be read, if the store cannot be opened or cannot be read to its end.
 
     Return a description of what was done ("" if nothing), and whether the store was rebuilt. Sometimes
     opening the store is enough, which may cut a torn tail of the log; then the store is not rebuilt. In a

@@ -9,8 +9,8 @@ import os
 import signal
 from collections.abc import Callable, Mapping
 
-# The points are listed in the order in which they are reached: by a page, a flush, a compaction, and the end
-# of a run.
+# The points are in the order in which they are reached: first those of a page, then those of a flush, a
+# compaction, and the end of a run.
 POINTS = (
     "seeds loading",
     "fetch begun",

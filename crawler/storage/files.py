@@ -140,7 +140,7 @@ def refuse_output(path: Path) -> None:
 
 
 def refuse_occupied(folder: Path) -> None:
-    """Raise UsageError unless `folder` is empty, or does not exist and can be created."""
+    """Raise UsageError unless `folder` is an empty folder, or does not exist but can be created."""
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         occupied = folder.exists() and any(folder.iterdir())
@@ -197,7 +197,7 @@ def atomic_write(path: Path, data: bytes, *, mode: int = 0o644) -> None:
 
 
 def rename(old: Path, new: Path) -> None:
-    """Rename a file durably, within a directory or between directories of one disk.
+    """Rename a file durably. The new name may be in another directory of the same disk.
 
     Raises:
         StoreError: the disk failed.
@@ -362,7 +362,7 @@ class Lock:
         self.boot_id = boot_id or os.urandom(8).hex()
         self._descriptor = self._wait()
         _held.add(self)
-        with suppress(OSError):  # a full disk must not prevent a command from freeing space
+        with suppress(OSError):  # even on a full disk, a command that frees space must get the lock
             os.ftruncate(self._descriptor, 0)
             words = f"{name} {os.getpid()} {self.boot_id}{' brief' * brief}\n"
             write_all(self._descriptor, words.encode())
@@ -433,7 +433,7 @@ def is_held(path: Path) -> bool:
 
 
 def lock_holder(path: Path) -> str:
-    """Return the holder that the lock file names (the present or the last one) as text for a message."""
+    """Return, as text for a message, the present or last holder of the lock, which the lock file names."""
     try:
         fields = path.read_text(encoding="utf-8", errors="replace").split()
     except OSError:
@@ -458,7 +458,7 @@ _held: weakref.WeakSet[Lock] = weakref.WeakSet()
 
 
 def _forget_in_child() -> None:
-    """Close a forked child's copies of the descriptors, which would keep the locks after the parent has ended."""
+    """Close a forked child's copies of the descriptors. They would keep the locks after the parent has ended."""
     for lock in list(_held):
         lock._close()  # the parent keeps its lock, which lasts until the last copy of the descriptor is closed
     _held.clear()

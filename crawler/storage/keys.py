@@ -1,4 +1,4 @@
-"""The keys of a process's store, the owner of each, and how the keys move when a crawl is resharded.
+"""The keys of a process's store, the stages that own them, and how the keys move when a crawl is resharded.
 
 A key is a prefix of two bytes (a letter and a slash), followed by a part that the owner of the prefix
 defines. Keys that belong to a host begin with its bucket (two bytes, big-endian), so a range of buckets
@@ -162,7 +162,7 @@ _BY_PREFIX = {family.prefix: family for family in FAMILIES}
 
 
 def family(key: bytes) -> Family | None:
-    """Return the family of a key, or None if this version of the crawler writes no such key."""
+    """Return the family of a key; None if this version of the crawler writes no such key."""
     found = _BY_PREFIX.get(key[:2])
     if found is None or found.prefix != META:
         return found

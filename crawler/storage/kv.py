@@ -56,7 +56,7 @@ def after_prefix(prefix: bytes) -> bytes | None:
 
 
 class Batch(Protocol):
-    """Writes that take effect together, in the order given."""
+    """Writes that take effect together, in the order in which they were added."""
 
     def put(self, key: bytes, value: bytes) -> None: ...
 
@@ -110,7 +110,7 @@ class MemoryStore:
     """A store in memory only, for tests and the lab.
 
     With `keep_durable`, the attribute `durable` is a copy of the state after the last synced write. A power
-    cut would leave this state. Each write then copies the whole store.
+    cut would leave this state. With `keep_durable`, each write copies the whole store.
     """
 
     def __init__(self, data: dict[bytes, bytes] | None = None, *, keep_durable: bool = False) -> None:

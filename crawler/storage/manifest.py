@@ -24,7 +24,7 @@ from pathlib import Path
 BLOCK_BYTES = 32 << 10
 _HEADER = struct.Struct("<IHB")
 _FULL, _FIRST, _MIDDLE, _LAST = range(1, 5)
-# The fields that follow each tag of an edit: n is a number, s is a string.
+# Maps each tag of an edit to the fields that follow it: n is a number, s is a string.
 _FIELDS = {1: "s", 2: "n", 3: "n", 4: "n", 5: "ns", 6: "nn", 7: "nnnss", 9: "n"}
 _LOG_NUMBER, _NEXT_FILE = 2, 3
 # The fields that precede the tables in an edit of LevelDB or RocksDB: comparator, log, previous log, next file,

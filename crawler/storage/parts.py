@@ -112,7 +112,7 @@ class Part:
         self.save_head()
 
     def save_head(self) -> None:
-        """Write the head of the part to a file of its own."""
+        """Write the head of the part to a separate file."""
         try:
             self._path.with_suffix(_HEAD).write_bytes(_encode(self.head))
         except OSError as error:
@@ -165,7 +165,7 @@ def part_files(folder: Path) -> Iterator[Path]:
 
 
 class PartFolder:
-    """The parts of one process, in `folder`, which is created for the first part."""
+    """The parts of one process. They are in `folder`, which is created with the first part."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

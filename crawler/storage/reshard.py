@@ -1,7 +1,7 @@
 """Moves the keys of a stage to other processes, for `crawler reshard`.
 
-`copy_rest` copies every family whose keys begin with a bucket. The `reshard.py` of a stage
-uses a `NewProcess` to move the keys that do not begin with a bucket, and keys whose values it must inspect.
+`copy_rest` copies every family whose keys begin with a bucket. The `reshard.py` of a stage uses a
+`NewProcess` to move keys that do not begin with a bucket, and keys whose values must be inspected.
 """
 
 from collections import Counter

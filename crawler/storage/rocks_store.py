@@ -137,7 +137,7 @@ class RocksStore(DiskStore):
             self._sync_logs()
 
     def _sync_logs(self) -> None:
-        """Make all writes survive a power cut: sync the logs that are not fully synced, the oldest first."""
+        """Sync the logs that are not fully synced, the oldest first, so that all writes survive a power cut."""
         logs = sorted(int(name[:-4]) for name in os.listdir(self.path) if name.endswith(".log"))
         for number in logs:
             if number >= self._synced_log:
@@ -189,7 +189,7 @@ class RocksStore(DiskStore):
         self._require_end(end)
 
     def _require_end(self, end: Any) -> None:
-        """Raise if the iterator stopped because it could not read the next block."""
+        """Raise an error if the iterator stopped because it could not read the next block."""
         try:
             end.status()
         except self._errors as error:

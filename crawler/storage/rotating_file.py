@@ -2,11 +2,11 @@
 
     pages.jsonl   pages.jsonl.1   pages.jsonl.2 ...     the newest lines are in the file without a number
 
-A file is rotated when it would exceed a size, or when its first line is older than an age. Any process may
-rotate a file. During the rotation, it holds a lock on the file. At their next write, the other processes
-notice that the name now belongs to another file. In the same way, they notice a rotation by logrotate. No
-line is split between two files. With `reopen_on`, a process opens its files again when it receives a signal.
-So the process closes a renamed file at once, and not only when it writes the next line.
+A file is rotated when it would exceed a given size, or when its first line is older than a given age. Any
+process may rotate a file. During the rotation, it holds a lock on the file. At their next write, the other
+processes notice that the name now belongs to another file. In the same way, they notice a rotation by
+logrotate. No line is split between two files. With `reopen_on`, a process opens its files again when it
+receives a signal. So the process closes a renamed file at once, and not only when it writes the next line.
 
 A write costs two system calls (3 us) more than a plain append.
 """
@@ -143,7 +143,7 @@ def reopen_on(number: signal.Signals) -> None:
         while True:
             signal.sigwait((number,))
             for file in list(_files):
-                with suppress(OSError):  # the next line tries again, and its writer reports the error
+                with suppress(OSError):  # the next write tries again, and its caller reports the error
                     file.reopen()
 
     threading.Thread(target=wait, name=_THREAD, daemon=True).start()

@@ -1,10 +1,10 @@
 """A consistent copy of a store that another process has open.
 
-Only one process may open a store. But its tables never change after they are written, so a hard link to a
-table serves as a copy. The log and the manifest only grow, so a copy of them is in a state that a crash could
-have left. When the copy is opened, the engine replays its log and manifest as after a crash. A copy is valid
-only if the manifest is the same before and after copying, because then no table was added or removed in the
-meantime. The crawling process is not involved.
+Only one process may open a store. But the tables of a store never change after they are written, so a hard
+link to a table serves as a copy. The log and the manifest only grow, so a copy of them is in a state that a
+crash could have left. When the copy is opened, the engine replays its log and manifest as after a crash. A
+copy is valid only if the manifest is the same before and after copying, because then no table was added or
+removed in the meantime. The crawling process is not involved.
 
     CURRENT, MANIFEST-*, *.log    copied (a few MB); also the files by which a RocksDB store is recognized
     *.ldb, *.sst                  linked; see `link`
@@ -38,7 +38,7 @@ _FOLDER = "snapshot-"
 def private_folder(beside: Path | None = None) -> Iterator[Path]:
     """Yield a new folder, if possible in `beside`, because hard links need one file system. Delete it at the end.
 
-    The folders that killed readers left in `beside` are deleted too.
+    Folders that killed readers have left in `beside` are deleted, too.
     """
     folder = _made(beside)
     try:

@@ -46,8 +46,8 @@ CLEAR_LIMIT = 10.0  # seconds to end the tasks that remain in a child's loop
 class Start(msgspec.Struct):
     """The first message to a child.
 
-    `supervisor` is the process id of the sender. `seeds_file` holds the seeds of this run.
-    `status_interval` is in seconds. If it is 0, no status is sent.
+    `supervisor` is the process id of the sender. `seeds_file` is the path of a file with the seeds of this
+    run. `status_interval` is in seconds. If it is 0, no status is sent.
     """
 
     config: dict[str, Any]
@@ -167,8 +167,8 @@ class _Child:
     async def _hand_over(self, report: object) -> None:
         """Send the report, and read messages until the supervisor confirms that it has received the report.
 
-        Closing a socket that has unread messages resets the connection. The supervisor could then lose
-        messages that it has not read yet.
+        Closing a socket that has unread messages resets the connection. After a reset, the supervisor could
+        lose messages that it has not read yet.
         """
         self._say({"report": report})
         with contextlib.suppress(ConnectionError):

@@ -1,7 +1,8 @@
 """Ends a child soon after its parent has ended, even if the pipe between them does not show that.
 
-The pipe may be full, or broken by unread bytes, and the child's event loop may be blocked. So a thread waits
-for the end of the parent process. A process descriptor (Linux, pidfd_open) becomes readable at that moment.
+The pipe may be full, or unread bytes may have broken it, and the child's event loop may be blocked. So a
+thread waits for the end of the parent process. A process descriptor (on Linux: pidfd_open) becomes readable
+at the moment when the process ends.
 """
 
 import contextlib
@@ -42,7 +43,7 @@ def wait_for_end(parent: int) -> None:
     except ProcessLookupError:
         return
     try:
-        if os.getppid() == parent:  # otherwise, the process id may belong to another process
+        if os.getppid() == parent:  # if it is not, the process id may belong to another process
             ended = select.poll()
             ended.register(descriptor, select.POLLIN)
             ended.poll()

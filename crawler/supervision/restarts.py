@@ -22,7 +22,7 @@ class Next(Enum):
 
 
 class Restarts:
-    """The record of one child's starts and failures."""
+    """Records the starts and failures of one child."""
 
     def __init__(self) -> None:
         self._failures = 0  # number of starts in a row that ended within `LASTED` seconds

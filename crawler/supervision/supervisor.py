@@ -244,7 +244,7 @@ class Supervisor:
 
 
 class _Child:
-    """Starts, listens to, restarts and reaps one process."""
+    """Starts one process, receives its messages, restarts the process if needed, and reaps it."""
 
     def __init__(self, supervisor: Supervisor, name: str) -> None:
         self._supervisor = supervisor
@@ -261,7 +261,7 @@ class _Child:
         self._process = self._waiting = forked
 
     async def run(self) -> None:
-        """Run the process, with restarts, until it ends normally or is not restarted any more."""
+        """Run the process, and restart it, until it ends normally or no restart is allowed."""
         while True:
             begun = time.monotonic()
             code = await self._run_once()
@@ -276,7 +276,7 @@ class _Child:
             await self._wait(delay)
 
     async def _wait(self, delay: float) -> None:
-        """Wait `delay` seconds before a restart, or until the crawl is stopped."""
+        """Wait `delay` seconds before a restart. Wait no longer if the crawl is stopped."""
         while delay > 0.0 and not self._supervisor.stopped_by:
             await asyncio.sleep(min(delay, RESTART_DELAY))
             delay -= RESTART_DELAY
@@ -372,7 +372,7 @@ def _failure(name: str, code: int) -> CrawlerError:
 
 
 def merged_report(reports: list[Report], supervisor: Supervisor) -> Report:
-    """Return the report of the whole crawl, merged from those of its processes."""
+    """Return the report of the whole crawl, which is merged from the reports of its processes."""
     merged = merge([_nothing(supervisor), *reports])
     if supervisor.ended and not merged.problems and len(reports) == supervisor.process_count:
         merged.problems = _on_the_way(merged.splitter)

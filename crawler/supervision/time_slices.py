@@ -26,7 +26,7 @@ def use_long_slices() -> bool:
     except (AttributeError, OSError):  # not Linux, or not permitted
         return False
     number = _NUMBERS.get(platform.machine())
-    if number is not None:  # an older kernel ignores or refuses the time slice, but SCHED_BATCH remains set
+    if number is not None:  # an older kernel ignores or refuses the time slice, but keeps SCHED_BATCH
         nice = os.getpriority(os.PRIO_PROCESS, 0)
         attributes = _ATTR.pack(_ATTR.size, os.SCHED_BATCH, 0, nice, 0, int(SLICE * 1e9), 0, 0)
         ctypes.CDLL(None).syscall(number, 0, attributes, 0)

@@ -1,4 +1,4 @@
-"""Test that every way to give a setting rejects an invalid one before anything starts, with the same message.
+"""Test that every way to give a setting rejects an invalid value before anything starts, with the same message.
 
 `crawler config check`, `crawler crawl`, the Python API and `crawler set` report the same error. The first two
 also name the line of the configuration file.
@@ -23,7 +23,7 @@ from crawler.errors import ConfigError
 
 
 class Bad(NamedTuple):
-    """Lines of a configuration file, the number of the invalid `line`, and the expected message."""
+    """Lines of a configuration file, the number of the line that is invalid, and the expected message."""
 
     text: str
     line: int
@@ -69,7 +69,7 @@ OUTSIDE = [
 
 
 def settings(bad: Bad) -> dict[str, str]:
-    """Return the settings as `crawler set` needs them, `section.key: value`, with lists in TOML syntax."""
+    """Return the settings as `crawler set` accepts them: {"section.key": value}, with lists in TOML syntax."""
     tree: dict[str, Any] = tomllib.loads(bad.text)
     return {
         f"{section}.{key}": value if isinstance(value, str) else json.dumps(value)

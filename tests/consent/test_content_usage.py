@@ -1,4 +1,4 @@
-"""Test Content-Usage: the examples of draft-ietf-aipref-vocab and draft-ietf-aipref-attach, and random input."""
+"""Test Content-Usage with the examples of draft-ietf-aipref-vocab and draft-ietf-aipref-attach, and with random input."""
 
 import pytest
 from hypothesis import given
@@ -20,7 +20,7 @@ SAID = {"y": ALLOW, "n": REFUSE, "?": UNKNOWN}
 
 
 def _preferences(letters: str) -> Preferences:
-    """Return preferences from three letters, for search, ai_input and train_ai: y allows, n refuses, ? is unknown."""
+    """Return the preferences given by letters for search, ai_input and train_ai: y allows, n refuses, ? is unknown."""
     return Preferences(*(SAID[letter] for letter in letters))
 
 
@@ -121,7 +121,7 @@ def test_lines_of_robots_txt(lines: list[str], target: str, letters: str) -> Non
 
 
 def test_input_beyond_the_limits_states_nothing() -> None:
-    """Input beyond the limits is not read, so the answer is unknown: the input might contain a refusal."""
+    """Input beyond the limits is not read. It might contain a refusal, so the answer is unknown."""
     long = b"search=y, x=" + b"a" * FIELD_OCTETS_MAX
     assert read_usage_header([long]).preferences == NOTHING_SAID
     assert len(read_usage_header([long]).raw[0]) == FIELD_OCTETS_MAX
@@ -147,7 +147,7 @@ def test_no_input_raises(values: list[bytes], target: str) -> None:
     st.permutations(range(4)),
 )
 def test_written_preferences_are_read_back(said: dict[str, str], order: list[int]) -> None:
-    """The order of different keys does not matter."""
+    """The order of the keys does not matter if they are different."""
     members = [f"{key}={value}" for key, value in said.items()]
     members = [members[at] for at in order if at < len(members)]
     letters = "".join(said.get(label, "?") for label in ("search", "ai-use", "train-ai"))

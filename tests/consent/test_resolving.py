@@ -1,4 +1,4 @@
-"""Test the decision about a page from all its sources together, such as robots.txt and header fields."""
+"""Test the decision about a page that follows from all its sources, such as robots.txt and header fields."""
 
 import pytest
 from hypothesis import given

@@ -108,7 +108,7 @@ def test_a_killed_export_leaves_no_worker_and_no_output(
 def test_an_export_that_fails_leaves_no_output(
     form: str, directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If an export fails, the output of an earlier export remains."""
+    """If an export fails, the output of an earlier export remains in place."""
     target = tmp_path / "made"
     words = ["export", "--dir", str(directory), "-o", str(target), "--processes", "1"]
     words += ["--format", "jsonl", "--part-size", "1k"] if form == "parts" else ["--format", form]

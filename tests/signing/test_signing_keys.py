@@ -1,4 +1,4 @@
-"""Test signing keys: thumbprints, public forms, and rotations without a gap."""
+"""Test signing keys: thumbprints, public keys, and rotations without a gap."""
 
 from math import inf
 

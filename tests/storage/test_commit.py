@@ -12,7 +12,7 @@ from crawler.storage.kv import MemoryStore
 
 
 class Recorder:
-    """A stand-in for the page cache and the DUE that records every step in one list."""
+    """Replaces the page cache and the DUE, and records every step in one list."""
 
     def __init__(self, name: str, steps: list[str]) -> None:
         self.name = name

@@ -161,7 +161,7 @@ def test_a_failed_second_lock_leaves_the_first_in_place(tmp_path: Path) -> None:
 
 
 def test_a_lock_is_not_inherited(tmp_path: Path) -> None:
-    """Neither a forked nor an executed child keeps the lock after its parent released it."""
+    """Neither a forked child nor an executed child keeps the lock after the parent has released it."""
     path = tmp_path / "node.lock"
     lock = files.Lock(path, "p0")
     begin, end = os.pipe()
@@ -252,7 +252,7 @@ def test_a_file_gets_its_name_when_it_is_complete(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("there", [False, True])
 def test_a_folder_gets_its_name_when_it_is_complete(tmp_path: Path, there: bool) -> None:
-    """An existing empty folder is kept, not replaced."""
+    """If an empty folder of this name exists, it is kept, not replaced."""
     path = tmp_path / "made"
     if there:
         path.mkdir()

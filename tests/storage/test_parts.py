@@ -1,4 +1,4 @@
-"""Test large bodies on disk: digests, resumed transfers, and the deletion of files that are no longer needed."""
+"""Test large bodies on disk: their digests, resumed transfers, and the deletion of files that are no longer needed."""
 
 import hashlib
 from pathlib import Path

@@ -19,7 +19,7 @@ def engine(request: pytest.FixtureRequest) -> str:
 
 
 def _filled(path: Path, rounds: int, engine: str) -> DiskStore:
-    """Return a store with tables and a log, filled by numbered writes."""
+    """Return a store with tables and a log, which was filled by numbered writes."""
     store = open_store(path, engine, write_buffer_bytes=64 << 10)
     for number in range(rounds):
         _write(store, number)

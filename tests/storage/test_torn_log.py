@@ -107,7 +107,7 @@ def fragments(data: bytes) -> list[tuple[int, Fragment]]:
 
 
 def test_a_log_is_complete_only_if_it_ends_with_a_record(path: Path) -> None:
-    """A log cut inside a fragment, or between two fragments of one record, is not complete."""
+    """A log that was cut inside a fragment, or between two fragments of one record, is not complete."""
     data = newest_log(path).read_bytes()
     found = fragments(data)
     assert len(found) > RECORDS, "some records cross a block's end"

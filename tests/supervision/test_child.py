@@ -364,7 +364,7 @@ def test_common_modules_are_imported_before_the_fork(monkeypatch: pytest.MonkeyP
 def test_a_report_arrives_even_if_the_supervisor_sends_other_messages(tmp_path: Path) -> None:
     """Regression: a report of three processes covered only two of them, because the message of the third was lost.
 
-    A child that closes its socket while messages are unread resets the connection.
+    If a child closes its socket while messages are unread, the connection is reset.
     """
 
     async def play() -> list[bytes]:

@@ -18,7 +18,7 @@ SURELY = 30.0  # seconds after which waiting ends and the test fails
 
 
 def children_of(pid: int) -> list[int]:
-    """Return the process ids of all descendants of `pid`, children first."""
+    """Return the process ids of all descendants of `pid`, beginning with its children."""
     try:
         own = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     except FileNotFoundError:

@@ -27,7 +27,7 @@ TWO = {"crawl": {"processes": 2}, "identity": {"contact": "x@example.org"}}
 
 
 class Two:
-    """A supervisor of two processes that were never started. It must be used in an event loop."""
+    """A supervisor of two processes that were never started. Use it in an event loop."""
 
     def __init__(self, folder: Path) -> None:
         self.supervisor = Supervisor(convert(TWO), folder, ["http://a.org/"])
@@ -305,7 +305,7 @@ def test_an_impossible_crawl_is_rejected_before_it_creates_files(
 
 
 def test_a_child_is_restarted_as_a_new_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The child inherits only one end of a socket pair and no other file.
+    """The child inherits one end of a socket pair, and no other file.
 
     A planted fault affects only the first start of a child.
     """
@@ -357,7 +357,7 @@ def test_the_supervisor_adds_only_its_time_to_the_report(tmp_path: Path) -> None
 
 
 def runs(two: Two, monkeypatch: pytest.MonkeyPatch, ends: list[tuple[int, float]]) -> list[float]:
-    """Run p0 again and again; return the pauses between the starts.
+    """Run p0 again after each of its ends; return the pauses between the starts.
 
     `ends` has the (exit code, seconds) of each run.
     """

@@ -1,4 +1,4 @@
-"""`crawler report`: finds the faults of a site, for its webmaster.
+"""`crawler report` finds the faults of a site, for its webmaster.
 
     findings   collects facts about each URL and page, and judges them (pure)
     collect    passes the crawl's records and stored pages to findings

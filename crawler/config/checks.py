@@ -87,7 +87,7 @@ def _meant(key: str) -> str:
 
 
 def check_values(config: Config) -> None:
-    """Raise ConfigError for a value of the right type that is meaningless, or that contradicts another value."""
+    """Raise ConfigError for a value that is meaningless although its type is right, or that contradicts another value."""
     for name, _ in sections():
         _check_sizes(name, getattr(config, name))
     _check_forms(config)

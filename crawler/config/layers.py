@@ -21,7 +21,7 @@ from crawler.errors import ConfigError
 
 
 def read_file(path: Path) -> dict[str, Any]:
-    """Return the nested mapping of a TOML file."""
+    """Return the content of a TOML file as a nested mapping."""
     try:
         with path.open("rb") as file:
             return tomllib.load(file)

@@ -69,7 +69,7 @@ def set_values(table: Override) -> dict[str, Any]:
 
 
 def _override_matches(match: str, url: str) -> bool:
-    """Return whether a URL matches the path of a table that was found by its host."""
+    """Return whether a URL matches the path of an override table. The table was found by the host of the URL."""
     if "://" not in match:
         return True
     form = surt_of(url) if "://(" in match else url

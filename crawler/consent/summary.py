@@ -12,7 +12,7 @@ Row = dict[str, Any]
 
 
 class Summary:
-    """Counts pages by host, use and answer ({host: {(use, answer): pages}}), and the pages without a receipt."""
+    """Counts pages by host, use and answer, as {host: {(use, answer): pages}}, and counts pages without a receipt."""
 
     def __init__(self) -> None:
         self._hosts: dict[str, Counter[str]] = {}

@@ -48,7 +48,7 @@ _DEFAULT = Config()
 
 
 def relaxed(config: Config) -> dict[str, str]:
-    """Return the relaxed settings by key, with their values written as `--set` accepts them."""
+    """Return the relaxed settings by key. Their values are in the form that `--set` accepts."""
     found = [key for key in _LESS if _value(config, key) < _value(_DEFAULT, key)]
     found += [key for key in _MORE if _value(config, key) > _value(_DEFAULT, key)]
     for key, loose in _VALUES.items():

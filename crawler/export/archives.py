@@ -84,7 +84,7 @@ class Crawled(NamedTuple):
         return decide
 
     def schedules(self, now: float) -> list[Refresh | None]:
-        """Return the freshness estimator of each archive at `now`; None if an archive has no refreshed pages."""
+        """Return the freshness estimator of each archive at `now`, or None for an archive without refreshed pages."""
         return [
             stored_view(
                 archive.store,

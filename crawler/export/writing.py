@@ -348,7 +348,7 @@ class Writer(NamedTuple):
 
 
 def _lines(made: Callable[[Export, Crawled], Iterable[bytes]]) -> Callable[[Export, Crawled], int]:
-    """Return a function that writes a format consisting of one stream."""
+    """Return a function that writes a format which consists of a single stream."""
     return lambda export, crawled: export._write_lines(made(export, crawled))
 
 

@@ -26,8 +26,11 @@ BREADTH_FIRST = "breadth-first"
 
 
 class FoundLink(msgspec.Struct, frozen=True, gc=False):
-    """A link on a page: the request form of its URL, the text of the first anchor with that URL on the page
-    ("" unless `Order.reads_anchors`), and the depth that the URL would have."""
+    """A link on a page.
+
+    `url` is the request form of the link's URL. `anchor` is the text of the first anchor with this URL on the
+    page, or "" unless `Order.reads_anchors` is set. `depth` is the depth that the URL would have.
+    """
 
     url: str
     anchor: str = ""

@@ -1,4 +1,4 @@
-"""The Chrome DevTools Protocol over a pipe: JSON messages, each ended by a NUL byte.
+"""The Chrome DevTools Protocol over a pipe: JSON messages, each of which ends with a NUL byte.
 
 A *call* has an id and gets one answer. Every other message that arrives is an *event*. Each call and event
 names a session: "" stands for the browser as a whole. Any other session stands for one target: a page, a

@@ -86,7 +86,7 @@ class Visit:
         return Answering.FETCH
 
     def _navigate(self, request: Paused) -> Answering:
-        """Answer the first navigation with the page. Refuse any later one, because it would leave the page."""
+        """Answer the first navigation with the page. Refuse later ones, which would leave the page."""
         if not self._navigated:
             self._navigated = True
             return Answering.DOCUMENT

@@ -59,9 +59,9 @@ class WorkAccount:
         self._owners = {pid: owners for pid, owners in self._owners.items() if pid in times}
 
     def renderers(self) -> list[int]:
-        """Return the renderers that ran at the last measurement."""
+        """Return the process ids of the renderers that ran at the last measurement."""
         return list(self._owners)
 
     def seconds(self, page: str) -> float:
-        """Return the CPU seconds that a page had used at the last measurement."""
+        """Return the CPU time of a page, in seconds, at the last measurement."""
         return self._pages.get(page, 0.0)

@@ -42,7 +42,7 @@ def write_keys(path: Path, keys: Keys) -> None:
 
 
 def read_keys(path: Path) -> Keys:
-    """Return the keys of a key file, the oldest first.
+    """Return the keys of a key file, beginning with the oldest.
 
     The group of the file may have read access, because cluster software mounts secrets that way. A file to
     which all users have access is refused.

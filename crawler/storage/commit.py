@@ -17,9 +17,10 @@ in the loop thread. Steps 1 and 2 run in the only writer thread or, if the loop 
 in the loop thread. Two groups never run at once. An exception in step 1 or 2 ends the process. At that time,
 no change of the group has been acknowledged, so the restarted process repeats the work since the last commit.
 
-A change with very many links is made by a generator (`Making`) that pauses at intervals: `step` resumes it,
-and the shell may let the event loop run in between. The next change is started only when this change is
-complete, so the caches receive the links in queue order. A group contains only complete changes.
+A change with very many links is made by a generator (`Making`) that pauses at intervals: `step` resumes the
+generator, and the shell may let the event loop run between the calls. The next change is started only when
+this change is complete, so the caches receive the links in queue order. A group contains only complete
+changes.
 
 Step 0 decides on many pages in a row. This costs a fifth less than deciding on each page right after parsing
 it, because parsing displaces other data from the processor's caches.

@@ -155,7 +155,7 @@ def new_folder(path: Path, *, replace: bool = False) -> Iterator[Path]:
     """Yield an empty folder, which becomes `path` when the block ends.
 
     With `replace`, the folder replaces an existing one. Without `replace`, `path` must be an empty folder, or
-    must not exist. A kill leaves `NAME~` on the disk. The next writer deletes it and starts again.
+    must not exist. A kill leaves `NAME~` on the disk. The next writer deletes this folder and starts again.
 
     Raises:
         StoreError: the disk failed; `path` is unchanged.

@@ -53,7 +53,7 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 class Part:
-    """The body of one answer, on disk. Its methods raise StoreError if the disk fails."""
+    """The body of one answer, on disk. All methods raise StoreError if the disk fails."""
 
     def __init__(self, path: Path, head: PartHead) -> None:
         self.head = head

@@ -163,7 +163,7 @@ def _numbered(path: Path) -> list[tuple[int, Path]]:
 
 
 def _first_instant(head: bytes) -> float:
-    """Return the first instant in the text, taken as UTC; 0.0 if there is none."""
+    """Return the first time in the text, which is read as UTC; 0.0 if the text has no time."""
     match = _INSTANT.search(head)
     try:
         return datetime.fromisoformat(match[0].decode()).replace(tzinfo=UTC).timestamp() if match else 0.0

@@ -1,4 +1,4 @@
-"""Sets the Linux scheduling for processes that share a core and need throughput.
+"""Sets the Linux scheduling of processes that share a core and need throughput rather than fast reactions.
 
 Whenever a process resumes on a core that it shares with siblings, the caches contain the siblings' data
 instead of its own. With longer time slices, which a waking sibling does not interrupt, the processes

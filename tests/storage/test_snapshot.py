@@ -59,7 +59,10 @@ def test_the_copy_is_the_store_at_that_moment(tmp_path: Path, engine: str) -> No
 def test_a_copy_of_a_changing_store_is_one_state(
     tmp_path: Path, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Writes, flushes and compactions happen while files are copied. Still, the copy is one state of the store."""
+    """Writes, flushes and compactions happen while files are copied.
+
+    Nevertheless, the copy shows one state of the store.
+    """
     store = _filled(tmp_path / "store", 300, engine)
     written = [300]
     copyfile, link = module.shutil.copyfile, module.os.link

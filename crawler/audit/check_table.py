@@ -16,11 +16,11 @@ DEEP_HOPS = 4  # a page at least this far from the start is deep
 # In characters, the usual limits of site audits: search engines cut longer texts.
 TITLE_CHARACTERS = 60
 DESCRIPTION_CHARACTERS = 155
-THIN_WORDS = 200  # a page with fewer words outside of navigation and footer is thin
+THIN_WORDS = 200  # a page with fewer words (outside of navigation and footer) counts as thin
 
 
 class Severity(StrEnum):
-    """The severity of a finding; the values are words that `--fail-on` accepts."""
+    """The severity of a finding. The option `--fail-on` accepts these values."""
 
     ERROR = "error"  # visitors or search engines cannot use the page
     WARNING = "warning"  # the site loses visitors, time or ranking
@@ -190,7 +190,7 @@ def named(words: Iterable[str]) -> frozenset[str]:
     A severity selects all checks of this severity or a worse one.
 
     Raises:
-        UsageError: a word names neither.
+        UsageError: a word names neither a check nor a severity.
     """
     levels = list(Severity)
     found: set[str] = set()

@@ -28,7 +28,7 @@ _PAGES = {
 
 
 class ComparedPage(NamedTuple):
-    """A page of a crawl: its URL and the digest of its content."""
+    """A page of a crawl, given by its URL and the digest of its content."""
 
     url: str
     digest: str

@@ -1,8 +1,9 @@
-"""Collects facts about a site, record by record and page by page, and then judges them.
+"""Collects facts about a site, record by record and page by page, and then derives the findings from them.
 
 The auditor takes the record of a URL (`Auditor.record`), a URL that was not fetched (`Auditor.waiting`), the
 URLs of a sitemap (`Auditor.sitemap`), and a stored page (`Auditor.page`). `Auditor.audit` then returns the
-result. A *section* holds the findings of one check (`check_table.py`): their number, and the first of them.
+result. A *section* contains the number of findings of one check (`check_table.py`), and the first of these
+findings.
 """
 
 import heapq
@@ -48,7 +49,7 @@ _CAUSES = {"no_answer": "no answer for days", "refusals": "refuses all requests"
 
 
 class Section(msgspec.Struct):
-    """All findings of one kind: their number, and a list of the first of them."""
+    """All findings of one kind: the number of findings, and a list of the first ones."""
 
     total: int = 0
     listed: list[Finding] = []
@@ -226,7 +227,7 @@ class Auditor:
     # -- second pass
 
     def wanted(self) -> np.ndarray:
-        """Return the fingerprints (sorted) of the URLs for which incoming links are collected."""
+        """Return the sorted fingerprints of the URLs for which incoming links are collected."""
         if self._wanted is None:
             self._end_external_redirects()
             names = {*self._dead, *self._dead_external, *self._redirects, *self._mapped}
@@ -250,9 +251,9 @@ class Auditor:
         """Note a stored HTML page. `page.links` has only links to URLs in `wanted`."""
         for name, finding in page.findings:
             self._add(name, finding)
-        # Share the string object that is already stored, to save memory.
+        # To save memory, use the string object that is already stored.
         url, *_ = self._found.get(page.fingerprint, (page.url,))
-        if page.canonical is None:  # a page that names another page as canonical repeats that page on purpose
+        if page.canonical is None:  # a page that names another page as canonical is a copy on purpose
             for text, groups in ((page.title, self._titles), (page.description, self._descriptions)):
                 if text:
                     groups.add(text, url)
@@ -270,7 +271,7 @@ class Auditor:
     # -- result
 
     def audit(self) -> Audit:
-        """Return the report on all URLs and pages that were noted."""
+        """Return the audit of all URLs and pages that were noted."""
         self.wanted()
         self._judge_dead("dead_links", self._dead)
         self._judge_dead("external_dead_links", self._dead_external)
@@ -380,7 +381,7 @@ class Auditor:
                 self._add("not_in_sitemap", _found_on(url, via))
 
     def _judge_target(self, name: str, url: str, fingerprint: int, target: str) -> None:
-        """Add a finding for a page that refers to a URL which is not an indexable page."""
+        """Add a finding if the page `url` refers to a target that is not an indexable page."""
         if why := self._why_not(fingerprint):
             self._add(name, Finding(url, why, (target,), 1))
 
@@ -418,7 +419,7 @@ def _count_in(groups: dict[_Key, tuple[int, list[str]]], key: _Key, url: str) ->
 
 
 def _found_on(url: str, via: str | None, value: str = "") -> Finding:
-    """Return a finding with the page on which the URL was first found."""
+    """Return a finding about a URL, with the page on which the URL was first found."""
     return Finding(url, value, (via,) if via else (), int(bool(via)))
 
 
@@ -444,7 +445,7 @@ def _behind(status: int | None, outcome: Outcome) -> str:
 
 
 def _percentiles(took: array) -> dict[str, float]:
-    """Return answer times in seconds: median, 90th and 99th percentile, maximum."""
+    """Return the median, the 90th and 99th percentile, and the maximum of the answer times, in seconds."""
     if not took:
         return {}
     values = np.percentile(np.frombuffer(took, np.float32), (50, 90, 99, 100))

@@ -1,4 +1,4 @@
-"""Render an audit as text, JSON and CSV."""
+"""Renders an audit as text, JSON or CSV."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -74,7 +74,7 @@ def _replaced(config: Config, headers: Callable[[tuple[str, ...]], tuple[str, ..
 
 
 def credentials_of(config: Config) -> dict[str, Any]:
-    """Return the settings that `without_credentials` leaves out, as a nested mapping; {} if there are none."""
+    """Return, as a nested mapping, the settings that `without_credentials` leaves out; {} if there are none."""
     found: dict[str, Any] = {}
     if has_credentials(config.identity.headers):
         found["identity"] = {"headers": list(config.identity.headers)}

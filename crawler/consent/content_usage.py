@@ -1,8 +1,8 @@
 """Reads Content-Usage from header fields and robots.txt (draft-ietf-aipref-attach, draft-ietf-aipref-vocab).
 
-The value is a dictionary of structured fields (RFC 9651, 3.2): keys are case-sensitive, the last of several
-equal keys counts, and parameters are ignored. Values other than the tokens `y` and `n` have no meaning. If
-the dictionary cannot be parsed, every use is unknown. Several header lines form one dictionary (RFC 9651,
+The value is a dictionary as in structured fields (RFC 9651, 3.2). Keys are case-sensitive. The last of
+several equal keys counts. Parameters are ignored. Values other than the tokens `y` and `n` have no meaning.
+If the dictionary cannot be parsed, every use is unknown. Several header lines form one dictionary (RFC 9651,
 4.2).
 
     Content-Usage: train-ai=n, search=y          header

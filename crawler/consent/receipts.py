@@ -1,4 +1,4 @@
-"""Consent receipts: what a site asked for when one of its pages was fetched.
+"""Consent receipts. A receipt records what a site stated about uses when one of its pages was fetched.
 
     capture, page record --digest--> Receipt           --digest--> SiteStatements
     14 bytes per page                shared by pages               shared by the host
@@ -30,8 +30,8 @@ DIGEST_BYTES = 14
 class SiteFile(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """A fetched file with a site's statements: tdmrep.json or a licence document.
 
-    `digest` is the SHA-256 of the file's content, or b"" if there was no content; `problem` says why the file
-    could not be read.
+    `digest` is the SHA-256 of the file's content, or b"" if there was no content. `problem` is the reason why
+    the file could not be read.
     """
 
     kind: str
@@ -87,7 +87,7 @@ class Receipt(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_fie
 
 
 class ReceiptBlock(msgspec.Struct, frozen=True):
-    """A whole receipt with the statements of its site: the content of its WARC record, as JSON."""
+    """A whole receipt with the statements of its site. In JSON, this is the content of the receipt's WARC record."""
 
     receipt: Receipt
     site: SiteStatements
@@ -107,7 +107,7 @@ def packed(value: Stored) -> tuple[bytes, bytes]:
 
 
 def receipt_key(fingerprint: int, digest: bytes) -> bytes:
-    """Return the key under which a receipt, or a site's statements, are stored for a page with this fingerprint."""
+    """Return the key under which a receipt, or the statements of a site, is stored for a page with this fingerprint."""
     return RECEIPT + fingerprint.to_bytes(8, "big")[:2] + digest
 
 
@@ -121,7 +121,7 @@ def unpack(key: bytes, value: bytes) -> Stored:
     """Decode a value of a `C/` key.
 
     Raises:
-        DamageError: it is damaged, or does not match its key.
+        DamageError: the value is damaged, or does not match its key.
     """
     data = unseal(key, value)
     try:
@@ -138,7 +138,7 @@ def load(store: KeyValue, fingerprint: int, digest: bytes, kind: type[_T]) -> _T
     """Return a stored receipt, or stored site statements; None if the store has none with this digest.
 
     Raises:
-        DamageError: it is damaged.
+        DamageError: the stored value is damaged.
     """
     key = receipt_key(fingerprint, digest)
     value = store.get(key) if digest else None
@@ -151,7 +151,7 @@ def load(store: KeyValue, fingerprint: int, digest: bytes, kind: type[_T]) -> _T
 
 
 def block_of(receipt: Receipt, site: SiteStatements) -> bytes:
-    """Return the whole receipt as JSON; `read_block` restores it exactly."""
+    """Return the whole receipt as JSON. `read_block` converts this JSON to exactly the same receipt."""
     return msgspec.json.encode(ReceiptBlock(receipt, site))
 
 

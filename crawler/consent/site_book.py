@@ -1,6 +1,6 @@
 """The current statements of the sites of a crawl: robots.txt, tdmrep.json, licence documents.
 
-`site(authority)` returns the current `Site`. When an answer has arrived, the fetch task notes the digest of
+`site(authority)` returns the current `Site`. When an answer has arrived, the fetch task records the digest of
 the current `Site`. When the page is stored, `noted` returns the `Site` with this digest. So a robots.txt that
 is fetched between these two moments does not count (draft-ietf-aipref-attach).
 
@@ -9,8 +9,8 @@ The files are fetched by the crawl (`process/fetching/site_files.py`), at most o
 
     L/<8 bytes><authority>    (SiteFile, parsed content) of each file, sealed msgpack
 
-The 8 bytes are the fingerprint of the site's root, which begins with its bucket. The files of recently used sites
-stay in memory, up to `consent.files_memory_max`.
+The 8 bytes are the fingerprint of the site's root URL. A fingerprint begins with the bucket. The files of
+recently used sites stay in memory, up to `consent.files_memory_max`.
 """
 
 import hashlib
@@ -42,7 +42,7 @@ _HTML_TYPES = ("text/html", "application/xhtml+xml")
 
 
 class KnownFile(msgspec.Struct, frozen=True, array_like=True):
-    """A file with a site's statements, parsed; if its fetch failed, the file has neither entries nor contents."""
+    """A parsed file with a site's statements. If its fetch failed, the file has neither entries nor contents."""
 
     facts: SiteFile
     tdm: TdmFile | None = None
@@ -76,11 +76,11 @@ class Site:
         self._paths = [paths for paths in lists if any(path != "/" for path in paths)]
 
     def place(self, target: str) -> tuple[tuple[int, ...], ...]:
-        """Return a key that identifies the path-specific statements that apply to `target`."""
+        """Return a key that identifies those statements about paths that apply to `target`."""
         return tuple(tuple(longest(paths, target)) for paths in self._paths)
 
     def host(self, announced: Iterable[str]) -> HostStatements:
-        """Return the host's statements about a page; `announced` are the URLs of the page's licence documents."""
+        """Return the host's statements about a page. `announced` are the URLs of the page's licence documents."""
         known = tuple(found for url in announced if (found := self.licenses.get(url)) is not None)
         return HostStatements(self.rules, self.tdm, known)
 
@@ -93,11 +93,11 @@ class SiteBook:
     """The current statements of each authority.
 
     Args:
-        store: holds the files, under `L/`.
+        store: has the files, under the prefix `L/`.
         robots: the robots.txt of all authorities.
         token: our product token.
         fingerprint: the fingerprint of a URL (request form).
-        record_of: (robots.txt's URL, instant) -> the `c/` key of its capture, b"" if none is stored.
+        record_of: a function (URL of a robots.txt, instant) -> `c/` key of the capture, or b"" if none is stored.
     """
 
     def __init__(
@@ -140,7 +140,7 @@ class SiteBook:
         return site.digest
 
     def noted(self, digest: bytes, authority: str) -> Site:
-        """Return the statements with this digest, or the current statements if those are no longer in memory."""
+        """Return the statements with this digest. If they are no longer in memory, return the current statements."""
         return self._noted.get(digest) or self.site(authority)
 
     def announced(self, site: Site, page_url: str, found: Iterable[str]) -> tuple[str, ...]:
@@ -172,7 +172,7 @@ class SiteBook:
         return found
 
     def learn(self, authority: str, url: str, fetch: Fetch, now: float) -> tuple[bytes, bytes]:
-        """Record the answer to the request for the file `url`; return the (key, value) to put into the store."""
+        """Record the answer to the request for the file `url`; return the (key, value) that must be stored."""
         known = [each for each in self._known_files(authority) if each.facts.url != url]
         known.append(_read(authority, url, fetch, now))
         data = msgspec.msgpack.encode(known)

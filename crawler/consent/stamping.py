@@ -41,7 +41,7 @@ _Fields = tuple[tuple[str, str], ...]
 
 
 class OwnStatements(NamedTuple):
-    """The statements of a page about itself; `complete` is False if some of its meta elements could not be read."""
+    """The statements of a page about itself. `complete` is False if some of its meta elements could not be read."""
 
     fields: _Fields = ()
     metas: _Fields = ()
@@ -61,8 +61,8 @@ class Stamping:
     """Makes the receipts of one process.
 
     Args:
-        store: holds the receipts, under `C/`.
-        key_id: returns the id of the key that signed a request, "" if it was not signed.
+        store: has the receipts, under the prefix `C/`.
+        key_id: returns the id of the key that signed a request, or "" if the request was not signed.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class Stamping:
         return made.stamp
 
     def wanted_files(self, fetch: Fetch, extracted: Extracted | None, now: float) -> list[str]:
-        """Return the URLs of the files to fetch about a page's site: tdmrep.json and licence documents."""
+        """Return the URLs of files about a page's site that must be fetched: tdmrep.json and licence documents."""
         name = authority(fetch.url)
         site = self.book.noted(fetch.site, name)
         own = own_statements(fetch, extracted, repeats=False, earlier=None).licenses
@@ -160,7 +160,7 @@ def own_statements(
 ) -> OwnStatements:
     """Return what an answer says about its page.
 
-    If the answer repeats a known copy, it has the meta elements of that copy, which are in the `earlier`
+    If the answer repeats a known copy, the meta elements of that copy apply, which are in the `earlier`
     receipt. Header fields that a 304 does not send keep their earlier values (RFC 9111, section 3.2).
     """
     fields = _own_fields(fetch.headers)
@@ -210,7 +210,7 @@ def load_whole(store: KeyValue, fingerprint: int, digest: bytes) -> tuple[Receip
     """Return a receipt with the statements of its site; None if the page has no receipt.
 
     Raises:
-        DamageError: it is damaged, or incomplete.
+        DamageError: the receipt is damaged or incomplete.
     """
     receipt = load(store, fingerprint, digest, Receipt)
     site = None if receipt is None else load(store, fingerprint, receipt.site, SiteStatements)

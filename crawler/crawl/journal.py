@@ -8,8 +8,8 @@ between two states. The interrupted command continues where it stopped, and all 
 directory. (An upgrade needs no journal: `DIR/format` records its progress.)
 
 A reshard builds the new folders in `DIR/.reshard` before it writes the journal. If that folder exists without
-a journal, it is a leftover, and the next command removes it. The same is true of `DIR/.resharded`, to which a
-reshard moves the old folders when it replaces them by the new ones.
+a journal, it was left by a killed reshard, and the next command removes it. The same is true of
+`DIR/.resharded`, to which a reshard moves the old folders when it replaces them by the new ones.
 """
 
 import logging
@@ -61,7 +61,7 @@ def load_journal(directory: Path) -> Journal | None:
 
 
 def keep_journal(directory: Path, journal: Journal) -> None:
-    """Record the command in progress; the record is durable on return.
+    """Record the command in progress. The record is durable when this function returns.
 
     Raises:
         StoreError: the disk failed.
@@ -99,7 +99,10 @@ def refuse_cut_off(directory: Path, finishing: str = "", subject: str = "") -> N
 
 
 def drop_unfinished(directory: Path) -> None:
-    """Remove the folders of an unfinished reshard, unless one is in progress; log a warning if that is impossible."""
+    """Remove the folders of an unfinished reshard, unless a reshard is in progress.
+
+    Log a warning if removal fails.
+    """
     left = [folder for folder in (directory / BUILT, directory / REPLACED) if folder.exists()]
     if not left or load_journal(directory) is not None:
         return

@@ -19,12 +19,12 @@ RENDER = "render"
 
 
 def separated(request: Mapping[str, Any], scope: str) -> tuple[dict[str, str], dict[str, Any]]:
-    """Split a `seed` request; return the settings to send to all processes and the request without `render`.
+    """Split a `seed` request; return the settings for all processes, and the request without its field `render`.
 
     `scope` is the scope of the crawl.
 
     Raises:
-        UsageError: `render` is not one of its values, or the crawl's scope has no parts.
+        UsageError: `render` has no valid value, or the crawl's scope has no parts.
     """
     rest = {name: value for name, value in request.items() if name != RENDER}
     when = request.get(RENDER)

@@ -36,13 +36,13 @@ def _numbered(path: Path) -> dict[int, Path]:
 
 
 def rename_to_numbered(directory: CrawlDirectory) -> Path | None:
-    """Rename a crawl directory to DIR.1, DIR.2 ... but keep its signing key in DIR; return None if there is no crawl.
+    """Rename a crawl directory to DIR.1 or DIR.2 ..., but keep its signing key in DIR; return None if there is no crawl.
 
-    The new number is higher than all existing ones, so the numbers show the order of the crawls. After a kill
+    The new number is higher than all existing numbers, so the numbers show the order of the crawls. After a kill
     between the two renames, the next call brings the key back.
 
     Raises:
-        DirectoryError: it is in use, or cannot be renamed.
+        DirectoryError: the crawl is in use, or cannot be renamed.
     """
     path, aside = directory.path.absolute(), None
     numbered = _numbered(path)
@@ -76,7 +76,7 @@ def rename_file_to_numbered(path: Path) -> None:
     """Rename a file, if it exists, to NAME.1, or to NAME.2 if that name is taken, and so on.
 
     Raises:
-        UsageError: it cannot be renamed.
+        UsageError: the file cannot be renamed.
     """
     if not path.is_file():
         return

@@ -1,4 +1,4 @@
-"""The seeds of a run: checks them, brings them into canonical form, and yields them in batches.
+"""Checks the seeds of a run, brings them into canonical form, and yields them in batches.
 
 command line, configuration, file --> Seeds --(one process, a node)----------------> process/results/seed_intake.py
                                         |                                                ^
@@ -80,7 +80,7 @@ class SeedFile:
         self.path = path
 
     def write(self, pieces: Iterable[Iterable[str]]) -> None:
-        """Replace the file by one with these seeds; remove it if there are no seeds."""
+        """Replace the file by a file with these seeds. If there are no seeds, remove the file."""
         with new_file(self.path) as file:
             for urls in pieces:
                 file.writelines(b"%b\n" % url.encode("ascii") for url in urls)

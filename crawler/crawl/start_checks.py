@@ -1,7 +1,7 @@
 """Checks that are made before a crawl starts. `crawler config check` makes the same checks for a configuration file.
 
-`config/checks.py` checks every value when the configuration is read. The checks here
-concern things outside the configuration: files that it names and packages that it needs.
+`config/checks.py` checks every value when the configuration is read. The checks here concern things outside
+of the configuration, such as files that it names and packages that it needs.
 """
 
 from collections.abc import Callable
@@ -56,7 +56,7 @@ def find_entry_point(group: str, name: str) -> Any:
     """Return the entry point that an installed package provides as `name` in `group`.
 
     Raises:
-        ConfigError: no installed package provides it.
+        ConfigError: no installed package provides this entry point.
     """
     from importlib import metadata  # imported only here because the import is slow and rarely needed
 

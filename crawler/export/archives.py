@@ -1,4 +1,7 @@
-"""Opens the archives of a crawl, even while processes have the stores open. Each archive is in one committed state."""
+"""Opens the archives of a crawl, even while processes have the stores open.
+
+Each archive is in one committed state.
+"""
 
 import contextlib
 from collections.abc import Callable, Iterator
@@ -47,7 +50,7 @@ class Crawled(NamedTuple):
         return self.fingerprinter.fingerprint
 
     def disallowed(self) -> Callable[[str], bool] | None:
-        """Return a function that tells whether a URL's copies are withheld (`serve.on_disallow`), or None if none are."""
+        """Return a function that tells whether the copies of a URL are withheld (`serve.on_disallow`), or None."""
         config = self.config
         if config.serve.on_disallow == "keep":
             return None
@@ -81,7 +84,7 @@ class Crawled(NamedTuple):
         return decide
 
     def schedules(self, now: float) -> list[Refresh | None]:
-        """Return the freshness estimator of each archive at `now`; None if an archive has no refreshed pages."""
+        """Return the freshness estimator of each archive at `now`, or None for an archive without refreshed pages."""
         return [
             stored_view(
                 archive.store,
@@ -98,7 +101,7 @@ class Crawled(NamedTuple):
 
 @contextlib.contextmanager
 def opened(path: Path) -> Iterator[Crawled]:
-    """Open the crawl in a directory through copies of its stores; the copies are deleted at the end.
+    """Open the crawl in a directory through copies of its stores. The copies are deleted at the end of the block.
 
     Raises:
         DirectoryError: there is no crawl, or nothing has been crawled yet.

@@ -1,9 +1,9 @@
 """Starts a run that uses stored answers of earlier runs (`--cached`), and removes runs that only repeat other runs.
 
-Each run with `--cached` is a crawl of its own, marked with the file DIR/cached. The next such run moves that
-crawl to DIR.N. Then that run removes every marked crawl whose answers are all in other crawls as well. So
-only the crawl that made the requests remains, besides the few runs that added answers. A crawl without the
-mark is never removed.
+Each run with `--cached` is a separate crawl, which is marked with the file DIR/cached. The next such run
+moves that crawl to DIR.N. Then that run removes every marked crawl whose answers are all in other crawls as
+well. So only the crawl that made the requests remains, besides the few runs that added answers. A crawl
+without the mark is never removed.
 """
 
 import contextlib
@@ -49,7 +49,7 @@ def start_cached(directory: CrawlDirectory) -> CachedStart:
 
 
 def _repeats(path: str, others: Sequence[str]) -> bool:
-    """Return whether the other crawls have, for each answer of a crawl, the same answer or a newer one."""
+    """Return whether, for each answer of a crawl, the other crawls have the same answer or a newer one."""
     try:
         with contextlib.ExitStack() as held:
             crawled = held.enter_context(opened(Path(path)))

@@ -1,4 +1,4 @@
-"""The work on one page, done by any of the processes that share an export.
+"""The work on one page, which any of the processes that share an export may do.
 
 This module combines the formats of `crawler/pages` with `crawler/extract`. The latter finds the encoding and
 the links of a page, and decides whether the page may be parsed.
@@ -139,7 +139,7 @@ class RowWork:
 
 
 class LinkWork:
-    """Extracts the links of pages; each value is (URL of the page, URLs to which the page links)."""
+    """Extracts the links of pages. Each returned value is (URL of the page, URLs to which the page links)."""
 
     def __init__(self, config: Config, folders: Sequence[Path]) -> None:
         self._pages = StoredPages(config)
@@ -160,7 +160,10 @@ class LinkWork:
 
 
 class MirrorWork:
-    """Writes the files of a mirror with rewritten links; the returned value is 1 for each page whose file is written."""
+    """Writes the files of a mirror with rewritten links.
+
+    The returned value is 1 for each page whose file is written.
+    """
 
     def __init__(
         self,

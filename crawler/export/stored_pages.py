@@ -34,8 +34,8 @@ class StoredPages:
         """Return the content of a stored page; None if the crawl would not parse it as a page.
 
         Args:
-            flags: LinkFlags of its URL.
-            careful: parse nothing in this process.
+            flags: the LinkFlags of the page's URL.
+            careful: True to parse nothing in this process.
         """
         content = page.content
         if not _is_read(page, flags, content):

@@ -1,4 +1,4 @@
-"""Runs one export from beginning to end; the table `FORMATS` defines how each format is written."""
+"""Runs one export from beginning to end. The table `FORMATS` defines how each format is written."""
 
 import contextlib
 import itertools
@@ -40,10 +40,11 @@ class ExportRequest(msgspec.Struct):
 
     `fields` names the columns of a row, in order ("" = all); `where` is a condition that selects rows, or
     pages if the format is text, links or mirror. `allow` names a use, such as "train-ai": only copies that
-    may be used for that purpose are written. `unknown` overrides `consent.unknown`. With `static`, pages that
-    a browser showed are exported as the server sent them. `part_bytes` makes `output` a folder of files of
-    about that size. `processes` is the number of processes that share the work on pages. `replace` lets a
-    mirror replace an existing one. `now` is the time for which `fresh` is computed.
+    may be used for that purpose are written. `unknown` overrides `consent.unknown`. If `static` is set, pages
+    that a browser rendered are exported as the server sent them. If `part_bytes` is set, `output` is a folder
+    of files of about this size. `processes` is the number of processes that share the work on pages. If
+    `replace` is set, a mirror may replace an existing mirror. `now` is the time for which `fresh` is
+    computed.
     """
 
     format: str
@@ -62,7 +63,7 @@ class ExportRequest(msgspec.Struct):
 
 
 class Export:
-    """One export; `run` writes it.
+    """One export, which `run` writes.
 
     Args:
         progress: called often, with the number of pages so far.
@@ -122,7 +123,7 @@ class Export:
             raise UsageError(f"export: --where cannot use {names} in the format {request.format}")
 
     def run(self, path: Path) -> int:
-        """Write the export of the crawl in the directory `path`; return the number of pages (or lines).
+        """Write the export of the crawl in the directory `path`; return the number of exported pages (or lines).
 
         Raises:
             UsageError: the output cannot be written in this form.
@@ -347,7 +348,7 @@ class Writer(NamedTuple):
 
 
 def _lines(made: Callable[[Export, Crawled], Iterable[bytes]]) -> Callable[[Export, Crawled], int]:
-    """Return a function that writes a format consisting of one stream."""
+    """Return a function that writes a format which consists of a single stream."""
     return lambda export, crawled: export._write_lines(made(export, crawled))
 
 

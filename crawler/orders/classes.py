@@ -26,7 +26,7 @@ LEAST = _SCORES[WORST]
 
 
 def class_of(score: float) -> int:
-    """Return the class of a score. Scores above 1 count as 1; NaN and scores of 0 or less get the worst class."""
+    """Return the class of a score. Scores above 1 count as 1. NaN, and scores of 0 or less, have the worst class."""
     if score >= 1.0:
         return 0
     return min(WORST, round(-PER_OCTAVE * log2(score))) if score > LEAST else WORST

@@ -1,6 +1,6 @@
-"""A table of the scores of recently seen URLs, which decides whether a repeated link raises a URL's class.
+"""A table with the scores of recently seen URLs. It decides whether a repeated link raises a URL's class.
 
-A link to a known URL is normally dropped by the URL cache. But if the link raises the URL's class by at least
+The URL cache normally drops a link to a known URL. But if the link raises the URL's class by at least
 `news` above the class that was last passed on, the link is news and is passed on anyway:
 
     link, score ─► worth = best score, or sum ─► class(worth) <= class told - news?  yes: news, told = worth
@@ -27,7 +27,7 @@ class LinkScores:
         bits: the table has 2^bits entries.
         adds: True to add up the scores of several links to a URL, False to keep the best one.
         base: the score of each URL before its first link.
-        counts_from: a lower score counts as this one, so that small differences do not order URLs.
+        counts_from: lower scores count as this score, so that small differences do not affect the order.
         news: the number of classes by which a URL must improve to be news; with 0, nothing is news.
     """
 

@@ -1,4 +1,4 @@
-"""Orders: an order scores each newly found URL by its link and by the page that holds the link.
+"""Orders: an order scores each newly found URL by the link to it and by the page with this link.
 
 An order is any object with a method `score(link, context) -> float` that returns 0 to 1. An order is chosen
 by its name (`naming.py`): it is either an order of the crawler itself (`builtin_orders.py`), or an entry
@@ -26,8 +26,11 @@ BREADTH_FIRST = "breadth-first"
 
 
 class FoundLink(msgspec.Struct, frozen=True, gc=False):
-    """A link on a page: the request form of its URL, the text of the first anchor with that URL on the page
-    ("" unless `Order.reads_anchors`), and the depth that the URL would have."""
+    """A link on a page.
+
+    `url` is the request form of the link's URL. `anchor` is the text of the first anchor with this URL on the
+    page, or "" unless `Order.reads_anchors` is set. `depth` is the depth that the URL would have.
+    """
 
     url: str
     anchor: str = ""
@@ -69,7 +72,7 @@ class Order(Protocol):
 class Ranking:
     """Wraps an order: supplies defaults for missing attributes, and returns a valid score whatever the order does.
 
-    `failed` is called with each exception of the order; the link then has no score.
+    `failed` is called with each exception that the order raises. The link then has no score.
     """
 
     def __init__(self, order: Any, failed: Callable[[Exception, str], object] | None = None) -> None:

@@ -14,7 +14,8 @@ import pytest
 
 from crawler.cli.loopback import free_port
 from crawler.storage.rotating_file import generations
-from tests.end_to_end.test_live import Running, ask, tree  # noqa: F401 (a fixture)
+from tests.end_to_end.test_live import Running, ask
+from tests.end_to_end.test_live import tree as tree  # a fixture
 
 QUICK = ("--delay", "0.02", "--scope", "host")
 OPERATING = Path(__file__).parents[2] / "crawler" / "OPERATING.md"
@@ -92,7 +93,7 @@ def test_logs_are_rotated_by_age(tmp_path: Path, tree: list[str]) -> None:  # no
 @pytest.mark.parametrize("processes", ["1", "3"])
 def test_a_signal_reopens_the_logs_and_a_hangup_stops_nothing(
     tmp_path: Path,
-    tree: list[str],
+    tree: list[str],  # noqa: F811 (the fixture)
     processes: str,
 ) -> None:
     """The crawl is paused, so that no line is written: SIGUSR1 alone makes each process close the renamed files."""

@@ -16,7 +16,7 @@ _HOST_WIDTH = 40
 
 
 def summary(path: Path) -> list[Row]:
-    """Return one row per host; hosts with the most pages come first. The crawl may be running.
+    """Return one row per host. Hosts with the most pages come first. The crawl may be running.
 
     Raises:
         DirectoryError: there is no crawl, or nothing has been crawled yet.
@@ -30,7 +30,7 @@ def summary(path: Path) -> list[Row]:
 
 
 def text(rows: Sequence[Row], limit: int) -> str:
-    """Return a table: for each host and use, the number of pages that allow it, refuse it, or do not mention it."""
+    """Return a table with the number of pages that allow a use, refuse it, or do not mention it, by host and use."""
     if not rows:
         return "no page is stored yet\n"
     lines = [f"{'host':<{_HOST_WIDTH}} {'pages':>9}" + "".join(f" {_name(use):>21}" for use in USES)]

@@ -11,6 +11,10 @@ form, and take time proportional to its length. A limit of 0 disables its rule. 
 also a trap, so the directory usually determines the verdict.
 """
 
+import cython
+
+COMPILED: bool = cython.compiled
+
 PATH_SEGMENTS = "path_segments"
 REPEATED_SEGMENTS = "repeated_segments"
 _UNIT_MAX = 6  # number of segments; a longer unit cannot occur three times within 20 segments

@@ -24,7 +24,7 @@ def test_each_crawl_is_renamed_to_the_next_number(tmp_path: Path) -> None:
         assert rename_to_numbered(crawl) == tmp_path / f"crawl.{number}"
         assert not crawl.path.exists()
         with Lock(tmp_path / f"crawl.{number}" / "p0" / "node.lock", "p0"):
-            pass  # the lock was free, and the attempt has released it again
+            pass  # the lock was free, and the attempt to rename has released it again
     (tmp_path / "crawl.1").rename(tmp_path / "kept")
     crawl.create()
     assert rename_to_numbered(crawl) == tmp_path / "crawl.4", (
@@ -78,7 +78,7 @@ def test_a_crawl_in_use_is_not_renamed(tmp_path: Path) -> None:
     with Lock(crawl.process("p1") / "node.lock", "p1"), pytest.raises(DirectoryError, match="p1"):
         rename_to_numbered(crawl)
     with Lock(crawl.process("p0") / "node.lock", "p0"):
-        pass  # the attempt has released the lock
+        pass  # the attempt to rename has released the lock
     assert crawl.exists()
 
 

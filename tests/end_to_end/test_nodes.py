@@ -33,13 +33,14 @@ class Nodes:
         self._flags = [part for peer in peers for part in ("--peer", peer)]
 
     def start(
-        self, name: str, *arguments: str, secret: Path | None = None, folder: str = ""
+        self, name: str, *arguments: str, secret: Path | None = None, folder: str = "", clock: str = ""
     ) -> "subprocess.Popen[str]":
-        """Start the node `name`; its folder has the same name by default."""
+        """Start the node `name`; its folder has the same name by default. `clock` is a planted clock (`planted.py`)."""
+        module = ("tests.faults.planted", clock) if clock else ("crawler",)
         common = (*self._flags, "--secret-file", str(secret or self.secret), *settings(*QUICK))
         line = ["node", "--dir", str(self.folder / (folder or name)), "--name", name, *common, *arguments]
         return subprocess.Popen(
-            [sys.executable, "-m", "crawler", *line],
+            [sys.executable, "-m", *module, *line],
             cwd=ROOT,
             env={**os.environ, "PYTHONPATH": str(ROOT)},
             stdout=subprocess.PIPE,

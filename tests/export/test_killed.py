@@ -54,7 +54,7 @@ def started(words: list[str], tmp_path: Path) -> Iterator["subprocess.Popen[str]
 
 
 def workers(process: "subprocess.Popen[str]") -> list[int]:
-    """Return the child processes of the export once there are two."""
+    """Wait until the export has two child processes, and return them."""
     path = Path(f"/proc/{process.pid}/task/{process.pid}/children")
     give_up = time.monotonic() + 60
     while len(found := path.read_text().split()) < 2:
@@ -64,7 +64,7 @@ def workers(process: "subprocess.Popen[str]") -> list[int]:
 
 
 def ended(pids: list[int], within: float) -> bool:
-    """Return whether all of these processes end within a time limit."""
+    """Wait until all of these processes have ended; return False if the time limit is reached first."""
     give_up = time.monotonic() + within
     for pid in pids:
         try:
@@ -117,7 +117,7 @@ def test_a_killed_command_leaves_no_worker_and_no_output(
 def test_an_export_that_fails_leaves_no_output(
     form: str, directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If an export fails, the output of an earlier export remains."""
+    """If an export fails, the output of an earlier export remains in place."""
     target = tmp_path / "made"
     words = ["export", "--dir", str(directory), "-o", str(target), "--processes", "1"]
     words += ["--format", "jsonl", "--part-size", "1k"] if form == "parts" else ["--format", form]
@@ -154,7 +154,7 @@ def test_output_to_a_device_or_link_is_written(
 
 
 def test_a_mirror_replaces_an_earlier_one(directory: Path, tmp_path: Path) -> None:
-    """If a kill between the two renames has left a mirror half replaced, the next run replaces it, too."""
+    """If a kill between the two renames has left the old mirror under another name, the next run replaces it, too."""
     from crawler.export.writing import renew_mirror
 
     folder = tmp_path / "mirror"

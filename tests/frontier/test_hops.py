@@ -11,7 +11,7 @@ SAME = "1.1.1.1"
 
 
 def started(*hosts: str, address: str = "", concurrency: int = 4) -> tuple[Crawl, dict[str, FetchTask]]:
-    """Start fetch tasks for hosts that have one address each, or all the same; return the tasks by host name."""
+    """Start fetch tasks for hosts that all have one address, or have an address each; return the tasks by host name."""
     crawl = Crawl(config(frontier={"front_factor": 12}), concurrency=concurrency)
     crawl.add([link(f"https://{host}/") for host in hosts])
     for fetch_task in [fetch_task for fetch_task in iter(lambda: crawl.frontier.claim_next(crawl.now), None)]:

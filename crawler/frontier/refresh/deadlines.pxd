@@ -41,4 +41,4 @@ cdef class Deadlines:
     cdef double _azar_wait(self, double level) noexcept
     cdef double early_by_worth(self, int page, int host, double now) noexcept
     cdef double due_by_worth(self, double worth, double now) noexcept
-    cdef double _again(self, double crawled, int host, double now) noexcept
+    cdef double _again(self, int host, double now) noexcept

@@ -52,6 +52,8 @@ _TOLERANCE = cython.declare(cython.double, 1e-3)  # relative error of V^-1
 _QUIET_SHARE = cython.declare(cython.double, 0.25)  # in a quiet neighbourhood, time between two checks, in Ts
 _SOURCES = cython.declare(cython.Py_ssize_t, SOURCES)
 _BITS = cython.declare(cython.Py_ssize_t, COUNTER_BITS)  # size of the counter of each source
+# time between two checks of a page whose ceiling is just below the level, in mean revisit intervals
+_AGAIN_SHARE = cython.declare(cython.double, 0.25)
 _SIGNAL_MAX = cython.declare(cython.uint, (1 << COUNTER_BITS) - 1)  # maximum count per source
 _SIGNALS_MAX = cython.declare(cython.uint, 0xFFFFFFFF)  # maximum of the count if all sources share one
 _SHARE_STEP = cython.declare(cython.double, 1.0 / 32.0)  # weight of one fetch in the mean share of hubs
@@ -205,6 +207,7 @@ class Deadlines:
         theta: cython.double = self.learning.discovery.theta(
             host, self.tables.page_heaps.nodes[page].owner, self.tables.hubs.rows[row].found,
             self.tables.hubs.rows[row].watched, now - self.tables.crawled[page], now,
+            self.tables.hubs.rows[row].links,
         )  # fmt: skip
         nu: cython.double = self._new_page_weight * self.tables.host_rows[host].weight
         nu /= max(self.tables.host_rows[host].pages, 1)
@@ -304,7 +307,7 @@ class Deadlines:
         wait: cython.double = self.wait(page, host, n, now)
         # The page is not worth a crawl at this level; it is checked again later, because the level may fall.
         if wait == _INFINITY:
-            return min(self._again(crawled, host, now) + offset, latest)
+            return min(self._again(host, now) + offset, latest)
         return min(crawled + wait, latest)
 
     @cython.cfunc
@@ -334,17 +337,17 @@ class Deadlines:
 
     @cython.cfunc
     @cython.exceptval(check=False)
-    def _again(self, crawled: cython.double, host: cython.int, now: cython.double) -> cython.double:
-        """Return when to check `page` again, which is not worth a crawl now.
+    def _again(self, host: cython.int, now: cython.double) -> cython.double:
+        """Return when to check `page` again, which is not worth a crawl now: the level or the learned rates may fall.
 
-        The check is sooner if the page was crawled long ago or its value is near the level.
+        The check is sooner if the page's ceiling is near the level.
         """
         above: cython.double = RATIO_MAX
         if self.page.ceiling > 0.0:
             above = min(
                 self.controller.level * self.tables.host_rows[host].boost / self.page.ceiling, RATIO_MAX
             )
-        return max(crawled + 2.0 * self.controller.revisit * above, now + 0.25 * self.controller.revisit)
+        return now + _AGAIN_SHARE * self.controller.revisit * sqrt(above)
 
     @cython.cfunc
     @cython.exceptval(check=False)
@@ -368,7 +371,7 @@ class Deadlines:
         wait = self.wait(page, host, n, now)
         due = crawled + wait
         if wait == _INFINITY:
-            due = self._again(crawled, host, now)
+            due = self._again(host, now)
         elif self.clocked:
             due = crawled + elapsed_of(wait, excess, self.controller.scale)
             if excess < 0.0:  # if a quiet neighbourhood becomes active, no offset shows it

@@ -65,7 +65,7 @@ else:
 
 # maximum number of hosts or pages that one look releases
 _RELEASES_MAX = cython.declare(cython.Py_ssize_t, 64)
-_SWEEP_FROM = cython.declare(cython.double, 0.7)  # a sweep of the keys starts below this ratio of levels
+_SWEEP_FROM = cython.declare(cython.double, 0.95)  # a sweep of the keys starts below this ratio of levels
 # Error of a key, relative to the age at which its page is due.
 _KEY_TOLERANCE = cython.declare(cython.double, 1e-3)
 CHECKS_MAX = 64  # keys recomputed by one look; each costs about 2 us
@@ -188,7 +188,7 @@ class Queues:
 
     @cython.cfunc
     def sweep(self, rows: cython.Py_ssize_t, now: cython.double) -> cython.void:
-        """Recompute keys, row by row, after the level has moved far from the level at which most keys were computed."""
+        """Recompute keys, row by row, after the level has moved from the level at which most keys were computed."""
         _step: cython.Py_ssize_t
         if self.swept >= self.tables.pages.rows:
             if self.swept_level <= 0.0:

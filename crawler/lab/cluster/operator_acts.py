@@ -13,7 +13,7 @@ from typing import Any
 from crawler.admin import withdrawal
 from crawler.errors import CrawlerError, StoreError
 from crawler.lab.cluster.cluster_settings import START, Act
-from crawler.lab.cluster.fault_plan import POWER_CUT, Fault
+from crawler.lab.cluster.fault_plan import BOOT, POWER_CUT, Fault
 from crawler.lab.cluster.machine import Machine, nobody
 from crawler.lab.cluster.population import Population
 from crawler.lab.cluster.resharding import Reshard, draw_table
@@ -86,9 +86,11 @@ class OperatorActs:
         if population.is_closed or population.observed.cloned_at:
             return
         population.is_closed = True
-        for each in population.machines if act.point == POWER_CUT else ():
+        if act.point != POWER_CUT:
+            return self._reshard_when_down(act)
+        for each in population.machines:
             self._cut_power(each, "a reshard")
-        self._reshard_when_down(act)
+        return population.later(BOOT, partial(self._reshard_when_down, act))
 
     def _reshard_when_down(self, act: Fault) -> None:
         population = self._population

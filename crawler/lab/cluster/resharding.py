@@ -102,6 +102,7 @@ class Reshard:
 
     def _new_machine(self, name: str) -> Machine:
         folder = self._population.folder / f"table-{self._target.epoch}" / name
+        shutil.rmtree(folder, ignore_errors=True)  # left by an attempt that failed
         (folder / name).mkdir(parents=True)
         machine = Machine(name, name, folder.resolve(), self._rng)
         old = self._old.get(name, next(iter(self._old.values())))

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.test_many_processes import QUICK, command, stored_by
+from tests.end_to_end.test_many_processes import command, stored_by
 from tests.end_to_end.test_nodes import CONFIRMED, Nodes
 from tests.end_to_end.web import FAST, ReceivedRequest, Web, page
 from tests.faults.harness import ROOT, Ended, TreeWeb, end

@@ -116,7 +116,9 @@ def test_an_old_directory_is_upgraded_with_the_documented_commands(tmp_path: Pat
         first = stored(directory)
         fetched = set(web.paths())
         assert len(fetched) > 10 and (directory / "format").exists()
-        assert not (tmp_path / "backup" / "format").exists(), "the backup can be opened by the earlier version"
+        assert not (tmp_path / "backup" / "format").exists(), (
+            "the backup can be opened by the earlier version"
+        )
         web.asked.clear()
         operator.types(block("**Restore**"))
         assert set(web.paths()) == fetched and stored(directory) == first

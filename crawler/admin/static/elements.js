@@ -12,6 +12,7 @@ export const time = (seconds) => new Date(1000 * seconds).toLocaleTimeString();
 
 export function duration(n) {
   if (!Number.isFinite(n)) return "";
+  if (n > 0 && n < 0.1) return `${Math.ceil(1000 * n)} ms`;
   if (n < 120) return `${n < 10 ? n.toFixed(1) : Math.round(n)} s`;
   if (n < 7200) return `${Math.round(n / 60)} min`;
   if (n < 172800) return `${(n / 3600).toFixed(1)} h`;

@@ -44,8 +44,13 @@ def eta(todo: int, pending: int, recent: Mapping[str, float]) -> Eta:
     return Eta(urls, brings, left, left * recent["span"] / done)
 
 
-def describe_eta(view: Eta) -> str:
-    """Describe the remaining work in one line, for every interface; "" while nothing is known."""
+def describe_eta(view: Eta, refreshed: int = 0) -> str:
+    """Describe the remaining work in one line, for every interface; "" while nothing is known.
+
+    `refreshed` is the number of pages that were fetched again.
+    """
+    if refreshed and not view.urls:
+        return "no new URLs; known pages are fetched again"
     if view.brings is None:
         return ""
     if view.left is None or view.seconds is None:
@@ -61,4 +66,4 @@ def duration(seconds: float) -> str:
     for unit, length in (("d", 86_400.0), ("h", 3600.0), ("min", 60.0)):
         if seconds >= 2 * length:
             return f"{seconds / length:.1f} {unit}"
-    return f"{seconds:.0f} s"
+    return f"{seconds:.1f} s" if seconds < 10.0 else f"{seconds:.0f} s"

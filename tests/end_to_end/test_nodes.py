@@ -33,13 +33,14 @@ class Nodes:
         self._flags = [part for peer in peers for part in ("--peer", peer)]
 
     def start(
-        self, name: str, *arguments: str, secret: Path | None = None, folder: str = ""
+        self, name: str, *arguments: str, secret: Path | None = None, folder: str = "", clock: str = ""
     ) -> "subprocess.Popen[str]":
-        """Start the node `name`; its folder has the same name by default."""
+        """Start the node `name`; its folder has the same name by default. `clock` is a planted clock (`planted.py`)."""
+        module = ("tests.faults.planted", clock) if clock else ("crawler",)
         common = (*self._flags, "--secret-file", str(secret or self.secret), *settings(*QUICK))
         line = ["node", "--dir", str(self.folder / (folder or name)), "--name", name, *common, *arguments]
         return subprocess.Popen(
-            [sys.executable, "-m", "crawler", *line],
+            [sys.executable, "-m", *module, *line],
             cwd=ROOT,
             env={**os.environ, "PYTHONPATH": str(ROOT)},
             stdout=subprocess.PIPE,
@@ -207,7 +208,7 @@ def test_the_scope_grows_in_all_processes_when_a_seed_redirects(tmp_path: Path) 
         seeds = [f"http://127.3.0.{n}:{web.port}/" for n in range(1, 9)]
         flags = settings("--processes", "3", *QUICK, "--scope", "host")
         ended = crawl(directory, *seeds, *flags)
-        assert ended.code == 0, ended.err
+        assert ended.code == 0, ended
     report = report_of(directory)
     assert report["splitter"]["scope_told"] == report["splitter"]["scope_heard"] > 0
     assert report["conservation"] == "holds"

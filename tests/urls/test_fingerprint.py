@@ -60,7 +60,7 @@ def test_fingerprint_follows_the_formula(url: str, domain: str, method: str) -> 
 
 
 def test_golden_values() -> None:
-    """These fingerprints must never change: a change of any of them makes stored crawls unreadable.
+    """These fingerprints must never change, because a change of any of them makes stored crawls unreadable.
 
     The values were first computed with mmh3 5.3.1 and hashlib of Python 3.11.
     """
@@ -69,7 +69,7 @@ def test_golden_values() -> None:
 
 
 def test_hash_of_the_reference_vector() -> None:
-    """The expected value is MurmurHash3_x64_128 with seed 0, as published with many implementations."""
+    """The expected value is that of MurmurHash3_x64_128 with seed 0, which many implementations state."""
     data = b"The quick brown fox jumps over the lazy dog"
     assert Fingerprinter(bytes(16)).hash(data) == 0xE34BBC7BBC071B6C
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from crawler.process.answering.explain import prospect, sentence
+from crawler.process.answering.explain import prospect, verdict
 from crawler.serve.interfaces import Ahead, AheadState
 
 RECORD = {
@@ -19,7 +19,7 @@ ACCEPTED = {"filter": "accepted", "reason": "it passes", "known": True}
 DENIES = {"line": "Disallow: /x", "url": "http://h/robots.txt", "denied": True}
 
 
-COPIES = [{"status": 299, "fetched_at": "T"}, {"status": 200, "fetched_at": "S"}]
+COPIES = [{"status": status, "fetched_at": at, "noarchive": False} for status, at in ((299, "T"), (200, "S"))]
 
 
 def _record(**values: Any) -> dict[str, Any]:
@@ -69,7 +69,7 @@ def _record(**values: Any) -> dict[str, Any]:
         ),
         (
             _record(state="denied", status=0)
-            | {"robots": DENIES, "captures": [{"status": 404, "fetched_at": "T"}]},
+            | {"robots": DENIES, "captures": [{"status": 404, "fetched_at": "T", "noarchive": False}]},
             "Never fetched: `Disallow: /x` in http://h/robots.txt forbids it.",
         ),
         (
@@ -159,7 +159,7 @@ def _record(**values: Any) -> dict[str, Any]:
     ],
 )
 def test_sentences(answer: dict[str, Any], text: str) -> None:
-    assert sentence(answer) == text
+    assert verdict(answer).sentence == text
 
 
 WAITS = {"state": "backing_off", "wait": 12.5}

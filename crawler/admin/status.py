@@ -73,12 +73,16 @@ class Status(msgspec.Struct, kw_only=True):
         """Return whether the crawl is healthy, and why not."""
         return health(self)
 
+    @property
+    def outlook(self) -> str:
+        """Describe the remaining work in one line; "" while nothing is known."""
+        return describe_eta(self.eta, self.counters.get("refresh.done", 0))
+
     def plain(self) -> dict[str, Any]:
         """Return one tree for JSON: groups of counters, the sections of the stages, the estimate and the health."""
         sections = msgspec.to_builtins(self)
         sections["splitter"] = sections["splitter"] or {}
-        view = self.eta
-        sections["outlook"] = msgspec.to_builtins(view) | {"said": describe_eta(view)}
+        sections["outlook"] = msgspec.to_builtins(self.eta) | {"said": self.outlook}
         sections["health"] = self.health.plain() | {"failures": failures(self.counters)}
         return nested(sections.pop("counters")) | sections
 

@@ -129,7 +129,7 @@ async def _serve(
 ) -> None:
     from crawler.clock import SystemClock
     from crawler.consent.use_rule import UseRule
-    from crawler.process.opening.served_process import served_process
+    from crawler.process.answering.served_process import served_process
     from crawler.serve.http_server import more_descriptors
     from crawler.serve.page_handler import PageHandler
     from crawler.serve.rewriting import rewriter
@@ -138,7 +138,7 @@ async def _serve(
 
     more_descriptors()
     clock = SystemClock()
-    crawl = StoredCrawl({name: served_process(each) for name, each in stages.items()}, clock.now)
+    crawl = StoredCrawl({name: served_process(each) for name, each in stages.items()})
     rule = UseRule.of(args.allow or config.serve.allow, config.consent)
     server = PageServer(
         PageHandler(crawl, config.serve, rewriter(), rule), config.serve, clock.now, ready=crawl.ready

@@ -36,6 +36,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
+from tests import warm_start  # noqa: E402
 from tests.faults.around import PLANTED as BUGS_AROUND  # noqa: E402
 from tests.faults.around import SCENARIOS, Setting  # noqa: E402
 from tests.faults.harness import (  # noqa: E402
@@ -178,6 +179,7 @@ def main() -> None:
     )
     parser.add_argument("--engine", default="leveldb", choices=("leveldb", "rocksdict"), help="their engine")
     args = parser.parse_args()
+    warm_start.install()  # programs start without importing the crawler anew
     setting = Setting(processes=args.processes, engine=args.engine)
     pages, right = args.pages, True
     print(f"{pages:,} pages on {HOSTS} hosts, {CONCURRENCY} fetches in flight")

@@ -119,7 +119,7 @@ def test_other_tools_read_the_archive(crawled: tuple[Path, Web]) -> None:
         check=False,
         capture_output=True,
     )
-    assert checked.returncode == 0, checked.stdout
+    assert checked.returncode == 0, checked
     with segment.open("rb") as file:
         found = {
             record.headers["WARC-Target-URI"]: record.reader.read()
@@ -262,8 +262,9 @@ def _asked_again(ran: Ran) -> list[str]:
     return found[1].split()
 
 
-@pytest.mark.parametrize("processes", ["1", "2"])
-@pytest.mark.parametrize("way", ["argument", "file", "seed"])
+@pytest.mark.parametrize(
+    ("processes", "way"), [("1", "argument"), ("1", "file"), ("1", "seed"), ("2", "argument"), ("2", "seed")]
+)
 def test_relaxed_settings_do_not_apply_to_another_site(tmp_path: Path, processes: str, way: str) -> None:
     """The default directory is ./crawl, so a second site once silently got the `--delay 0` of the first one."""
     with Web({"/": page("/a"), "/a": page()}) as web:
@@ -359,7 +360,7 @@ def test_a_mistake_gives_one_line_and_an_exit_code(
         more = ()
     ran = run(*arguments, *more)
     assert ran.code == code, ran
-    assert ran.err.splitlines()[-1].startswith("crawler: ") and len(ran.err.splitlines()) <= 2, ran.err
+    assert ran.err.splitlines()[-1].startswith("crawler: ") and len(ran.err.splitlines()) <= 2, ran
     assert "Traceback" not in ran.err and ran.out == b""
 
 

@@ -14,7 +14,8 @@ import pytest
 
 from crawler.cli.loopback import free_port
 from crawler.storage.rotating_file import generations
-from tests.end_to_end.test_live import Running, ask, tree  # noqa: F401 (a fixture)
+from tests.end_to_end.test_live import Running, ask
+from tests.end_to_end.test_live import tree as tree  # a fixture
 
 QUICK = ("--delay", "0.02", "--scope", "host")
 OPERATING = Path(__file__).parents[2] / "crawler" / "OPERATING.md"
@@ -47,7 +48,7 @@ def is_open(pid: int, path: Path) -> bool:
 
 
 @pytest.mark.parametrize("processes", ["1", "3"])
-def test_logs_are_rotated_by_size(tmp_path: Path, tree: list[str], processes: str) -> None:  # noqa: F811
+def test_logs_are_rotated_by_size(tmp_path: Path, tree: list[str], processes: str) -> None:
     """No file exceeds the limit, no line is lost or split, and readers see all files. The public listener answers."""
     bot = free_port()
     flags = ("--delay", "0.1", "--scope", "host", "--processes", processes, "--max-pages", "300", "-v")
@@ -75,7 +76,7 @@ def test_logs_are_rotated_by_size(tmp_path: Path, tree: list[str], processes: st
     assert all(url in log for url in found)
 
 
-def test_logs_are_rotated_by_age(tmp_path: Path, tree: list[str]) -> None:  # noqa: F811
+def test_logs_are_rotated_by_age(tmp_path: Path, tree: list[str]) -> None:
     running = Running(tmp_path, tree, *QUICK, "--processes", "3", "--set", "logs.age_max=1")
     try:
         running.until(lambda: len(generations(running.folder / "pages.jsonl")) > 3)
@@ -120,7 +121,7 @@ def test_a_signal_reopens_the_logs_and_a_hangup_stops_nothing(
 
 
 @pytest.mark.skipif(LOGROTATE is None, reason="no logrotate")
-def test_logrotate_with_the_configuration_of_the_page(tmp_path: Path, tree: list[str]) -> None:  # noqa: F811
+def test_logrotate_with_the_configuration_of_the_page(tmp_path: Path, tree: list[str]) -> None:
     """logrotate renames and compresses the logs of a running crawl, and no line is lost."""
     block = re.search(r"^ +(/srv/crawl/crawler\.log \{.*?^ +\})$", OPERATING.read_text(), re.M | re.S)
     assert block is not None and LOGROTATE is not None

@@ -19,7 +19,7 @@ from crawler.supervision.child import CLEAR_LIMIT, ORPHAN_GRACE, Start, _Child, 
 
 
 class Writer:
-    """Replaces the writer to the supervisor, and keeps the messages that the child sends."""
+    """Replaces the stream to the supervisor, and keeps the messages that the child sends."""
 
     def __init__(self) -> None:
         self.said: list[Any] = []
@@ -70,7 +70,7 @@ class Exchange:
 
 
 class Made:
-    """Child p1 of three children; it receives `lines` from its supervisor."""
+    """The child p1 of three children, which receives `lines` from its supervisor."""
 
     def __init__(self, folder: Path, lines: bytes = b"", **start: Any) -> None:
         config = msgspec.to_builtins(convert({"crawl": {"processes": 3}}), enc_hook=lambda value: value + 0)
@@ -122,7 +122,7 @@ def test_a_child_obeys_messages_to_stop_or_about_the_end(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("broken", [False, True])
 def test_a_child_without_a_supervisor_stops_by_itself(tmp_path: Path, broken: bool) -> None:
-    """The child stops when the stream ends, or when it breaks because the child's messages were not read."""
+    """The child stops when the stream ends, or when the stream breaks because the child's messages were not read."""
 
     async def play() -> Made:
         made = Made(tmp_path, b'{"stop": "signal"}\n{"ended": true}\n')
@@ -211,7 +211,7 @@ def test_a_child_forks_its_parser_before_it_works(monkeypatch: pytest.MonkeyPatc
 
 
 class Whole(Crawl):
-    """A fake crawl that the child itself creates; it runs until it is stopped."""
+    """A fake crawl that the child itself creates, and that runs until it is stopped."""
 
     made: list["Whole"] = []
 
@@ -253,6 +253,8 @@ class Watched:
         monkeypatch.setattr(module.early_signals, "begin", lambda: early)
         monkeypatch.setattr(module, "watch_parent", lambda *watched: self.parents.append(watched))
         monkeypatch.setattr(module.shutdown, "within", self._within)
+        handled = SimpleNamespace(signal=lambda *handler: self.handlers.append(handler))
+        monkeypatch.setattr(module, "signal", handled)
         asyncio.run(self._play(folder, told))
         (self.crawl,) = Whole.made
 
@@ -262,8 +264,6 @@ class Watched:
         return True
 
     async def _play(self, folder: Path, told: str) -> None:
-        loop = asyncio.get_running_loop()
-        loop.add_signal_handler = lambda *handler: self.handlers.append(handler)  # type: ignore[method-assign]
         self.made = made = Made(folder, status_interval=1000.0)
         del made.child._exchange
         reader = made.child._reader = asyncio.StreamReader()  # this stream does not end
@@ -309,9 +309,9 @@ def test_a_signal_stops_a_child_even_if_it_came_early(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     watched = Watched(tmp_path, monkeypatch, told='{"stop": "max_pages"}')
-    assert watched.handlers == [
-        (number, watched.crawl.stop, "signal") for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    ]
+    assert [number for number, _ in watched.handlers] == [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
+    assert watched.crawl.stops == [("max_pages", None)]
+    watched.handlers[1][1](signal.SIGTERM, None)  # the loop is closed: the signal has no effect
     assert watched.crawl.stops == [("max_pages", None)]
     watched = Watched(tmp_path, monkeypatch, early=True)
     assert watched.crawl.stops[0] == ("signal", None)
@@ -374,9 +374,9 @@ def test_common_modules_are_imported_before_the_fork(monkeypatch: pytest.MonkeyP
 
 
 def test_a_report_arrives_even_if_the_supervisor_sends_other_messages(tmp_path: Path) -> None:
-    """A report of three processes once covered only two of them, because the message of the third was lost.
+    """Regression: a report of three processes covered only two of them, because the message of the third was lost.
 
-    A child that closes its socket while messages are unread resets the connection.
+    If a child closes its socket while messages are unread, the connection is reset.
     """
 
     async def play() -> list[bytes]:

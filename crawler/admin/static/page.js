@@ -95,13 +95,6 @@ function failures(list) {
   if (again) again.focus();
 }
 
-function left(outlook, refreshes) {
-  if (outlook.seconds != null) return `${duration(outlook.seconds)}, ${count(outlook.left)} URLs`;
-  if (refreshes && !outlook.urls) return "no new URLs; known pages are fetched again";
-  if (outlook.brings == null) return "not known yet";
-  return `unknown: the crawl grows, each page adds ${outlook.brings.toFixed(1)} new URLs`;
-}
-
 function show(sample) {
   latest = sample;
   const { status, point } = sample;
@@ -111,7 +104,7 @@ function show(sample) {
   document.title = `${speed} pages/s - crawler`;
   crawl(status.crawl);
   failures(health.failures || []);
-  say($("left"), left(status.outlook || {}, again > 0));
+  say($("left"), (status.outlook || {}).said || "not known yet");
   fill($("tiles"), [
     ["Pages/s", speed],
     ["Received/s", bytes(point.bytes || 0)],

@@ -108,6 +108,8 @@ class Cluster:
             settings.count,
             machines=settings.processes,
             within=settings.within,
+            # the parked pages must be fetched after the last change, which lifts the limits
+            limits_within=0.4 * settings.length or settings.within,
             points=settings.points,
         )
         if limit := fault_plan.first_limit(settings.seed, plan):

@@ -77,6 +77,9 @@ class Observed(msgspec.Struct):
     done: list[Fault] = []
     acts: list[Act] = []
     visits: list[float] = []  # instants at which a process was restarted because another waited for it
+    resharded: list[
+        float
+    ] = []  # instants at which the crawl was divided anew, in seconds from the start of the run
     cloned_at: float = 0.0
     restored: dict[str, float] = {}  # name -> the last instant at which its disk was restored from a backup
     told_to_stop: dict[int, float] = {}  # life -> the instant at which TERM told it to stop

@@ -53,6 +53,11 @@ class FaultInjector:
             else:
                 asyncio.get_running_loop().call_at(START + fault.at, self._strike, fault)
 
+    def _machine(self, number: int) -> Machine:
+        """Return a machine by its number in the plan; after a reshard, there may be fewer machines than in the plan."""
+        machines = self._population.machines
+        return machines[number % len(machines)]
+
     def _act(self, fault: Fault) -> None:
         self._done.append(fault)
         self._operator.carry_out(fault)
@@ -92,7 +97,7 @@ class FaultInjector:
         self._armed.pop(life.machine.label, None)
 
     def _strike(self, fault: Fault) -> None:
-        machine = self._population.machines[fault.machines[0]]
+        machine = self._machine(fault.machines[0])
         life = machine.life
         if life is None and fault.kind in OF_LIVES:
             if fault.point:
@@ -164,8 +169,8 @@ class FaultInjector:
         self._wire.reset(machine.label, both=bool(fault.amount))
 
     def _part(self, machine: Machine, fault: Fault) -> None:
-        others = (self._population.machines[k] for k in fault.machines[1:])
-        pairs = {frozenset((machine.label, other.label)) for other in others}
+        others = (self._machine(k) for k in fault.machines[1:])
+        pairs = {frozenset((machine.label, other.label)) for other in others if other is not machine}
         self._wire.cut |= pairs
         asyncio.get_running_loop().call_later(fault.length, self._wire.cut.difference_update, pairs)
 
@@ -217,7 +222,16 @@ class FaultInjector:
         population, life = self._population, machine.life
         running = population.running.get(machine.label)
         alone = set(population.observed.restored) <= {machine.name}
-        if alone and life is not None and running is not None and not running[1].exchange.ended:
+        resharded = (
+            fault.kind == "restore" and population.observed.resharded
+        )  # the backup has another bucket table
+        if (
+            alone
+            and not resharded
+            and life is not None
+            and running is not None
+            and not running[1].exchange.ended
+        ):
             what = "an empty disk" if fault.kind == "lost-disk" else f"a backup of {fault.amount:.1f} s ago"
             self._fell(life, fault, what)
             machine.put_back(folder, store)

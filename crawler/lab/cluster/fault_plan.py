@@ -22,6 +22,7 @@ block       a host is blocked for a while
 retire      the waiting entry of a page is dropped
 withdraw    a page is withdrawn, and its copies are erased
 signal      a command reports to a process that a page has changed
+reshard     all processes are stopped, by TERM or by a power cut, and the crawl is divided among other processes
 notice      an interface of the running crawl (page server, Python) reports to a process that a page has changed
 """
 
@@ -48,7 +49,7 @@ KINDS = (
     "restore",
     "lost-disk",
 )
-ACTS = ("term", "rerun", "limits", "block", "retire", "withdraw", "signal", "notice")
+ACTS = ("term", "rerun", "limits", "block", "retire", "withdraw", "signal", "notice", "reshard")
 USUAL = KINDS[:-3]  # The last three kinds (clones, restored backups, empty disks) are judged by other rules.
 # Maps each point that a crawling process reaches to n: a fault happens at one of the first n visits.
 POINTS = {
@@ -120,11 +121,19 @@ class Fault(msgspec.Struct, frozen=True):
 
 
 def draw(
-    seed: int, kinds: Sequence[str], count: int, *, machines: int, within: float, points: Sequence[str] = ()
+    seed: int,
+    kinds: Sequence[str],
+    count: int,
+    *,
+    machines: int,
+    within: float,
+    limits_within: float = math.inf,
+    points: Sequence[str] = (),
 ) -> list[Fault]:
     """Draw `count` faults of these kinds within the first `within` seconds, in order of time.
 
-    Kills happen at one of `points`. If `points` is empty, they happen at any known point or at any instant.
+    Limits change only within the first `limits_within` seconds. Kills happen at one of `points`. If `points` is
+    empty, they happen at any known point or at any instant.
 
     Raises:
         UsageError: a kind or a point is unknown.
@@ -138,6 +147,8 @@ def draw(
     rng = random.Random(f"faults {seed}")
     kinds = [kind for kind in kinds if machines > 1 or kind not in ("partition", "loss", "reset", "clone")]
     drawn = [_draw(rng, rng.choice(kinds), machines, within, points) for _ in range(count)] if kinds else []
+    share = min(1.0, limits_within / within)
+    drawn = [replace(fault, at=fault.at * share) if fault.kind == "limits" else fault for fault in drawn]
     drawn.sort(key=lambda fault: fault.at)
     last = max((k for k, fault in enumerate(drawn) if fault.kind == "limits"), default=-1)
     return [replace(fault, amount=0.0) if k == last else fault for k, fault in enumerate(drawn)]

@@ -316,16 +316,19 @@ def _judge_hosts(notes: Notes, rows: Sequence[WebAsk], cluster: Cluster) -> None
     }
     last: dict[tuple[str, str], WebAsk] = {}
     busy: dict[tuple[str, str], float] = {}  # seconds for which a page and its subresources keep a host busy
-    names: dict[str, str] = {}
+    names: dict[tuple[str, int], str] = {}  # the owner of each host after each number of reshards
+    resharded = cluster.observed.resharded
     for row in sorted(rows, key=lambda row: row.at):
-        before = last.get((row.host, row.machine))
-        last[row.host, row.machine] = row
-        took = busy.get((row.host, row.machine), 0.0)
+        place = row.host, row.machine if cluster.observed.cloned_at else ""
+        before = last.get(place)
+        last[place] = row
+        took = busy.get(place, 0.0)
         within = is_subresource(row.path) and before is not None and row.life == before.life
-        busy[row.host, row.machine] = row.end - row.at + (took if within else 0.0)
+        busy[place] = row.end - row.at + (took if within else 0.0)
         where = f"{row.host}{row.path} at {row.at - START:.2f}"
-        if names.setdefault(row.host, row.name) != row.name:
-            notes.add("two owners", f"{where}: {names[row.host]}, then {row.name}")
+        owner = names.setdefault((row.host, bisect_right(resharded, row.at - START)), row.name)
+        if owner != row.name:
+            notes.add("two owners", f"{where}: {owner}, then {row.name}")
         if before is None:
             continue
         gap = min(max(delay, factor * took), most) if row.life == before.life else delay
@@ -373,14 +376,17 @@ def _judge_rate(notes: Notes, rows: Sequence[WebAsk], settings: ClusterSettings)
     """Note windows with more requests than the rate of the whole crawl allows."""
     if not settings.rate:
         return
-    starts = sorted(row.at for row in rows)
-    allowed = settings.rate * RATE_WINDOW * RATE_SLACK + settings.processes
+    asks = sorted(rows, key=lambda row: row.at)
+    processes = max(settings.processes, len({row.name for row in rows}))  # a reshard may add some
+    allowed = settings.rate * RATE_WINDOW * RATE_SLACK
     first = 0
-    for place, at in enumerate(starts):
-        while starts[first] < at - RATE_WINDOW:
+    for place, row in enumerate(asks):
+        while asks[first].at < row.at - RATE_WINDOW:
             first += 1
-        if place - first + 1 > allowed:
-            notes.add("unfair rate", f"{place - first + 1} in {RATE_WINDOW:g} s until {at - START:.1f}")
+        window = asks[first : place + 1]
+        # every life may begin with a request
+        if len(window) > allowed + max(processes, len({each.life for each in window})):
+            notes.add("unfair rate", f"{len(window)} in {RATE_WINDOW:g} s until {row.at - START:.1f}")
 
 
 def _judge_age(notes: Notes, web: SyntheticWeb, asked: list[list[WebAsk]], cluster: Cluster) -> None:

@@ -105,7 +105,7 @@ class Machine(Writable):
     def lose_power(self) -> int:
         """Lose unsynced data; return the number of batches undone and files changed."""
         changed = self.store.lose_power(self.rng) + self.files.lose_power(self.folder, self.rng)
-        self._settle()
+        self.settle_files()
         return changed
 
     def copy_disk(self, folder: Path) -> StoreDisk:
@@ -118,11 +118,12 @@ class Machine(Writable):
         shutil.rmtree(self.folder)
         shutil.copytree(folder, self.folder)
         self.store = store
-        self._settle()
+        self.settle_files()
 
-    def _settle(self) -> None:
+    def settle_files(self) -> None:
+        """Count all files of this machine as synced, as after a restoration."""
         self.files = SyncedFiles()
-        for path in self.folder.rglob("*"):  # restored files count as synced
+        for path in self.folder.rglob("*"):
             if path.is_file():
                 self.files.file_synced(str(path), path.stat())
 

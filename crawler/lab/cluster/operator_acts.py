@@ -5,21 +5,24 @@ not running is skipped, because it would fail.
 """
 
 import asyncio
+import random
 from collections.abc import Callable, Generator
 from functools import partial
 from typing import Any
 
 from crawler.admin import withdrawal
-from crawler.errors import CrawlerError
+from crawler.errors import CrawlerError, StoreError
 from crawler.lab.cluster.cluster_settings import START, Act
-from crawler.lab.cluster.fault_plan import POWER_CUT, Fault
+from crawler.lab.cluster.fault_plan import BOOT, POWER_CUT, Fault
 from crawler.lab.cluster.machine import Machine, nobody
 from crawler.lab.cluster.population import Population
+from crawler.lab.cluster.resharding import Reshard, draw_table
 from crawler.pages.withdrawals import RuleFile
 from crawler.process.live_services import LiveServices
 from crawler.process.process import Process
 from crawler.serve.http_error import HttpError
 
+DOWN_EVERY = 1.0  # seconds between two looks whether all processes are down
 PROMPT = (1.0, 5.0)  # seconds until the processes of a second run start; one process may start later
 
 
@@ -35,6 +38,7 @@ class OperatorActs:
         "withdraw": "_withdraw",
         "signal": "_signal",
         "notice": "_notice",
+        "reshard": "_reshard",
     }
 
     def __init__(self, population: Population) -> None:
@@ -43,7 +47,8 @@ class OperatorActs:
 
     def carry_out(self, act: Fault) -> None:
         """Carry out an act now."""
-        getattr(self, self.METHODS[act.kind])(self._population.machines[act.machines[0]], act)
+        machines = self._population.machines
+        getattr(self, self.METHODS[act.kind])(machines[act.machines[0] % len(machines)], act)
 
     def _note(self, act: Fault, target: str = "", until: float = 0.0) -> None:
         self._acts.append(Act(act.kind, asyncio.get_running_loop().time() - START, target, until))
@@ -61,14 +66,51 @@ class OperatorActs:
         self._note(act)
         for place, each in enumerate(list(population.machines)):
             away = act.length if each is machine else PROMPT[0] + (PROMPT[1] - PROMPT[0]) * (place % 3) / 2
-            if act.point != POWER_CUT:
-                if not population.terminate(each, away):
-                    population.run_later(each, away)
+            if act.point == POWER_CUT:
+                self._cut_power(each, "a second run")
+            elif population.terminate(each, away):
                 continue
-            if each.life is not None:
-                population.note_end(each.life, "power at a second run", killed=True)
-                population.kill(each.life, power=True)
             population.run_later(each, away)
+
+    def _cut_power(self, machine: Machine, when: str) -> None:
+        if machine.life is not None:
+            self._population.note_end(machine.life, f"power at {when}", killed=True)
+            self._population.kill(machine.life, power=True)
+
+    def _reshard(self, machine: Machine, act: Fault) -> None:
+        """Stop every process by TERM or by a power cut; once all are down, divide the crawl anew and start it again.
+
+        A copy of a machine has no place in a crawl directory, so a run with clones is not resharded.
+        """
+        population = self._population
+        if population.is_closed or population.observed.cloned_at:
+            return
+        population.is_closed = True
+        if act.point != POWER_CUT:
+            return self._reshard_when_down(act)
+        for each in population.machines:
+            self._cut_power(each, "a reshard")
+        return population.later(BOOT, partial(self._reshard_when_down, act))
+
+    def _reshard_when_down(self, act: Fault) -> None:
+        population = self._population
+        if any(each.life is not None for each in population.machines):
+            for each in population.machines:
+                population.terminate(each, PROMPT[1])
+            population.later(DOWN_EVERY, partial(self._reshard_when_down, act))
+            return
+        rng = random.Random(f"reshard {population.world.settings.seed} {act.amount}")
+        try:
+            Reshard(population, draw_table(rng, population.partition), rng).run()
+            self._note(act)
+        except StoreError:
+            pass  # a disk is full; the crawl continues with the old table
+        except CrawlerError as error:
+            if not population.observed.restored:
+                population.observed.unexpected.append(f"reshard: {error}")
+        population.is_closed = False
+        for place, each in enumerate(population.machines):
+            population.run_later(each, PROMPT[0] + place % 3)
 
     def _change_limits(self, machine: Machine, act: Fault) -> None:
         """Start a second run with other limits on pages per host and depth."""

@@ -58,15 +58,16 @@ class Population:
     def __init__(
         self, world: SharedWorld, folder: Path, observed: Observed, on_end: Callable[[], None]
     ) -> None:
-        self.world, self.observed = world, observed
+        self.world, self.folder, self.observed = world, folder, observed
         self.on_begin: Callable[[Life], None] = lambda life: None
         self.on_over: Callable[[Life], None] = lambda life: None
         self._on_end = on_end
         settings = world.settings
         names = [f"p{k}" for k in range(settings.processes)]
         self.partition = Partition.equal_ranges(names)
-        self.addresses = {name: (f"10.0.{k >> 8}.{k & 255}", PORT) for k, name in enumerate(names, start=1)}
-        world.wire.names = {name: address for name, (address, _) in self.addresses.items()}
+        self.addresses: dict[str, tuple[str, int]] = {}
+        for name in names:
+            self.add_address(name)
         self.config = config_of(settings, world.web)
         self._limit = 0  # the limit on pages per host and depth; 0 = none
         self.machines: list[Machine] = []
@@ -81,6 +82,7 @@ class Population:
         self.first_commands: dict[
             str, list[dict[str, Any]]
         ] = {}  # machine -> commands given before its next start
+        self.is_closed = False  # True while a command changes the crawl at rest; no process can start
         self.pending = 0  # number of scheduled acts; the run does not end before they are done
         self._begun = Counter[str]()  # starts by machine
         self._away: dict[
@@ -99,6 +101,27 @@ class Population:
         rng = random.Random(f"disk {self.world.settings.seed} {label}")
         self.machines.append(Machine(label, name, folder.resolve(), rng))
         return self.machines[-1]
+
+    def add_address(self, name: str) -> None:
+        """Give the machine of the process `name` an address, under which the others find it."""
+        k = len(self.addresses) + 1
+        self.addresses.setdefault(name, (f"10.0.{k >> 8}.{k & 255}", PORT))
+        self.world.wire.names[name] = self.addresses[name][0]
+
+    def replace_machines(self, machines: list[Machine], partition: Partition) -> None:
+        """Let the processes of a new bucket table, on new machines, take the place of all others.
+
+        No process may be running.
+        """
+        assert not self.running
+        self.machines, self.partition = machines, partition
+        self.observed.resharded.append(_seconds())
+        for of_machine in (self.opened, self.stored, self._home, self._away, self._to_recover):
+            of_machine.clear()
+        queued = [request for each in self.first_commands.values() for request in each]
+        self.first_commands.clear()
+        for request in queued:
+            self.first_commands.setdefault(self.owner(f"http://{request['host']}/"), []).append(request)
 
     def owner(self, url: str) -> str:
         """Return the name of the process that owns a URL."""
@@ -172,19 +195,25 @@ class Population:
     # -- a life -----------------------------------------------------------------------
 
     def start(self, machine: Machine) -> None:
-        """Start the process of a machine on which none is running."""
+        """Start the process of a machine on which none is running; do nothing while the crawl is closed."""
         if machine.life is not None or machine.label in self._home:
             return
+        if self.is_closed or not any(machine is each for each in self.machines):
+            return
         machine.has_power = True
-        self._numbers += 1
         self._begun[machine.label] += 1
-        machine.life = life = Life(machine, self._numbers)
+        machine.life = life = self.new_life(machine)
         self.observed.begun[life.number] = _seconds()
         if self._limit:
             self.observed.limits[life.number] = self._limit
         self.on_begin(life)
         task = asyncio.get_running_loop().create_task(self._live(life), context=nobody(life))
         self._graveyard.append(task)
+
+    def new_life(self, machine: Machine) -> Life:
+        """Return a life with the next number; it does not run yet."""
+        self._numbers += 1
+        return Life(machine, self._numbers)
 
     async def _live(self, life: Life) -> None:
         """Run a process in the same way as `crawler node`, but without the command line."""
@@ -208,7 +237,7 @@ class Population:
 
     async def _crawl(self, life: Life) -> str:
         machine = life.machine
-        stages = self._open(life)
+        stages = self.open(life)
         if lost := self._to_recover.get(machine.label):
             Recovery(stages, lost).run()
             del self._to_recover[machine.label]
@@ -234,7 +263,8 @@ class Population:
                 await self._leave(life, stages, process)
         return process.stopped_by
 
-    def _open(self, life: Life) -> Stages:
+    def open(self, life: Life, *, restore: bool = True) -> Stages:
+        """Open the stages of a process, as its life or a command at rest does; see `Stages` for `restore`."""
         machine, settings = life.machine, self.world.settings
         clock = MachineClock(asyncio.get_running_loop().time, machine.wall_offset)
         host, port = self.addresses[machine.label]
@@ -247,6 +277,7 @@ class Population:
             clock=clock,
             name=machine.name,
             topology=Topology(machine.name, self.partition),
+            restore=restore,
             environment=VirtualEnvironment(self.world, life),
         )
 

@@ -23,18 +23,23 @@ from crawler.records import Capture, PageRecord
 
 
 class Stored(msgspec.Struct):
-    """The records and captures that a process had committed in its folder when it ended."""
+    """The records and captures that a process had committed in its folder when it ended.
+
+    `originals` holds the captures to which revisits refer, also those that a reshard copied from other processes.
+    """
 
     folder: Path
     records: dict[int, PageRecord]
     captures: dict[bytes, Capture]
+    originals: dict[bytes, Capture]
 
     @classmethod
     def of(cls, stages: Stages) -> "Stored":
         """Read the records and captures from the open store."""
-        return cls(
-            stages.pages.folder, dict(stages.pages.all_records()), dict(stages.pages.stored_captures())
-        )
+        captures = dict(stages.pages.stored_captures())
+        named = {each.refers_to for each in captures.values() if each.kind == "revisit"}
+        originals = {key: found for key in named if (found := stages.pages.capture_at(key)) is not None}
+        return cls(stages.pages.folder, dict(stages.pages.all_records()), captures, originals)
 
 
 def judge_stored(
@@ -65,9 +70,11 @@ def _flaw_of(stored: Stored, key: bytes, capture: Capture) -> str:
     if f"WARC-Type: {capture.kind}".encode() not in head:
         return f"{capture.segment} at {capture.offset} is no {capture.kind}"
     if capture.kind == "revisit":
-        original = stored.captures.get(capture.refers_to)
+        original = stored.originals.get(capture.refers_to)
         if original is None or original.kind != "response":
             return "it refers to no response"
+        if wrong := _flaw_of(stored, capture.refers_to, original):
+            return f"it refers to a response of {original.url}: {wrong}"
         if original.digest != capture.digest:
             return f"it refers to a response of {original.url} with another payload"
     return ""

@@ -21,8 +21,8 @@ from crawler.api.request import Callback, Request
 from crawler.config import Config
 from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.restart import rename_file_to_numbered, rename_to_numbered
+from crawler.crawl.start_checks import check_start
 from crawler.errors import UsageError
-from crawler.storage.object_store import local_folder
 
 log = logging.getLogger("crawler")
 
@@ -104,18 +104,8 @@ async def run_async(
 async def _run(options: dict[str, Any], stopping: _SignalStop | None = None) -> dict[str, Any]:
     """Crawl to the end with the arguments of `run_async`; while the crawl runs, `stopping` stops it at a signal."""
     fresh, cached = options.pop("fresh", False), options.pop("cached", False)
-    directory = CrawlDirectory(local_folder(options.get("directory", "crawl")))
-    if cached:
-        from crawler.export.cached_runs import start_cached
-
-        config = options.get("config")
-        config = config if isinstance(config, Config) else configure(config)
-        answers_from = tuple(start_cached(directory).answers_from)
-        options["config"] = replace(config, crawl=replace(config.crawl, answers_from=answers_from))
-        if items := options.get("items"):
-            rename_file_to_numbered(Path(items))
-    elif fresh:
-        rename_to_numbered(directory)
+    if fresh or cached:
+        _start_anew(options, cached)
     async with Crawl(**options) as crawl:
         if stopping is not None:
             stopping.attach(crawl)
@@ -124,8 +114,31 @@ async def _run(options: dict[str, Any], stopping: _SignalStop | None = None) -> 
             stopping.restore()
         crawl.say_if_complete()
     if crawl.report["stopped_by"] == SIGNAL:
-        log.warning("%s; run the script again to continue", _summary(crawl.report, directory))
+        log.warning("%s; run the script again to continue", _summary(crawl.report, crawl.directory))
     return crawl.report
+
+
+def _start_anew(options: dict[str, Any], cached: bool) -> None:
+    """Rename an existing crawl, once the arguments are known to be valid; change `options` for the new crawl.
+
+    Raises:
+        UsageError: an argument is invalid, or there are no seeds; the existing crawl is as it was.
+    """
+    new = Crawl(**options)
+    if not (options.get("seeds") or new.config.seeds):
+        raise UsageError("nothing to crawl: give seeds")
+    check_start(new.config, new.directory.path)
+    if not cached:
+        rename_to_numbered(new.directory)
+        return
+    from crawler.export.cached_runs import start_cached
+
+    answers_from = tuple(start_cached(new.directory).answers_from)
+    config = options.get("config")
+    config = config if isinstance(config, Config) else configure(config)
+    options["config"] = replace(config, crawl=replace(config.crawl, answers_from=answers_from))
+    if items := options.get("items"):
+        rename_file_to_numbered(Path(items))
 
 
 def _summary(report: Mapping[str, Any], directory: CrawlDirectory) -> str:

@@ -252,6 +252,7 @@ class Crawl:
         fetch_tasks.promise = self._delivery.promise if wanted else None
         fetch_tasks.request_options_of = self._delivery.request_options_of
         fetch_tasks.flags_of = self._delivery.flags_of if self._asks else None
+        self.process.before_end = self._delivery.deliver_unreached if wanted else None
 
     def _rank(self, link: Link) -> int:
         """Return the rank of a link in its host's queue."""

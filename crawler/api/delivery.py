@@ -8,6 +8,9 @@
 If the user's code raises, the error is counted and logged with the URL, and the page
 waits: the next run reads it from the page cache and delivers it first
 (`deliver_waiting`). After a crash, pages that wait are delivered in the same way.
+
+A run that has nothing else to fetch calls the errbacks of the requests whose servers do not answer
+(`deliver_unreached`). These requests stay in the queue, and the next run tries them again.
 """
 
 import asyncio
@@ -28,6 +31,7 @@ from crawler.api.request import Callback, Handover, Request, callback_name
 from crawler.consent.describing import in_plain
 from crawler.errors import DamageError, StoreError, UsageError
 from crawler.export.stored_pages import StoredPages
+from crawler.frontier.waiting_urls import waiting_urls
 from crawler.pages.captures import StoredPage
 from crawler.pages.stored_bodies import content_of
 from crawler.process.process import Process
@@ -46,6 +50,8 @@ Consume = Callable[[Page], Awaitable[bool]]  # page -> whether the consumer took
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 _RANKED, _SEED, _OWN_REQUEST = LinkFlag.RANKED, LinkFlag.SEED, LinkFlag.OWN_REQUEST
+_URLS_A_TURN = 1_000  # waiting URLs that are examined before the event loop may do something else
+_UNREACHED_MAX = 1_000_000  # requests to servers that do not answer whose errbacks a run calls
 _STORED = (Outcome.FETCHED, Outcome.EMPTY, Outcome.TRUNCATED, Outcome.UNCHANGED)
 
 
@@ -117,6 +123,9 @@ class Delivery:
         self._callbacks: dict[str, Callback] = {}
         self._keeping: set[bytes] = set()  # keys of handovers in changes that are not yet durable
         self._syncing: asyncio.Task[None] | None = None
+        self._unreached: set[int] = (
+            set()
+        )  # fingerprints of the requests that `deliver_unreached` has delivered
         self.consume: Consume | None = None
 
     @property
@@ -211,6 +220,28 @@ class Delivery:
             if (page := self._stored(fingerprint, handover)) is not None:
                 await self._hand_over(fingerprint, page, handover)
 
+    async def deliver_unreached(self) -> bool:
+        """Call the errback of each request whose server does not answer, once in a run; return whether any was called."""
+        stored = scan_prefix(self._store, requests.HANDOVER)
+        if not any(requests.unpack(at, value).errback for at, value in stored):
+            return False
+        before = len(self._unreached)
+        for count, waiting in enumerate(waiting_urls(self._store)):
+            if not count % _URLS_A_TURN:
+                await asyncio.sleep(0)
+            if self._process.stopped_by or len(self._unreached) == _UNREACHED_MAX:
+                break
+            fingerprint = waiting.fingerprint
+            if waiting.failing is None or fingerprint in self._unreached:
+                continue
+            handover = self._handover(fingerprint)
+            if handover.errback:
+                self._unreached.add(fingerprint)
+                outcome = waiting.failing.outcome
+                page = Page(waiting.url, 0, outcome, waiting.depth, 0.0, "", (), b"", meta=handover.meta)
+                await self._hand_over(fingerprint, page, handover, final=False, reached=False)
+        return len(self._unreached) > before
+
     def _stored(self, fingerprint: int, handover: Handover) -> Page | None:
         if handover.failed is not None:
             url, status, outcome = handover.failed
@@ -239,10 +270,14 @@ class Delivery:
     # -- the user's side -------------------------------------------------------
 
     async def _hand_over(
-        self, fingerprint: int, page: Page, handover: Handover, *, final: bool = True
+        self, fingerprint: int, page: Page, handover: Handover, *, final: bool = True, reached: bool = True
     ) -> None:
         found: list[Request] = []
-        for kind, work in self._takers(page, handover, found, final):
+        if reached:
+            takers = self._takers(page, handover, found, final)
+        else:
+            takers = iter([("errback", self._call_back(page, handover.errback, found))])
+        for kind, work in takers:
             try:
                 if not await work:
                     return

@@ -52,8 +52,9 @@ class Request(msgspec.Struct, frozen=True):
 
     `errback` receives the page instead of `callback` if the request ends without a status 2xx:
     an error status, an unusable redirect, or a URL that robots.txt forbids (status 0; the
-    reason is `page.outcome`). It is called only after the last retry; requests to a host that does not
-    answer stay in the queue. It must be a named function, like `callback`.
+    reason is `page.outcome`). It is called only after the last retry. If a server cannot be reached, its
+    requests stay in the queue; their errbacks are called (status 0) when the run has nothing else to fetch, and
+    the next run tries the requests again. It must be a named function, like `callback`.
     `jar` names a cookie jar: only requests that name the same jar share its cookies.
     `proxy` is the URL of a proxy for this request only.
 

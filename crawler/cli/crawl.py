@@ -40,27 +40,21 @@ def main(_command: str, argv: list[str]) -> int:
         raise UsageError(
             "--dry-run keeps nothing: it cannot be combined with --fresh, --cached, --login, --mirror or --report"
         )
-    aside = None
-    if args.cached:
-        from crawler.export.cached_runs import start_cached
-
-        aside, answers_from = start_cached(directory)
-        setattr(args, "crawl.answers_from", answers_from)
-    elif args.fresh:
-        aside = rename_to_numbered(directory)
-    if aside is not None and not args.quiet:
-        print(f"the existing crawl was moved to {aside}", file=sys.stderr)
-    layers = options.layers(args, directory)
+    anew = args.fresh or args.cached
+    layers = options.layers(args, None if anew else directory)
     add_logins(args, layers)
     _add_parts(args, layers)
     config = options.starting(layers)
-    if not (args.urls or args.seeds or config.seeds or directory.exists()):
-        raise UsageError("nothing to crawl: give URLs, --seeds FILE, or the --dir of a crawl to continue")
+    if not (args.urls or args.seeds or config.seeds or (directory.exists() and not anew)):
+        continuable = "" if anew else ", or the --dir of a crawl to continue"
+        raise UsageError(f"nothing to crawl: give URLs or --seeds FILE{continuable}")
     if args.dry_run:
         return _dry_run(args, config, directory)
     running.check_report(args.report)
     if args.login is None and args.data:
         raise UsageError("--data: needs --login URL")
+    if anew:
+        config = _move_existing(args, layers, directory)
     given = seeds(config, args, layers, directory)
     directory.create()
     options.set_up_log(args, directory.log_file, config.logs)
@@ -85,6 +79,20 @@ def main(_command: str, argv: list[str]) -> int:
             file=sys.stderr,
         )
     return exit_code(report) or (CUT_CODE if broken_off or _misses_files(args, config, report) else 0)
+
+
+def _move_existing(args: argparse.Namespace, layers: Layers, directory: CrawlDirectory) -> Config:
+    """Move the existing crawl out of the way of a new one; return the configuration of the new crawl."""
+    if args.cached:
+        from crawler.export.cached_runs import start_cached
+
+        aside, answers_from = start_cached(directory)
+        layers.set("--cached", "crawl.answers_from", answers_from)
+    else:
+        aside = rename_to_numbered(directory)
+    if aside is not None and not args.quiet:
+        print(f"the existing crawl was moved to {aside}", file=sys.stderr)
+    return layers.config()
 
 
 def _broken_off(directory: CrawlDirectory) -> int:

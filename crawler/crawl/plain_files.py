@@ -1,13 +1,13 @@
 """Checks that the files of a crawl directory are plain files, because another user may have made the directory.
 
-A crawl writes and reads files of fixed names. If such a name is a symbolic link, the crawl would write to a
-file elsewhere; if it is a pipe or a device, opening it may wait forever. So before any file of a crawl
+A crawl writes and reads files with fixed names. If such a name is a symbolic link, the crawl would write to a
+file elsewhere. If it is a pipe or a device, opening it may take forever. So before any file of a crawl
 directory is opened, the directory is examined. The directory itself, the folder of each process and the
 subfolders of these folders may contain plain files, directories and sockets. A symbolic link is accepted only
-if it replaces the folder of a process, or a subfolder of this folder, and leads to a directory. In this way,
-people spread a crawl over several disks. Folders of other names, such as mirrors and exports, are not
-entered. A fixed name must be a file or a folder as the crawl expects, and a file that is read into memory as a
-whole must not be larger than `WHOLE_BYTES_MAX`.
+if it replaces the folder of a process, or a subfolder of this folder, and leads to a directory. With such
+links, a crawl can be spread over several disks. Folders of other names, such as mirrors and exports, are not
+entered. An entry with a fixed name must be a file or a folder, as the crawl expects, and a file that is read into
+memory as a whole must not be larger than `WHOLE_BYTES_MAX`.
 
 The examination takes 0.5 us per file and opens no file.
 """
@@ -68,7 +68,10 @@ def _mistaken(entry: os.DirEntry[str], files: Set[str], folders: Set[str]) -> st
 
 
 def _entries(folder: Path | str) -> Iterator[os.DirEntry[str]]:
-    """Yield the entries of a folder, or none if it is missing or unreadable, which is reported when it is opened."""
+    """Yield the entries of a folder.
+
+    A missing or unreadable folder yields none. The error is reported when the crawl opens the folder.
+    """
     with suppress(OSError), os.scandir(folder) as entries:
         yield from entries
 

@@ -132,6 +132,11 @@ class OutcomePolicy:
     def _charges_host(self, host: FrontHost, fetch_task: FetchTask, fetch: Fetch, now: float) -> bool:
         """Return whether to charge the host; return False after charging the failure to the task's authority."""
         authority = entries.split_authority(fetch_task.url)[0]
+        if fetch_task.kind is TaskKind.ROBOTS and fetch.blame is Blame.URL:
+            self._note_failing(
+                host, authority, self.authorities.failed_robots(authority, fetch.outcome), fetch
+            )
+            return True
         if fetch.blame is not Blame.HOST and fetch.status:
             self._note_answer(host, authority)
         items = itertools.islice(host.entries(), _OTHERS_LOOKED_AT)
@@ -139,11 +144,14 @@ class OutcomePolicy:
         if not failed_alone(fetch_task.kind, fetch, authority, others):
             return True
         tries = self.authorities.failed(host.slot, authority, now, self._politeness.config, fetch.outcome)
-        record = failing_record(Failing(tries, fetch.outcome))
-        self._registry.notes[failing_key(host.key, authority)] = record
+        self._note_failing(host, authority, tries, fetch)
         if not (fetch.status or names_port(authority)):
             self._politeness.note_silence(host.slot, now)
         return False
+
+    def _note_failing(self, host: FrontHost, authority: str, tries: int, fetch: Fetch) -> None:
+        record = failing_record(Failing(tries, fetch.outcome))
+        self._registry.notes[failing_key(host.key, authority)] = record
 
     def _note_answer(self, host: FrontHost, authority: str) -> None:
         if self.authorities.answered(host.slot, authority):

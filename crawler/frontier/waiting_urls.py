@@ -1,8 +1,8 @@
 """Lists the URLs that wait in a store, with the verdicts on their servers; the crawl may be running or at rest.
 
-A server is unreachable if the latest request to the authority of the URL (`hosts/authorities.py`) or to its
-host failed, or if the look-up of the host failed. It is also unreachable if the host was given up or has
-refused too many requests.
+A server is unreachable if the latest request to the authority of the URL (`hosts/authorities.py`), for its
+robots.txt or to its host failed, or if the look-up of the host failed. It is also unreachable if the host was
+given up or has refused too many requests.
 """
 
 from collections.abc import Iterator
@@ -26,6 +26,7 @@ class WaitingUrl(NamedTuple):
 
     url: str
     fingerprint: int
+    depth: int
     via: int
     flags: int
     failing: Failing | None
@@ -47,7 +48,9 @@ def waiting_urls(store: KeyValue) -> Iterator[WaitingUrl]:
         entry = entries.decode(key, value)
         url = entries.join_url(name, entry.tail)
         authority = entries.split_authority(url)[0]
-        yield WaitingUrl(url, entry.fingerprint, entry.via, entry.flags, authorities.get(authority, failing))
+        depth = entries.depth_of(int.from_bytes(key[10:], "big"), entry)
+        failed = authorities.get(authority, failing)
+        yield WaitingUrl(url, entry.fingerprint, depth, entry.via, entry.flags, failed)
 
 
 def _host(store: KeyValue, host_key: bytes) -> tuple[str, Failing | None]:

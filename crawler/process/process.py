@@ -16,7 +16,7 @@ opens the stages. The stages make all decisions, synchronously, in the loop thre
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from functools import partial
 from itertools import chain
@@ -52,6 +52,7 @@ log = logging.getLogger("crawler")
 # number of seconds after a stop in which seeds that were given are still accepted, so that few are lost
 SEEDS_GRACE = 5.0
 COUNTED = ("max_pages", "max_bytes")  # the limits that depend on counted results
+_WITHOUT_WORK = ("done", "patience")  # the reasons of a run that ended because it had nothing to fetch
 KEPT_WAIT = 30.0  # number of seconds that a client waits until its request is durable
 SEEDS_AHEAD = 2  # maximum number of changes with seeds that may wait for their commit
 
@@ -116,6 +117,8 @@ class Process:
         )
         self.commands = Commands(stages, self.queue, self.exchange.status)
         self.last_changes: list[Callable[[], None]] = []  # the functions that queue the last changes of a run
+        # called when no URL can be fetched now; returns whether it may have queued work, so that the run goes on
+        self.before_end: Callable[[], Awaitable[bool]] | None = None
 
     def _fetch_tasks(self, stages: Stages, network: Network, sink: Sink | None) -> FetchTasks:
         results = stages.results
@@ -244,6 +247,8 @@ class Process:
             now = clock.now()
             self._start_fetch_tasks(now)
             if reason := limit_reached(self.standing(now), self.context.config.crawl):
+                if reason in _WITHOUT_WORK and self.before_end is not None and await self.before_end():
+                    continue
                 return self.stop(reason)
             if self._news.is_set():
                 await asyncio.sleep(0)  # yield to other tasks, because the wait below would return at once
@@ -335,7 +340,7 @@ class Process:
 
     def stopped_on_purpose(self) -> bool:
         """True if a user or a limit ended the run, and not a lack of work."""
-        return self.stopped_by not in ("", "done", "patience")
+        return self.stopped_by not in ("", *_WITHOUT_WORK)
 
     # -- the interface used by the commit loop (`CommitLoopOwner`) ----------------
 

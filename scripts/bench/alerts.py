@@ -5,8 +5,8 @@
 Each fault has its own crawl, whose /metrics Prometheus scrapes every second. The rules are those of the file,
 but with `for: 1s` instead of minutes. A line is printed when the alert of a fault fires. For a crawl without
 a fault, no alert may fire. At the end all crawls are stopped, and `CrawlerAbsent` must fire.
-`CrawlerCollisions` needs billions of URLs, so it is only checked by promtool. The script needs Debian's
-package prometheus, and root for the full disk.
+For `CrawlerCollisions`, a crawl continues with 26 million known URLs of one host, which are written directly
+(200 MB). The script needs Debian's package prometheus, and root for the full disk.
 """
 
 import argparse
@@ -26,10 +26,20 @@ import urllib.request
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
+import msgspec
+import numpy as np
+from filled import CHUNK
+from msgspec.structs import replace
 from serve import CRAWLER, running
 from serve_cases import free_ports
+
+from crawler.due.eliminator import Appended, Flushed, Manifest
+from crawler.due.runs import DiskRuns
+from crawler.storage.engines import open_store
+from crawler.storage.keys import DUE_FLUSHED, DUE_LINKS, DUE_RUNS
+from crawler.storage.kv import seal, unseal
 
 RULES = Path(__file__).resolve().parents[2] / "config" / "prometheus" / "alerts.yaml"
 LIMIT = 180.0  # seconds within which an alert must fire; an alert about the last minute needs that long
@@ -44,6 +54,9 @@ POLITE = [
     "network.allow_networks=['127.0.0.0/8']",
 ]
 POLITE += ["--set", "network.allow_ports=[1]", "--set", "identity.contact=me@example.org"]
+
+
+T = TypeVar("T")
 
 
 class Web(BaseHTTPRequestHandler):
@@ -85,7 +98,8 @@ class Crawl(NamedTuple):
 class Fault(NamedTuple):
     """An alert, the flags of a crawl, and its fault.
 
-    Once the crawl answers, `act` is repeated until the alert fires.
+    `prepare` changes the directory of an earlier run, which has fetched a page. Once the crawl answers, `act` is
+    repeated until the alert fires.
     """
 
     alert: str
@@ -93,6 +107,32 @@ class Fault(NamedTuple):
     act: Callable[[Crawl], None] = lambda crawl: None
     seeds: tuple[str, ...] = ()
     command: str = "crawl"
+    prepare: Callable[[Path], None] | None = None
+
+
+def _fill_one_host(crawl: Path) -> None:
+    """Let the crawl know 26 million URLs of one host: only URLs of the same host can have equal fingerprints."""
+    with contextlib.closing(open_store(crawl / "p0" / "store")) as store:
+
+        def read(key: bytes, kind: type[T]) -> T:
+            return msgspec.msgpack.decode(unseal(key, store.get(key) or b""), type=kind)
+
+        manifest, flushed, appended = (
+            read(DUE_RUNS, Manifest),
+            read(DUE_FLUSHED, Flushed),
+            read(DUE_LINKS, Appended),
+        )
+        known = (7 << 48) + np.arange(26_000_000, dtype=np.uint64)
+        chunks = (known[start : start + CHUNK] for start in range(0, len(known), CHUNK))
+        run = DiskRuns(crawl / "p0" / "due", []).write(chunks, len(known), step="flush")
+        batch = store.batch()
+        for key, value in (
+            (DUE_RUNS, Manifest(manifest.method, manifest.check_value, False, [run.entry])),
+            (DUE_FLUSHED, replace(flushed, new=len(known))),
+            (DUE_LINKS, replace(appended, links=appended.links + len(known) - flushed.new)),
+        ):
+            batch.put(key, seal(msgspec.msgpack.encode(value)))
+        store.write(batch)
 
 
 def _kill_one(crawl: Crawl) -> None:
@@ -154,6 +194,7 @@ FAULTS = {
     "errors": Fault("CrawlerErrorLogged", act=_damage_and_read),
     "lag": Fault("CrawlerLoopBlocked", act=_stop_and_go),
     "descriptors": Fault("CrawlerDescriptorsShort", act=_take_descriptors),
+    "collisions": Fault("CrawlerCollisions", prepare=_fill_one_host),
 }
 
 
@@ -181,6 +222,10 @@ def start(name: str, fault: Fault, folder: Path, site: str, stack: contextlib.Ex
         peers = f'splitter.peers=["p0=127.0.0.1:{peer}", "p1=127.0.0.1:{nobody}"]'
         command += ["--name", "p0", "--set", peers]
     log = (folder.parent / f"{name}.log").open("wb")
+    if fault.prepare is not None:
+        first = [*command, "--max-pages", "1", "--progress", "none"]
+        subprocess.run(first, stdout=log, stderr=log, check=False)
+        fault.prepare(folder / "crawl")
     process = stack.enter_context(running(command, stdout=log, stderr=log))
     return Crawl(process, folder / "crawl", admin, serve, site)
 

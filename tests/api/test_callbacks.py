@@ -55,15 +55,6 @@ def test_a_script_fetches_fifty_products(web: Web, tmp_path: Path, name: str) ->
     assert len(web.paths()) == PRODUCTS + 5 and "/about" not in web.paths()
 
 
-def test_the_script_is_typed() -> None:
-    ran = subprocess.run(
-        [sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent", str(PROGRAM)],
-        capture_output=True,
-        check=False,
-    )
-    assert ran.returncode == 0, ran.stdout.decode()
-
-
 @dataclasses.dataclass
 class Tea:
     name: str
@@ -298,6 +289,26 @@ def test_fresh_renames_the_earlier_crawl(web: Web, tmp_path: Path) -> None:
     for _ in range(2):
         crawl(web, tmp_path, lambda _: None, follow=False, fresh=True)
     assert web.paths() == ["/", "/"] and (tmp_path / "crawl.1" / "seed").exists()
+
+
+@pytest.mark.parametrize("kind", ["fresh", "cached"])
+@pytest.mark.parametrize(
+    ("seeds", "settings", "said"),
+    [
+        ((), {}, "nothing to crawl: give seeds"),
+        ("http://localhost/", {"crawl": {"depth": "x"}}, "crawl.depth"),
+        ("http://localhost/", {"fetch": {"cookies_file": "missing.txt"}}, "missing.txt"),
+    ],
+)
+def test_a_mistake_leaves_the_existing_crawl_in_its_place(
+    tmp_path: Path, kind: str, seeds: Any, settings: Any, said: str
+) -> None:
+    """`fresh` and `cached` move the crawl only after all arguments were checked."""
+    (tmp_path / "crawl").mkdir()
+    (tmp_path / "crawl" / "seed").write_text("00" * 16)
+    with pytest.raises(UsageError, match=said):
+        crawler.run(seeds, directory=tmp_path / "crawl", config=settings, **{kind: True})
+    assert [each.name for each in tmp_path.rglob("*")] == ["crawl", "seed"]
 
 
 def test_cached_reuses_answers_of_earlier_runs(tmp_path: Path) -> None:

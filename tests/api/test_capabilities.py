@@ -1,6 +1,9 @@
 """Test errbacks, cookie jars, proxies of requests, item processors and XPath."""
 
+import asyncio
+import contextlib
 import logging
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +14,7 @@ import pytest
 import crawler
 from crawler.fetcher.cookies import CookieJars
 from tests.end_to_end.web import SETTINGS, Answer, ReceivedRequest, Web, page
+from tests.fetcher.dns_server import NXDOMAIN, SERVFAIL, NameServer
 
 QUICK = SETTINGS | {"frontier": {"retry_delays": [0.01], "retry_jitter": 0}}
 
@@ -85,6 +89,70 @@ def test_an_errback_that_fails_is_called_again_in_the_next_run(tmp_path: Path) -
         for _ in range(2):
             crawl(web.url(), tmp_path, careful.parse, items=tmp_path / "items.jsonl")
         assert careful.failed == [("/gone", 404, "gone", "", web.url("/gone"))]
+
+
+def test_requests_that_reach_no_server_go_to_their_errback(tmp_path: Path) -> None:
+    """A refused connection, a missing name, a failed look-up and a silent server: each errback is called once in a run.
+
+    The next run tries the requests again. A request that an errback yields is sent in the same run.
+    """
+
+    class Patient(Careful):
+        def bad(self, found: crawler.Page) -> Iterator[Any]:
+            yield from super().bad(found)
+            yield crawler.Request(f"{home}instead/{found.outcome}", self.good)
+
+    async def run_twice() -> None:
+        async with NameServer({"gone.test": NXDOMAIN, "failing.test": SERVFAIL}) as names:
+            config = QUICK | {
+                "crawl": {"patience": 0, "concurrency": 8, "scope": "any"},
+                "fetch": {"header_timeout": 0.2},
+                "network": SETTINGS["network"] | {"dns_servers": [names.address]},
+            }
+            for _ in range(2):
+                patient.failed.clear()
+                report = await crawler.run_async(
+                    home,
+                    patient.parse,
+                    directory=tmp_path / "crawl",
+                    follow=False,
+                    config=config,
+                    items=items,
+                )
+                assert report["conservation"] == "holds" and report["hooks"]["errors"] == {}
+                assert sorted(each[1:3] for each in patient.failed) == [
+                    (0, outcome) for outcome in sorted(hosts)
+                ]
+                assert all(path == url and not text for path, _, _, text, url in patient.failed)
+
+    items = tmp_path / "items.jsonl"
+    with closed_port() as refusing, silent_port() as silent, Web({}, other="tea") as web:
+        home = web.url("/", "127.0.0.1")
+        hosts = {
+            "connect_error": f"http://127.0.0.2:{refusing}/",
+            "dns_not_found": "http://gone.test/",
+            "dns_error": "http://failing.test/",
+            "header_timeout": f"http://127.0.0.3:{silent}/",
+        }
+        patient = Patient(*hosts.values())
+        asyncio.run(run_twice())
+    assert sorted(web.paths()) == ["/", *(f"/instead/{outcome}" for outcome in sorted(hosts))]
+    assert len(items.read_bytes().splitlines()) == 2 * len(hosts)
+
+
+@contextlib.contextmanager
+def closed_port() -> Iterator[int]:
+    """Yield a port of loopback that refuses connections."""
+    with socket.socket() as bound:
+        bound.bind(("0.0.0.0", 0))
+        yield bound.getsockname()[1]
+
+
+@contextlib.contextmanager
+def silent_port() -> Iterator[int]:
+    """Yield a port of loopback that accepts connections but never answers."""
+    with socket.create_server(("0.0.0.0", 0)) as listening:
+        yield listening.getsockname()[1]
 
 
 def test_each_cookie_jar_is_a_separate_visitor(tmp_path: Path) -> None:

@@ -93,6 +93,29 @@ def test_a_finished_crawl_says_so_and_fresh_starts_a_new_one(tmp_path: Path) -> 
         assert f"moved to {directory}.1" in fresh.err and web.paths() == ["/", "/"]
 
 
+@pytest.mark.parametrize("flag", ["--fresh", "--cached"])
+@pytest.mark.parametrize(
+    ("mistake", "said"),
+    [
+        ([], "nothing to crawl: give URLs or --seeds FILE"),
+        (["--seeds", "missing.txt"], "--seeds missing.txt: No such file or directory"),
+        (["http://localhost/", "--set", "crawl.depth=x"], "crawl.depth"),
+        (["http://localhost/", "--data", "a=b"], "--data: needs --login URL"),
+        (["http://localhost/", "--set", "fetch.cookies_file=missing.txt"], "missing.txt"),
+    ],
+)
+def test_a_mistake_leaves_the_existing_crawl_in_its_place(
+    tmp_path: Path, flag: str, mistake: list[str], said: str
+) -> None:
+    """`--fresh` and `--cached` move the crawl only after all arguments were checked."""
+    seed = tmp_path / "crawl" / "seed"
+    seed.parent.mkdir()
+    seed.write_text("00" * 16)
+    ran = run("crawl", "--dir", seed.parent, flag, *mistake)
+    assert ran.code == 2 and said in ran.err and ran.err.count("\n") == 1, ran
+    assert list(tmp_path.iterdir()) == [seed.parent] and list(seed.parent.iterdir()) == [seed]
+
+
 def test_a_denied_address_suggests_the_flag(tmp_path: Path) -> None:
     ran = run("crawl", "http://127.0.0.1:8/", "--dir", tmp_path / "a", "--progress", "none")
     assert ran.code == 4 and "--allow-network 127.0.0.0/8 allows it" in ran.err
@@ -221,8 +244,6 @@ def test_hints_can_be_pasted(tmp_path: Path) -> None:
         ran = run("crawl", web.url(), "--dir", directory, *FAST, "--max-pages", "1")
         assert f"continue with: crawler crawl --dir '{directory}'" in ran.text
         assert f"pages: '{directory}'/*/warc" in ran.text
-        ran = run("get", f"{web.url()}?a&b", "--dir", directory)
-        assert f"`crawler why '{web.url()}?a&b' --dir '{directory}'`" in ran.err
-        again = run("crawl", "--dir", directory, *FAST)
+        run("crawl", "--dir", directory, *FAST)
         again = run("crawl", "--dir", directory, *FAST)
         assert (again.text + again.err).count("known pages are not fetched again") == 1

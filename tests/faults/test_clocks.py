@@ -106,7 +106,7 @@ def test_a_wrong_clock_during_a_refresh_freezes_no_page(
 
 @pytest.mark.parametrize("shift", [f"clock-{YEAR}", f"clock+{YEAR}"])
 def test_a_node_that_lost_its_disk_and_starts_with_a_wrong_clock(tmp_path: Path, shift: str) -> None:
-    """The peers once took a start with an early clock for a copy of the folder, and refused it for ever."""
+    """The peers once took a start with an early clock for a copy of the folder, and refused it forever."""
     nodes, pages = Nodes(tmp_path, "abc"), 240
     with TreeWeb(tmp_path, pages, "--fanout", "3") as web:
         first = [nodes.start(name, web.seed, "--max-pages", "80") for name in "abc"]

@@ -82,14 +82,26 @@ class Authorities:
         """Charge a failure to an authority of a host and delay its next try; return its number of failures in a row."""
         failures = self._waits.pop(authority, (0, 0.0, ""))[0] + 1
         until = now + backoff(failures, config, outcome)
-        self._waits[authority] = failures, until, str(outcome)
-        if len(self._waits) > ENTRIES_MAX:
-            del self._waits[next(iter(self._waits))]
+        self._keep(authority, failures, until, outcome)
         self.troubled[slot] = self.troubled.pop(slot, (0, 0.0, ""))[0] + 1, until, str(outcome)
         if len(self.troubled) > ENTRIES_MAX:
             del self.troubled[next(iter(self.troubled))]
-        self._stored.add(authority)
         return failures
+
+    def failed_robots(self, authority: str, outcome: Outcome) -> int:
+        """Note that an authority answered no robots.txt, for which the cache of these files makes its URLs wait.
+
+        Return its number of failures in a row.
+        """
+        failures = self._waits.pop(authority, (0, 0.0, ""))[0] + 1
+        self._keep(authority, failures, 0.0, outcome)
+        return failures
+
+    def _keep(self, authority: str, failures: int, until: float, outcome: Outcome) -> None:
+        self._waits[authority] = failures, until, str(outcome)
+        if len(self._waits) > ENTRIES_MAX:
+            del self._waits[next(iter(self._waits))]
+        self._stored.add(authority)
 
     def answered(self, slot: int, authority: str) -> bool:
         """Forget the failures of an authority that can be connected to, and the trouble of its host.

@@ -24,6 +24,7 @@ from crawler.freshness.change_rates import ChangeRates, gain_of
 from crawler.freshness.discovery import Discovery, faded, watched_for
 from crawler.freshness.params import Pages
 from crawler.frontier.refresh import Settings
+from crawler.frontier.refresh.schedule import LINKS_LEAST
 from crawler.lab.league import rivals
 from crawler.lab.league.exact import Exact
 from crawler.lab.league.living import Finder, LivingWorld
@@ -60,6 +61,11 @@ class NewFirst:
     def miss(self, node: int, now: float) -> None:
         """Do nothing: the URL left the queue when it was taken."""
 
+    def expect(self, hub: int, links: int, now: float) -> None:
+        """Pass the number of links on to the wrapped policy if it learns from them."""
+        if expect := getattr(self.policy, "expect", None):
+            expect(hub, links, now)
+
     def credit(self, hub: int, found: float, now: float) -> None:
         """Pass the credit on to the wrapped policy if it learns from credits."""
         if credit := getattr(self.policy, "credit", None):
@@ -76,12 +82,14 @@ class NewFirst:
 
 
 class Crediting(Shipped):
-    """The crawler's schedule; if it has the method `credit_hub`, it learns which pages have shown new pages."""
+    """The crawler's schedule, which learns which pages have shown new pages."""
+
+    def expect(self, hub: int, links: int, now: float) -> None:
+        self.schedule.expect_news(self._number[hub], links, now)
 
     def credit(self, hub: int, found: float, now: float) -> None:
-        show = getattr(self.schedule, "credit_hub", None)
-        if show is not None and self._number[hub] >= 0:
-            show(self._number[hub], found, now)
+        if self._number[hub] >= 0:
+            self.schedule.credit_hub(self._number[hub], found, now)
 
 
 class Prototype(rivals.Ranked):
@@ -167,19 +175,33 @@ class ExactHubs(Exact):
             self._discovery.add_directory()
         self._found, self._shown_for = np.zeros(size, np.float32), np.zeros(size, np.float32)
         self._has_shown = np.zeros(size, dtype=bool)
+        self._links = np.zeros(size)
 
     def record_outcome(self, page: int, now: float, changed: bool) -> None:
         elapsed = now - float(self.last[page])
         self._discovery.watch(
-            int(self._where[page]), int(self._folder[page]), elapsed, now, bool(self._has_shown[page])
+            int(self._where[page]),
+            int(self._folder[page]),
+            elapsed,
+            now,
+            bool(self._has_shown[page]),
+            float(self._links[page]),
         )
         self._found[page] = faded(float(self._found[page]), elapsed, DAY)
         self._shown_for[page] = faded(float(self._shown_for[page]), elapsed, DAY) + watched_for(elapsed, DAY)
         super().record_outcome(page, now, changed)
 
+    def expect(self, hub: int, links: int, now: float) -> None:
+        self._links[hub] = links if links >= LINKS_LEAST else 0
+
     def credit(self, hub: int, found: float, now: float) -> None:
         self._discovery.credit(
-            int(self._where[hub]), int(self._folder[hub]), found, now, bool(self._has_shown[hub])
+            int(self._where[hub]),
+            int(self._folder[hub]),
+            found,
+            now,
+            bool(self._has_shown[hub]),
+            float(self._links[hub]),
         )
         self._found[hub] += found
         self._has_shown[hub] |= found > 0.0
@@ -188,9 +210,9 @@ class ExactHubs(Exact):
         tau = np.maximum(now - self.last, 0.0)
         rows = zip(
             self._where.tolist(), self._folder.tolist(), self._found.tolist(), self._shown_for.tolist(), tau.tolist(),
-            strict=True,
+            self._links.tolist(), strict=True,
         )  # fmt: skip
-        theta = np.array([self._discovery.theta(*row, now) for row in rows])
+        theta = np.array([self._discovery.theta(*row[:5], now, row[5]) for row in rows])
         return super().values(now) + 0.5 * self._nu * theta * tau**2
 
 

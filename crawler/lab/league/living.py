@@ -94,6 +94,9 @@ class Finder(Policy, Protocol):
     def miss(self, node: int, now: float) -> None:
         """Note that the URL taken is gone; it was never fetched before."""
 
+    def expect(self, hub: int, links: int, now: float) -> None:
+        """Note that the first copy of a hub was the first to show `links` nodes."""
+
     def credit(self, hub: int, found: float, now: float) -> None:
         """Note the first fetch of a URL that the hub was the first to show.
 
@@ -325,19 +328,32 @@ def play(
             alive = [pair for pair in hub.births[: shown[number]] if died[pair[1]] > now]
             new = tuple(alive[-hub.most :])
         before, listed[number] = listed[number], bisect_right(hub.always, (now, size))
-        for _, other in new + hub.always[before : listed[number]]:
-            if not known[other] and died[other] > now:
-                known[other], via[other] = True, -1 if first else node
-                policy.find(other, now)
+        unknown = [other for _, other in new + hub.always[before : listed[number]] if not known[other]]
+        unknown = [other for other in unknown if died[other] > now]
+        for other in unknown:
+            known[other], via[other] = True, -1 if first else node
+            policy.find(other, now)
+        if first:
+            policy.expect(node, len(unknown), now)
 
     for node in range(size):
         if born[node] <= 0.0 and not (told and world.is_hub(node)):
             known[node] = True
             keep(node, 0.0)
             policy.add(node, 0.0)
-    for number, hub in enumerate(world.hubs):
+    listed_first: set[int] = set()
+    for number in reversed(
+        range(len(world.hubs))
+    ):  # roots are the last hubs of their sites, and are found first
+        hub = world.hubs[number]
         shown[number] = bisect_right(hub.births, (0.0, size))
         listed[number] = bisect_right(hub.always, (0.0, size))
+        links = {
+            other for _, other in hub.births[: shown[number]][-hub.most :] + hub.always[: listed[number]]
+        }
+        if world.born[world.pages + number] <= 0.0 and not told:
+            policy.expect(world.pages + number, len(links - listed_first), 0.0)
+        listed_first |= links
     for tick in range(int(rate * horizon)):
         now = (tick + 0.5) / rate
         while met < len(coming) and coming[met][0] <= now:

@@ -119,7 +119,7 @@ CHEAP = {
     "parked-for-good": 1,
     "parked-stay-behind": 1,
     "known-stay-behind": 1,
-    "in-transit-stay-behind": 2,
+    "in-transit-stay-behind": 5,
     "segments-shared": 2,
     "share-forgotten": 1,
     "results-dropped": 35,

@@ -220,10 +220,9 @@ def test_approximations_stay_below_the_maximum() -> None:
 
 
 def test_cis_plus_trusts_only_good_signals() -> None:
-    good, bad = (
-        PageParameters.from_quality(1.0, 0.5, 0.8, 0.7),
-        PageParameters.from_quality(1.0, 0.5, 0.6, 0.7),
-    )
+    columns = ([1.0, 1.0], [0.5, 0.5], [0.8, 0.6], [0.7, 0.7])  # importance, rate, precision, recall
+    pages = Pages.from_quality(*map(np.array, columns))
+    good, bad = pages[0], pages[1]
     assert cv.crawl_value(good, 1.0, 1, by="cis+") == cv.crawl_value(good, 1.0, 1, by="cis")
     assert cv.crawl_value(bad, 1.0, 1, by="cis+") == cv.crawl_value(bad, 1.0, 1, by="greedy")
 

@@ -42,7 +42,7 @@ def large_but_allowed(path: Path) -> None:
 def test_strange_entries_are_refused(
     tmp_path: Path, name: str, make: Callable[[Path], object], told: str
 ) -> None:
-    """A folder in place of the control socket once made a crawl of several processes restart them for ever."""
+    """A folder in place of the control socket once made a crawl of several processes restart them forever."""
     (tmp_path / "p0" / "store").mkdir(parents=True)
     assert strange_entry(tmp_path) == ""
     make(tmp_path / name)

@@ -12,6 +12,7 @@ from crawler.clock import iso_time
 from crawler.config import Config, convert
 from crawler.consent.use_rule import UseRule
 from crawler.crawl.directory import CrawlDirectory
+from crawler.crawl.lost_processes import begun_names, check_for_loss
 from crawler.errors import DirectoryError
 from crawler.frontier.permission import Permission
 from crawler.frontier.refresh.refreshing import Refresh
@@ -105,12 +106,14 @@ def opened(path: Path) -> Iterator[Crawled]:
 
     Raises:
         DirectoryError: there is no crawl, or nothing has been crawled yet.
-        DamageError: a store cannot be read.
+        DamageError: a store cannot be read, or is lost.
     """
     directory = CrawlDirectory(path)
     directory.require()
     ready(directory)
-    names = directory.process_names()
+    names = begun_names(directory)
+    for name in names:
+        check_for_loss(directory.process(name))
     if not names:
         raise DirectoryError(f"{path}: nothing was crawled here yet; `crawler crawl` starts a crawl")
     config = convert(directory.saved_config())

@@ -46,6 +46,20 @@ def test_acts_of_the_operator_break_no_rule() -> None:
     assert verdict.flawless, verdict.examples
 
 
+@pytest.mark.parametrize("refresh", [False, True])
+def test_reshards_break_no_rule(refresh: bool) -> None:
+    changes = settings_of(PLANTS["share-forgotten"], 1) if refresh else TINY
+    settings = msgspec.structs.replace(
+        changes, seed=2, count=6, faults=("reshard", "kill", "power", "limits")
+    )
+    with memory_folder() as folder:
+        world = Cluster(settings, Path(folder))
+        world.run()
+        verdict = judge(world)
+        assert verdict.flawless, verdict.examples
+        assert world.observed.resharded
+
+
 def test_signals_to_any_process_lead_to_a_fetch() -> None:
     settings = settings_of(PLANTS["foreign-signals-ignored"], 1)
     with memory_folder() as folder:
@@ -103,6 +117,12 @@ CHEAP = {
     "tail-trusted": 6,
     "loss-not-told": 3,
     "parked-for-good": 1,
+    "parked-stay-behind": 1,
+    "known-stay-behind": 1,
+    "in-transit-stay-behind": 5,
+    "segments-shared": 2,
+    "share-forgotten": 1,
+    "results-dropped": 35,
     "budget-not-counted": 1,
     "depth-of-the-page": 1,
     "one-try": 1,

@@ -76,6 +76,26 @@ def test_forms_of_a_url(base: str, href: str) -> None:
         assert rules[0] == rules[1]
 
 
+class Text(str):
+    """A string of another class, such as numpy's; users may pass one as a URL."""
+
+
+@pytest.mark.parametrize("form", [INSTALLED, INTERPRETED])
+def test_strings_of_other_classes(form: dict[str, ModuleType]) -> None:
+    links, url = _filter(form, "any"), Text("http://h.example/a/b")
+    assert links.filter_links(url, [Text("c"), Text("../d?e")]).urls == [
+        "http://h.example/a/c",
+        "http://h.example/d?e",
+    ]
+    assert links.one(url) == links.one(str(url))
+    forms = form["urls.canonical"]
+    assert [forms.canonical(url), forms.hostname(url), forms.duplicate_key(url)] == [
+        url,
+        "h.example",
+        url.encode(),
+    ]
+
+
 @pytest.mark.parametrize("method", ["mmh3", "blake2b"])
 @pytest.mark.parametrize("partition", ["domain", "host"])
 def test_fingerprints(method: str, partition: str) -> None:

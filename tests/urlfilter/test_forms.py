@@ -24,11 +24,26 @@ INSTALLED, INTERPRETED = (
 )
 SEED = "http://www.example.com/docs/a/b.html?q"
 PARTS = [
-    "..", ".", "/", "//", "a", "b.html", "index.php", "docs", "?x=1", "?sid=" + "0a" * 16, ";jsessionid=7", "(S(x))",
-    "#top", "%7e", "%zz", "é", " ", "\t", ":", "@", "http:", "https://", "HTTP://", "mailto:x", "other.example",
+    "../", "../../", "..", ".", "/", "//", "a", "b.html", "index.php", "docs", "?x=1", "?sid=" + "0a" * 16, ";jsessionid=7",
+    "(S(x))", "#top", "%7e", "%zz", "é", " ", "\t", ":", "@", "http:", "https://", "HTTP://", "mailto:x", "other.example",
     "www.example.com", "127.0.0.1:80", ":8080", "[::1]", "xn--", "a/" * 21, "z/z/z/", "a" * 300,
 ]  # fmt: skip
-HREFS = st.lists(st.sampled_from(PARTS), max_size=6).map("".join) | st.text(max_size=20)
+PLAIN = [
+    "",
+    "../x",
+    "../../x/y?z",
+    "../../../x",
+    "/",
+    "/x",
+    "x/../y",
+    "x",
+    "//h/x",
+    "http://h",
+    "https://h.example/x",
+]
+HREFS = (
+    st.lists(st.sampled_from(PARTS), max_size=6).map("".join) | st.sampled_from(PLAIN) | st.text(max_size=20)
+)
 FLAGS = st.sampled_from([0, LinkFlag.SEED, LinkFlag.SITEMAP, LinkFlag.REQUISITE, LinkFlag.EXTERNAL])
 
 

@@ -10,6 +10,7 @@ the expected size of a subcritical branching process (Watson and Galton 1875).
 If `brings` is at least `GROWS`, the end cannot be estimated, because the crawl grows or nearly does.
 """
 
+import math
 from collections.abc import Mapping
 
 import msgspec
@@ -63,6 +64,8 @@ def describe_eta(view: Eta, refreshed: int = 0) -> str:
 
 def duration(seconds: float) -> str:
     """Format a length of time in a suitable unit."""
+    if 0.0 < seconds < 0.1:
+        return f"{math.ceil(1000.0 * seconds)} ms"
     for unit, length in (("d", 86_400.0), ("h", 3600.0), ("min", 60.0)):
         if seconds >= 2 * length:
             return f"{seconds / length:.1f} {unit}"

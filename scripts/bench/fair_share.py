@@ -43,6 +43,7 @@ import time
 import traceback
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -186,9 +187,14 @@ def rows_of(counts: Path) -> list[list[float]]:
     return [[float(word) for word in line.split()] for line in counts.read_text().splitlines()]
 
 
-def gap_between(counts: Path, begin: float, end: float) -> float:
-    """Return the longest time without a request from `begin` to `end`, in seconds."""
-    return max((gap for at, _, gap in rows_of(counts) if begin <= at <= end), default=end - begin)
+def gap_between(counts: Path, begin: float, end: float) -> tuple[float, float]:
+    """Return the longest time without a request from `begin` to `end`, and the instant of its end, in seconds.
+
+    The time before the first request does not count; on a busy machine, the start takes several seconds.
+    """
+    rows = rows_of(counts)
+    later = [row for before, row in pairwise(rows) if before[1] and begin <= row[0] <= end]
+    return max(((gap, at) for at, _, gap in later), default=(end - begin, end))
 
 
 @contextmanager
@@ -258,6 +264,7 @@ def run(kind: str, options: argparse.Namespace) -> dict[str, Any]:
             process.kill()
         exit_took = time.monotonic() - ended
         busy, kept, children = ((b - a) / (ended - began) for a, b in zip(before, after, strict=True))
+        gap, gap_end = gap_between(counts, began + SETTLED, ended)
         turns = json.loads((folder / "turns").read_text()) if (folder / "turns").exists() else {}
         half = began + options.seconds / 2
         shown = (folder / "log").read_text().splitlines()[-3:]
@@ -287,7 +294,8 @@ def run(kind: str, options: argparse.Namespace) -> dict[str, Any]:
             "long": turns.get("long", 0),
             "wall": 1e3 * turns.get("wall", 0.0),
             "seen": turns.get("seen", []),
-            "gap": gap_between(counts, began + SETTLED, ended),
+            "gap": gap,
+            "gap_end": gap_end - began,
             "exit": exit_took,
             "code": process.returncode,
             "said": shown,
@@ -361,7 +369,8 @@ def show(kind: str, row: dict[str, Any], ratio: float, late: float) -> None:
         f"{row['busy']:6.2f}{row['kept']:6.2f}{row['children']:7.2f}"
         f"{row['peak']:10,.0f}{row['main']:7,.0f}{row['cpu']:9.0f}{row['wall']:7.0f}"
         f"{row['gap']:7.1f}{row['exit']:8.1f}  {row['code']}"
-        f"  {row['long']} turns over 40 ms, longest at {row['at']:.0f} s; {dict(row['ends'])}",
+        f"  gap until {row['gap_end']:.0f} s; {row['long']} turns over 40 ms, longest at {row['at']:.0f} s; "
+        f"{dict(row['ends'])}",
         flush=True,
     )
 

@@ -13,6 +13,7 @@ export const time = (seconds) => new Date(1000 * seconds).toLocaleTimeString();
 // The same words as `duration` in admin/eta.py, for lengths that only the page knows.
 export function duration(n) {
   if (!Number.isFinite(n)) return "";
+  if (n > 0 && n < 0.1) return `${Math.ceil(1000 * n)} ms`;
   for (const [unit, length] of [["d", 86400], ["h", 3600], ["min", 60]])
     if (n >= 2 * length) return `${(n / length).toFixed(1)} ${unit}`;
   return `${n.toFixed(n < 10 ? 1 : 0)} s`;

@@ -152,8 +152,10 @@ function details(status) {
   rendered(status.rendered || {});
   const frontier = status.frontier || {}, urls = status.urls || {};
   const outcomes = Object.entries(status.pages || {}).sort((a, b) => b[1] - a[1]);
-  table($("outcomes"), ["outcome", "fetches#"], outcomes.map(([name, n]) => [
-    make("button", { type: "button", class: "link", "data-outcome": name, "data-key": name }, words(name)), n]), "no fetch yet");
+  const ofRobots = Object.entries(status.robots || {}).filter(([, n]) => n > 0 && !name.endsWith("_ignored")).sort((a, b) => b[1] - a[1]);
+  table($("outcomes"), ["outcome", "fetches#"], [...outcomes.map(([name, n]) => [
+    make("button", { type: "button", class: "link", "data-outcome": name, "data-key": name }, words(name)), n]),
+    ...ofRobots.map(([name, n]) => [`robots.txt: ${words(name)}`, n])], "no fetch yet");
   const states = Object.entries(frontier).filter(([name, n]) => name.startsWith("hosts_") && n).map(([name, n]) => [`hosts: ${HOSTS[name.slice(6)] || words(name.slice(6))}`, n]);
   const waited = Object.entries(status.waited || {}).filter(([, n]) => n > 0).map(([name, n]) => [`waiting: ${WAITS[name] || words(name)}`, duration(n)]);
   table($("waits"), ["state or cause", "hosts or time#"], [...states, ...waited]);

@@ -79,11 +79,11 @@ def test_true_parameters_gain_over_uniform() -> None:
 @pytest.mark.parametrize("name", QUICK)
 def test_learning_never_loses_to_uniform(name: str) -> None:
     """A learning schedule never scores lower than uniform by more than twice the error of the difference."""
-    runs = {
-        policy: [played(policy, draw(WORLDS[name], seed)) for seed in SEEDS]
-        for policy in (UNIFORM, TRUE, "ncis")
-    }
-    row = gains.gains(name, runs)[-1]
+    uniform, learned = (
+        [played(policy, draw(WORLDS[name], seed)) for seed in SEEDS] for policy in (UNIFORM, "ncis")
+    )
+    # the runs of `TRUE` only scale the gain, which is not judged here
+    row = gains.gains(name, {UNIFORM: uniform, TRUE: learned, "ncis": learned})[-1]
     assert not row.loses, f"{row.difference:+.4f} +- {row.difference_error:.4f}"
 
 

@@ -24,8 +24,9 @@ INSTALLED, INTERPRETED = (
 )
 SEED = "http://www.example.com/docs/a/b.html?q"
 PARTS = [
-    "../", "../../", "..", ".", "/", "//", "a", "b.html", "index.php", "docs", "?x=1", "?sid=" + "0a" * 16, ";jsessionid=7",
-    "(S(x))", "#top", "%7e", "%zz", "é", " ", "\t", ":", "@", "http:", "https://", "HTTP://", "mailto:x", "other.example",
+    "../", "../../", "..", ".", "/", "//", "a", "b.html", "index.php", "docs", "?x=1", "?sid=" + "0a" * 16,
+    ";jsessionid=7", "(S(x))",
+    "#top", "%7e", "%zz", "é", " ", "\t", ":", "@", "http:", "https://", "HTTP://", "mailto:x", "other.example",
     "www.example.com", "127.0.0.1:80", ":8080", "[::1]", "xn--", "a/" * 21, "z/z/z/", "a" * 300,
 ]  # fmt: skip
 PLAIN = [

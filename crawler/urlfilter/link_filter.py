@@ -1,3 +1,4 @@
+# cython: annotation_typing=False
 """Turns the hrefs of a page into accepted links. This part of the URL filter must be fast.
 
     hrefs --> cut the fragment --> unique --> memo --(miss)--> canonical form, verdict, fingerprint

@@ -1,3 +1,4 @@
+# cython: annotation_typing=False
 """Recognizes traps by the path of a URL alone (`urlfilter/README.md`, "Traps"; Heritrix's decide rules).
 
 If a page answers under any path and has a broken relative link, this link produces endless paths:

@@ -1,3 +1,4 @@
+# cython: annotation_typing=False
 """The URL filter: scope, traps, extensions and kinds, exclude and include.
 
 A URL is either accepted or rejected by exactly one rule, the first rule in the order of RULES that applies.

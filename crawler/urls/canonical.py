@@ -1,3 +1,4 @@
+# cython: annotation_typing=False
 """The forms of a URL (`urls/README.md`, "Forms of a URL").
 
     raw_url   as written on the page                          "../A%7e?q=é#top"

@@ -1,3 +1,4 @@
+# cython: annotation_typing=False
 """Fingerprints: 64 bits that identify a URL (`urls/README.md`, "Fingerprint").
 
     fingerprint(url) = H(domain)[top 16 bits] << 48 | H(key)[low 48 bits]

@@ -24,11 +24,27 @@ INSTALLED, INTERPRETED = (
 )
 SEED = "http://www.example.com/docs/a/b.html?q"
 PARTS = [
-    "..", ".", "/", "//", "a", "b.html", "index.php", "docs", "?x=1", "?sid=" + "0a" * 16, ";jsessionid=7", "(S(x))",
+    "../", "../../", "..", ".", "/", "//", "a", "b.html", "index.php", "docs", "?x=1", "?sid=" + "0a" * 16,
+    ";jsessionid=7", "(S(x))",
     "#top", "%7e", "%zz", "é", " ", "\t", ":", "@", "http:", "https://", "HTTP://", "mailto:x", "other.example",
     "www.example.com", "127.0.0.1:80", ":8080", "[::1]", "xn--", "a/" * 21, "z/z/z/", "a" * 300,
 ]  # fmt: skip
-HREFS = st.lists(st.sampled_from(PARTS), max_size=6).map("".join) | st.text(max_size=20)
+PLAIN = [
+    "",
+    "../x",
+    "../../x/y?z",
+    "../../../x",
+    "/",
+    "/x",
+    "x/../y",
+    "x",
+    "//h/x",
+    "http://h",
+    "https://h.example/x",
+]
+HREFS = (
+    st.lists(st.sampled_from(PARTS), max_size=6).map("".join) | st.sampled_from(PLAIN) | st.text(max_size=20)
+)
 FLAGS = st.sampled_from([0, LinkFlag.SEED, LinkFlag.SITEMAP, LinkFlag.REQUISITE, LinkFlag.EXTERNAL])
 
 
@@ -74,6 +90,26 @@ def test_forms_of_a_url(base: str, href: str) -> None:
             for form in (INSTALLED, INTERPRETED)
         ]
         assert rules[0] == rules[1]
+
+
+class Text(str):
+    """A string of another class, such as numpy's; users may pass one as a URL."""
+
+
+@pytest.mark.parametrize("form", [INSTALLED, INTERPRETED])
+def test_strings_of_other_classes(form: dict[str, ModuleType]) -> None:
+    links, url = _filter(form, "any"), Text("http://h.example/a/b")
+    assert links.filter_links(url, [Text("c"), Text("../d?e")]).urls == [
+        "http://h.example/a/c",
+        "http://h.example/d?e",
+    ]
+    assert links.one(url) == links.one(str(url))
+    forms = form["urls.canonical"]
+    assert [forms.canonical(url), forms.hostname(url), forms.duplicate_key(url)] == [
+        url,
+        "h.example",
+        url.encode(),
+    ]
 
 
 @pytest.mark.parametrize("method", ["mmh3", "blake2b"])

@@ -5,7 +5,7 @@
         ... crawl server.seeds() on the same clock ...
     web.freshness(begin, end)
 
-With `FastClock`, a day passes in a fraction of a second. Give the same clock to the server and to the crawl.
+With `FastClock`, a day passes in a fraction of a second. The server and the crawl must have the same clock.
 The web's dates (Date, Last-Modified, lastmod) follow this clock, so a crawl on the same clock sees no dates
 in the future.
 """
@@ -74,7 +74,7 @@ def _address(number: int) -> str:
 
 
 class ChangingServer(LoopbackSites):
-    """Serves a changing web until closed; use as an async context manager."""
+    """Serves a changing web until it is closed. Use it as an async context manager."""
 
     def __init__(self, model: ChangingWeb, clock: Clock) -> None:
         if len(model.hosts) > HOSTS_MAX:

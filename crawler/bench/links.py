@@ -29,9 +29,8 @@ GROUP = 30  # number of pages whose links are committed together
 ELSEWHERE = 5  # one link in this many leads to another host
 PATH = "word-other-time"
 
-OTHER_WORK = bytes(
-    2 << 20
-)  # bytes that are written between two pages; this is more than the caches of a core hold
+# bytes that are written between two pages; this is more than the caches of a core hold
+OTHER_WORK = bytes(2 << 20)
 
 Page = tuple[str, list[str]]
 

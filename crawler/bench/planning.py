@@ -73,16 +73,14 @@ class UnitCosts(msgspec.Struct, frozen=True):
     page_cpu: CostRange
     kilobyte_cpu: CostRange
     link_cpu: CostRange  # a link that was also on an earlier page of the directory
-    form_cpu: (
-        CostRange  # additional cost of any other link, for its canonical form, the filter and its fingerprint
-    )
+    # additional cost of any other link, for its canonical form, the filter and its fingerprint
+    form_cpu: CostRange
     new_cpu: CostRange  # additional cost of a new link, for the DUE, the queue and their commits
     host_cpu: CostRange  # cost of a new host, for its connection, robots.txt and record
     handshake_cpu: CostRange  # cost of a new TLS connection: connecting and a full handshake
     secure_cpu: CostRange  # additional cost of a fetch over TLS, without the handshake
-    lone_cpu: (
-        CostRange  # additional cost of a fetch that wakes a sleeping loop, for turns, wake-ups and a commit
-    )
+    # additional cost of a fetch that wakes a sleeping loop, for turns, wake-ups and a commit
+    lone_cpu: CostRange
     unchanged_cpu: CostRange  # the refresh of a known page that has not changed
     page_store: CostRange  # a page's record, capture and entry, without its URL, in a compacted store
     page_store_log: CostRange  # record, capture and entry of a page before compaction
@@ -117,9 +115,8 @@ REFERENCE = UnitCosts(
     form_cpu=CostRange(4e-6, 7e-6, 12e-6),
     new_cpu=CostRange(15e-6, 20e-6, 40e-6),
     host_cpu=CostRange(0.0003, 0.0006, 0.002),
-    handshake_cpu=CostRange(
-        0.0007, 0.0011, 0.0015
-    ),  # open web: 29 % of 3,510 us, for .94 handshakes per page
+    # open web: 29 % of 3,510 us, for .94 handshakes per page
+    handshake_cpu=CostRange(0.0007, 0.0011, 0.0015),
     secure_cpu=CostRange(0.0001, 0.0002, 0.0003),
     lone_cpu=CostRange(0.0007, 0.001, 0.0025),
     unchanged_cpu=CostRange(0.0008, 0.001, 0.0016),

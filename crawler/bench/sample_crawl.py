@@ -20,9 +20,8 @@ from crawler.storage.rotating_file import generations
 # The maximum number of lines to read. Reading them takes about ten seconds, and remembering their hosts and
 # directories takes at most 300 MB.
 LINES_MAX = 1_000_000
-_DEFLATED = (
-    0.2  # assumed compressed size of a page, as a share of its decoded size, unless the sample shows less
-)
+# assumed compressed size of a page, as a share of its decoded size, unless the sample shows less
+_DEFLATED = 0.2
 
 
 class _Line(msgspec.Struct):

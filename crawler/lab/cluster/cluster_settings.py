@@ -81,9 +81,7 @@ class Observed(msgspec.Struct):
         float
     ] = []  # instants at which the crawl was divided anew, in seconds from the start of the run
     cloned_at: float = 0.0
-    restored: dict[
-        str, float
-    ] = {}  # name of a process -> the last instant at which its disk was restored from a backup
+    restored: dict[str, float] = {}  # name of a process -> when its disk was last restored from a backup
     told_to_stop: dict[int, float] = {}  # life -> the instant at which it received TERM
     # life -> the limit on pages per host and depth under which it ran, if there was one
     limits: dict[int, int] = {}

@@ -44,9 +44,8 @@ from crawler.lab.cluster.synthetic_web import DATA, MISSING_EVERY, SITEMAP, Synt
 
 SLACK = 1e-3  # tolerance in seconds, because clocks and floating-point sums are not exact
 RATE_WINDOW = 20.0  # seconds over which the rate is measured
-RATE_SLACK = (
-    1.15  # the rate may be exceeded by this factor, because shares change while messages are on the way
-)
+# the rate may be exceeded by this factor, because shares change while messages are on the way
+RATE_SLACK = 1.15
 CLONE_MAX = 120.0  # if two processes have the same name, one of them must stop within this many seconds
 # faults after which a process may wait for processes that have ended
 CUT_OFF = ("partition", "stop", "loss", "reset", "rerun")

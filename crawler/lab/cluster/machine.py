@@ -60,7 +60,7 @@ def nobody(life: Life | None = None) -> Context:
 
 
 class Machine(Writable):
-    """A machine with a unique `label`. Its process is called `name`; the processes of its clones have the same name."""
+    """A machine with a unique `label`. `name` is the name of its process, and of the processes of its clones."""
 
     def __init__(self, label: str, name: str, folder: Path, rng: random.Random) -> None:
         self.label, self.name, self.folder = label, name, folder
@@ -70,9 +70,8 @@ class Machine(Writable):
         self.life: Life | None = None
         self.has_power = True
         self.room = math.inf  # bytes that the disk still accepts
-        self.tells_room = (
-            True  # False on a disk with a quota or a thin volume, where `statvfs` does not report `room`
-        )
+        # False on a disk with a quota or a thin volume, where `statvfs` does not report `room`
+        self.tells_room = True
         self.slowness = 1.0
         self.wall_offset = 0.0  # seconds by which the wall clock is ahead of the true time
 
@@ -181,7 +180,10 @@ class SystemCalls:
             self._kept.clear()
 
     def end(self, life: Life) -> None:
-        """Close all files of a life as the kernel would, and release the locks. Objects may still refer to the files."""
+        """Close all files of a life, and release the locks, as the kernel would.
+
+        Objects may still refer to the files.
+        """
         disown_locks(life.descriptors)
         for descriptor in sorted(life.descriptors):
             os.dup2(self._null, descriptor, inheritable=False)

@@ -167,7 +167,10 @@ class OperatorActs:
         )
 
     def _notice(self, machine: Machine, act: Fault) -> None:
-        """Report a changed page in the same way as the page server and the Python API. Another process may own the page."""
+        """Report a changed page in the same way as the page server and the Python API.
+
+        Another process may own the page.
+        """
         if (running := self._population.running.get(machine.label)) is not None:
             self._run_in(running[1], machine, partial(self._report, act, self._page(act), running[1]))
 

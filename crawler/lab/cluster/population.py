@@ -183,7 +183,8 @@ class Population:
     def visit(self) -> None:
         """Start an ended process again if another process has waited too long for it.
 
-        A process that has had nothing to do for `VISIT_AFTER` seconds has logged a warning, which asks the operator to do this.
+        A process that has had nothing to do for `VISIT_AFTER` seconds has logged a warning that asks for
+        this.
         """
         for life, process in list(self.running.values()):
             coordination = process.exchange.coordination
@@ -202,7 +203,10 @@ class Population:
     # -- a life -----------------------------------------------------------------------
 
     def start(self, machine: Machine) -> None:
-        """Start the process of a machine, unless it is running or has ended for good. Do nothing while the crawl is closed."""
+        """Start the process of a machine, unless it is running or has ended for good.
+
+        Do nothing while the crawl is closed.
+        """
         if machine.life is not None or machine.label in self._home:
             return
         if self.is_closed or not any(machine is each for each in self.machines):
@@ -326,7 +330,10 @@ class Population:
             self.observed.unexpected.append(f"{life}: {error}")
 
     def _recover(self, name: str, lost: str) -> None:
-        """Restart the process `name`, because `crawler recover` requires this. Let it recover the links that `lost` has lost."""
+        """Restart the process `name`, and let it recover the links that `lost` has lost.
+
+        The restart is needed because `crawler recover` also requires it.
+        """
         label = next(label for label, address in self.addresses.items() if self._is_reached(name, address[0]))
         machine = next(machine for machine in self.machines if machine.label == label)
         self._to_recover[label] = lost
@@ -392,7 +399,7 @@ class Population:
             self.world.wire.names[machine.name] = self.addresses[newest.label][0]
 
     def look_at_end(self) -> None:
-        """End the run if a process of each name has finished, or if the processes of all machines have ended for good."""
+        """End the run if a process of each name has finished, or if all processes have ended for good."""
         if self.pending:
             return
         self.observed.survivors = {

@@ -14,9 +14,9 @@
 | `encoded` | the same pages for clients that accept gzip (nginx: gzip_static) |
 
 The script needs nginx and wrk (Debian: nginx-light, wrk). CPU is the time of the serving process, read from
-/proc. Each case has its own page server. First, every page is requested once. Then there are rounds, in each
-of which both servers receive the same load, one after the other, from the page on at which their last round
-ended. The median of the rounds is printed, with the memory of the page server.
+/proc. Each case has its own page server. First, every page is requested once. Then there are rounds. In each
+round, both servers receive the same load, one after the other. It starts at the page at which the previous
+round ended. The median of the rounds is printed, with the memory of the page server.
 """
 
 import argparse
@@ -66,7 +66,7 @@ GZIP = "Accept-Encoding: gzip"
 
 class Case(NamedTuple):
     connections: int = 16
-    few: bool = False  # True if only pages that the cache holds are requested
+    few: bool = False  # if True, only pages that the cache holds are requested
     fields: str = ""
     tags: bool = False
     coded: bool = False
@@ -111,7 +111,7 @@ def prepare(folder: Path, options: argparse.Namespace) -> None:
 def ports_of(folder: Path) -> list[int]:
     """Return the ports of the three sites.
 
-    They are stored with the crawl, because the URLs of the crawl contain them.
+    The ports are stored with the crawl, because the URLs of the crawl contain them.
     """
     kept = folder / "ports"
     if not kept.exists():
@@ -120,7 +120,7 @@ def ports_of(folder: Path) -> list[int]:
 
 
 def measure(folder: Path, ports: list[int], nginx: int, name: str, options: argparse.Namespace) -> None:
-    """Measure one case and print the result; `ports` are the ports of the three sites of nginx."""
+    """Measure one case and print the result. `ports` are the ports of the three sites of nginx."""
     case = CASES[name]
     plain, coded, zipped = (f"http://127.0.0.1:{port}" for port in ports)
     site = coded if case.coded else plain

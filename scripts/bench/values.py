@@ -3,8 +3,8 @@
     python scripts/bench/values.py
 
 For each nu/Delta, the script prints the worst and the median time over recalls, states and levels. For
-comparison, compiled code is measured in the same run that sums the series of the paper term by term, up to
-20,000 terms. The ratio shows how much time the closed forms save. Then the script measures all corners of the
+comparison, the same run measures compiled code that sums the series of the paper term by term, up to 20,000
+terms. The ratio shows how much time the closed forms save. Then the script measures all corners of the
 domain: recall and precision 0 to 1, nu/Delta 1e-12 to 1e12, and an elapsed time of 0 to infinity. The time
 limits are 20 us per value and 200 us per inverse.
 """

@@ -82,8 +82,8 @@ def test_golden_thresholds() -> None:
         assert cv.crawl_value(page, at) == pytest.approx(record["value"], rel=1e-10)
 
 
-# (page, elapsed, signals) -> (V, psi, w): the sums of 400 to 1,800 terms in the paper, evaluated with 60
-# digits (mpmath).
+# (page, elapsed, signals) -> (V, psi, w): the sums as printed in the paper, of 400 to 1,800 terms, evaluated
+# with 60 digits (mpmath).
 MANY_TERMS = [
     (
         PageParameters(1.0, 0.006, 0.26, 9.85),

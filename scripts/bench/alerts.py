@@ -1,12 +1,13 @@
-"""Check with a real Prometheus that a real fault fires each alert of `config/prometheus/alerts.yaml`.
+"""Check with a real Prometheus that each alert of `config/prometheus/alerts.yaml` fires after a real fault.
 
     scripts/bench/alerts.py [--only missing paused]
 
-Each fault has its own crawl, whose /metrics Prometheus scrapes every second. The rules are those of the file,
-but with `for: 1s` instead of minutes. A line is printed when the alert of a fault fires. For a crawl without
-a fault, no alert may fire. At the end all crawls are stopped, and `CrawlerAbsent` must fire.
-For `CrawlerCollisions`, a crawl continues with 26 million known URLs of one host, which are written directly
-(200 MB). The script needs Debian's package prometheus, and root for the full disk.
+Each fault has its own crawl. Every second, Prometheus scrapes /metrics of each crawl. The rules are those of
+the file, but with `for: 1s` instead of minutes. A line is printed when the alert of a fault fires. For a
+crawl without a fault, no alert may fire. At the end, all crawls are stopped, and `CrawlerAbsent` must fire.
+For `CrawlerCollisions`, a crawl is continued with 26 million known URLs of one host. The script writes these
+URLs directly to the files of the crawl (200 MB). The script needs Debian's package prometheus, and root for
+the full disk.
 """
 
 import argparse
@@ -42,7 +43,8 @@ from crawler.storage.keys import DUE_FLUSHED, DUE_LINKS, DUE_RUNS
 from crawler.storage.kv import seal, unseal
 
 RULES = Path(__file__).resolve().parents[2] / "config" / "prometheus" / "alerts.yaml"
-LIMIT = 180.0  # seconds within which an alert must fire; an alert about the last minute needs that long
+# an alert must fire within this many seconds; an alert about the last minute needs so much time
+LIMIT = 180.0
 POLITE = [
     "--delay",
     "0.1",
@@ -96,7 +98,7 @@ class Crawl(NamedTuple):
 
 
 class Fault(NamedTuple):
-    """An alert, the flags of a crawl, and its fault.
+    """An alert, the flags of a crawl, and the fault that must fire the alert.
 
     `prepare` changes the directory of an earlier run, which has fetched a page. Once the crawl answers, `act` is
     repeated until the alert fires.
@@ -111,7 +113,7 @@ class Fault(NamedTuple):
 
 
 def _fill_one_host(crawl: Path) -> None:
-    """Let the crawl know 26 million URLs of one host: only URLs of the same host can have equal fingerprints."""
+    """Make 26 million URLs of one host known to a crawl. Only URLs of the same host can have equal fingerprints."""
     with contextlib.closing(open_store(crawl / "p0" / "store")) as store:
 
         def read(key: bytes, kind: type[T]) -> T:
@@ -136,13 +138,16 @@ def _fill_one_host(crawl: Path) -> None:
 
 
 def _kill_one(crawl: Crawl) -> None:
-    """Kill the last process; repeated calls look as if it died after each start."""
+    """Kill the last process. If this is repeated, the process seems to die after each start."""
     with contextlib.suppress(ProcessLookupError, IndexError):
         os.kill(crawl.children()[-1], signal.SIGKILL)
 
 
 def _fill_disk(crawl: Crawl) -> None:
-    """Fill the disk up to the last 280 MiB, which is less than 5 % but more than the limit at which the crawl ends."""
+    """Fill the disk, except for 280 MiB.
+
+    This is less than 5 % of the disk, but more than the limit at which the crawl ends.
+    """
     free = shutil.disk_usage(crawl.folder).free
     if free > 300 << 20:
         with (crawl.folder.parent / "ballast").open("ab") as file:
@@ -269,7 +274,7 @@ def prometheus(folder: Path, targets: list[str], stack: contextlib.ExitStack) ->
 
 
 def walk(folder: Path, names: list[str]) -> bool:
-    """Run all faults; return whether each fired its alert, and none fired for the crawl without a fault."""
+    """Run all faults. Return whether each fault fired its alert, and no alert fired for the crawl without a fault."""
     subprocess.run(["promtool", "check", "rules", RULES], check=True)
     server = ThreadingHTTPServer(("127.0.0.1", 0), Web)
     threading.Thread(target=server.serve_forever, daemon=True).start()

@@ -18,15 +18,15 @@ are crawled alone. Each host has its own address in 127/8. The script prints one
     gap s        the longest time without a request to any healthy host, after the first `SETTLED` seconds
     exit s       seconds from SIGTERM to the end
 
-`--load N` runs N busy processes meanwhile. The gap depends on --delay: without --load and other hosts, it is
-about as long as the delay, if all hosts were first visited at the same time.
+With `--load N`, N busy processes run at the same time. The gap depends on --delay. Without --load and other
+hosts, it is about as long as the delay if all hosts were first visited at the same time.
 
-Each row beside hostile hosts is judged, even with `--load 10`: the peak must be at most 600 MiB, the gap at most
-3 s, the exit must take at most 5 s, and the exit code must be 0. A row that breaks a limit names it, and the
-exit code of the script is then 1. Two targets depend on the speed of the machine, and are not judged: a ratio of
-at least .8, and turns of at most 100 ms of CPU. A turn is one iteration of the loop, with all callbacks that were
-ready, or 5 ms if that is longer. On a busy machine, the wall time of a turn is meaningless. `--stacks` prints the
-stack of the loop's thread during turns of more than 40 ms.
+Each row beside hostile hosts is judged, even with `--load 10`: the peak must be at most 600 MiB, the gap at
+most 3 s, the exit must take at most 5 s, and the exit code must be 0. A row that breaks a limit names this
+limit, and the exit code of the script is then 1. Two targets depend on the speed of the machine, and are not
+judged: a ratio of at least .8, and turns of at most 100 ms of CPU. A turn is one iteration of the loop, with
+all callbacks that were ready, or 5 ms if that is longer. On a busy machine, the wall time of a turn is
+meaningless. `--stacks` prints the stack of the loop's thread during turns of more than 40 ms.
 """
 
 import argparse
@@ -70,15 +70,18 @@ KINDS = (
 BEAT = 0.005  # s
 SHOWN = 0.04  # --stacks prints the stack of a turn that takes at least this many CPU seconds
 START_MAX, EXIT_MAX = 60.0, 60.0
-LIMITS = {"peak": 600.0, "gap": 3.0, "exit": 5.0}  # MiB, s, s; the largest value of each column
-SETTLED = 3.0  # seconds after the start from which the gap is measured
+LIMITS = {"peak": 600.0, "gap": 3.0, "exit": 5.0}  # the largest allowed value of each column, in MiB, s and s
+SETTLED = 3.0  # the gap is measured from this many seconds after the start on
 
 
 # -- inside the crawl's process ---------------------------------------------------------------------
 
 
 class Turns:
-    """Measures the turns of the loop that starts it: the loop beats, and another thread samples the loop's thread."""
+    """Measures the turns of the loop in which it is started.
+
+    The loop beats, and another thread samples the thread of the loop.
+    """
 
     def __init__(self, *, stacks: bool) -> None:
         self.cpu = self.wall = 0.0
@@ -116,7 +119,7 @@ class Turns:
 
 
 def crawl_measured(out: Path, arguments: list[str], *, stacks: bool) -> int:
-    """Run the command and measure the turns of its loop; write the figures to `out`."""
+    """Run the command, measure the turns of its loop, and write the results to `out`."""
     from crawler.cli import main as command
     from crawler.process.lifecycle.shutdown import Watchdog
 
@@ -165,7 +168,7 @@ def server(kind: str, hosts: int, port: int, counts: Path | str = "") -> Iterato
 
 
 def loop_time(pid: int) -> tuple[float, float, float]:
-    """Return the seconds for which a process's first thread ran, was ready but waited, and for which its children ran."""
+    """Return three times in seconds: the first thread ran, it was ready but waited, and the children ran."""
     try:
         ran, kept, _ = map(int, Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split())
         return ran / 1e9, kept / 1e9, sum(map(cpu, children(pid)))
@@ -174,7 +177,7 @@ def loop_time(pid: int) -> tuple[float, float, float]:
 
 
 def pages_between(counts: Path, begin: float, end: float) -> float:
-    """Return the requests per minute that a server counted from `begin` to `end`."""
+    """Return the number of requests per minute that a server counted from `begin` to `end`."""
     within = [(at, pages) for at, pages, _ in rows_of(counts) if begin <= at <= end]
     if len(within) < 2:
         return 0.0
@@ -210,14 +213,14 @@ def loaded(processes: int) -> Iterator[None]:
 
 
 def await_start(process: subprocess.Popen[bytes], begun: Path) -> None:
-    """Wait until the loop of the crawl runs; on a busy machine, the imports alone take ten seconds."""
+    """Wait until the loop of the crawl runs. On a busy machine, the imports alone take ten seconds."""
     until = time.monotonic() + START_MAX
     while not begun.exists() and process.poll() is None and time.monotonic() < until:
         time.sleep(0.05)
 
 
 def run(kind: str, options: argparse.Namespace) -> dict[str, Any]:
-    """Crawl the healthy hosts beside hosts of one kind, or alone; return the figures."""
+    """Crawl the healthy hosts beside hosts of one kind, or alone; return the measurements."""
     with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
         folder, port = Path(name), free_port(address(80, 0))
         counts = folder / "counts"
@@ -346,7 +349,7 @@ def main() -> None:
 
 
 def flaws_of(row: dict[str, Any]) -> list[str]:
-    """Return what is wrong in a row: values beyond `LIMITS`, and an exit code other than 0."""
+    """Return descriptions of the flaws in a row: values beyond `LIMITS`, and an exit code other than 0."""
     flaws = [
         f"{name} {row[name]:.1f}, more than {most:g}" for name, most in LIMITS.items() if row[name] > most
     ]
@@ -354,7 +357,7 @@ def flaws_of(row: dict[str, Any]) -> list[str]:
 
 
 def alone(options: argparse.Namespace) -> dict[str, Any]:
-    """Run the healthy hosts alone, and print the row."""
+    """Crawl the healthy hosts alone, and print and return the row."""
     row = run("alone", options)
     if not row["late"]:
         sys.exit("the healthy hosts received no requests:\n" + "\n".join(row["said"]))

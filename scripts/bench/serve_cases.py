@@ -69,7 +69,7 @@ GZIP = "Accept-Encoding: gzip"
 
 class Case(NamedTuple):
     connections: int = 16
-    few: bool = False  # True if only pages that the cache holds are requested
+    few: bool = False  # if True, only pages that the cache holds are requested
     fields: str = ""
     tags: bool = False
     coded: bool = False
@@ -114,7 +114,7 @@ def prepare(folder: Path, options: argparse.Namespace) -> None:
 def ports_of(folder: Path) -> list[int]:
     """Return the ports of the three sites.
 
-    They are stored with the crawl, because the URLs of the crawl contain them.
+    The ports are stored with the crawl, because the URLs of the crawl contain them.
     """
     kept = folder / "ports"
     if not kept.exists():
@@ -123,7 +123,7 @@ def ports_of(folder: Path) -> list[int]:
 
 
 def measure(folder: Path, ports: list[int], nginx: int, name: str, options: argparse.Namespace) -> None:
-    """Measure one case and print the result; `ports` are the ports of the three sites of nginx."""
+    """Measure one case and print the result. `ports` are the ports of the three sites of nginx."""
     case = CASES[name]
     plain, coded, zipped = (f"http://127.0.0.1:{port}" for port in ports)
     site = coded if case.coded else plain

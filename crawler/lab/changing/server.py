@@ -58,7 +58,7 @@ def _address(number: int) -> str:
 
 
 class ChangingServer(LoopbackSites):
-    """Serves a changing web until closed; use as an async context manager."""
+    """Serves a changing web until it is closed. Use it as an async context manager."""
 
     def __init__(self, model: ChangingWeb, clock: Clock) -> None:
         if len(model.hosts) > HOSTS_MAX:

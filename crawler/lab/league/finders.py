@@ -37,7 +37,8 @@ HUB_SHARE = 0.2
 TENTH = 0.1
 WEIGHTS = (0, 1, 3, 10)
 HALF_LIFE = 90 * DAY
-# weight of the prior of theta; a hub's prior is the theta of its site, a site's prior is that of the crawl
+# weight of the prior of theta; the prior of a hub is the theta of its site, and the prior of a site that of
+# the crawl
 PRIOR_DAYS = 60.0
 FREE = ("ncis-free", "proto-free")
 
@@ -45,7 +46,7 @@ FREE = ("ncis-free", "proto-free")
 class NewFirst:
     """Adds a first-in first-out queue of new URLs to any policy.
 
-    Up to a given share of the fetches goes to the queue.
+    Up to a given share of the fetches goes to URLs of the queue.
     """
 
     def __init__(self, policy: Policy, share: float = 1.0) -> None:
@@ -73,7 +74,7 @@ class NewFirst:
 
     def claim_next(self, now: float) -> int:
         self._credit = min(self._credit + self._share, 1.0)
-        # the tolerance is needed because ten tenths, summed as floats, are less than 1
+        # a tolerance is needed because the sum of ten tenths, as floats, is less than 1
         if self._new and self._credit > 1.0 - 1e-9:
             self._credit -= 1.0
             return self._new.popleft()
@@ -93,9 +94,9 @@ class Crediting(Shipped):
 
 
 class Prototype(rivals.Ranked):
-    """GREEDY with rates pooled by site, plus D.
+    """GREEDY with rates pooled by site, plus D, the value of finding new pages.
 
-    Theta of a hub is shrunk to theta of its site, and that of a site to theta of the crawl.
+    The theta of a hub is shrunk towards the theta of its site, and that of a site towards the theta of the crawl.
     """
 
     def __init__(self, world: LivingWorld, rate: float, weight: float) -> None:
@@ -142,7 +143,10 @@ class Prototype(rivals.Ranked):
         super()._rank(now)
 
     def theta(self, tau: np.ndarray) -> np.ndarray:
-        """Return theta, (n,): the new pages per second of each hub, 0 for pages; older observations weigh less."""
+        """Return theta, (n,): the new pages per second of each hub, and 0 for pages.
+
+        Older observations have less weight.
+        """
         prior, hubs, sites = PRIOR_DAYS * DAY, self._hubs, self._where[self._hubs]
         left = np.exp2(-tau / HALF_LIFE)
         found, asked = self._found * left, self._asked * left
@@ -160,7 +164,10 @@ class Prototype(rivals.Ranked):
 
 
 class ExactHubs(Exact):
-    """The policy `Exact`, plus D for every node; theta is from `freshness/discovery.py`."""
+    """The policy `Exact`, plus D, the value of finding new pages, for every node.
+
+    `freshness/discovery.py` computes theta.
+    """
 
     def __init__(self, world: LivingWorld, rate: float, weight: float) -> None:
         super().__init__(world, rate)  # type: ignore[arg-type]
@@ -217,7 +224,7 @@ class ExactHubs(Exact):
 
 
 class Fifth(Prototype):
-    """Spends a fixed share of the fetches on hubs, the oldest copies first, and the rest on pages, by value."""
+    """Spends a fixed share of the fetches on hubs, the oldest copies first. The rest goes to pages, by value."""
 
     def __init__(self, world: LivingWorld, rate: float) -> None:
         super().__init__(world, rate, 0.0)

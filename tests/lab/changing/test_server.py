@@ -20,7 +20,7 @@ def _model(start: float) -> ChangingWeb:
 
 
 def test_the_web_over_http() -> None:
-    """A client receives pages, conditional answers and dates; its requests are logged.
+    """A client receives pages, conditional answers and dates, and its requests are logged.
 
     HEAD is answered like GET; POST is rejected.
     """

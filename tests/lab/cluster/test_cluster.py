@@ -1,6 +1,7 @@
 """Test processes in the virtual world: faults break no rule, and equal seeds yield equal runs.
 
-`python -m tests.lab.cluster.planted` searches for every planted bug; the tests here run one cheap seed for each bug.
+`python -m tests.lab.cluster.planted` searches for every planted bug. The tests here run one cheap seed for
+each bug.
 """
 
 import gc
@@ -147,7 +148,7 @@ def test_a_planted_bug_is_found(bug: str) -> None:
 
 
 def test_no_file_of_a_world_stays_open_even_if_referenced(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Memory maps and files of a killed process are closed when it ends, even if references keep them alive."""
+    """Memory maps and files of a killed process are closed when the process ends, even if references to them remain."""
     kept, bury = [], Cluster._bury
 
     def bury_all_but_stages(self: Cluster) -> None:
@@ -169,7 +170,7 @@ def test_no_file_of_a_world_stays_open_even_if_referenced(monkeypatch: pytest.Mo
 
 
 def test_no_object_of_a_world_stays_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Hundreds of runs share an interpreter, and in each run, processes are killed at any step."""
+    """Hundreds of runs share an interpreter. In each run, processes are killed at any step."""
     made: list[weakref.ref[Stages]] = []
 
     class Noted(Stages):

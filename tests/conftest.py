@@ -63,12 +63,22 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         )
 
 
+def pytest_collection_finish() -> None:
+    """Exempt the imported modules and the collected tests from garbage collection, which would examine them each time."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(autouse=True)
 def _collected(request: pytest.FixtureRequest) -> Iterator[None]:
     """Collect garbage after a test that opens servers, so that an open socket fails this test and not a later one."""
     yield
     if request.node.nodeid.startswith(LISTENS):
         gc.collect()
+        if (
+            not gc.get_freeze_count()
+        ):  # the test has run a crawl in this process, which ends with `gc.unfreeze`
+            gc.freeze()
 
 
 LISTENS = ("tests/browser/", "tests/serve/", "tests/admin/", "tests/end_to_end/test_live.py")

@@ -1,6 +1,9 @@
 """Test how the kernels are built (`crawler/kernel_build.py`)."""
 
 import os
+import shutil
+import subprocess
+import sys
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -42,6 +45,44 @@ def test_the_shared_module_is_built_before_any_kernel(monkeypatch: pytest.Monkey
     assert sorted(built[1:]) == [("crawler.a", True), ("crawler.b", True)]
     assert [each.name for each in command.extensions] == names
     assert command.parallel == 2
+
+
+def test_a_wheel_from_the_sdist_holds_the_whole_package(tmp_path: Path) -> None:
+    """`scripts/release` builds them in the same way, with kernels; here nothing is compiled or downloaded."""
+    pytest.importorskip("setuptools")
+    source = tmp_path / "source"
+    ignored = shutil.ignore_patterns("__pycache__", "*.so", "*.c", "*.egg-info")
+    for name in ("crawler", "config"):
+        shutil.copytree(ROOT / name, source / name, ignore=ignored)
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source)
+
+    def call(program: str, folder: Path) -> None:
+        environ = {**os.environ, "CRAWLER_KERNELS": "none", "PYTHONPATH": ""}
+        command = [sys.executable, "-c", program]
+        ran = subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, check=False)
+        assert ran.returncode == 0, ran.stderr
+
+    call("from setuptools import build_meta; build_meta.build_sdist('dist')", source)
+    (sdist,) = (source / "dist").iterdir()
+    shutil.unpack_archive(sdist, tmp_path)
+    unpacked = tmp_path / sdist.name.removesuffix(".tar.gz")
+    call("from setuptools import build_meta; build_meta.build_wheel('dist')", unpacked)
+    (wheel,) = (unpacked / "dist").iterdir()
+    installed = tmp_path / "installed"
+    shutil.unpack_archive(wheel, installed, "zip")
+
+    def files(package: Path) -> set[str]:
+        found = (path for path in package.rglob("*") if path.is_file())
+        return {str(path.relative_to(package)) for path in found if "__pycache__" not in path.parts}
+
+    assert files(installed / "crawler") == files(source / "crawler")
+    program = (
+        f"import sys, crawler; assert crawler.__path__ == [{str(installed / 'crawler')!r}], crawler; "
+        "from crawler.cli import main; sys.exit(main(['new', 'teas']))"
+    )
+    call(program, installed)
+    assert (installed / "teas" / "teas.py").exists()
 
 
 @pytest.fixture

@@ -2,10 +2,9 @@
 
 import re
 import tomllib
+from functools import cache
 from itertools import product
 from pathlib import Path
-
-import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "crawler"
@@ -31,6 +30,7 @@ def _relative(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
+@cache
 def _headings(page: Path) -> set[str]:
     return set(re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE))
 
@@ -63,10 +63,10 @@ def unresolved(text: str, beside: Path) -> list[str]:
     return wrong
 
 
-@pytest.mark.parametrize("path", TEXTS, ids=_relative)
-def test_every_citation_resolves(path: Path) -> None:
-    if path != Path(__file__):
-        assert unresolved(path.read_text(encoding="utf-8"), path.parent) == []
+def test_every_citation_resolves() -> None:
+    wrong = {_relative(path): unresolved(path.read_text(encoding="utf-8"), path.parent) for path in TEXTS}
+    del wrong[_relative(Path(__file__))]
+    assert not {path: found for path, found in wrong.items() if found}
 
 
 def test_a_broken_citation_is_found() -> None:
@@ -81,46 +81,45 @@ def test_a_broken_citation_is_found() -> None:
 FOLDERS = sorted(path.parent for path in PACKAGE.rglob("__init__.py"))
 
 
-@pytest.mark.parametrize("folder", FOLDERS, ids=_relative)
-def test_every_folder_has_its_page(folder: Path) -> None:
+def test_every_folder_has_its_page() -> None:
     """A folder has its own page, or the page of the folder above describes it."""
-    if (folder / "README.md").exists():
-        return
-    above = folder.parent / "README.md"
-    assert folder.parent != PACKAGE and f"`{folder.name}/`" in above.read_text(encoding="utf-8")
+    for folder in FOLDERS:
+        if not (folder / "README.md").exists():
+            above = (folder.parent / "README.md").read_text(encoding="utf-8")
+            assert folder.parent != PACKAGE and f"`{folder.name}/`" in above, folder
 
 
-@pytest.mark.parametrize("page", PAGES, ids=_relative)
-def test_files_that_a_page_names_exist(page: Path) -> None:
+def test_files_that_a_page_names_exist() -> None:
     """A file that a page names in backquotes exists relative to the page, the package or the project.
 
     A test file may be named without its folder.
     """
-    text = page.read_text(encoding="utf-8")
-    for name in re.findall(r"`((?:[\w-]+/)*[\w-]+\.(?:py|toml)|(?:tests|scripts|crawler)/[\w/.-]+)`", text):
-        if name != "crawl.toml":  # this name is that of a file in a crawl directory
-            found = any((base / name).exists() for base in (page.parent, PACKAGE, ROOT))
-            within = ROOT / "tests" if name.startswith("test_") else page.parent
-            assert found or any(within.rglob(name)), f"{_relative(page)} names {name}"
+    names = r"`((?:[\w-]+/)*[\w-]+\.(?:py|toml)|(?:tests|scripts|crawler)/[\w/.-]+)`"
+    for page in PAGES:
+        for name in {*re.findall(names, page.read_text(encoding="utf-8"))}:
+            if name != "crawl.toml":  # this name is that of a file in a crawl directory
+                found = any((base / name).exists() for base in (page.parent, PACKAGE, ROOT))
+                within = ROOT / "tests" if name.startswith("test_") else page.parent
+                assert found or any(within.rglob(name)), f"{_relative(page)} names {name}"
 
 
-@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=_relative)
-def test_modules_that_a_module_names_exist(path: Path) -> None:
+def test_modules_that_a_module_names_exist() -> None:
     """A file named in backquotes or at the start of a line exists: below the folder, in the package or in the project."""
-    text = path.read_text(encoding="utf-8")
-    for name in re.findall(r"(?:`|^)((?:[\w-]+/)*[\w-]+\.(?:py|pxd))(?:`| )", text, re.MULTILINE):
-        found = any((base / name).exists() for base in (path.parent, PACKAGE, ROOT))
-        assert found or any(path.parent.rglob(name)), f"{_relative(path)} names {name}"
+    for path in sorted(PACKAGE.rglob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        for name in re.findall(r"(?:`|^)((?:[\w-]+/)*[\w-]+\.(?:py|pxd))(?:`| )", text, re.MULTILINE):
+            found = any((base / name).exists() for base in (path.parent, PACKAGE, ROOT))
+            assert found or any(path.parent.rglob(name)), f"{_relative(path)} names {name}"
 
 
 LINK = re.compile(r"\]\((?!https?:|#)([^)#\s]+)\)")
 
 
-@pytest.mark.parametrize("page", [*PAGES, ROOT / "README.md", ROOT / "CHANGELOG.md"], ids=_relative)
-def test_links_and_pictures_of_a_page_exist(page: Path) -> None:
-    text = re.sub(r"```.*?```|`[^`]*`", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
-    missing = [target for target in LINK.findall(text) if not (page.parent / target).exists()]
-    assert missing == []
+def test_links_and_pictures_of_a_page_exist() -> None:
+    for page in (*PAGES, ROOT / "README.md", ROOT / "CHANGELOG.md"):
+        text = re.sub(r"```.*?```|`[^`]*`", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+        missing = [target for target in LINK.findall(text) if not (page.parent / target).exists()]
+        assert not missing, _relative(page)
 
 
 def test_the_readme_has_at_most_200_lines() -> None:

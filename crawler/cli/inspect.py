@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from crawler.admin import eta, report
+from crawler.admin import report
 from crawler.admin.eta import duration
 from crawler.admin.render_reasons import REASONS
 from crawler.admin.status import Status, group, whole
@@ -178,7 +178,7 @@ def _running(status: Status) -> dict[str, str]:
         "health": printable(str(status.health)),
         "state": f"running for {duration(up)}{paused}: {pids}",
         "speed": f"{rate:,.1f} pages/s{_reached(status.recent)}, event loop late by at most {1000 * lag:,.0f} ms",
-        "left": eta.describe_eta(status.eta),
+        "left": status.outlook,
     }
 
 

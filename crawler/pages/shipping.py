@@ -164,15 +164,7 @@ def bring_back(path: Path, note: ShippingNote, store: ObjectStore) -> None:
         ObjectStoreError: the storage cannot be reached, or has other content.
         StoreError: the disk failed.
     """
-    draft = path.with_name(path.name + "~fetched")
-    try:
-        store.fetch(path.name, draft)
-        if file_digest(draft) != note.sha256:
-            raise ObjectStoreError(f"{note.url}: its content in object storage is not what was shipped")
-        draft.rename(path)
-    finally:
-        draft.unlink(missing_ok=True)
-    sync_directory(path.parent)
+    store.fetch(path.name, path, note.sha256)
 
 
 def note_changes(folder: Path, segments: Iterable[str]) -> None:

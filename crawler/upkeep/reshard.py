@@ -16,6 +16,7 @@ DIR/.resharded/       old processes, until they are removed
 import contextlib
 import shutil
 from collections.abc import Callable
+from pathlib import Path
 
 import msgspec
 from msgspec.structs import replace
@@ -114,7 +115,8 @@ class Resharding:
 
     def _build(self) -> None:
         built = self._directory.path / BUILT
-        shutil.rmtree(built, ignore_errors=True)
+        for left in (built, self._directory.path / REPLACED):
+            _remove(left)
         urls = self._old_config.urls
         fingerprinter = Fingerprinter(
             self._directory.seed(),
@@ -166,6 +168,20 @@ class Resharding:
         keep_journal(self._directory.path, Journal(COMMAND, facts=msgspec.to_builtins(switch)))
         reach("reshard decided")
         finish(self._directory)
+
+
+def _remove(left: Path) -> None:
+    """Remove what an earlier reshard has left.
+
+    Raises:
+        DirectoryError: it cannot be removed, for example because it is a file.
+    """
+    try:
+        shutil.rmtree(left)
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        raise DirectoryError(f"{left}: cannot be removed: {error.strerror}; remove it yourself") from error
 
 
 def finish(directory: CrawlDirectory) -> bool:

@@ -1,3 +1,4 @@
+# cython: annotation_typing=False
 """Turns the hrefs of a page into accepted links. This part of the URL filter must be fast.
 
     hrefs --> cut the fragment --> unique --> memo --(miss)--> canonical form, verdict, fingerprint
@@ -23,10 +24,12 @@ like any other link; the duplicate check recognizes it.
 
 import re
 from array import array
-from collections import Counter, OrderedDict
-from collections.abc import Iterable
+from collections import OrderedDict
+from collections.abc import Collection, Iterable
 from typing import Any, NamedTuple
 
+import cython
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -44,11 +47,12 @@ from crawler.urls.canonical import (
 )
 from crawler.urls.fingerprint import Fingerprinter
 
-_Entry = tuple[int, str] | str  # a result: (fingerprint, url), or the name of the rejecting rule
+COMPILED: bool = cython.compiled
+
 
 # Matches the beginning of hrefs whose result depends on the whole base, or that the parser trims.
 _NOT_BY_DIRECTORY = re.compile(r"$|[ ?]|https?:(?![/\\])", re.IGNORECASE)
-_ENTRY_BYTES = 300  # size of an entry without its characters: slot, tuple, integer and two string headers
+_ENTRY_BYTES = 300  # size of an entry without its characters: slot, link, integer and two string headers
 # Limits on the number and length of the request forms of recently judged URLs, whose results are stored: at
 # most about 5 MB.
 _JUDGED_MAX = 1 << 13
@@ -87,6 +91,16 @@ class Explanation(NamedTuple):
     fingerprint: int
     rule: str
     reason: str
+
+
+class _Link(msgspec.Struct, frozen=True, gc=False):
+    """An accepted link. Unlike tuples, the many links of the tables cost the garbage collector nothing."""
+
+    fingerprint: int
+    url: str
+
+
+_Entry = _Link | str  # a result: a link, or the name of the rule that rejects it
 
 
 class _Table(dict[str, _Entry]):
@@ -149,11 +163,11 @@ class LinkFilter:
         results = self._results(base_url, raw, encoding, flags)
         spellings: dict[int, str] = {}
         for href, entry in zip(raw, results, strict=True):
-            if entry.__class__ is tuple:
-                spellings.setdefault(entry[0], href)
+            if entry.__class__ is _Link:
+                spellings.setdefault(entry.fingerprint, href)
         return _sort_out(results), list(spellings.values())
 
-    def _results(self, base_url: str, raw: dict[str, None], encoding: str, flags: int) -> list[Any]:
+    def _results(self, base_url: str, raw: Collection[str], encoding: str, flags: int) -> list[Any]:
         """Return the result for each of the `raw` hrefs."""
         base: str | None = base_url
         if not _REQUEST_FORM.fullmatch(base_url):
@@ -217,17 +231,20 @@ class LinkFilter:
         """
         form, verdict, fingerprint, above = self._form, self.filter.verdict, self._fingerprint, table.above
         size, length_max, depends_on_base = 0, self._length_max, _NOT_BY_DIRECTORY.match
-        missing = [position for position, entry in enumerate(results) if entry is None]
-        self.misses += len(missing)
-        hrefs, judged = list(raw), self._judged
-        for position in missing:
-            href, rule = hrefs[position], ""
+        judged = self._judged
+        position: cython.Py_ssize_t = -1
+        for href in raw:
+            position += 1
+            if results[position] is not None:
+                continue
+            self.misses += 1
+            rule = ""
             url = plain = plain_join(above, href)
             if not plain or len(plain) > length_max:
                 url, rule = form(base, href, plain, encoding)
             known: _Entry | None = rule or (None if flags else judged.get(url))
             if known is None:
-                known = verdict(url, flags) or (fingerprint(url), url)
+                known = verdict(url, flags) or _Link(fingerprint(url), url)
                 if not flags and self._size_max and len(url) <= _JUDGED_LENGTH_MAX:
                     if len(judged) >= _JUDGED_MAX:
                         judged.clear()
@@ -270,8 +287,8 @@ class LinkFilter:
         return f"LinkFilter({memo}, {self.links} links, {self.misses} misses)"
 
 
-def _without_fragments(hrefs: Iterable[str]) -> dict[str, None]:
-    """Return the hrefs as keys, each once, without their fragments.
+def _without_fragments(hrefs: Iterable[str]) -> Collection[str]:
+    """Return the hrefs, each once, without their fragments.
 
     A `#` after a blank is kept, because without the `#` the parser would trim the blank.
     """
@@ -288,12 +305,12 @@ def _sort_out(results: list) -> Accepted:
 
     The accepted links are unique by fingerprint. Of several spellings, the first one is kept.
     """
-    links = [entry for entry in results if entry.__class__ is tuple]
-    unique: dict[int, str] = dict(links)
-    if len(unique) < len(links):
-        unique.update(reversed(links))
+    unique: dict[int, str] = {}
     rejected: dict[str, int] = {}
-    if len(links) < len(results):
-        rejected = dict(Counter([entry for entry in results if entry.__class__ is str]))
+    for entry in results:
+        if entry.__class__ is _Link:
+            unique.setdefault(entry.fingerprint, entry.url)
+        else:
+            rejected[entry] = rejected.get(entry, 0) + 1
     fingerprints = np.frombuffer(array("Q", unique), np.uint64)
     return Accepted(list(unique.values()), fingerprints, rejected)

@@ -1,3 +1,4 @@
+# cython: annotation_typing=False
 """Recognizes traps by the path of a URL alone (`urlfilter/README.md`, "Traps"; Heritrix's decide rules).
 
 If a page answers under any path and has a broken relative link, this link produces endless paths:
@@ -10,6 +11,10 @@ this slash: `/a//b/` has the three segments `a`, ``, `b`. All functions are pure
 form, and take time proportional to its length. A limit of 0 disables its rule. Every path below a trap is
 also a trap, so the directory usually determines the verdict.
 """
+
+import cython
+
+COMPILED: bool = cython.compiled
 
 PATH_SEGMENTS = "path_segments"
 REPEATED_SEGMENTS = "repeated_segments"

@@ -1,3 +1,4 @@
+# cython: annotation_typing=False
 """The URL filter: scope, traps, extensions and kinds, exclude and include.
 
 A URL is either accepted or rejected by exactly one rule, the first rule in the order of RULES that applies.
@@ -29,6 +30,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+import cython
+
 from crawler.config import FilterConfig, TrapsConfig
 from crawler.errors import ConfigError
 from crawler.records import LinkFlag
@@ -50,6 +53,8 @@ from crawler.urls.file_kinds import Kinds
 from crawler.urls.ports import BAD_PORTS, port_of
 from crawler.urls.suffixes import registrable_domain
 from crawler.urls.surt_prefix import surt_of, surt_prefix
+
+COMPILED: bool = cython.compiled
 
 _REQUISITE = LinkFlag.REQUISITE
 _EXTERNAL = LinkFlag.EXTERNAL

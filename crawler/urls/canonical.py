@@ -1,3 +1,4 @@
+# cython: annotation_typing=False
 """The forms of a URL (`urls/README.md`, "Forms of a URL").
 
     raw_url   as written on the page                          "../A%7e?q=é#top"
@@ -29,7 +30,10 @@ import codecs
 import re
 from functools import lru_cache
 
+import cython
 from ada_url import URL, join_url
+
+COMPILED: bool = cython.compiled
 
 LENGTH_MAX = 8192  # octets; RFC 9110 section 4.1 asks for at least 8,000
 RAW_LENGTH_FACTOR = 8  # texts of more than this many times the limit are not parsed
@@ -279,13 +283,15 @@ def plain_join(above: tuple[str, ...], href: str) -> str:
     """
     if ":" in href:
         return "" if (match := _PLAIN_ABSOLUTE.fullmatch(href)) is None else href if match[1] else href + "/"
-    match = _PLAIN_RELATIVE.fullmatch(href)
-    if match is None or not above or not href:
+    if not above or not href or _PLAIN_RELATIVE.fullmatch(href) is None:
         return ""
-    end = match.end(1)
-    if end == 1:
+    if href[0] == "/":
         return above[-1] + href[1:]
-    return above[min(end // 3, len(above) - 1)] + href[end:]
+    level: cython.Py_ssize_t = 0
+    while href.startswith("../", 3 * level):
+        level += 1
+    place = above[min(level, len(above) - 1)]
+    return place + href[3 * level :] if level else place + href
 
 
 def directory(url: str) -> str:

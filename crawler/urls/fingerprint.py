@@ -1,3 +1,4 @@
+# cython: annotation_typing=False
 """Fingerprints: 64 bits that identify a URL (`urls/README.md`, "Fingerprint").
 
     fingerprint(url) = H(domain)[top 16 bits] << 48 | H(key)[low 48 bits]
@@ -19,6 +20,7 @@ import hashlib
 from array import array
 from collections.abc import Callable, Iterable
 
+import cython
 import mmh3
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +30,8 @@ from crawler.urls.canonical import authority, duplicate_key, hostname, target
 from crawler.urls.equivalence import Equivalences
 from crawler.urls.suffixes import registrable_domain
 
+COMPILED: bool = cython.compiled
+
 SEED_BYTES = 16
 CHECK_URL = "http://fingerprint.check/"
 _LOW_48 = (1 << 48) - 1
@@ -36,6 +40,8 @@ _ALL_64 = (1 << 64) - 1
 _HOSTS_MAX = 1 << 15  # number of hosts whose bucket is cached (600 bytes each); a process needs some 10,000
 
 
+@cython.final
+@cython.cclass
 class Fingerprinter:
     """Hashes URLs, hosts and domains with the seed of one crawl.
 
@@ -50,6 +56,14 @@ class Fingerprinter:
     Raises:
         ConfigError: the seed's length, the method or the partition is invalid.
     """
+
+    _number: Callable[[bytes], int]
+    _partition: str
+    _strip: cython.bint
+    _equivalences: Equivalences
+    _aliases: dict[str, str]
+    _host_bits: dict[str, int]
+    _authority_bits: dict[str, int]
 
     def __init__(
         self,
@@ -69,8 +83,8 @@ class Fingerprinter:
         self._strip = strip_session_ids
         self._equivalences = equivalences or Equivalences()
         self._aliases = self._equivalences.proven
-        self._host_bits: dict[str, int] = {}
-        self._authority_bits: dict[str, int] = {}
+        self._host_bits = {}
+        self._authority_bits = {}
 
     def hash(self, data: bytes) -> int:
         """Return H(data): the first 8 bytes of the keyed digest, little-endian."""

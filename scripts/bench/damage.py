@@ -44,7 +44,7 @@ def command(*arguments: "str | Path") -> "subprocess.CompletedProcess[str]":
 def files_by_kind(directory: Path) -> dict[str, Path]:
     """Return the largest file of each kind, and the folders of a process and of its store as further kinds.
 
-    The kinds have no name of a process; the folders are those of the last process.
+    The kinds do not contain the name of a process. The folders are those of the last process.
     """
     kinds: dict[str, Path] = {}
     last = max(directory.glob("p[0-9]"))
@@ -56,7 +56,7 @@ def files_by_kind(directory: Path) -> dict[str, Path]:
 
 
 def damage(path: Path, how: str) -> None:
-    """Damage this file; delete it if it is a folder, since a folder can have no other damage."""
+    """Damage a file. If `path` is a folder, delete it, because this is the only damage of a folder."""
     if path.is_dir():
         shutil.rmtree(path)
         return
@@ -73,7 +73,7 @@ def damage(path: Path, how: str) -> None:
 
 
 def said(*answers: "subprocess.CompletedProcess[str]") -> list[str]:
-    """Return the lines in the output of the commands that report problems."""
+    """From the output of the commands, return the lines that report problems."""
     lines = [line for each in answers for line in (each.stdout + each.stderr).splitlines()]
     return [line for line in lines if "no problems found" not in line]
 
@@ -86,7 +86,7 @@ def main() -> None:
     parser.add_argument("--only", default="", help="regular expression: only these kinds of files")
     parser.add_argument("--engine", default="leveldb", choices=("leveldb", "rocksdict"))
     args = parser.parse_args()
-    warm_start.install()  # programs start without importing the crawler anew
+    warm_start.install()  # programs start faster, because they need not import the crawler again
     flags = (*SMALL, "--set", f"store.engine={args.engine}", "--processes", str(args.processes))
     with (
         tempfile.TemporaryDirectory() as temporary,

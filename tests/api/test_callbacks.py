@@ -55,15 +55,6 @@ def test_a_script_fetches_fifty_products(web: Web, tmp_path: Path, name: str) ->
     assert len(web.paths()) == PRODUCTS + 5 and "/about" not in web.paths()
 
 
-def test_the_script_is_typed() -> None:
-    ran = subprocess.run(
-        [sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent", str(PROGRAM)],
-        capture_output=True,
-        check=False,
-    )
-    assert ran.returncode == 0, ran.stdout.decode()
-
-
 @dataclasses.dataclass
 class Tea:
     name: str

@@ -282,30 +282,35 @@ def test_layout_colours_and_accessibility(tmp_path: Path) -> None:
     asyncio.run(talk())
 
 
+async def tab_through(page: Page) -> None:
+    """Check that Tab reaches every control, and that the focus is visible on each."""
+    kinds = "a[href], button:not(:disabled), input, select"
+    # when a control is redrawn, it is a different element with the same name
+    await page.evaluate(
+        "window.named = e => e.id || e.dataset.host || [e.name, e.href, e.textContent].join(), "
+        f"window.missed = () => [...document.querySelectorAll('{kinds}')]"
+        ".filter(e => e.checkVisibility() && !reached.has(named(e))).map(e => e.outerHTML), "
+        "window.reached = new Set(), document.body.focus(), true"
+    )
+    for _ in range(4 * await page.evaluate("missed().length")):
+        await page.press("Tab")
+        seen = await page.evaluate(
+            "(() => { const e = document.activeElement; reached.add(named(e));"
+            " return e === document.body || getComputedStyle(e).outlineStyle !== 'none' || e.id === 'main'"
+            " || e.outerHTML; })()"
+        )
+        assert seen is True, seen
+        if not await page.evaluate("missed().length"):
+            break
+    assert await page.evaluate("missed()") == []
+
+
 def test_all_controls_work_by_keyboard(tmp_path: Path) -> None:
     """Tab reaches every control, the focus is visible, Enter works, and updates of figures keep the focus."""
 
     async def talk() -> None:
         async with watched(tmp_path) as (_, page):
-            kinds = "a[href], button:not(:disabled), input, select"
-            # when a control is redrawn, it is a different element with the same name
-            await page.evaluate(
-                "window.named = e => e.id || e.dataset.host || [e.name, e.href, e.textContent].join(), "
-                f"window.missed = () => [...document.querySelectorAll('{kinds}')]"
-                ".filter(e => e.checkVisibility() && !reached.has(named(e))).map(e => e.outerHTML), "
-                "window.reached = new Set(), document.body.focus(), true"
-            )
-            for _ in range(4 * await page.evaluate("missed().length")):
-                await page.press("Tab")
-                seen = await page.evaluate(
-                    "(() => { const e = document.activeElement; reached.add(named(e));"
-                    " return e === document.body || getComputedStyle(e).outlineStyle !== 'none' || e.id === 'main'"
-                    " || e.outerHTML; })()"
-                )
-                assert seen is True, seen
-                if not await page.evaluate("missed().length"):
-                    break
-            assert await page.evaluate("missed()") == []
+            await tab_through(page)
             await page.evaluate("document.querySelector('#pause').focus()")
             await page.press("Enter")
             await reads(page, "verdict", "Paused")

@@ -262,8 +262,9 @@ def _asked_again(ran: Ran) -> list[str]:
     return found[1].split()
 
 
-@pytest.mark.parametrize("processes", ["1", "2"])
-@pytest.mark.parametrize("way", ["argument", "file", "seed"])
+@pytest.mark.parametrize(
+    ("processes", "way"), [("1", "argument"), ("1", "file"), ("1", "seed"), ("2", "argument"), ("2", "seed")]
+)
 def test_relaxed_settings_do_not_apply_to_another_site(tmp_path: Path, processes: str, way: str) -> None:
     """The default directory is ./crawl, so a second site once silently got the `--delay 0` of the first one."""
     with Web({"/": page("/a"), "/a": page()}) as web:

@@ -43,10 +43,16 @@ class Running:
     """A crawl in a separate process, with the ports of its page server and admin server."""
 
     def __init__(
-        self, folder: Path, seeds: list[str], *flags: str, command: str = "crawl", serve: int = 0
+        self,
+        folder: Path,
+        seeds: list[str],
+        *flags: str,
+        command: str = "crawl",
+        serve: int = 0,
+        admin: int = 0,
     ) -> None:
         self.folder = folder / "crawl"
-        self.serve, self.admin = serve or free_port(), free_port()
+        self.serve, self.admin = serve or free_port(), admin or free_port()
         listening = ["--serve", f"127.0.0.1:{self.serve}", "--admin", f"127.0.0.1:{self.admin}"]
         program = [*CRAWLER, command, *seeds, "--dir", str(self.folder), "--progress", "none", *listening]
         program += ["--allow-network", "127.0.0.0/8", "--delay-factor", "0", *flags]

@@ -1,6 +1,7 @@
 """Test crawls of two and three processes: they are complete, fetch no page twice, and answer commands as one crawl."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,6 +12,8 @@ import msgspec
 import pytest
 from fastwarc.warc import ArchiveIterator, WarcRecordType
 
+from crawler.api import Crawl
+from crawler.errors import DamageError
 from tests.end_to_end.test_live import Running
 from tests.faults.harness import ROOT, Ended, TreeWeb, crawl, end, judge, settings, start
 
@@ -73,6 +76,13 @@ def test_processes_share_a_crawl(tmp_path: Path, processes: int) -> None:
     why = msgspec.json.decode(command(directory, "why", url, "--json").out)
     assert why["process"] == why["owner"] and url in stored_by(directory / why["owner"])
     assert command(directory, "check").code == 0
+    for lost in ("p1/store", "p1"):  # an export once left out the pages of a lost process, with exit code 0
+        shutil.rmtree(directory / lost)
+        for words in (("export", "--format", "cdxj", "-o", "/dev/null"), ("report",), ("status",)):
+            refused = command(directory, *words)
+            assert refused.code == 3 and "p1/store is missing" in refused.err, refused
+        with pytest.raises(DamageError, match="p1/store is missing"):
+            list(Crawl(directory=directory).stored())
 
 
 def test_a_different_number_of_processes_is_refused(tmp_path: Path) -> None:

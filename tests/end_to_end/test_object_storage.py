@@ -1,5 +1,6 @@
 """Test uploads of WARC files and exports to object storage, with an S3 server (moto) over real sockets."""
 
+import io
 import json
 import logging
 import os
@@ -7,19 +8,23 @@ import random
 import signal
 import subprocess
 import sys
+import time
+from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet
 import pytest
+from warcio.archiveiterator import ArchiveIterator
 
 import crawler
 from crawler.errors import UsageError
 from crawler.pages import shipping
 from crawler.pages.shipping import NOTE
-from tests.end_to_end.web import Web, crawl, page, run
+from tests.end_to_end.web import FAST, Web, crawl, page, run
 
 PAGES = 24
 SMALL = ("--set", "pages.segment_bytes=4000")
@@ -195,6 +200,81 @@ def test_no_kill_loses_a_segment_or_ships_it_twice(
     assert run("ship", "--dir", directory, "--to", place, "--delete").code == 0
     assert s3.objects(prefix_of(request)) == made
     assert segments(directory) == {}
+    for step in ("written", "synced", "renamed"):
+        killed = subprocess.run(
+            [sys.executable, "-m", "crawler", "ship", "--dir", directory, "--to", place, "--fetch"],
+            env={**os.environ, "CRAWLER_FAULT": f"segment fetched, {step}:1"},
+            check=False,
+            capture_output=True,
+            timeout=60,
+        )
+        assert killed.returncode == -signal.SIGKILL, (step, killed.stderr)
+        assert all(data == made[name] for name, data in segments(directory).items())
+    assert run("ship", "--dir", directory, "--to", place, "--fetch").code == 0
+    assert segments(directory) == made
+    assert not list(directory.glob("*/warc/*~*")), "the next run overwrites what a kill has left"
+
+
+def test_kills_of_a_crawl_that_ships_lose_nothing(
+    s3: S3, place: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """A crawl is killed `CRAWLER_KILLS` times at random instants while it ships and deletes its segments.
+
+    In the end, the storage has the response of each page exactly once, and nothing is left here.
+    """
+    kills = int(os.environ.get("CRAWLER_KILLS", "5"))
+    rng = random.Random(kills)
+    pages = 16 * kills
+    routes = {"/": page(*(f"/{n}" for n in range(pages)))}
+    routes |= {f"/{n}": page(text=random.Random(n).randbytes(1500).hex()) for n in range(pages)}
+    directory = tmp_path / "crawl"
+    flags = (
+        "--set",
+        f"pages.ship={place}",
+        "--set",
+        "pages.ship_delete=true",
+        "--set",
+        "pages.ship_interval=0.1",
+    )
+    shipped: list[int] = []
+    with Web(routes) as web:
+        command = [
+            "-m",
+            "tests.end_to_end.shipping_crawl",
+            "crawl",
+            web.url(),
+            "--dir",
+            str(directory),
+            *FAST,
+        ]
+        for _ in range(kills):
+            asked = len(web.asked)
+            process = subprocess.Popen([sys.executable, *command, "--delay", "0.05", *SMALL, *flags])
+            while len(web.asked) < asked + 12 and process.poll() is None:
+                time.sleep(0.01)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(rng.uniform(0, 0.3))
+            process.kill()
+            assert process.wait() == -signal.SIGKILL, "the crawl still had pages to fetch"
+            there = s3.objects(prefix_of(request))
+            shipped.append(len(there))
+            assert all(there[path.name.removesuffix(NOTE)] for path in directory.glob(f"*/warc/*{NOTE}"))
+            here = segments(directory)
+            assert all(here[name] == there[name] for name in here.keys() & there.keys())
+        assert len({*shipped}) > kills // 2, "segments are shipped while the crawl runs"
+        assert subprocess.run([sys.executable, *command, *SMALL, *flags], check=False).returncode == 0
+    assert run("ship", "--dir", directory, "--to", place, "--delete").code == 0
+    assert segments(directory) == {}
+    stored = Counter(
+        record.rec_headers["WARC-Target-URI"].removeprefix(web.url("/"))
+        for data in s3.objects(prefix_of(request)).values()
+        for record in ArchiveIterator(io.BytesIO(data))
+        if record.rec_type == "response"
+    )
+    del stored["robots.txt"]
+    assert stored == Counter(["", *map(str, range(pages))])
+    assert run("ship", "--dir", directory, "--fetch").code == 0
+    assert run("check", "--dir", directory).code == 0
 
 
 def test_a_segment_larger_than_one_request_is_uploaded_in_parts(

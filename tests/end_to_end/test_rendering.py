@@ -391,7 +391,7 @@ def test_hostile_pages_reach_a_limit_and_the_crawl_continues(
     hostile = f'<!doctype html><title>h</title><body><script>{script}</script><a href="/after">after</a>'
     routes: dict[str, Route] = {"/robots.txt": ROBOTS, "/": hostile, "/after": WORDS}
     with Web(routes, other=(200, SCRIPT, "0")) as web:
-        crawl(web, tmp_path, "--set", "render.cpu_max=3", "--set", "render.wall_max=12")
+        crawl(web, tmp_path, "--set", "render.cpu_max=1.5", "--set", "render.wall_max=12")
         assert "/after" in web.paths(), "the link of the answer is followed in any case"
         assert ("" in rendered(tmp_path)) is not static_stands
         around = shown(web, tmp_path, "/").replace(script, "")
@@ -706,17 +706,17 @@ def test_seeds_that_are_added_to_a_running_crawl_select_what_is_rendered(
         directory = running.folder
         try:
             running.until(lambda: web.paths("slow.localhost"))
-            shops = [web.url(host=f"s{n}.localhost") for n in range(4)]
+            shops = [web.url(host=f"s{n}.localhost") for n in range(processes + 1)]
             seed = ("seed", "--dir", directory, *RELAXED)
-            assert "3 queued" in run(*seed, "--render", "always", *shops[:3]).text
-            assert "1 queued" in run(*seed, shops[3]).text
+            assert f"{processes} queued" in run(*seed, "--render", "always", *shops[:-1]).text
+            assert "1 queued" in run(*seed, shops[-1]).text
             by_http = {"command": "seed", "urls": [web.url("/item/2", "first.localhost")], "render": "always"}
             secret = {"Content_Type": "application/json", "X_Admin_Token": running.token()}
             assert ask(running.admin, "/do", "POST", by_http, **secret)[0] == 200
             assert ask(running.admin, "/do", "POST", by_http | {"render": "no"}, **secret)[0] == 400
-            hosts = [*(f"s{n}.localhost" for n in range(3)), "first.localhost"]
+            hosts = [*(f"s{n}.localhost" for n in range(processes)), "first.localhost"]
             running.until(lambda: all("/item/6" in web.paths(host) for host in hosts))
-            for url in shops[:3]:
+            for url in shops[:-1]:
                 running.until(lambda url=url: ask(running.serve, f"/view?url={url}")[0] == 200)
                 _, fields, picture = ask(running.serve, f"/view?url={url}")
                 assert picture.startswith(b"\x89PNG\r\n") and fields["Content-Type"] == "image/png"
@@ -730,7 +730,7 @@ def test_seeds_that_are_added_to_a_running_crawl_select_what_is_rendered(
             assert running.process.wait(60) == 0
         finally:
             running.end()
-        assert web.paths("s3.localhost") == ["/"]
+        assert web.paths(f"s{processes}.localhost") == ["/"]
         late = web.url(host="late.localhost")
         assert "1 queued" in run(*seed, "--render", "always", late).text
         assert run("crawl", "--dir", directory, *FAST, "--processes", processes).code == 0
@@ -739,7 +739,7 @@ def test_seeds_that_are_added_to_a_running_crawl_select_what_is_rendered(
         assert ran.code == 2 and "invalid choice: 'sometimes'" in ran.err
         with serving(directory) as port:
             assert ask(port, f"/view?url={late}")[2].startswith(b"\x89PNG\r\n")
-            assert ask(port, f"/view?url={shops[3]}")[0] == 404
+            assert ask(port, f"/view?url={shops[-1]}")[0] == 404
 
 
 def test_seeds_that_a_program_adds_select_what_is_rendered(tmp_path: Path) -> None:

@@ -21,8 +21,13 @@ _CHANGES = {"os.rename", "os.remove", "os.rmdir", "os.truncate", "os.mkdir", "os
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 _context = multiprocessing.get_context("forkserver")
 _context.set_forkserver_preload(
-    ["crawler.cli.check", "crawler.cli.reshard", "crawler.upkeep.check", "crawler.upkeep.reshard", __name__]
-)
+    [
+        "crawler.admin.withdrawal", "crawler.cli.check", "crawler.cli.inspect", "crawler.cli.reshard",
+        "crawler.cli.withdraw", "crawler.upkeep.behind", "crawler.upkeep.check", "crawler.upkeep.recover",
+        "crawler.upkeep.repair", "crawler.upkeep.reshard", "tests.upgrade.test_upgrade", __name__,
+        *(f"tests.faults.test_{kind}_killed" for kind in ("moves", "repair", "withdraw")),
+    ]
+)  # fmt: skip
 
 
 class Ran(NamedTuple):

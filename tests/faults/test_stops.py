@@ -90,12 +90,16 @@ def test_signals_that_must_not_stop_a_crawl(
     assert found.flawless and found.refetched == 0, found
 
 
-@pytest.mark.parametrize("number", ["SIGTERM", "SIGHUP", "SIGINT"])
+@pytest.mark.parametrize("point", ["exit", "threads"])
+@pytest.mark.parametrize("number", ["SIGTERM", "SIGHUP", "SIGINT", "SIGUSR1"])
 def test_a_signal_while_the_process_ends_keeps_the_exit_code(
-    web: TreeWeb, tmp_path: Path, number: str
+    web: TreeWeb, tmp_path: Path, number: str, point: str
 ) -> None:
-    """An exit function sends the signal after the command has ended. The exit code is 0, as without the signal."""
-    late = ("tests.faults.late", number)
+    """The signal arrives after the command has ended. The exit code is 0, as without the signal.
+
+    A SIGTERM right after `crawler stop` once ended the process with the code -15.
+    """
+    late = ("tests.faults.late", number, point)
     ended = crawl(tmp_path / "crawl", web.seed, *settings("--max-pages", "20"), module=late)
     assert ended.code == 0 and "late signal" in ended.err and "stopping" not in ended.err, ended
 

@@ -1,7 +1,7 @@
 """Makes splitters of two processes, and sessions between them without sockets. `exchange` transfers the bytes."""
 
 import random
-from types import SimpleNamespace
+from typing import NamedTuple
 
 import msgspec
 
@@ -65,20 +65,25 @@ def links_for(name: str, count: int) -> list[Link]:
     return make_links(random.Random(count), count, first=first, last=last)
 
 
+class Ends(NamedTuple):
+    """Both ends of a session, and the door of the listener."""
+
+    dialler: Dialler
+    listener: Listener
+    door: Doorkeeper
+
+
 def pair(
     one: Common, other: Common, *, to: str = "p1", door: Doorkeeper | None = None, now: float = 0.0
-) -> SimpleNamespace:
-    """Return both ends of a session.
-
-    `dialler` belongs to `one` and dials the process `to`. `listener` belongs to `other`.
-    """
+) -> Ends:
+    """Return both ends of a session between `one` and `other`; the dialler dials the process `to`."""
     door = Doorkeeper(sessions_max=6) if door is None else door
     listener = Listener(other, door.admit, now)
     door.enter(listener)
-    return SimpleNamespace(dialler=Dialler(one, to, now), listener=listener, door=door)
+    return Ends(Dialler(one, to, now), listener, door)
 
 
-def exchange(ends: SimpleNamespace, now: float = 0.0) -> None:
+def exchange(ends: Ends, now: float = 0.0) -> None:
     """Transfer bytes in both directions until neither side has any bytes to send."""
     while True:
         there, back = ends.dialler.data_to_send(), ends.listener.data_to_send()
@@ -88,7 +93,7 @@ def exchange(ends: SimpleNamespace, now: float = 0.0) -> None:
         ends.dialler.receive(back, now)
 
 
-def streaming(now: float = 0.0) -> tuple[Common, Common, SimpleNamespace]:
+def streaming(now: float = 0.0) -> tuple[Common, Common, Ends]:
     one, other = process("p0"), process("p1")
     ends = pair(one, other, now=now)
     exchange(ends, now)

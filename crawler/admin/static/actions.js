@@ -69,6 +69,7 @@ function allow() {
   $("host-unblock").disabled = !able || !["blocked", "refused", "given_up"].includes(host);
   $("token-form").hidden = Boolean(token);
   $("no-token").hidden = Boolean(token);
+  $("read-only").hidden = Boolean(token) || !live;
 }
 
 // Note the state of the crawl: whether it can be asked, and whether the user has paused it.

@@ -150,13 +150,13 @@ class ArmsRecords:
         """Return what the arm that last fetched from a site has learned of it; a restart gives this to all arms."""
         return self._arms.last_asking(host).records.site_state(host)
 
-    def hub_state(self, page: int) -> tuple[float, float]:
+    def hub_state(self, page: int) -> tuple[float, float, float]:
         schedule, number, _ = self._arms.split(page)
         return schedule.records.hub_state(number)
 
-    def restore_hub(self, page: int, found: float, watched: float) -> None:
+    def restore_hub(self, page: int, found: float, watched: float, links: float) -> None:
         schedule, number, _ = self._arms.split(page)
-        schedule.records.restore_hub(number, found, watched)
+        schedule.records.restore_hub(number, found, watched, links)
 
     def trust_state(self, page: int) -> int:
         schedule, number, _ = self._arms.split(page)

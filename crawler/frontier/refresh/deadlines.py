@@ -207,6 +207,7 @@ class Deadlines:
         theta: cython.double = self.learning.discovery.theta(
             host, self.tables.page_heaps.nodes[page].owner, self.tables.hubs.rows[row].found,
             self.tables.hubs.rows[row].watched, now - self.tables.crawled[page], now,
+            self.tables.hubs.rows[row].links,
         )  # fmt: skip
         nu: cython.double = self._new_page_weight * self.tables.host_rows[host].weight
         nu /= max(self.tables.host_rows[host].pages, 1)

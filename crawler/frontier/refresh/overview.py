@@ -209,8 +209,9 @@ class Overview:
         directory: cython.int = self.tables.page_heaps.nodes[page].owner
         found: cython.double = self.tables.hubs.rows[row].found
         watched: cython.double = self.tables.hubs.rows[row].watched
-        theta = discovery.theta(host, directory, found, watched, elapsed, now)
-        error = discovery.error(host, directory, found, watched, elapsed, now)
+        links: cython.double = self.tables.hubs.rows[row].links
+        theta = discovery.theta(host, directory, found, watched, elapsed, now, links)
+        error = discovery.error(host, directory, found, watched, elapsed, now, links)
         return {
             "pages_per_day": theta * DAY,
             "error": error * DAY,

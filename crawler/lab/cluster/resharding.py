@@ -1,10 +1,10 @@
-"""A reshard in a virtual world: divides the crawl at rest among other processes, with the crawler's own code.
+"""A reshard in a virtual world. The crawler's own code divides the stopped crawl among other processes.
 
     settle, build, check    `upkeep/deliver_pending.py`, `upkeep/build.py`, `upkeep/check.py`
     switch                  here: every new process gets a new machine, and the old machines are removed
 
-All folders are on one virtual computer meanwhile, as the folders of one crawl directory would be. A power cut
-during a reshard is not simulated; `tests/end_to_end/test_resharding.py` kills real reshards at each step.
+During the reshard, all folders are on one virtual computer, like the folders of one crawl directory. A power
+cut during a reshard is not simulated; `tests/end_to_end/test_resharding.py` kills real reshards at each step.
 """
 
 import random
@@ -29,11 +29,14 @@ from crawler.upkeep.deliver_pending import deliver_pending
 from crawler.urls.fingerprint import Fingerprinter
 
 PROCESSES_MAX = 5
-RANGES_MAX = 12  # the most ranges of buckets in a table that is not equally divided
+RANGES_MAX = 12  # maximum number of ranges of buckets in a table that is not equally divided
 
 
 def draw_table(rng: random.Random, old: Partition) -> Partition:
-    """Draw a table of 1 to `PROCESSES_MAX` processes: equal ranges, or ranges of random lengths and owners."""
+    """Draw a bucket table of 1 to `PROCESSES_MAX` processes.
+
+    Its ranges are equal, or have random lengths and owners.
+    """
     names = [f"p{k}" for k in range(rng.randint(1, PROCESSES_MAX))]
     if rng.random() < 0.5:
         return Partition.equal_ranges(names, epoch=old.epoch + 1)
@@ -45,7 +48,7 @@ def draw_table(rng: random.Random, old: Partition) -> Partition:
 
 
 class Reshard:
-    """Divides a crawl, all of whose processes are down, by the bucket table `target`.
+    """Divides a crawl by the bucket table `target`. All processes of the crawl must be down.
 
     Raises:
         CrawlerError: a disk failed, or a process is behind its peers; nothing was changed but the settling.
@@ -102,6 +105,7 @@ class Reshard:
 
     def _new_machine(self, name: str) -> Machine:
         folder = self._population.folder / f"table-{self._target.epoch}" / name
+        shutil.rmtree(folder, ignore_errors=True)  # an attempt that failed may have left files
         (folder / name).mkdir(parents=True)
         machine = Machine(name, name, folder.resolve(), self._rng)
         old = self._old.get(name, next(iter(self._old.values())))

@@ -107,7 +107,7 @@ class Explainer:
             answer["withdrawn"] = self._withdrawal(fingerprint, withdrawn)
         answer["known"] = record is not None or self._due.contains(fingerprint)
         queued = {}
-        if record is None or record.state is PageState.FAILED:
+        if answer["known"] and (record is None or record.state is PageState.FAILED):
             queued = yield from self._frontier.views.entry(url)
         if record is None or queued:
             now = self._context.clock.now()

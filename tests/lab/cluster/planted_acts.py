@@ -1,4 +1,4 @@
-"""Bugs that can be planted and affect commands of the operator, limits and stored records; see `planted.py`."""
+"""Bugs that can be planted and that affect commands of the operator, limits or stored records; see `planted.py`."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -67,7 +67,7 @@ def _depth_unlimited() -> Patches:
 def _depth_of_the_page() -> Patches:
     """Bug: links of every second page have the depth of the page itself.
 
-    If the links of all pages had it, no depth limit would apply.
+    If the links of all pages had this bug, no depth limit would have any effect.
     """
     context = link_policy.LinkContext
 
@@ -247,7 +247,7 @@ def _stay_behind(family: bytes) -> Patches:
 
 
 def _known_stay_behind() -> Patches:
-    """Bug: a reshard moves no known URL, and its check is satisfied."""
+    """Bug: a reshard moves no known URL, and its check does not notice this."""
     return [
         (due_reshard, "_known", lambda to, dues: iter(())),
         (resharding, "check", lambda stages: []),
@@ -260,7 +260,7 @@ def _originals_stay_behind() -> Patches:
 
 
 def _segments_shared() -> Patches:
-    """Bug: a reshard links segments into each process that has some of their pages."""
+    """Bug: a reshard links a segment into the folder of each process that has pages of this segment."""
     survey = pages_reshard._Segments._survey
 
     def survey_own(self: Any) -> Any:

@@ -440,6 +440,8 @@ def test_reported_freshness_follows_the_crawl_and_survives_reopening(on: Joint) 
         on.clock.advance(86_400.0)
         refetch(on, b"%d" % round_)
     page = refresh_of(on).schedule.find(on.fingerprint("http://a.org/"))
+    refresh_of(on).portion.balance.tilt = 2.5
+    refetch(on)
     on.clock.advance(900.0)
     known = refresh_of(on).schedule.overview.page(page, on.clock.now())
     recalibration = refresh_of(on).expectation.recalibration
@@ -450,6 +452,8 @@ def test_reported_freshness_follows_the_crawl_and_survives_reopening(on: Joint) 
     on.stages = reopened(on)
     on.frontier, on.results = on.stages.frontier, on.stages.results
     assert refresh_of(on).expectation.recalibration.numbers == recalibration.numbers
+    assert refresh_of(on).portion.balance.tilt == 2.5, "the process keeps its part of the rate"
+    assert refresh_of(on).news.since == on.clock.now(), "new pages per day are counted from the start"
 
 
 def test_a_copy_from_before_the_last_answer_is_fresh_by_its_own_age(on: Joint) -> None:

@@ -20,6 +20,7 @@ from crawler.records import (
     LinkFlag,
     Outcome,
     PageState,
+    Rendering,
     SplitterCounts,
     TaskKind,
 )
@@ -468,6 +469,24 @@ def test_a_page_queued_again_is_requested_with_its_validators(joint: Joint) -> N
     pair = ('"1"', "Mon, 01 Jan 2024 00:00:00 GMT")
     assert joint.results.conditions(fetch_task, joint.clock.now()) == pair
     assert joint.results.known_content(fetch_task) == b"first"
+
+
+def test_a_page_that_a_browser_showed_is_requested_without_validators(joint: Joint) -> None:
+    """An unchanged answer would not prove that what the browser shows is unchanged."""
+    shown = Rendering("always", dom=b"<p>shown")
+    joint.follow(HOME, fetch(HOME, b"first", rendering=shown, **TAG), extracted())
+    joint.add(HOME, flags=AGAIN)
+    fetch_task = joint.fetch_task()
+    record = joint.results.known_record(fetch_task)
+    assert record is not None and record.rendered
+    assert joint.results.conditions(fetch_task, joint.clock.now()) == ("", "")
+
+
+def test_the_stored_answer_of_a_url_is_found_in_any_spelling(joint: Joint) -> None:
+    assert joint.results.stored_answer(HOME) is None and joint.results.stored_answer("mailto:a") is None
+    joint.follow(HOME, fetch(HOME, b"first", **TAG), extracted())
+    answer = joint.results.stored_answer("HTTP://A.org:80/")
+    assert answer is not None and (answer.status, answer.content) == (200, b"first")
 
 
 def test_requests_are_conditional_as_configured(open_joint: Callable[..., Joint]) -> None:

@@ -14,31 +14,31 @@ TOLD_MAX = 100  # the answer to a notification lists this many of its URLs
 class SignalSource(NamedTuple):
     """One source of change signals.
 
-    `number` and `counter_bits` belong to the stored counters: a page counts at most 2^counter_bits - 1
-    signals of a source between two crawls, and one 32-bit word holds the counters of all sources. `trust` is
-    the share of signals that is assumed to be correct before any signal was checked; `recipe` describes how
-    signals of this source are sent.
+    `number` is the place of the source in the stored counters. `trust` is the share of signals that is assumed to
+    be correct before any signal was checked; `recipe` describes how signals of this source are sent.
     """
 
     name: str
     number: int
-    counter_bits: int
     trust: float
     recipe: str
 
 
 # The numbers are stored with pages and sites, so they must never change.
 SIGNAL_SOURCES = (
-    SignalSource("sitemap", 0, 4, 0.7, "lastmod of a sitemap that is read again"),
-    SignalSource("feed", 1, 4, 0.7, "entries and dates of an RSS or Atom feed that is read again"),
-    SignalSource("indexnow", 2, 4, 0.7, "GET or POST /indexnow, once the site's key file is verified"),
-    SignalSource("websub", 3, 4, 0.7, "deliveries of the hubs that serve.websub names"),
-    SignalSource("signal", 4, 4, 0.7, "crawler signal, POST /signal, Crawl.signal"),
-    SignalSource("headers", 5, 4, 0.7, "crawler signal --source headers: dates of header fields"),
-    SignalSource("listing", 6, 4, 0.7, "dates of a directory listing that is read again"),
-    SignalSource("other", 7, 4, 0.7, "any other name that a sender gives"),
+    SignalSource("sitemap", 0, 0.7, "lastmod of a sitemap that is read again"),
+    SignalSource("feed", 1, 0.7, "entries and dates of an RSS or Atom feed that is read again"),
+    SignalSource("indexnow", 2, 0.7, "GET or POST /indexnow, once the site's key file is verified"),
+    SignalSource("websub", 3, 0.7, "deliveries of the hubs that serve.websub names"),
+    SignalSource("signal", 4, 0.7, "crawler signal, POST /signal, Crawl.signal"),
+    SignalSource("headers", 5, 0.7, "crawler signal --source headers: dates of header fields"),
+    SignalSource("listing", 6, 0.7, "dates of a directory listing that is read again"),
+    SignalSource("other", 7, 0.7, "any other name that a sender gives"),
 )
 SOURCES = len(SIGNAL_SOURCES)
+# A page counts at most 2^COUNTER_BITS - 1 signals of a source between two crawls; one word of 32 bits holds the
+# counters of all sources.
+COUNTER_BITS = 4
 NAMES = tuple(source.name for source in SIGNAL_SOURCES)
 _NUMBERS = {source.name: source.number for source in SIGNAL_SOURCES}
 

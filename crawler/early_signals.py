@@ -109,8 +109,12 @@ def ending() -> Iterator[None]:
 
 
 @contextmanager
-def noted() -> Iterator[None]:
-    """Remember stop signals while the context is entered, and restore the previous handlers afterwards."""
+def noted(*, leaves: bool = False) -> Iterator[None]:
+    """Remember stop signals while the context is entered, and restore the previous handlers afterwards.
+
+    If the program `leaves` after the command, stop signals are ignored from the end of the context on: a signal
+    that came right after `crawler stop` would otherwise end the process before it can report its exit code.
+    """
     _begun.clear()
     before = {number: signal.getsignal(number) for number in (*_noted(), signal.SIGHUP)}
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
@@ -122,9 +126,12 @@ def noted() -> Iterator[None]:
         yield
     finally:
         forget()
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        if leaves:
+            leave()
+        else:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 def _noted() -> tuple[signal.Signals, ...]:

@@ -51,6 +51,11 @@ BOUND = (
 
 ALONE = (
     "urls.clock_cache",
+    "urls.canonical",
+    "urls.fingerprint",
+    "urlfilter.traps",
+    "urlfilter.url_filter",
+    "urlfilter.link_filter",
     "extract.survey",
     "due.sorting",
     "due.elias_fano",

@@ -12,9 +12,10 @@ see which character was hidden.
 
 import codecs
 import contextlib
+import io
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, TextIO
 
 # C0 and C1 controls, DEL; bidi and line controls (UAX #9, section 2; UAX #14); surrogates, which cannot be encoded.
@@ -40,6 +41,16 @@ def printable_text(text: str) -> str:
 def csv_cell(text: str) -> str:
     """Return `text` as a cell that no spreadsheet reads as a formula."""
     return f"'{text}" if _FORMULA.match(text) and not _NUMBER.fullmatch(text) else text
+
+
+def csv_line(cells: Iterable[object]) -> str:
+    """Return one line of CSV; text is made safe by `csv_cell`, and None is an empty cell."""
+    import csv  # here, because few commands write CSV
+
+    line = io.StringIO()
+    made = (csv_cell(cell) if isinstance(cell, str) else cell for cell in cells)
+    csv.writer(line, lineterminator="\n").writerow(made)
+    return line.getvalue()
 
 
 def _escape(match: re.Match[str]) -> str:

@@ -109,7 +109,7 @@ def joined(folder: Path, steps: int = 60) -> dict[str, Any]:
     found = {
         "asked": asked,
         "view": refresh.views.summary(now),
-        "why": [refresh.views.explain(joint.fingerprint(url), now) for url in urls],
+        "why": [refresh.views.explain(joint.fingerprint(url), now, now) for url in urls],
         "fresh": [refresh.views.probability(joint.fingerprint(url), now, now) for url in urls],
         "hosts": refresh.views.by_host(now),
         "heard": refresh.changes.heard(),

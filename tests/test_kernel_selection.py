@@ -33,7 +33,7 @@ def ask(folder: Path, **environment: str) -> str:
         timeout=60,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0, done
     return done.stdout.strip()
 
 
@@ -90,5 +90,5 @@ def test_both_forms_give_the_same_results(tmp_path: Path) -> None:
         timeout=60,
         check=False,
     )
-    assert done.returncode == 0 and not done.stderr, done.stderr
+    assert done.returncode == 0 and not done.stderr, done
     assert json.loads(done.stdout) == canned(tmp_path / "here")

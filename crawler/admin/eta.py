@@ -10,6 +10,7 @@ the expected size of a subcritical branching process (Watson and Galton 1875).
 If `brings` is at least `GROWS`, the end cannot be estimated, because the crawl grows or nearly does.
 """
 
+import math
 from collections.abc import Mapping
 
 import msgspec
@@ -44,8 +45,13 @@ def eta(todo: int, pending: int, recent: Mapping[str, float]) -> Eta:
     return Eta(urls, brings, left, left * recent["span"] / done)
 
 
-def describe_eta(view: Eta) -> str:
-    """Describe the remaining work in one line, for every interface; "" while nothing is known."""
+def describe_eta(view: Eta, refreshed: int = 0) -> str:
+    """Describe the remaining work in one line, for every interface; "" while nothing is known.
+
+    `refreshed` is the number of pages that were fetched again.
+    """
+    if refreshed and not view.urls:
+        return "no new URLs; known pages are fetched again"
     if view.brings is None:
         return ""
     if view.left is None or view.seconds is None:
@@ -58,7 +64,9 @@ def describe_eta(view: Eta) -> str:
 
 def duration(seconds: float) -> str:
     """Format a length of time in a suitable unit."""
+    if 0.0 < seconds < 0.1:
+        return f"{math.ceil(1000.0 * seconds)} ms"
     for unit, length in (("d", 86_400.0), ("h", 3600.0), ("min", 60.0)):
         if seconds >= 2 * length:
             return f"{seconds / length:.1f} {unit}"
-    return f"{seconds:.0f} s"
+    return f"{seconds:.1f} s" if seconds < 10.0 else f"{seconds:.0f} s"

@@ -30,7 +30,9 @@ SPAN_MIN = 30.0  # a crawl counts as stalled only after this many seconds
 ERRORS_AGE = 600.0  # a logged error makes the crawl unhealthy for this many seconds
 LAG_MAX = 2.0  # seconds of event-loop lag; normal garbage collections and flushes stay below 0.5
 DESCRIPTORS_MAX = 0.9  # share of the limit of open files that may be in use
-_PAUSES = {"disk": "nothing is fetched because the disk is nearly full"}
+_PAUSES = {
+    "disk": "nothing is fetched because the disk is nearly full; once there is space, fetching continues"
+}
 _SOURCES = ("pages", "refresh", "robots")
 _PREFIX = "failed."
 

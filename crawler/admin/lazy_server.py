@@ -8,7 +8,6 @@ first connection, a thread imports the server.
 import asyncio
 import importlib
 import logging
-import os
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -18,9 +17,9 @@ from crawler.admin import actions
 from crawler.admin.sampling import Sampler
 from crawler.admin.status_source import StatusSource
 from crawler.config import Config
-from crawler.config.forms import http_origin
 from crawler.errors import ConfigError
 from crawler.serve import host_check
+from crawler.serve.listening import listen, origin
 
 if TYPE_CHECKING:
     from crawler.admin.server import AdminServer
@@ -50,15 +49,14 @@ class LazyAdminServer:
         Raises:
             ConfigError: the address cannot be listened on, or is in use.
         """
-        self._socket = _listen(*host_check.parse_address(text, "admin.address"))
+        self._socket = listen(*host_check.parse_address(text, "admin.address"), "admin.address")
         self._looking.start()
         asyncio.get_running_loop().add_reader(self._socket, self._open_soon)
 
     def link(self) -> str:
         """The dashboard's URL with the token in its fragment; the page's script sends the token as a header field."""
         assert self._socket is not None
-        host, port = self._socket.getsockname()[:2]
-        return f"{http_origin(host, port)}/#token={self._token}"
+        return f"{origin(self._socket)}/#token={self._token}"
 
     def _open_soon(self) -> None:
         """Start the server when the first client connects; meanwhile the client waits in the socket's queue."""
@@ -83,16 +81,6 @@ class LazyAdminServer:
         await self._looking.close(failure)
         if self._socket is not None:
             self._socket.close()
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    try:
-        made = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
-    except OSError as error:
-        cause = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror
-        raise ConfigError(f"admin.address: cannot listen on {host}:{port}: {cause}") from error
-    made.setblocking(False)
-    return made
 
 
 def start_or_say(door: LazyAdminServer, address: str, default: str) -> bool:

@@ -19,7 +19,9 @@ _DERIVED = ("outlook", "health", "crawl")  # sections of the tree that are not p
 
 
 class MemberStatus(msgspec.Struct, frozen=True):
-    """A process of a crawl: `running`, `at_rest`, or `missing` (others run, but it does not answer).
+    """A process of a crawl: `running`, `at_rest`, `missing` (others run, but it does not answer), or `ended`.
+
+    A process has `ended` if the crawl is ending and this process has finished before the others.
 
     `seen_at` is the instant of the figures that are shown for the process, 0 if there are none.
     """
@@ -71,12 +73,16 @@ class Status(msgspec.Struct, kw_only=True):
         """Return whether the crawl is healthy, and why not."""
         return health(self)
 
+    @property
+    def outlook(self) -> str:
+        """Describe the remaining work in one line; "" while nothing is known."""
+        return describe_eta(self.eta, self.counters.get("refresh.done", 0))
+
     def plain(self) -> dict[str, Any]:
         """Return one tree for JSON: groups of counters, the sections of the stages, the estimate and the health."""
         sections = msgspec.to_builtins(self)
         sections["splitter"] = sections["splitter"] or {}
-        view = self.eta
-        sections["outlook"] = msgspec.to_builtins(view) | {"said": describe_eta(view)}
+        sections["outlook"] = msgspec.to_builtins(self.eta) | {"said": self.outlook}
         sections["health"] = self.health.plain() | {"failures": failures(self.counters)}
         return nested(sections.pop("counters")) | sections
 
@@ -255,8 +261,8 @@ def whole(parts: Sequence[Status]) -> Status:
     return status
 
 
-def resting(last: Status) -> Status:
-    """Return the durable figures of the last status of a process that is not running."""
+def resting(last: Status, state: str = "missing") -> Status:
+    """Return the durable figures of the last status of a process that is not running; `state` says why it is not."""
     seen = max((member.seen_at for member in last.members), default=last.now)
     busy = ("in_flight", "requests", "look_ups", "hosts_front", "hosts_ready", "hosts_waiting")
     frontier = replace(last.frontier, **dict.fromkeys(busy, 0))
@@ -267,7 +273,7 @@ def resting(last: Status) -> Status:
         due=last.due,
         splitter=last.splitter,
         peers=last.peers,
-        members=[MemberStatus(last.name, "missing", seen)],
+        members=[MemberStatus(last.name, state, seen)],
         refreshing=last.refreshing,
     )
 

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import msgspec
 
 from crawler.admin.control_client import ANSWER_BYTES_MAX, short_path
+from crawler.admin.process_metrics import RecentErrors
 from crawler.admin.status import Status, resting
 from crawler.errors import CrawlerError, UsageError
 
@@ -46,16 +47,30 @@ class OwnProcess:
         return Answers([await self._run(request)])
 
 
+class Supervision(Protocol):
+    """The parent of several processes."""
+
+    @property
+    def ending(self) -> bool:
+        """True if the processes have been asked to end; one that does not answer has then ended."""
+
+    @property
+    def errors(self) -> RecentErrors:
+        """The parent's own errors, such as the death of a process."""
+
+
 class SiblingProcesses:
-    """The processes that answer on the control sockets in `folders`.
+    """The processes that answer on the control sockets in `folders`; `supervision` is what their parent knows.
 
     The last status of each process is kept, and replaces the answer of a process that does not answer.
+    The errors of the parent are added to the status of the first process.
     `_missing` contains the processes that did not answer the request that ended last. Requests may run at the
     same time, so this may be the request of another caller.
     """
 
-    def __init__(self, folders: Mapping[str, Path]) -> None:
+    def __init__(self, folders: Mapping[str, Path], supervision: Supervision | None = None) -> None:
         self._folders = folders
+        self._supervision = supervision
         self._missing: set[str] = set(folders)
         self._last: dict[str, Any] = {}
 
@@ -80,12 +95,15 @@ class SiblingProcesses:
             self._last |= answers
             answers |= {name: self._resting(name) for name in missing}
         made = Answers(answers[name] for name in names if name in answers)
+        if request["command"] == "status" and self._supervision is not None:
+            made[0] = _with_errors(made[0], self._supervision.errors)
         made.missing = missing
         return made
 
     def _resting(self, name: str) -> Any:
         last = self._last.get(name)
-        return resting(Status(name=name) if last is None else Status.of(last)).plain()
+        state = "ended" if self._supervision is not None and self._supervision.ending else "missing"
+        return resting(Status(name=name) if last is None else Status.of(last), state).plain()
 
     async def _ask(self, name: str, request: Request) -> Any:
         async with asyncio.timeout(TIMEOUT):
@@ -103,3 +121,12 @@ class SiblingProcesses:
 
     def not_ready(self) -> str:
         return f"{', '.join(sorted(self._missing))} did not answer" if self._missing else ""
+
+
+def _with_errors(status: Mapping[str, Any], errors: RecentErrors) -> dict[str, Any]:
+    counts = status["log"]
+    return {
+        **status,
+        "errors": [*status["errors"], *errors.plain()],
+        "log": {name: counts.get(name, 0) + n for name, n in errors.counts.items()},
+    }

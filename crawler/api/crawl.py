@@ -47,6 +47,7 @@ from crawler.config import Config, convert
 from crawler.crawl import rendered_parts, safe_settings
 from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.identity import Contact
+from crawler.crawl.lost_processes import begun_names
 from crawler.crawl.seeds import SeedFile, Seeds
 from crawler.crawl.shipper import Shipper
 from crawler.crawl.start_checks import check_start
@@ -402,7 +403,7 @@ class Crawl:
         self.directory.require()
         ready(self.directory)
         config = convert(self.directory.saved_config())
-        for name in self.directory.process_names():
+        for name in begun_names(self.directory):
             with reading(config, self.directory, name, clock=SystemClock()) as stages:
                 yield from stored_pages(stages, newest, allow)
 

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import msgspec
 
 from crawler.errors import StoreError
-from crawler.printable import csv_cell
+from crawler.printable import csv_line
 from crawler.storage.files import new_file
 
 
@@ -125,7 +125,7 @@ class CsvItems(_File):
     def add(self, row: dict[str, Any]) -> None:
         if new := [name for name in row if name not in self._columns]:
             self._widen(new)
-        self._file.write(_line(_cell(row.get(name)) for name in self._columns))
+        self._file.write(csv_line(_cell(row.get(name)) for name in self._columns).encode())
         self.written += 1
 
     def _widen(self, new: Sequence[str]) -> None:
@@ -136,7 +136,7 @@ class CsvItems(_File):
         next(rows, None)
         columns = [*self._columns, *new]
         with new_file(self.path) as made:
-            made.write(_line(columns))
+            made.write(csv_line(columns).encode())
             for row in rows:
                 made.write(row.removesuffix(b"\n").removesuffix(b"\r") + b"," * len(new) + b"\n")
         self._file.close()
@@ -144,13 +144,7 @@ class CsvItems(_File):
         self._columns = columns
 
 
-def _line(cells: Iterable[object]) -> bytes:
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerow(cells)
-    return text.getvalue().encode()
-
-
 def _cell(value: object) -> object:
     if isinstance(value, dict | list):
         return msgspec.json.encode(value).decode()
-    return csv_cell(value) if isinstance(value, str) else "" if value is None else value
+    return value

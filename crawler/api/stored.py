@@ -1,4 +1,4 @@
-"""Reads the stored pages of a process for the user's code."""
+"""Reads the stored pages of a process for the user's code; the copies that exports leave out are left out here too."""
 
 import logging
 from collections.abc import Iterator
@@ -9,27 +9,37 @@ from crawler.consent.describing import in_plain
 from crawler.consent.use_rule import UseRule
 from crawler.errors import DamageError
 from crawler.export.stored_pages import StoredPages
+from crawler.pages.captures import fingerprint_of
+from crawler.pages.formats.selection import Selection
 from crawler.process.opening.stages import Stages
+from crawler.records import Capture, PageRecord
 
 log = logging.getLogger("crawler")
 
 
 def stored_pages(stages: Stages, newest: bool, allow: str) -> Iterator[Page]:
     """Yield the pages of a store; log and skip those that cannot be read."""
-    archive, config, fingerprinter = stages.pages, stages.config, stages.fingerprinter
+    archive, config = stages.pages, stages.config
     pages, rule = StoredPages(config), UseRule.of(allow, config.consent)
-    captures = (
-        (capture for _, capture in archive.newest_captures())
-        if newest
-        else (capture for _, capture in archive.all_captures())
+
+    def refused(_: object, fingerprint: int, capture: Capture, record: PageRecord | None) -> str:
+        found = None if rule is None else rule.refusal(stages.store, fingerprint, capture, record)
+        return "" if found is None else found.why
+
+    select = Selection(
+        disallowed=lambda url: bool(stages.frontier.views.withholding_line(url)), refused=refused
     )
-    for capture in captures:
-        if capture.noarchive or capture.url.endswith("/robots.txt") or not capture.status:
+    captures = (
+        archive.newest_captures()
+        if newest
+        else ((fingerprint_of(key), capture) for key, capture in archive.all_captures())
+    )
+    for fingerprint, capture in captures:
+        if capture.url.endswith("/robots.txt") or not capture.status:
             continue
         try:
-            fingerprint = fingerprinter.fingerprint(capture.url)
             record = archive.record(fingerprint)
-            if rule is not None and rule.refusal(stages.store, fingerprint, capture, record):
+            if not select.takes(archive, fingerprint, capture, record):
                 continue
             flags, depth = (record.flags, record.depth) if record else (0, 0)
             consent = in_plain(stages.store, fingerprint, capture)

@@ -1,11 +1,12 @@
-"""`crawler report`: finds the faults of a site, for its webmaster.
+"""`crawler report` finds the faults of a site, for its webmaster.
 
     findings   collects facts about each URL and page, and judges them (pure)
     collect    passes the crawl's records and stored pages to findings
     render     text, JSON, CSV
     html       one self-contained page: no script, no request
 
-The audit makes two passes. The first pass reads the records: statuses, redirects, times, depths. The second
-pass reads the stored pages in several processes, for their titles, requisites, and links to URLs that the
-first pass found faulty. The audit needs about 500 bytes of memory per page, plus the listed findings.
+The audit makes two passes. The first pass reads the records of URLs, which contain their status, redirect,
+answer time and depth. The second pass reads the stored pages, in several processes. It looks for their
+titles, their requisites, and links to URLs that the first pass found faulty. The audit needs about 500 bytes
+of memory per page, plus the listed findings.
 """

@@ -1,7 +1,8 @@
 """The checks of `crawler report`: one row per check, with its severity, its meaning and the remedy.
 
-The report, the HTML page, `--fail-on` and the table in `audit/README.md` are all made from these rows. Names
-are stable: they are keys of the JSON report and, with dashes, words that `--fail-on` accepts.
+The report, the HTML page, `--fail-on` and the table in `audit/README.md` are all made from these rows. The
+name of a check never changes, because it is a key of the JSON report. Written with dashes, it is also a word
+that `--fail-on` accepts.
 """
 
 from collections.abc import Iterable
@@ -15,11 +16,11 @@ DEEP_HOPS = 4  # a page at least this far from the start is deep
 # In characters, the usual limits of site audits: search engines cut longer texts.
 TITLE_CHARACTERS = 60
 DESCRIPTION_CHARACTERS = 155
-THIN_WORDS = 200  # a page with fewer words outside of navigation and footer is thin
+THIN_WORDS = 200  # a page with fewer words (outside of navigation and footer) counts as thin
 
 
 class Severity(StrEnum):
-    """The severity of a finding; the values are words that `--fail-on` accepts."""
+    """The severity of a finding. The option `--fail-on` accepts these values."""
 
     ERROR = "error"  # visitors or search engines cannot use the page
     WARNING = "warning"  # the site loses visitors, time or ranking
@@ -27,10 +28,10 @@ class Severity(StrEnum):
 
 
 class Check(NamedTuple):
-    """A row of the table.
+    """A check of the report: one row of the table.
 
-    `value` and `others` are the headings of these two columns of a finding; "" means that there is no such
-    column. `arrow` is printed before each of the others.
+    A finding may have two more columns: `value` and `others` are their headings. The heading "" means that
+    there is no such column. `arrow` is printed before each entry of the column `others`.
     """
 
     title: str
@@ -179,15 +180,17 @@ CHECKS = {
 
 
 def word(name: str) -> str:
-    """Return the word that names a check in `--fail-on`."""
+    """Return the word by which the option `--fail-on` selects a check."""
     return name.replace("_", "-")
 
 
 def named(words: Iterable[str]) -> frozenset[str]:
-    """Return the checks that the words of `--fail-on` name. A severity names all checks that are at least as bad.
+    """Return the checks that are selected by the words of the option `--fail-on`.
+
+    A severity selects all checks of this severity or a worse one.
 
     Raises:
-        UsageError: a word names neither.
+        UsageError: a word names neither a check nor a severity.
     """
     levels = list(Severity)
     found: set[str] = set()
@@ -204,7 +207,7 @@ def named(words: Iterable[str]) -> frozenset[str]:
 
 
 def page_table() -> str:
-    """Return the table in the format of `audit/README.md`."""
+    """Return the table of checks in Markdown, as it is printed in `audit/README.md`."""
     lines = ["| check | severity | meaning | what to do |", "|---|---|---|---|"]
     lines += [
         f"| `{word(name)}` | {check.severity} | {check.meaning} | {check.advice} |"

@@ -1,4 +1,4 @@
-"""Reads a crawl's records and stored pages, and makes an audit of them."""
+"""Makes the audit of a crawl from its records and its stored pages."""
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -38,7 +38,7 @@ def audit(
     report: Say = ignore,
     progress: Callable[[int], None] = lambda n: None,
 ) -> Audit:
-    """Return the audit of the crawl in the directory `path`; the crawl may be running."""
+    """Return the audit of the crawl in the directory `path`. The crawl may be running."""
     with opened(path) as crawled:
         auditor = Auditor(listed_max)
         for known in _all_known(crawled):
@@ -125,7 +125,7 @@ def _take_record(crawled: Crawled, auditor: Auditor, known: Known, report: Say) 
 
 
 def _take_waiting(crawled: Crawled, auditor: Auditor) -> None:
-    """Note the URLs that were not fetched."""
+    """Give the auditor the URLs that were not fetched."""
     via_url = url_finder(crawled.archives)
     for archive in crawled.archives:
         for waiting in waiting_urls(archive.store):
@@ -145,7 +145,10 @@ def _listed(crawled: Crawled, known: Known) -> list[tuple[int, str]]:
 
 
 class PageReader:
-    """Reads the facts of stored pages for the audit; `wanted` are the fingerprints (sorted) of the relevant links."""
+    """Reads the facts of stored pages for the audit.
+
+    `wanted` has the sorted fingerprints of the URLs for which incoming links are collected.
+    """
 
     def __init__(
         self, config: Config, folders: Sequence[Path], fingerprint: Callable[[str], int], wanted: np.ndarray

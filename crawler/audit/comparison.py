@@ -1,9 +1,10 @@
-"""Compare an audit with that of an earlier crawl: it finds new, gone and changed pages, and new and repaired findings.
+"""Compares an audit with the audit of an earlier crawl.
 
-The earlier crawl is a crawl directory, or a file that `report --format json` has written; a file contains no
-pages, so only findings are compared with it. Two findings are the same if they have the same check and the
-same subject. Only listed findings can be compared, so both audits list up to `COMPARED_MAX` for each check. A
-comparison needs about 200 bytes of memory per page.
+The comparison finds new, gone and changed pages, and new and repaired findings. The earlier crawl is given as
+a crawl directory, or as a file that `report --format json` has written. Such a file contains no pages, so
+only its findings are compared. Two findings are the same if they have the same check and the same subject.
+Only listed findings can be compared, so both audits list up to `COMPARED_MAX` for each check. A comparison
+needs about 200 bytes of memory per page.
 """
 
 from collections.abc import Iterable, Iterator
@@ -27,14 +28,14 @@ _PAGES = {
 
 
 class ComparedPage(NamedTuple):
-    """A page of a crawl: its URL and the digest of its content."""
+    """A page of a crawl, given by its URL and the digest of its content."""
 
     url: str
     digest: str
 
 
 def row_of(name: str) -> Check:
-    """Return the row of the table of checks for a check, or for a section of a comparison."""
+    """Return the table row (title, severity, ...) of a check, or of a section of a comparison."""
     if name in CHECKS:
         return CHECKS[name]
     if name in _PAGES:
@@ -82,7 +83,7 @@ def trim(audit: Audit, listed_max: int) -> None:
 
 
 def failing(audit: Audit, checks: Iterable[str], new: Iterable[str]) -> Iterator[tuple[str, int]]:
-    """Yield (section, number of findings) for `checks` that have findings and for `new` checks that have new ones."""
+    """Yield (section, number of findings) for `checks` that have findings, and for checks in `new` that have new ones."""
     for name in checks:
         if name in audit.sections:
             yield name, audit.sections[name].total

@@ -1,7 +1,5 @@
 """`crawler report --consent` counts the stored pages by host, use and answer."""
 
-import csv
-import io
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -11,14 +9,14 @@ from crawler.consent.statements import USES
 from crawler.consent.summary import ANSWERS, Row, Summary, total
 from crawler.export.archives import opened
 from crawler.export.consent_columns import stored_uses
-from crawler.printable import printable
+from crawler.printable import csv_line, printable
 from crawler.urls.canonical import hostname
 
 _HOST_WIDTH = 40
 
 
 def summary(path: Path) -> list[Row]:
-    """Return one row per host; hosts with the most pages come first. The crawl may be running.
+    """Return one row per host. Hosts with the most pages come first. The crawl may be running.
 
     Raises:
         DirectoryError: there is no crawl, or nothing has been crawled yet.
@@ -32,7 +30,7 @@ def summary(path: Path) -> list[Row]:
 
 
 def text(rows: Sequence[Row], limit: int) -> str:
-    """Return a table: for each host and use, the number of pages that allow it, refuse it, or do not mention it."""
+    """Return a table with the number of pages that allow a use, refuse it, or do not mention it, by host and use."""
     if not rows:
         return "no page is stored yet\n"
     lines = [f"{'host':<{_HOST_WIDTH}} {'pages':>9}" + "".join(f" {_name(use):>21}" for use in USES)]
@@ -57,14 +55,12 @@ def json(rows: Sequence[Row], limit: int) -> str:
 
 def csv_table(rows: Sequence[Row], limit: int) -> str:
     """Return one line per host, with one column for each use and answer."""
-    made = io.StringIO()
-    writer = csv.writer(made, lineterminator="\n")
     columns = [(use, answer) for use in USES for answer in ANSWERS]
-    writer.writerow(["host", "pages", *(f"{use}_{answer}" for use, answer in columns), "without_receipt"])
+    lines = [csv_line(["host", "pages", *(f"{use}_{answer}" for use, answer in columns), "without_receipt"])]
     for row in rows[:limit]:
         counts = (row[use][answer] for use, answer in columns)
-        writer.writerow([row["host"], row["pages"], *counts, row["without_receipt"]])
-    return made.getvalue()
+        lines.append(csv_line([printable(row["host"]), row["pages"], *counts, row["without_receipt"]]))
+    return "".join(lines)
 
 
 def _name(use: str) -> str:

@@ -1,8 +1,9 @@
-"""Collects facts about a site, record by record and page by page, and then judges them.
+"""Collects facts about a site, record by record and page by page, and then derives the findings from them.
 
-`Auditor.record` notes the record of a URL, `Auditor.waiting` notes a URL that was not fetched,
-`Auditor.sitemap` the URLs of a sitemap, and `Auditor.page` a stored page. `Auditor.audit` then returns the
-result. A *section* holds the findings of one check (`check_table.py`): their number, and the first of them.
+The auditor takes the record of a URL (`Auditor.record`), a URL that was not fetched (`Auditor.waiting`), the
+URLs of a sitemap (`Auditor.sitemap`), and a stored page (`Auditor.page`). `Auditor.audit` then returns the
+result. A *section* contains the number of findings of one check (`check_table.py`), and the first of these
+findings.
 """
 
 import heapq
@@ -48,7 +49,7 @@ _CAUSES = {"no_answer": "no answer for days", "refusals": "refuses all requests"
 
 
 class Section(msgspec.Struct):
-    """All findings of one kind: their number, and a list of the first of them."""
+    """All findings of one kind: the number of findings, and a list of the first ones."""
 
     total: int = 0
     listed: list[Finding] = []
@@ -75,7 +76,10 @@ class Audit(msgspec.Struct):
 
 
 class Repeated:
-    """Groups of URLs that share a key; for a key that occurs only once, an 8-byte hash and a reference are stored."""
+    """Groups of URLs that share a key.
+
+    To save memory, only an 8-byte hash and a reference to the URL are stored for a key that occurs once.
+    """
 
     def __init__(self) -> None:
         self._first: dict[int, str] = {}
@@ -94,7 +98,7 @@ class Repeated:
             self.repeated[key] = 2, [first, url]
 
     def ranked(self) -> list[tuple[str, int, list[str]]]:
-        """Return (key, number of URLs, first URLs) for each key of several URLs; the keys with most URLs come first."""
+        """Return (key, number of URLs, first URLs) for each key that several URLs share, the most frequent key first."""
         ranked = sorted(self.repeated.items(), key=lambda item: -item[1][0])
         return [(key, count, urls) for key, (count, urls) in ranked]
 
@@ -103,7 +107,7 @@ _Dead = tuple[str, str, str]  # (url, description, via), by fingerprint
 
 
 class Auditor:
-    """Collects findings (see the module's docstring); keeps `listed_max` findings per section."""
+    """Collects findings, as the module's docstring describes. A section lists at most `listed_max` findings."""
 
     def __init__(self, listed_max: int = LISTED_MAX) -> None:
         self._listed_max = listed_max
@@ -144,7 +148,7 @@ class Auditor:
     def record(
         self, row: Mapping[str, Any], fingerprint: int, target: tuple[int, str] | None, flags: int
     ) -> None:
-        """Note a URL that was tried; `target` is its redirect target (fingerprint, URL)."""
+        """Note a URL that the crawl tried to fetch. `target` is the (fingerprint, URL) to which it redirects."""
         if flags & _EXTERNAL:
             return self._note_external(row, fingerprint, target, flags)
         self._urls += 1
@@ -167,7 +171,7 @@ class Auditor:
     def _note_external(
         self, row: Mapping[str, Any], fingerprint: int, target: tuple[int, str] | None, flags: int
     ) -> None:
-        """Note an external link that was checked; it is not a page of the site."""
+        """Note the URL of an external link that was checked. It is not a page of the site."""
         self._external[str(row["status"] or row["outcome"])] += 1
         if row["state"] == PageState.REDIRECTED and target is not None:
             self._external_redirects[fingerprint] = (row["url"], target[0], row["via"] or "")
@@ -203,7 +207,10 @@ class Auditor:
             keep(self._slow, (took, url))
 
     def waiting(self, url: str, fingerprint: int, verdict: str, via: str, flags: int = 0) -> None:
-        """Note a URL that was not fetched; `verdict` says why its server is unreachable, "" if the URL just waits."""
+        """Note a URL that was not fetched.
+
+        `verdict` says why its server is unreachable; it is "" if the URL just waits.
+        """
         if flags & _EXTERNAL:
             self._external["unreachable" if verdict else "to do"] += 1
             if verdict and self._external["unreachable"] <= UNREACHABLE_MAX:
@@ -220,7 +227,7 @@ class Auditor:
     # -- second pass
 
     def wanted(self) -> np.ndarray:
-        """Return the fingerprints (sorted) of the URLs for which incoming links are collected."""
+        """Return the sorted fingerprints of the URLs for which incoming links are collected."""
         if self._wanted is None:
             self._end_external_redirects()
             names = {*self._dead, *self._dead_external, *self._redirects, *self._mapped}
@@ -241,12 +248,12 @@ class Auditor:
         self._dead_external |= ended
 
     def page(self, page: PageFacts) -> None:
-        """Note a stored HTML page; its `links` are only links to `wanted` URLs."""
+        """Note a stored HTML page. `page.links` has only links to URLs in `wanted`."""
         for name, finding in page.findings:
             self._add(name, finding)
-        # Share the string object that is already stored, to save memory.
+        # To save memory, use the string object that is already stored.
         url, *_ = self._found.get(page.fingerprint, (page.url,))
-        if page.canonical is None:  # a page that names another page as canonical repeats that page on purpose
+        if page.canonical is None:  # a page that names another page as canonical is a copy on purpose
             for text, groups in ((page.title, self._titles), (page.description, self._descriptions)):
                 if text:
                     groups.add(text, url)
@@ -264,7 +271,7 @@ class Auditor:
     # -- result
 
     def audit(self) -> Audit:
-        """Return the report on all URLs and pages that were noted."""
+        """Return the audit of all URLs and pages that were noted."""
         self.wanted()
         self._judge_dead("dead_links", self._dead)
         self._judge_dead("external_dead_links", self._dead_external)
@@ -304,7 +311,7 @@ class Auditor:
             section.listed.append(finding)
 
     def _judge_dead(self, name: str, dead: Mapping[int, _Dead]) -> None:
-        """Add the dead URLs; those with the most incoming links come first."""
+        """Add a finding for each dead URL. URLs with the most incoming links come first."""
         ranked = sorted(dead.items(), key=lambda item: -self._sources.get(item[0], (0, []))[0])
         for fingerprint, (url, behind, via) in ranked:
             count, sources = self._sources.get(fingerprint, (0, []))
@@ -329,7 +336,7 @@ class Auditor:
                 self._add("redirected_links", Finding(url, way[-1], tuple(sources), count))
 
     def _way(self, fingerprint: int, target_url: str) -> tuple[list[str], list[int]]:
-        """Return the URLs that redirects visit, and the fingerprints of the loop in which they end, if any."""
+        """Follow a chain of redirects; return its URLs, and also their fingerprints if the chain ends in a loop."""
         way = [target_url]
         met = [fingerprint]
         at = self._redirects[fingerprint][1]
@@ -374,7 +381,7 @@ class Auditor:
                 self._add("not_in_sitemap", _found_on(url, via))
 
     def _judge_target(self, name: str, url: str, fingerprint: int, target: str) -> None:
-        """Add a finding for a page that refers to a URL which is not an indexable page."""
+        """Add a finding if the page `url` refers to a target that is not an indexable page."""
         if why := self._why_not(fingerprint):
             self._add(name, Finding(url, why, (target,), 1))
 
@@ -412,12 +419,12 @@ def _count_in(groups: dict[_Key, tuple[int, list[str]]], key: _Key, url: str) ->
 
 
 def _found_on(url: str, via: str | None, value: str = "") -> Finding:
-    """Return a finding with the page on which the URL was first found."""
+    """Return a finding about a URL, with the page on which the URL was first found."""
     return Finding(url, value, (via,) if via else (), int(bool(via)))
 
 
 def unreachable(cause: str, tries: int) -> str:
-    """Return the verdict on a URL whose server does not answer: the reason, and the number of tries of the server."""
+    """Return the verdict on a URL whose server does not answer: the reason, and how often the server was tried."""
     words = _CAUSES.get(cause) or (
         _behind(None, Outcome(cause)) if cause in _OUTCOMES else cause or "no answer"
     )
@@ -438,7 +445,7 @@ def _behind(status: int | None, outcome: Outcome) -> str:
 
 
 def _percentiles(took: array) -> dict[str, float]:
-    """Return answer times in seconds: median, 90th and 99th percentile, maximum."""
+    """Return the median, the 90th and 99th percentile, and the maximum of the answer times, in seconds."""
     if not took:
         return {}
     values = np.percentile(np.frombuffer(took, np.float32), (50, 90, 99, 100))

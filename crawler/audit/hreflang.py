@@ -2,7 +2,7 @@
 
 A code is x-default, or a language of ISO 639-1, optionally followed by a script of four letters and a region
 of ISO 3166-1. A link counts only if the other page links back. The links of all pages are kept as pairs of
-fingerprints, 16 bytes each, and compared at the end.
+fingerprints, which take 16 bytes each, and are compared at the end.
 """
 
 import re
@@ -56,7 +56,10 @@ class ReturnLinks:
                 self._translations.append(each)
 
     def missing(self, is_page: Callable[[int], bool]) -> Iterator[tuple[int, list[int]]]:
-        """Yield each page with its translations that do not link back; `is_page` tells which translations are checked."""
+        """Yield each page that has translations which do not link back, with these translations.
+
+        Only translations for which `is_page` returns True are checked.
+        """
         links = np.unique(np.array([self._pages, self._translations], np.uint64).T, axis=0)
         back = np.ascontiguousarray(links[:, ::-1])
         pairs = [("page", np.uint64), ("translation", np.uint64)]

@@ -1,4 +1,7 @@
-"""Renders an audit as one HTML page, without scripts or requests, for light and dark mode and any screen width."""
+"""Renders an audit as one HTML page for light and dark mode and any screen width.
+
+The page has no scripts and requests nothing.
+"""
 
 from collections.abc import Mapping
 from html import escape
@@ -52,7 +55,7 @@ _SUBJECTS = {"duplicate_titles": "title", "duplicate_descriptions": "description
 
 
 def page(audit: Audit) -> str:
-    """Return the whole document."""
+    """Return the report as a complete HTML document."""
     title = f"Crawl report: {next(iter(audit.hosts), 'nothing')}"
     if len(audit.hosts) > 1:
         title += f" and {len(audit.hosts) - 1} more hosts"
@@ -147,7 +150,7 @@ def _row(finding: Finding, value: str, others: str) -> str:
 
 
 def _linked(text: str) -> str:
-    """Return a URL as a link, and other text escaped."""
+    """Return the text as HTML: a URL becomes a link, and any other text is only escaped."""
     shown = escape(text)
     if not text.startswith(("http://", "https://")):
         return shown

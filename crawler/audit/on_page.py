@@ -1,4 +1,7 @@
-"""The checks that need only the page itself, and the facts that the checks of the whole site need from a page. Pure."""
+"""The checks that need only the page itself, and the facts that the checks of the whole site need from a page.
+
+These functions depend only on their arguments.
+"""
 
 import re
 from collections.abc import Callable, Iterator
@@ -25,7 +28,7 @@ _NOT_FOUND = re.compile(
 class Finding(msgspec.Struct, frozen=True):
     """One line of a section: a URL (or a title), a value, and related URLs.
 
-    `count` is the number of all related URLs; only the first of them are listed.
+    `count` is the number of all related URLs. Only the first of these URLs are in `others`.
     """
 
     subject: str
@@ -35,7 +38,7 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 class PageFacts(msgspec.Struct):
-    """The facts of a stored page that the checks of the whole site need, and the findings on the page alone.
+    """The facts of a stored page that the checks of the whole site need, and the findings that concern only this page.
 
     `links` are the fingerprints (uint64) of the page's links to URLs in `Auditor.wanted`. `canonical`
     is the (fingerprint, URL) of the page's only canonical link if it leads to another page. `alternates` are
@@ -55,7 +58,7 @@ class PageFacts(msgspec.Struct):
 def facts(
     fingerprint: int, url: str, found: Extracted, links: bytes, identify: Callable[[str], int]
 ) -> PageFacts:
-    """Return the facts of a page; `identify` returns the fingerprint of a URL."""
+    """Return the facts of a page. `identify` returns the fingerprint of a URL."""
     page = PageFacts(fingerprint, url, found.title, links)
     page.findings = list(_of_extracted(url, found))
     markup = found.markup

@@ -1,7 +1,5 @@
-"""Render an audit as text, JSON and CSV."""
+"""Renders an audit as text, JSON or CSV."""
 
-import csv
-import io
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,15 +9,15 @@ from crawler.audit.check_table import Check, Severity
 from crawler.audit.comparison import row_of
 from crawler.audit.findings import Audit, Section, rows
 from crawler.audit.on_page import Finding
-from crawler.printable import csv_cell, printable, printable_text
+from crawler.printable import csv_line, printable, printable_text
 
-# The number of findings per section that the text shows.
+# The number of findings per section that the text report shows.
 _TEXT_FINDINGS = {Severity.ERROR: 10, Severity.WARNING: 10, Severity.NOTICE: 3}
 _TEXT_OTHERS = 3
 
 
 def text(audit: Audit) -> str:
-    """Return a summary of one or two screens."""
+    """Return the audit as text: a summary that fills one or two screens."""
     lines = [headline(audit), ""]
     tables: dict[str, Mapping[Any, Any]] = {
         "status": audit.statuses,
@@ -81,18 +79,14 @@ def _lines(finding: Finding, arrow: str) -> list[str]:
 
 
 def json(audit: Audit) -> str:
-    """Return all listed findings."""
+    """Return the audit as JSON, with all listed findings."""
     return printable_text(msgspec.json.format(msgspec.json.encode(audit), indent=1).decode()) + "\n"
 
 
 def csv_table(audit: Audit) -> str:
-    """Return one line per finding and related URL: finding, subject, value, other."""
-    file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(("finding", "subject", "value", "other"))
+    """Return a table with one line per finding and related URL: finding, subject, value, other."""
+    lines = [csv_line(("finding", "subject", "value", "other"))]
     for name, finding in rows(audit):
         for other in finding.others or ("",):
-            writer.writerow(
-                csv_cell(printable(each)) for each in (name, finding.subject, finding.value, other)
-            )
-    return file.getvalue()
+            lines.append(csv_line(map(printable, (name, finding.subject, finding.value, other))))
+    return "".join(lines)

@@ -34,7 +34,7 @@ class Unfollowed(NamedTuple):
 
 
 def unfollowed_link(path: Path, url: str, pages_max: int) -> Unfollowed | None:
-    """Return a link to `url` (request form) that was not followed, searching at most `pages_max` pages of the crawl."""
+    """Return a link to `url` (request form) that was not followed. At most `pages_max` stored pages are searched."""
     with opened(path) as crawled:
         search = _Search(crawled, url)
         found = map(search.of_page, itertools.islice(html_pages(crawled), pages_max))
@@ -56,7 +56,7 @@ class _Search:
             if stored is None or self._part not in stored.content:
                 return None
             found = self._pages.read(stored, known.flags)
-        except DamageError:  # not reported here: the report and `crawler check` name unreadable pages
+        except DamageError:  # not an error here: `crawler report` and `crawler check` name unreadable pages
             return None
         if found is None or not (found.nofollow or self._crawled.config.robots.nofollow_links):
             return None
@@ -67,6 +67,6 @@ class _Search:
 
 
 def _written_part(url: str) -> bytes:
-    """Return the last part of a URL's path that all pages spell in the same way; b"" if there is no such part."""
+    """Return the last part of a URL's path if all pages must spell this part in the same way, else b""."""
     last = url.partition("?")[0].rstrip("/").rpartition("/")[2]
     return last.encode() if last.replace("-", "").replace("_", "").replace(".", "").isalnum() else b""

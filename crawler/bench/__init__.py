@@ -1,4 +1,4 @@
-"""Benchmarks that measure parts of the crawler and their references in the same run.
+"""Benchmarks that measure a part of the crawler and, in the same run, other implementations of the same task.
 
 cache      the CLOCK cache against LRU and CLOCK caches in Python
 due        the Duplicate URL Eliminator against LevelDB, SQLite, one sorted file and a Python set

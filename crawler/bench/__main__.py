@@ -1,4 +1,4 @@
-"""`python -m crawler.bench cache|due|splitter|units`."""
+"""Runs `python -m crawler.bench cache|due|splitter|units`."""
 
 import sys
 

@@ -8,7 +8,9 @@ _NEW_KEY = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-
 
 
 def make_chain(folder: Path, names: Sequence[str]) -> None:
-    """Write an authority, `ca.pem`, and a certificate that it signed, with its P-256 key, `leaf.pem`, to the folder.
+    """Make a certificate authority and a certificate that it signed, and write both to the folder.
+
+    `ca.pem` is the authority's certificate. `leaf.pem` holds the signed certificate and its P-256 key.
 
     `names` are subject names such as "DNS:localhost" or "IP:127.0.0.1".
 

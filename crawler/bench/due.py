@@ -1,9 +1,9 @@
 """Measures the Duplicate URL Eliminator against LevelDB, SQLite, one sorted file and a Python set.
 
-At the start, some URLs are known. Then buffers of fingerprints arrive. A share of each buffer is new, and the
-rest is drawn evenly from the known URLs. Each contender finds the new fingerprints and adds them, durably if
-the contender stores on disk. The measured time includes all flushes, compactions and syncs. The operating
-system's page cache is warm.
+At the start, some URLs are known. Then buffers of fingerprints arrive. In each buffer, a share of the
+fingerprints is new. The others are drawn evenly from the known URLs. Each contender finds the new
+fingerprints and adds them to its set. A contender that stores its set on disk adds them durably. The measured
+time includes all flushes, compactions and syncs. The operating system's page cache is warm.
 
 runs      the known set of a crawl: sorted, coded runs on disk, merged in powers of two
 whole     the same runs inside `Eliminator`: links go through the links log, flushes are part of store batches
@@ -14,9 +14,9 @@ sqlite    INSERT OR IGNORE into a table by key, a synced transaction per buffer
 set       a Python set, a look-up per URL, nothing durable
 
 `--known 1e9 --only runs` needs 0.5 GB of memory and 5 GB of disk space, or twice that space while the set is
-built. Sets of runs are built from sorted chunks, which are merged as a crawl merges its flushes. No join with
-the known URLs is needed, because the chunks are disjoint. From 1e8 known URLs on, progress is printed to
-standard error.
+built. The known set of a contender with runs is built from sorted chunks, which are merged as a crawl merges
+its flushes. No join with the known URLs is needed, because the chunks are disjoint. From 1e8 known URLs on,
+progress is printed to standard error.
 """
 
 import argparse
@@ -53,7 +53,7 @@ from crawler.storage.kv import seal
 
 CHUNK_BYTES = 4 << 20
 _LOAD = 1 << 20
-_CHUNKS = 32  # number of chunks from which a set of runs is built; each has _LOAD to _CHUNK_MAX fingerprints
+_CHUNKS = 32  # a set of runs is built from this many chunks; each has _LOAD to _CHUNK_MAX fingerprints
 _CHUNK_MAX = 1 << 25
 _TOLD_MIN = 100_000_000  # progress is printed while a set of at least this many known URLs is built
 
@@ -91,13 +91,16 @@ class Contender(Protocol):
     """A set that separates new URLs from known ones; at first it contains `mixed(0 .. known - 1)`."""
 
     def prepare(self, fingerprints: Fingerprints) -> Any:
-        """Convert a buffer to the form that this contender accepts; this step is not timed."""
+        """Convert a buffer to the data type that this contender accepts. The time of this step is not measured."""
 
     def submit(self, buffer: Any) -> int:
-        """Add a buffer, durably if the contender stores on disk; return the number of new fingerprints."""
+        """Add the fingerprints of a buffer and return the number of new ones.
+
+        A contender that stores its set on disk adds them durably.
+        """
 
     def facts(self) -> dict[str, Any]:
-        """Return further figures of this contender, by name."""
+        """Return further measurements of this contender, by name."""
 
     def close(self) -> None:
         """Release all resources; no other method is called afterwards."""
@@ -166,7 +169,7 @@ class Runs:
 
 
 class OneFile(Runs):
-    """The paper's single sorted file."""
+    """All known fingerprints in a single sorted file, as in the paper."""
 
     def __init__(self, directory: Path, known: int) -> None:
         super().__init__(directory, known)
@@ -183,7 +186,7 @@ class Memory(Runs):
 
 
 class Whole:
-    """An `Eliminator` with links, links log and store, driven in the same steps as by the commits of a crawl."""
+    """A complete `Eliminator` with its links, links log and store. It executes the same steps as in a crawl."""
 
     def __init__(self, directory: Path, known: int) -> None:
         held = built(DiskRuns(directory / "due", []), known)
@@ -236,7 +239,10 @@ class Whole:
 
 
 class Level:
-    """LevelDB, set up for hashed keys and loaded in sorted order: a look-up per URL, a synced batch per buffer."""
+    """LevelDB, configured for hashed keys and loaded in sorted order.
+
+    It makes a look-up per URL and writes a synced batch per buffer.
+    """
 
     def __init__(self, directory: Path, known: int) -> None:
         import plyvel
@@ -418,7 +424,7 @@ def measure(name: str, arguments: argparse.Namespace, directory: Path) -> dict[s
 
 
 def _with_ratios(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the rows, and add to each the ratio of its time to the time of the first row."""
+    """Return the rows. To each row, add the ratio of its time to the time of the first row."""
     first = rows[0]
     return [
         {

@@ -1,12 +1,12 @@
-"""Measures the cost of a link: the same pages pass through filter, URL cache, DUE, frontier and store three times.
+"""Measures the cost of a link: the same pages pass through link filter, cache, DUE, frontier and store three times.
 
     new         the links were never met before: DUE, queue and their commits, for a group of pages at a time
     unformed    the links were met before but are not in this memo: canonical form, filter, fingerprint, URL cache
     met         the links were met before and are in the memo of their directory
 
-The pipeline runs in one thread; time in the storage engine's own threads is included. Between two pages, the
-processor's caches are flushed, as the parsing of a page would do in a crawl. The time of this flush is not
-included.
+The pipeline runs in one thread. The CPU time of the storage engine's threads is also counted. Between two
+pages, the benchmark overwrites the processor's caches, because the parsing of a page would also do so in a
+crawl. The time that this takes is not counted.
 """
 
 import tempfile
@@ -25,17 +25,22 @@ from crawler.urlfilter.url_filter import Scope, UrlFilter
 
 PAGES, LINKS, HOSTS = 400, 25, 100  # number of pages, each in its own directory; links per page
 SECTIONS = 16  # number of directories over which the links to a host are spread
-GROUP = 30  # pages per commit
+GROUP = 30  # number of pages whose links are committed together
 ELSEWHERE = 5  # one link in this many leads to another host
 PATH = "word-other-time"
 
-OTHER_WORK = bytes(2 << 20)  # number of bytes copied between two pages, more than the caches of a core hold
+# bytes that are written between two pages; this is more than the caches of a core hold
+OTHER_WORK = bytes(2 << 20)
 
 Page = tuple[str, list[str]]
 
 
 class LinkCosts(NamedTuple):
-    """The CPU seconds of a link in the memo, and the additional seconds of a link not in the memo and of a new link."""
+    """The CPU seconds of a link.
+
+    `met`: the cost of a link that is in the memo; `form`: the additional cost of a link that is not;
+    `new`: the additional cost of a new link.
+    """
 
     met: float
     form: float
@@ -67,7 +72,7 @@ class LinkIntake:
         self.forget_forms()
 
     def forget_forms(self) -> None:
-        """Replace the memo by an empty one."""
+        """Replace the memo of the link filter by an empty memo."""
         self._links = LinkFilter(UrlFilter(Scope("any")), self._fingerprinter)
 
     def take(self, base: str, hrefs: list[str]) -> Change:
@@ -76,7 +81,7 @@ class LinkIntake:
         return self._loader.admit(found.urls, found.fingerprints)
 
     def commit(self, changes: list[Change]) -> None:
-        """Make a group of changes durable, and let the DUE separate new links from known ones."""
+        """Commit a group of changes durably, then let the DUE find the new links among them."""
         self._loader.commit(*changes)
         self._loader.flush(dry=True)
 

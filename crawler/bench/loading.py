@@ -1,4 +1,6 @@
-"""Loads URLs through the CLOCK cache, DUE and frontier of one process in one thread, as `Process` drives its stages.
+"""Loads URLs into the CLOCK cache, DUE and frontier of one process, in one thread.
+
+The steps are the same as in `Process`.
 
 In the stream, every host gets one URL first. The other URLs are assigned to hosts by a skewed draw, the
 square of a uniform number, so the busiest tenth of the hosts gets a third of the URLs. One link in five
@@ -18,7 +20,7 @@ from crawler.urls.clock_cache import ClockCache
 from crawler.urls.fingerprint import cache_keys
 
 GROUP = 4096  # links per group, from about 60 pages
-REPEATS = 5  # one link in this many repeats an earlier one
+REPEATS = 5  # one link in `REPEATS` repeats an earlier link
 URL_BYTES = 77
 WORDS = "section/article-title-with-words-and-more-words-and-a-number-behind"
 SEED = bytes(range(16))
@@ -38,7 +40,7 @@ def url(number: int, hosts: int) -> str:
 
 
 def tail(number: int, head: int) -> str:
-    """Return the path of the URL with this number; scheme and host before it have `head` characters."""
+    """Return the path of the URL with this number. The URL's scheme and host have `head` characters."""
     draw = number * MIX & (1 << 64) - 1
     begin = f"/{number:x}/"
     return (
@@ -87,7 +89,7 @@ class Loader:
         self.links = 0
 
     def take_in(self, urls: list[str]) -> None:
-        """Load a group of links: look up cache and pending set, commit the links, then flush if the DUE needs it."""
+        """Load a group of links: look them up, commit the new ones, and flush if the DUE needs it."""
         self.links += len(urls)
         fingerprints = self.watch("fingerprint", self.stages.fingerprinter.fingerprints, urls)
         change = self.watch("cache", self.admit, urls, fingerprints)

@@ -1,4 +1,7 @@
-"""Meters for benchmarks: CPU, memory, races. Meters of processes read /proc (Linux) and return 0 on other systems."""
+"""Meters for benchmarks: CPU, memory, races.
+
+The functions that measure other processes read /proc on Linux. On other systems, they return 0.
+"""
 
 import os
 import resource
@@ -14,7 +17,7 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class HeldMemory(NamedTuple):
-    """The memory of a process in bytes: resident, anonymous (the part not backed by a file), and the resident peak."""
+    """The memory of a process in bytes: resident, anonymous (not backed by a file), and the resident peak."""
 
     resident: int
     anonymous: int
@@ -44,7 +47,10 @@ def anonymous_bytes() -> int:
 
 
 def memory_below(pid: int) -> int:
-    """Return the resident bytes of a process and its descendants, counting shared pages once; 0 if it has ended."""
+    """Return the resident bytes of a process and its descendants; 0 if it has ended.
+
+    Shared pages count once.
+    """
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
         below = children(pid)
@@ -86,14 +92,17 @@ def cpu_so_far() -> float:
 
 
 def cpu_of(work: Callable[[], object]) -> float:
-    """Run `work`; return the CPU seconds that all threads of this process use meanwhile."""
+    """Run `work` and return the CPU seconds that all threads of this process used during that time."""
     began = time.process_time()
     work()
     return time.process_time() - began
 
 
 def race(contenders: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, float]:
-    """Return the least CPU seconds of each contender. They take turns, so that other load affects all alike."""
+    """Run each contender several times and return its smallest CPU seconds.
+
+    The contenders take turns, so that other load on the machine affects all of them equally.
+    """
     best = dict.fromkeys(contenders, float("inf"))
     for _ in range(rounds):
         for name, work in contenders.items():

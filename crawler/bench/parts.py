@@ -6,7 +6,7 @@
     refreshed_memory  bytes per known page in the refresh schedule
     pick_cpu          seconds per pick from the schedule, including the recording of its result and two signals
 
-Each state is built in its own process, which prints its figures as a line of JSON.
+Each of these states is built in a separate process, which prints its measurements as a line of JSON.
 """
 
 import math
@@ -44,7 +44,7 @@ GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 def measured() -> dict[str, float]:
-    """Measure each of these costs once, which takes about twenty seconds; return the figures by name.
+    """Measure each of these costs once and return them by name. This takes about twenty seconds.
 
     Raises:
         CrawlerError: a measuring process failed.
@@ -59,7 +59,7 @@ def measured() -> dict[str, float]:
 
 
 def _of(part: str, *numbers: int) -> dict[str, float]:
-    """Run the steps of `part`, each in its own process; return the figures that the last process prints."""
+    """Run each step of `part` in a separate process. Return the measurements that the last process prints."""
     with tempfile.TemporaryDirectory(prefix="crawler-parts-") as folder:
         for step in STEPS[part]:
             done = subprocess.run(
@@ -95,9 +95,11 @@ def fill_queues(folder: Path, urls: int, hosts: int) -> dict[str, float]:
 
 
 def queues(folder: Path, *_: int) -> dict[str, float]:
-    """Measure the bytes of the queues in a separate, compacted store, and the memory used to open the process.
+    """Measure the disk space of the queues, and the memory that the stages of the process take once they are open.
 
-    A process's own store also holds old values of host records until LevelDB compacts them.
+    The queues are copied to a separate store and compacted there.
+
+    The store of the process also contains old values of host records until LevelDB compacts it.
     """
     before = anonymous_bytes()
     with closing(_opened(folder)) as stages:
@@ -115,7 +117,7 @@ def queues(folder: Path, *_: int) -> dict[str, float]:
 
 
 def schedule(_folder: Path) -> dict[str, float]:
-    """Measure the bytes per page and the seconds per pick of a schedule whose pages have some history."""
+    """Measure the bytes per page and the seconds per pick of a refresh schedule. Its pages have some history."""
     rng = np.random.default_rng(1)
     keys = np.arange(1, PAGES + 1, dtype=np.uint64) * GOLDEN
     directories = np.arange(PAGES, dtype=np.uint64) // np.uint64(DIRECTORY)

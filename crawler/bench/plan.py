@@ -6,10 +6,10 @@
     crawler crawl https://example.org/ --dir sample --max-pages 5000 && crawler plan --sample sample --pages 1e6
     crawler bench units --out units.json && crawler plan --units units.json --pages 1e8 --hosts 1e6 --machines 3
 
-The estimate is computed from unit costs (crawler/bench/planning.py): the costs of a reference machine,
-or the costs that `crawler bench units` measured on yours. Its ranges come from the ranges of the unit costs. With
---sample, arguments that are not given are taken from a small crawl: hosts, pages of the largest host, sizes, links,
-times.
+The estimate is computed from unit costs (crawler/bench/planning.py): the costs of a reference machine, or the
+costs that `crawler bench units` measured on yours. Unit costs are ranges, so the results are ranges, too.
+With --sample, a small crawl provides the arguments that are not given: hosts, pages of the largest host,
+sizes, links, times.
 """
 
 import argparse
@@ -224,7 +224,7 @@ def read_units(path: Path) -> UnitCosts:
 
 
 def told(found: Plan, goal: Goal, units: UnitCosts) -> str:
-    """Return a plan and its assumptions as a table; figures that depend on measurements are ranges."""
+    """Return a plan and its assumptions as a table. Values that depend on measured costs are ranges."""
     rows = [
         ("pages per second", f"{found.rate:,.1f}, bounded by {found.bottleneck}"),
         ("time", _scaled(found.days * DAY, _TIMES)),
@@ -249,7 +249,7 @@ def told(found: Plan, goal: Goal, units: UnitCosts) -> str:
 
 
 def _rendering(found: Plan, goal: Goal) -> str:
-    """Return a line with the cost of rendering pages in a browser; "" if no page is rendered."""
+    """Return a line with the cost of rendering pages in a browser, or "" if no page is rendered."""
     if not goal.rendered:
         return ""
     return (
@@ -269,7 +269,7 @@ def _assumed(goal: Goal) -> str:
 
 
 def _scaled(cost: CostRange, units: Scale) -> str:
-    """Format a range in the largest unit that its middle value reaches, or else in the smallest unit."""
+    """Format a range in the largest unit that is not larger than its middle value, or else in the smallest unit."""
     size, name = next((unit for unit in units if cost.mid >= unit[0]), units[-1])
     return _range(cost * (1 / size), name)
 

@@ -22,8 +22,9 @@
 Every fetch counts as a page, whatever the status of the answer. A web is described by its mean page (KiB,
 compressed share, links, distinct new URLs, length of a URL), and a machine by its unit costs. Each unit cost
 is a range, and so are the results. Unit costs are measured by `crawler bench units`, or taken from REFERENCE,
-an estimate. A quantity that a setting limits is computed with the default of this setting. `TABLES_RESIDENT`,
-`NAME_BYTES`, `MEMO_ENTRY`, `PLAIN_CONNECTION` and `LINK_BYTES` are estimates, not measurements.
+an estimate. Where a setting of the crawler limits a quantity, the plan uses the default of this setting.
+`TABLES_RESIDENT`, `NAME_BYTES`, `MEMO_ENTRY`, `PLAIN_CONNECTION` and `LINK_BYTES` are estimates, not
+measurements.
 """
 
 import math
@@ -36,7 +37,7 @@ from crawler.config import Config
 
 DAY = 86_400.0
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
-HEADER_BYTES = 1_000.0  # bytes of request and answer together, on the wire
+HEADER_BYTES = 1_000.0  # bytes that the headers of request and answer take together on the wire
 _DEFAULT = Config()
 
 
@@ -72,12 +73,14 @@ class UnitCosts(msgspec.Struct, frozen=True):
     page_cpu: CostRange
     kilobyte_cpu: CostRange
     link_cpu: CostRange  # a link that was also on an earlier page of the directory
-    form_cpu: CostRange  # additional cost of any other link: canonical form, filter, fingerprint
-    new_cpu: CostRange  # additional cost of a new link: DUE, queue, their commits
-    host_cpu: CostRange  # a new host: connection, robots.txt, record
-    handshake_cpu: CostRange  # a new connection with a full handshake, including connecting
+    # additional cost of any other link, for its canonical form, the filter and its fingerprint
+    form_cpu: CostRange
+    new_cpu: CostRange  # additional cost of a new link, for the DUE, the queue and their commits
+    host_cpu: CostRange  # cost of a new host, for its connection, robots.txt and record
+    handshake_cpu: CostRange  # cost of a new TLS connection: connecting and a full handshake
     secure_cpu: CostRange  # additional cost of a fetch over TLS, without the handshake
-    lone_cpu: CostRange  # additional cost of a fetch that wakes a sleeping loop: turns, wake-ups, a commit
+    # additional cost of a fetch that wakes a sleeping loop, for turns, wake-ups and a commit
+    lone_cpu: CostRange
     unchanged_cpu: CostRange  # the refresh of a known page that has not changed
     page_store: CostRange  # a page's record, capture and entry, without its URL, in a compacted store
     page_store_log: CostRange  # record, capture and entry of a page before compaction
@@ -89,21 +92,21 @@ class UnitCosts(msgspec.Struct, frozen=True):
     known_bits: CostRange  # bits per known URL in the DUE, beyond log2 of the mean gap between fingerprints
     todo_disk: CostRange  # bytes per waiting URL of 77 characters
     process_memory: CostRange
-    large_memory: CostRange  # in the child that parses the largest page, memory per byte of this page
-    tag_memory: CostRange  # memory per tag of the largest page
+    large_memory: CostRange  # memory of the child that parses the largest page, per byte of this page
+    tag_memory: CostRange  # memory of the same child per tag of the page
     connection_memory: CostRange  # with TLS
     host_memory: CostRange
     refreshed_memory: CostRange  # bytes per known page in the schedule
     machine: str = ""
-    # The cost of rendering a page with its subresources in a browser, and that of the browser
+    # The CPU seconds to render a page and its subresources in a browser, and the memory of the browser
     # (`render/README.md`, "Cost")
     render_cpu: CostRange = CostRange(0.1, 0.2, 0.5)
     browser_memory: CostRange = CostRange(200e6, 320e6, 1074e6)  # up to `render.memory_bytes_max`
 
 
-# These figures are estimates, not measurements. The CPU of whole crawls is divided according to a profile, so
-# that the sum is right for the set `mid`: 1,851 us per page of 28 KiB and about 60 links, of which parsing
-# takes 31 %, filter and caches 8 %. The ranges are estimated, too.
+# These figures are estimates, not measurements. The CPU time of whole crawls was divided according to a
+# profile. For the set `mid`, the sum is correct: 1,851 us per page of 28 KiB and about 60 links, of which
+# parsing takes 31 %, filter and caches 8 %. The ranges are estimated, too.
 REFERENCE = UnitCosts(
     process_cpu=CostRange(0.4, 0.6, 1.0),
     page_cpu=CostRange(0.0010, 0.0011, 0.0017),
@@ -112,7 +115,8 @@ REFERENCE = UnitCosts(
     form_cpu=CostRange(4e-6, 7e-6, 12e-6),
     new_cpu=CostRange(15e-6, 20e-6, 40e-6),
     host_cpu=CostRange(0.0003, 0.0006, 0.002),
-    handshake_cpu=CostRange(0.0007, 0.0011, 0.0015),  # open web: 29 % of 3,510 us, .94 handshakes per page
+    # open web: 29 % of 3,510 us, for .94 handshakes per page
+    handshake_cpu=CostRange(0.0007, 0.0011, 0.0015),
     secure_cpu=CostRange(0.0001, 0.0002, 0.0003),
     lone_cpu=CostRange(0.0007, 0.001, 0.0025),
     unchanged_cpu=CostRange(0.0008, 0.001, 0.0016),
@@ -135,10 +139,10 @@ REFERENCE = UnitCosts(
     machine="a sketch of a reference machine; `crawler bench units` measures yours",
 )
 
-# The number of times that a store before compaction contains the URL of a page (queue entry, record), and
-# that the journal contains it.
+# The URL of a page is stored this many times: in the store before compaction (queue entry and record), and in
+# the journal.
 STORE_URLS, JOURNAL_URLS = 2.0, 1.0
-ROUNDED = 1e-9  # a rounding error up to this size does not add a process
+ROUNDED = 1e-9  # an excess up to this size is a rounding error and does not add a process
 STORE_URL_PACKED = 0.3  # share of a URL's bytes that compression leaves in a sorted table
 TODO_LOG = 18.0  # bytes per waiting URL before compaction, besides the URL (10,000 links of 400 pages)
 LINK_BYTES = 30.0  # bytes per line of the links log, besides the URL
@@ -152,30 +156,30 @@ TABLES_MAPPED = float(
 TABLES_RESIDENT = 0.15  # share of the mapped tables that a crawl touches
 MEMO_MAX = float(_DEFAULT.filter.memo_bytes_max)
 MEMO_ENTRY = 150.0  # bytes per remembered link, besides two forms of the URL
-# The bytes of the tree of the largest page that is parsed in the process.
+# The bytes of the tree of the largest page that a process parses without a child.
 TREE_MAX = _DEFAULT.extract.inline_tags_max * 700.0
 TAGS_MAX = float(_DEFAULT.extract.tags_max)  # for a page with more tags, no tree is built
 BODY_MAX = float(_DEFAULT.fetch.body_bytes_max)
 IDLE_MAX, KEEP_ALIVE = float(_DEFAULT.fetch.idle_connections_max), float(_DEFAULT.fetch.keep_alive_max)
-PLAIN_CONNECTION = 15e3  # bytes per connection without TLS; buffers of the system are not included
-NAMES_MAX, NAME_BYTES = 32_768.0, 1_200.0  # hosts remembered by name: fingerprints, addresses and frontier
+PLAIN_CONNECTION = 15e3  # bytes per connection without TLS, without the buffers of the operating system
+NAMES_MAX, NAME_BYTES = 32_768.0, 1_200.0  # hosts that a process remembers by name, and the bytes of each
 
 
 class Goal(msgspec.Struct, frozen=True):
     """The crawl to plan.
 
     With `rate` 0, the crawl is as fast as `machines` allows; `machines` must then be at least 1.
-    `known_hosts` is the number of hosts to which links lead; it counts if it is larger than `hosts`.
-    `largest_host` is the share of the pages that the largest host has; it counts if it is larger than the
-    mean share. `compressed` is the size of a page after gzip (level 6) as a share of its decoded size.
-    `coded` is the share of pages that are sent compressed, `secure` the share of pages sent over TLS.
-    `handshakes` is the number of full TLS handshakes per page, `urls` the number of distinct new URLs per
-    page, and `directories` the number of directories with pages per host. `refresh` is the number of
-    additional fetches of known pages per second, of which the share `changed` finds a changed page. The gap
-    between two requests to a host is `delay`, or `delay_factor` times the answer time. `cores`, `memory`,
-    `disk` (bytes) and `bandwidth` (bytes per second) are those of one machine; `usable` is the share of a
-    core that may be used. The share `rendered` of the fetches is rendered in a browser. Each rendering takes
-    `render_cpu` CPU seconds; 0 means the value of the unit costs.
+    `known_hosts` is the number of hosts to which links lead. It is used if it is larger than `hosts`.
+    `largest_host` is the largest host's share of the pages. It is used if it is larger than the mean share.
+    `compressed` is the size of a page after gzip (level 6) as a share of its decoded size. `coded` is the
+    share of pages that are sent compressed, `secure` the share of pages sent over TLS. `handshakes` is the
+    number of full TLS handshakes per page, `urls` the number of distinct new URLs per page, and `directories`
+    the number of directories with pages per host. `refresh` is the number of additional fetches of known
+    pages per second. The share `changed` of these fetches finds a changed page. The gap between two requests
+    to a host is `delay`, or `delay_factor` times the answer time. `cores`, `memory`, `disk` (bytes) and
+    `bandwidth` (bytes per second) are those of one machine; `usable` is the share of a core that may be used.
+    The share `rendered` of the fetches is rendered in a browser. Each rendering takes `render_cpu` CPU
+    seconds; 0 means the value of the unit costs.
     """
 
     pages: float
@@ -212,7 +216,7 @@ class Goal(msgspec.Struct, frozen=True):
 class Plan(msgspec.Struct, frozen=True):
     """The resources of a crawl. `bottleneck` names what limits the rate. `days` and `cpu` count every page once.
 
-    `render_cpu` is the part of `page_cpu` that browsers use; the browsers keep `render_cores` cores busy.
+    `render_cpu` is the part of `page_cpu` that browsers use. They keep `render_cores` cores busy.
     """
 
     rate: float
@@ -258,7 +262,10 @@ def render_cpu(goal: Goal, units: UnitCosts) -> CostRange:
 
 
 def unformed(goal: Goal) -> float:
-    """Return the links per page that are not in the memo: new links, and links of new or forgotten directories."""
+    """Return the number of links per page that are not in the memo.
+
+    These are new links, and links on pages of new or forgotten directories.
+    """
     met = max(0.0, goal.links - goal.urls)
     directories = max(1.0, goal.directories * goal.hosts)
     kept = MEMO_MAX / (MEMO_ENTRY + 2.0 * goal.url_bytes) / max(1.0, goal.links)
@@ -283,7 +290,7 @@ def host_rate(goal: Goal) -> float:
 
 
 def skewed_rate(goal: Goal) -> float:
-    """Return the mean pages per second of a crawl that only politeness to its largest host limits."""
+    """Return the mean pages per second of a crawl if only politeness to the largest host limits it."""
     return host_rate(goal) / goal.hosts / goal.largest_host
 
 
@@ -345,7 +352,7 @@ def plan(goal: Goal, units: UnitCosts) -> Plan:
 
 
 def _lone(load: CostRange, lone: CostRange, rate: float, processes: CostRange) -> CostRange:
-    """Return the CPU seconds by which fetches that find the loop asleep increase the mean cost of a fetch."""
+    """Return the additional CPU seconds of a mean fetch, because some fetches find the loop asleep."""
     return CostRange(*(
         each * idle_share(busy, rate * each, n)
         for busy, each, n in zip(_three(load), _three(lone), _three(processes), strict=True)
@@ -353,7 +360,7 @@ def _lone(load: CostRange, lone: CostRange, rate: float, processes: CostRange) -
 
 
 def _in_flight(goal: Goal, rate: float) -> float:
-    """Return one and a half times the number of connections with a request in flight, to allow for slow hosts."""
+    """Return the number of connections with a request in flight, times 1.5 to allow for slow hosts."""
     return rate * goal.latency * 1.5
 
 
@@ -370,7 +377,11 @@ def _product(one: CostRange, other: CostRange) -> CostRange:
 
 
 def refresh_cpu(goal: Goal, units: UnitCosts) -> CostRange:
-    """Return the CPU seconds per refresh: the cost of an unchanged page, plus KiB and links of changed pages."""
+    """Return the mean CPU seconds of a refresh.
+
+    Each refresh costs as much as that of an unchanged page. The KiB and links of a changed page add to
+    this.
+    """
     more = units.kilobyte_cpu * (goal.page_bytes / KIB) + units.link_cpu * goal.links
     return units.unchanged_cpu + units.secure_cpu * goal.secure + more * goal.changed
 
@@ -407,7 +418,7 @@ def _known_disk(known: float, units: UnitCosts, processes: CostRange) -> CostRan
 
 
 def _store(goal: Goal, units: UnitCosts, processes: CostRange) -> CostRange:
-    """Return the bytes of pages and waiting URLs in the store; up to a full log of this data is not compacted yet."""
+    """Return the bytes of pages and waiting URLs in the store. Up to a full log of them is not compacted yet."""
     waiting = goal.pages * max(0.0, goal.urls - 1.0)
     written = (units.page_store_log + exactly(STORE_URLS * goal.url_bytes)) * goal.pages
     written += exactly((TODO_LOG + goal.url_bytes) * waiting)
@@ -445,6 +456,6 @@ def _memory(goal: Goal, units: UnitCosts, processes: CostRange, rate: float) -> 
 
 
 def _largest_page(goal: Goal, units: UnitCosts) -> CostRange:
-    """Return the memory of the child that parses the largest page, for copies of the page's bytes and for its tree."""
+    """Return the memory of the child that parses the largest page. It holds the tree and copies of the bytes."""
     size, tags = min(goal.largest_bytes, BODY_MAX), min(goal.largest_tags, TAGS_MAX)
     return units.large_memory * size + units.tag_memory * tags

@@ -1,6 +1,6 @@
 """Derives arguments of `crawler plan`, such as links per page, from a sample crawl.
 
-The facts are read from report.json, crawl.toml and the first `LINES_MAX` lines of pages.jsonl, and converted
+The values are read from report.json, crawl.toml and the first `LINES_MAX` lines of pages.jsonl, and converted
 to the units of the arguments. The sample crawl may still be running. Pages are assumed to be distributed over
 hosts as in the sample: the largest host of a larger crawl is assumed to have the same share of the pages.
 """
@@ -17,10 +17,11 @@ from crawler.errors import UsageError
 from crawler.records import Outcome
 from crawler.storage.rotating_file import generations
 
-# The maximum number of lines to read. Reading them takes about ten seconds, and their hosts and directories
-# take at most 300 MB.
+# The maximum number of lines to read. Reading them takes about ten seconds, and remembering their hosts and
+# directories takes at most 300 MB.
 LINES_MAX = 1_000_000
-_DEFLATED = 0.2  # compressed size of a page as a share of its decoded size; the sample may imply less
+# assumed compressed size of a page, as a share of its decoded size, unless the sample shows less
+_DEFLATED = 0.2
 
 
 class _Line(msgspec.Struct):
@@ -55,7 +56,7 @@ def _report(directory: CrawlDirectory) -> dict[str, Any]:
 
 
 def _of_lines(journal: Path) -> dict[str, float]:
-    """Return the facts derived from the journal lines of answered fetches; an empty dict if there are no such lines."""
+    """Return the arguments derived from the journal lines of answered fetches, or {} if there are no such lines."""
     hosts: Counter[str] = Counter()
     directories: set[int] = set()
     count = secure = length = largest = 0
@@ -100,7 +101,7 @@ def _lines(journal: Path) -> Any:
 
 
 def _of_report(report: dict[str, Any]) -> dict[str, float]:
-    """Return the facts derived from the counters of a run; an empty dict if the run has not ended yet."""
+    """Return the arguments derived from the counters of a run, or {} if the run has not ended yet."""
     pages = float(sum(report.get("pages", {}).get(str(ended), 0) for ended in Outcome))
     if not pages:
         return {}
@@ -121,7 +122,10 @@ def _of_report(report: dict[str, Any]) -> dict[str, float]:
 
 
 def _coding(share: float) -> dict[str, float]:
-    """Return the share of pages sent compressed and their compressed size, if the wire carried `share` of the bytes."""
+    """Estimate the share of pages sent compressed, and their compressed size.
+
+    `share` is the number of bytes sent divided by the number of bytes after decoding.
+    """
     if share <= _DEFLATED:
         return {"compressed": share, "coded": 1.0}
     return {"compressed": _DEFLATED, "coded": (1.0 - share) / (1.0 - _DEFLATED)}

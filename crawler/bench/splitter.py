@@ -1,9 +1,11 @@
-"""Measures the host splitter against a bare loop: both send links between two processes, durably before every ack.
+"""Measures the host splitter against a bare loop: both send links from one process to another.
+
+Both make links durable before they acknowledge them.
 
 There are two processes on loopback, each with its own LevelDB. *fill* commits links to the sender's outbox,
 one synced group at a time. *drain* connects and waits until the owner has confirmed the last link. The bare
-loop sends the same bytes as length-prefixed frames, writes all that has arrived to LevelDB with one synced
-write, and acks; it does not decode links and has no tags and no outbox.
+loop sends the same bytes as length-prefixed frames, writes all frames that have arrived to LevelDB with one
+synced write, and acknowledges them. It does not decode links, and has neither tags nor an outbox.
 """
 
 import argparse
@@ -34,7 +36,7 @@ from crawler.splitter.wire import encode_entries
 from crawler.storage.engines import open_store
 
 NAMES = ("receiver", "sender")
-GROUP_LINKS = 1600  # number of links of 16 pages, if all their links belong to another process
+GROUP_LINKS = 1600  # the number of links on 16 pages; here, all of them belong to another process
 SECRET = b"benchmark secret"
 
 
@@ -159,7 +161,7 @@ class _Process:
         self._news.set()
 
     async def commit(self, links: list[Link]) -> None:
-        """Commit one group of changes, which consists of the links for the peer and all links received."""
+        """Commit one group of changes: the links for the peer, and all links that have been received."""
         received = self.inbox.take()
         items = [(NAMES[0], links)] if links else []
         await asyncio.to_thread(self._write, items, received)
@@ -193,7 +195,7 @@ def _receiver(pipe: Connection, folder: Path, links: int) -> None:
         cpu = time.process_time()
         while process.inbox.applied < links:
             await process.commit_received()
-        await asyncio.sleep(0.1)  # wait, so that the last ack can arrive
+        await asyncio.sleep(0.1)  # wait until the last ack can have arrived
         pipe.send({"cpu": time.process_time() - cpu, "commits": process.commits, "peak": _peak()})
         await process.peers.close()
 

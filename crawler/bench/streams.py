@@ -32,7 +32,7 @@ def mixed(numbers: Fingerprints) -> Fingerprints:
 
 
 def crawl_links(requests: int, hosts: int, seed: int = 1) -> Fingerprints:
-    """Return the links, with repeats, of a crawl that visits `hosts` hosts at a time: uint64 (requests,)."""
+    """Return the links of a crawl that visits `hosts` hosts at a time, including repeats: uint64 (requests,)."""
     generator = np.random.default_rng(seed)
     zipf = np.cumsum(1.0 / np.arange(1, _GLOBAL_URLS + 1))
     # URL numbers: first the global URLs, then 256 for each host, then the new URLs.

@@ -1,4 +1,4 @@
-"""Rows of figures, printed as an aligned table or as JSON."""
+"""Prints rows of measurements as an aligned table or as JSON."""
 
 import json
 import os
@@ -10,12 +10,12 @@ Row = Mapping[str, Any]
 
 
 def machine() -> dict[str, Any]:
-    """Return the properties of the machine that affect the figures."""
+    """Return the properties of the machine that affect the measurements."""
     return {"python": platform.python_version(), "machine": platform.machine(), "cores": os.cpu_count()}
 
 
 def show(title: str, rows: Iterable[Row]) -> None:
-    """Print rows with the same keys as a table below the title."""
+    """Print the title and, below it, a table of the rows. All rows have the same keys."""
     lines = [dict(row) for row in rows]
     if not lines:
         return

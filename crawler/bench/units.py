@@ -15,9 +15,10 @@ are measured. Each cost is the difference between crawls that differ in one prop
 
 The cost of a link (`links.py`) and the costs that matter only in large crawls (`parts.py`) are measured
 separately. Finally, the cost of a crawl with properties between those of the others is predicted, and the
-errors are printed. The memory of a connection is not measured but taken from the reference. So are the costs
-of TLS if there is no `openssl` command. The cost of a pick from the refresh schedule is part of the cost of a
-refresh. It is also printed alone, for plans with many refreshes.
+errors are printed. The memory of a connection is not measured but taken from the reference. If there is no
+`openssl` command, the costs of TLS are taken from the reference, too. The cost of a pick from the refresh
+schedule is part of the cost of a refresh. The cost of a pick is also printed alone, for plans with many
+refreshes.
 """
 
 import argparse
@@ -57,13 +58,13 @@ from crawler.storage.files import atomic_write
 HOSTS, HOSTS_MAX = 50, 2000
 # Links per page. With fewer links, a web is so deep that its crawl often waits until new pages become known.
 LINKS = 40
-PIECE = 16 << 10  # number of bytes of a segment that are decompressed at a time
-SAMPLE = 50  # number of bodies that are compressed to estimate the compressed size
-AGAIN_RATE = 100_000  # refreshes per second, more than a process can do
+PIECE = 16 << 10  # a segment is decompressed in pieces of this many bytes
+SAMPLE = 50  # this many bodies are compressed to estimate the compressed size of all bodies
+AGAIN_RATE = 100_000  # refreshes per second; no process can make as many
 LONE_RATE = 100  # at this number of refreshes per second, the loop sleeps four fifths of the time
 LONG = 100_000
-PEAK_EVERY = 0.005  # seconds between memory samples: a child parses a page of 4 MB in 0.1 s
-LARGE = 4_000_000  # bytes of a page that a child process parses
+PEAK_EVERY = 0.005  # seconds between memory samples; a child parses a page of 4 MB in 0.1 s
+LARGE = 4_000_000  # the size in bytes of a page that is so large that a child process parses it
 TAG_BYTES = 56  # bytes of the lab's text per start tag (`lab/cluster/synthetic_web.py`)
 FEW_TAGS = ("--phrases", "200")
 
@@ -177,7 +178,10 @@ MEASURED = (
 def units_of(
     rounds: list[dict[str, CrawlCost]], links: list[LinkCosts], partly: Sequence[Mapping[str, float]] = ()
 ) -> UnitCosts:
-    """Return unit costs: middle values from the median of each crawl, ranges from the costs of each round."""
+    """Return the unit costs.
+
+    The middle value comes from the median of each crawl, the range from the costs of each round.
+    """
     medians = {
         name: CrawlCost(*map(statistics.median, zip(*(costs[name] for costs in rounds), strict=True)))
         for name in rounds[0]
@@ -206,7 +210,7 @@ def _cpu_of(costs: dict[str, CrawlCost], link: LinkCosts) -> dict[str, float]:
     host /= scattered.hosts - many.hosts
 
     def more(cost: CrawlCost, than: CrawlCost) -> float:
-        """Return the CPU seconds by which `cost` exceeds `than`, without the cost of additional fetches and hosts."""
+        """Return the difference in CPU seconds of two crawls, without the cost of additional fetches and hosts."""
         return cost.cpu - than.cpu - fetch * (cost.fetches - than.fetches) - host * (cost.hosts - than.hosts)
 
     kilobyte = max(0.0, more(long, many) / long.fetches) / ((long.page_bytes - many.page_bytes) / KIB)
@@ -271,7 +275,7 @@ def _whole(units: UnitCosts, cost: CrawlCost) -> float:
 
 
 def _certified(folder: Path) -> bool:
-    """Create a certificate for the addresses of the hosts in the folder; return False if that is not possible."""
+    """Create, in the folder, a certificate for the addresses of the hosts; return False if that failed."""
     try:
         make_chain(folder, [f"IP:127.64.0.{number}" for number in range(1, HOSTS + 1)])
     except (OSError, subprocess.CalledProcessError):
@@ -280,7 +284,7 @@ def _certified(folder: Path) -> bool:
 
 
 def measure(shape: CrawlShape, certificates: Path) -> CrawlCost:
-    """Crawl a web of this shape in a separate process and return the cost; with `again`, only that of the refreshes.
+    """Crawl a web of this shape in a separate process and return the cost. With `again`, return that of the refreshes.
 
     Raises:
         CrawlerError: the crawl failed.
@@ -302,7 +306,7 @@ def measure(shape: CrawlShape, certificates: Path) -> CrawlCost:
 
 @contextmanager
 def _served(shape: CrawlShape, certificates: Path) -> Iterator[str]:
-    """Serve a web of this shape; yield its seed URL."""
+    """Serve a web of this shape while the context is entered; yield the seed URL."""
     tls = ["--certificate", str(certificates / "leaf.pem")] if shape.secure else []
     serving = subprocess.Popen(
         [sys.executable, "-m", "crawler", "lab", "web", "--plain", "--sitemaps", "0", "--hosts", str(shape.hosts),
@@ -386,7 +390,7 @@ def _size(folder: Path) -> int:
 
 
 class _Peak(threading.Thread):
-    """Samples the peak resident bytes of a process and its children (Linux; elsewhere 0)."""
+    """Samples the resident bytes of a process and its children and keeps the peak; 0 on systems other than Linux."""
 
     def __init__(self, pid: int) -> None:
         super().__init__(daemon=True)

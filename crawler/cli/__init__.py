@@ -108,19 +108,14 @@ def _main(argv: list[str], *, leaves: bool) -> int:
     if name not in COMMANDS:
         return _fail(_no_command(name), 2)
     if name in IN_ORDER:
-        with early_signals.noted():
+        with early_signals.noted(leaves=leaves):
             code = _run(name, arguments[1:])
     else:
         early_signals.deliver()
         code = _run(name, arguments[1:])
     # imported only by commands that run an event loop
     shutdown = sys.modules.get("crawler.process.lifecycle.shutdown")
-    if not leaves:
-        return code
-    code = shutdown.leave(code) if shutdown is not None else code
-    if name in IN_ORDER:
-        early_signals.leave()
-    return code
+    return shutdown.leave(code) if leaves and shutdown is not None else code
 
 
 def _no_command(name: str) -> str:

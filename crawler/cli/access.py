@@ -57,19 +57,12 @@ def _ask_missing(
         return answer
 
 
-def begun_names(directory: CrawlDirectory) -> list[str]:
-    """Return the names of the processes of a crawl that is ready, including those whose store or folder is lost."""
-    from crawler.crawl.process_names import process_names
-
-    here = directory.process_names()
-    lost = [name for name in process_names(_saved(directory)) if directory.has_begun(name)]
-    return sorted({*here, *lost}, key=lambda name: (len(name), name))
-
-
 def names(directory: CrawlDirectory) -> list[str]:
     """Make the directory of a crawl ready; then return the names of its processes (at least one)."""
     directory.require()
     ready(directory)
+    from crawler.crawl.lost_processes import begun_names
+
     names = begun_names(directory)
     if not names:  # the crawl was stopped before it stored anything, or its store was removed
         raise DirectoryError(f"{directory.path}: nothing was crawled here yet; start with `crawler crawl`")

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 
 from crawler.cli import access, options
 from crawler.crawl.directory import CrawlDirectory
+from crawler.crawl.lost_processes import begun_names
 from crawler.errors import ConfigError, DamageError
 from crawler.upgrade.ready import ready
 
@@ -72,7 +73,7 @@ def _check(directory: CrawlDirectory) -> list[str]:
     from crawler.upkeep.check import check
 
     problems, exchanged = [], {}
-    names = access.begun_names(directory)
+    names = begun_names(directory)
     access.refuse_running(directory, names, "crawler check")
     for name in names:
         with access.reading(directory, name) as stages:
@@ -89,7 +90,7 @@ def _repair(directory: CrawlDirectory) -> list[str]:
     from crawler.upkeep.check import begin_repair, repair
 
     config, clock = convert(directory.saved_config()), SystemClock()
-    names, problems = access.begun_names(directory), []
+    names, problems = begun_names(directory), []
     _print_repaired(begin_repair(directory, names))
     for name in names:
         done, left = repair(config, directory, name, clock)

@@ -8,13 +8,12 @@ from typing import Any
 
 import msgspec
 
-from crawler.admin import eta, report
+from crawler.admin import report
 from crawler.admin.eta import duration
 from crawler.admin.render_reasons import REASONS
 from crawler.admin.status import Status, group, whole
 from crawler.admin.wait_causes import describe_cause
 from crawler.cli import access, options
-from crawler.cli.parsing import quoted
 from crawler.consent.describing import header_text
 from crawler.errors import CrawlerError, UsageError
 from crawler.printable import printable
@@ -179,7 +178,7 @@ def _running(status: Status) -> dict[str, str]:
         "health": printable(str(status.health)),
         "state": f"running for {duration(up)}{paused}: {pids}",
         "speed": f"{rate:,.1f} pages/s{_reached(status.recent)}, event loop late by at most {1000 * lag:,.0f} ms",
-        "left": eta.describe_eta(status.eta),
+        "left": status.outlook,
     }
 
 
@@ -300,8 +299,7 @@ def _why(argv: list[str]) -> int:
         help="search at most N stored pages for a nofollow link to a URL that was never found (20,000)",
     )
     args = parser.parse_args(argv)
-    answers = access.ask(args.dir, {"command": "why", "url": args.url})
-    answer = next((found for found in answers if _knows_best(found)), answers[0] if answers else {})
+    answer = _explained(args)
     if args.search > 0 and answer.get("filter") == "accepted" and not answer["known"]:
         _explain_unfollowed(args, answer)
     if args.json:
@@ -310,6 +308,12 @@ def _why(argv: list[str]) -> int:
         print(printable(answer.pop("verdict")))
         print(_why_text(answer))
     return 0
+
+
+def _explained(args: argparse.Namespace) -> dict[str, Any]:
+    """Return the facts about a URL from the process that owns it."""
+    answers: list[dict[str, Any]] = access.ask(args.dir, {"command": "why", "url": args.url})
+    return next((found for found in answers if _knows_best(found)), answers[0] if answers else {})
 
 
 def _explain_unfollowed(args: argparse.Namespace, answer: dict[str, Any]) -> None:
@@ -427,6 +431,5 @@ def _first_copy(args: Any) -> dict[str, Any]:
     for page in access.ask(args.dir, request):
         if page is not None:
             return page
-    raise CrawlerError(
-        f"{args.url}: no stored copy; `crawler why {quoted(args.url)} --dir {quoted(args.dir)}` explains why"
-    )
+    use = f" that may be used for {args.allow}" if args.allow else ""
+    raise CrawlerError(f"{args.url}: no copy{use} to show. {printable(_explained(args)['verdict'])}")

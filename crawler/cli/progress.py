@@ -5,7 +5,6 @@ import sys
 import time
 from typing import TYPE_CHECKING, Protocol
 
-from crawler.admin import eta
 from crawler.admin.health import missing_words
 from crawler.admin.status import Status, group
 from crawler.admin.wait_causes import describe_cause
@@ -166,7 +165,7 @@ def _totals(status: Status) -> "RenderableType":
         "to do": f"{frontier.todo:,} on {frontier.hosts:,} hosts, "
         f"{frontier.in_flight:,} in flight, {frontier.parked:,} parked",
     }
-    if left := eta.describe_eta(status.eta):
+    if left := status.outlook:
         rows["left"] = left
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim", no_wrap=True, min_width=7)

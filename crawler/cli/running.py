@@ -120,7 +120,7 @@ async def _watch(supervisor: Any, config: Config, args: argparse.Namespace) -> d
     from crawler.cli.companions import companions
     from crawler.cli.progress import show
 
-    source = SiblingProcesses(supervisor.folders())
+    source = SiblingProcesses(supervisor.folders(), supervisor)
     with _Stopper(supervisor, args.dir, _command(config)):
         shown = asyncio.create_task(show(supervisor, _progress(args)))
         try:

@@ -4,15 +4,18 @@ import asyncio
 import contextlib
 import logging
 import signal
+import socket
+import sys
 from typing import TYPE_CHECKING, Any
 
 from crawler.cli import access, options
 from crawler.cli.companions import bot_listener
 from crawler.config import Config
-from crawler.config.forms import http_origin
 from crawler.crawl.directory import CrawlDirectory
 from crawler.errors import BusyError, DirectoryError, StoreError, may_not_write
 from crawler.pages.withdrawals import rules_changed_at
+from crawler.serve.host_check import parse_address
+from crawler.serve.listening import listen, origin
 
 if TYPE_CHECKING:
     from crawler.admin.control import ControlServer, Handler
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("crawler")
 
 DEFAULT_ADDRESS = "127.0.0.1:8080"
+_KEY = "serve.address"  # the configuration key that errors about the address name
 
 
 def main(command: str, argv: list[str]) -> int:
@@ -47,11 +51,15 @@ def main(command: str, argv: list[str]) -> int:
     options.set_up_log(args)
     directory = CrawlDirectory(args.dir)
     config = options.load(args, directory)
+    directory.require()
     with contextlib.ExitStack() as stack:
+        listening = stack.enter_context(listen(*parse_address(args.address, _KEY), _KEY))
+        if not args.quiet:
+            print(f"opening {args.dir}, to be served on {origin(listening)}", file=sys.stderr, flush=True)
         stages, said = _opened(directory, stack)
         import uvloop
 
-        uvloop.run(_serve(directory, stages, config, args, said))
+        uvloop.run(_serve(directory, stages, config, args, listening, said))
     return 0
 
 
@@ -112,11 +120,16 @@ async def _follow_rules(directory: CrawlDirectory, stages: "dict[str, Stages]") 
 
 
 async def _serve(
-    directory: CrawlDirectory, stages: "dict[str, Stages]", config: Config, args: Any, said: str
+    directory: CrawlDirectory,
+    stages: "dict[str, Stages]",
+    config: Config,
+    args: Any,
+    listening: socket.socket,
+    said: str,
 ) -> None:
     from crawler.clock import SystemClock
     from crawler.consent.use_rule import UseRule
-    from crawler.process.opening.served_process import served_process
+    from crawler.process.answering.served_process import served_process
     from crawler.serve.http_server import more_descriptors
     from crawler.serve.page_handler import PageHandler
     from crawler.serve.rewriting import rewriter
@@ -125,13 +138,13 @@ async def _serve(
 
     more_descriptors()
     clock = SystemClock()
-    crawl = StoredCrawl({name: served_process(each) for name, each in stages.items()}, clock.now)
+    crawl = StoredCrawl({name: served_process(each) for name, each in stages.items()})
     rule = UseRule.of(args.allow or config.serve.allow, config.consent)
     server = PageServer(
         PageHandler(crawl, config.serve, rewriter(), rule), config.serve, clock.now, ready=crawl.ready
     )
     async with contextlib.AsyncExitStack() as running:
-        host, port = await server.start(args.address)
+        await server.start_on(listening)
         running.push_async_callback(server.close)
         await running.enter_async_context(bot_listener(config, args.dir, quiet=args.quiet))
         if any(each.lock is None for each in stages.values()):
@@ -144,7 +157,7 @@ async def _serve(
         if said:
             log.warning("%s", said)
         if not args.quiet:
-            print(f"serving {args.dir} on {http_origin(host, port)}/page?url=URL", flush=True)
+            print(f"serving {args.dir} on {origin(listening)}/page?url=URL", flush=True)
         stopped = asyncio.Event()
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, stopped.set)

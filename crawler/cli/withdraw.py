@@ -147,7 +147,9 @@ def _ask_at_rest(directory: CrawlDirectory, request: dict[str, Any]) -> list[Any
     """Carry out a request in each process of a crawl at rest, one after the other, with unlimited work per step."""
     if request["step"] == "apply":
         return []  # each process reads the rules when it is opened
-    names = access.begun_names(directory)
+    from crawler.crawl.lost_processes import begun_names
+
+    names = begun_names(directory)
     return [access.ask_at_rest(directory, name, {**request, "entries": 0}) for name in names]
 
 

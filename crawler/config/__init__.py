@@ -1,4 +1,4 @@
-"""The configuration: TOML decoded into frozen structs, one per stage.
+"""The configuration: TOML files, decoded into one frozen struct per stage.
 
 schema       every key with its type, default and range
 key_words    the keys, and the words that they accept as values

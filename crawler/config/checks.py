@@ -1,4 +1,4 @@
-"""Converts a nested mapping to a checked `Config`; each error is one line that names the key."""
+"""Converts a nested mapping to a checked `Config`. The message of each error is one line that names the key."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -28,7 +28,7 @@ from crawler.config.schema import (
 from crawler.config.units import ByteCount, Seconds
 from crawler.errors import ConfigError, bad_setting
 
-LINK_BYTES_MAX = 16 << 10  # bytes of the longest link (URL and metadata) sent to another process
+LINK_BYTES_MAX = 16 << 10  # maximum size of a link (URL and metadata) that is sent to another process
 FRAME_BYTES_MAX = 1 << 20
 PROXY = r"(?:https?|socks4a?|socks5h?)://[^/\s]"
 
@@ -60,7 +60,7 @@ def _as_setting(readable: str) -> ConfigError:
 
 
 def _readable(message: str) -> str:
-    """Return an error message of msgspec with the key first, written as in the file."""
+    """Rewrite an error message of msgspec: the key comes first, written as in the file."""
     what, _, where = message.partition(" - at `$.")
     path = where.removesuffix("`")
     if unknown := re.fullmatch(r"Object contains unknown field `(.*)`", what):
@@ -76,7 +76,7 @@ def _readable(message: str) -> str:
 
 
 def _meant(key: str) -> str:
-    """Return a suggestion of an existing key similar to `key`, "" if there is none."""
+    """Return a hint that names an existing key similar to `key`, or "" if there is none."""
     import difflib  # imported here because it is rarely needed
 
     known = [field.name for field in msgspec.structs.fields(Config)] + list(keys())
@@ -87,7 +87,7 @@ def _meant(key: str) -> str:
 
 
 def check_values(config: Config) -> None:
-    """Raise ConfigError for a value that has the right type but is meaningless or contradicts another value."""
+    """Raise ConfigError for a value that is meaningless although its type is right, or that contradicts another value."""
     for name, _ in sections():
         _check_sizes(name, getattr(config, name))
     _check_forms(config)
@@ -168,7 +168,7 @@ def _check_forms(config: Config) -> None:
 
 @contextmanager
 def _of(key: str) -> Iterator[None]:
-    """Add the key to each ConfigError that is raised in this block."""
+    """Add the key to the message of each ConfigError that is raised in the block."""
     try:
         yield
     except ConfigError as error:
@@ -204,7 +204,7 @@ def _check_together(config: Config) -> None:
 
 
 def check_limits(config: SplitterConfig) -> None:
-    """Check that an entry and the longest URL fit into a frame, and that an entry fits into the window.
+    """Check that an outbox entry and the longest URL fit into a frame, and that an entry fits into the window.
 
     Raises:
         ConfigError: an entry or a URL does not fit.

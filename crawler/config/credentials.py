@@ -1,7 +1,7 @@
 """Handles the secret settings: headers with credentials, and the user and password of a proxy.
 
-They are sent only to the part of the web for which they were given, and are stored in
-one file that only the user may read.
+The secrets are sent only to the part of the web for which they were given. They are stored in one file that
+only the user may read.
 """
 
 import re
@@ -74,7 +74,7 @@ def _replaced(config: Config, headers: Callable[[tuple[str, ...]], tuple[str, ..
 
 
 def credentials_of(config: Config) -> dict[str, Any]:
-    """Return the settings that `without_credentials` leaves out, as a nested mapping; {} if there are none."""
+    """Return, as a nested mapping, the settings that `without_credentials` leaves out; {} if there are none."""
     found: dict[str, Any] = {}
     if has_credentials(config.identity.headers):
         found["identity"] = {"headers": list(config.identity.headers)}

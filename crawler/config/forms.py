@@ -1,7 +1,7 @@
-"""Configuration values that have a syntax of their own; stages read them with these functions.
+"""Parses configuration values that have a syntax of their own. The stages read such values with these functions.
 
-`checks.py` calls these functions for every such key, so each value of a loaded configuration is valid when a
-crawl starts. An error says what is expected; the caller adds the key to it.
+When a configuration is loaded, `checks.py` calls these functions for every such key, so all values are valid
+when a crawl starts. The message of an error says which syntax is expected; the caller adds the key.
 """
 
 import re
@@ -47,7 +47,7 @@ def header_field(line: str) -> tuple[str, str]:
 
 
 def host_port(text: str) -> Address:
-    """Return (host, port) of "host:port" or "[address]:port".
+    """Return (host, port) of a text "host:port" or "[address]:port".
 
     Raises:
         ConfigError: `text` has neither form.
@@ -64,7 +64,7 @@ def http_origin(host: str, port: int) -> str:
 
 
 def listen_at(text: str) -> Address:
-    """Return (host, port) of "127.0.0.1:8080"; a port alone means loopback.
+    """Return (host, port) of an address such as "127.0.0.1:8080". A port alone means a port on the loopback address.
 
     Raises:
         ConfigError: `text` is not ADDRESS:PORT.
@@ -76,7 +76,7 @@ def listen_at(text: str) -> Address:
 
 
 def https_origin(text: str) -> str:
-    """Return `text` if it is an https origin (RFC 6454, 6.2), such as https://bot.example.org; it may end in a slash.
+    """Return `text` if it is an https origin (RFC 6454, 6.2), such as https://bot.example.org. It may end in a slash.
 
     Raises:
         ConfigError: `text` is not valid.
@@ -87,7 +87,7 @@ def https_origin(text: str) -> str:
 
 
 def process_name(text: str) -> str:
-    """Return `text` if it is a valid process name (it becomes part of store keys and of messages).
+    """Return `text` if it is a valid process name. Process names are parts of store keys and of messages.
 
     Raises:
         ConfigError: `text` is not valid.
@@ -98,7 +98,7 @@ def process_name(text: str) -> str:
 
 
 def named_addresses(entries: Iterable[str]) -> dict[str, Address]:
-    """Return the addresses of "name=host:port" entries by name.
+    """Return a mapping from the name to the address of each entry "name=host:port".
 
     Raises:
         ConfigError: an entry does not have this form, or a name occurs twice.

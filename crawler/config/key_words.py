@@ -1,4 +1,4 @@
-"""The keys of the configuration, `section.key`, and the words that they accept as values."""
+"""The keys of the configuration, such as `section.key`, and the words that they accept as values."""
 
 from collections.abc import Iterator
 from types import UnionType
@@ -17,7 +17,10 @@ def sections() -> Iterator[tuple[str, type[msgspec.Struct]]]:
 
 
 def keys() -> dict[str, tuple[str, ...]]:
-    """Return all keys in the order of the schema, each with the words that it accepts, () if it accepts no words."""
+    """Return all keys in the order of the schema, each with the words that it accepts.
+
+    The words are () if there are none.
+    """
     return {
         f"{name}.{field.name}": _words(field.type)
         for name, kind in sections()
@@ -26,7 +29,7 @@ def keys() -> dict[str, tuple[str, ...]]:
 
 
 def words(path: str) -> tuple[str, ...]:
-    """Return the words that the key `path` accepts; a key of an override is named `override[3].key`."""
+    """Return the words that the key `path` accepts. The path of a key in an override is written `override[3].key`."""
     section, _, key = path.partition(".")
     if not section.startswith("override"):
         return keys()[path]

@@ -1,6 +1,6 @@
-"""Layers of configuration values, and their output as TOML.
+"""Merges the layers of configuration values, and writes configurations as TOML.
 
-From weakest to strongest: the defaults of `schema.py`, a TOML file,
+The layers are, from the weakest to the strongest: the defaults of `schema.py`, a TOML file,
 `CRAWLER_SECTION__KEY` environment variables, and flags (including `--set section.key=value`).
 The source of each value is recorded for `crawler config show`.
 """
@@ -21,7 +21,7 @@ from crawler.errors import ConfigError
 
 
 def read_file(path: Path) -> dict[str, Any]:
-    """Return the nested mapping of a TOML file."""
+    """Return the content of a TOML file as a nested mapping."""
     try:
         with path.open("rb") as file:
             return tomllib.load(file)
@@ -72,7 +72,10 @@ def _field_type(section: str, key: str) -> Any:
 
 
 def _from_text(text: str, kind: Any) -> Any:
-    """Convert `text` to a value of type `kind`; accept TOML syntax, or plain text if the type is text."""
+    """Convert `text`, which is in TOML syntax, to a value of type `kind`.
+
+    If the type is text, accept plain text, too.
+    """
     if kind is str:
         return text
     if kind == tuple[str, ...] and not text.lstrip().startswith("["):
@@ -84,7 +87,7 @@ def _from_text(text: str, kind: Any) -> Any:
 
 
 def set_key(tree: dict[str, Any], path: str, value: object) -> None:
-    """Set "section.key" of `tree` to `value`; text is converted to the key's type."""
+    """Set the key "section.key" of `tree` to `value`. A value that is text is converted to the key's type."""
     section, dot, key = path.partition(".")
     if not dot:
         section, key = "", section
@@ -97,7 +100,10 @@ def set_key(tree: dict[str, Any], path: str, value: object) -> None:
 
 
 class Layers:
-    """Configuration layers, the weakest first, which are merged key by key. The source of each value is recorded."""
+    """Configuration layers, beginning with the weakest, which are merged key by key.
+
+    The source of each value is recorded.
+    """
 
     def __init__(self) -> None:
         self.tree: dict[str, Any] = {}
@@ -131,7 +137,7 @@ class Layers:
 
     @contextmanager
     def naming(self) -> Iterator[None]:
-        """Add the source of the value to each ConfigError that is raised in this block."""
+        """Add the source of the value to the message of each ConfigError that is raised in the block."""
         try:
             yield
         except ConfigError as error:
@@ -184,12 +190,12 @@ def _sets(line: str, name: str) -> bool:
     return re.match(rf"\s*{re.escape(name)}\s*=", line) is not None
 
 
-# Limits of one run, not of the crawl; they do not apply when the crawl is continued later.
+# These are limits of one run, not of the crawl. They do not apply when the crawl is continued later.
 RUN_KEYS = ("max_pages", "max_time", "max_bytes", "timestamping", "answers_from")
 
 
 def to_toml(config: Config, *, skip_run_keys: bool = False) -> str:
-    """Return the whole configuration as TOML, which `read_file` reads back unchanged."""
+    """Return the whole configuration as TOML. `read_file` reads this text back unchanged."""
     tree = msgspec.to_builtins(config, enc_hook=lambda value: value + 0)
     overrides = tree.pop("override")
     lines = [f"seeds = {_toml_value(tree.pop('seeds'))}"]
@@ -210,5 +216,5 @@ def _toml_value(value: object) -> str:
         return repr(value)
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(_toml_value, value)) + "]"
-    # A JSON string is valid as a TOML basic string, except for DEL.
+    # A JSON string is also a valid TOML basic string, unless it contains the character DEL.
     return msgspec.json.encode(str(value)).decode().replace("\x7f", "\\u007f")

@@ -1,4 +1,4 @@
-"""`[[override]]`: different values for a part of the web."""
+"""`[[override]]` tables, which set different values for parts of the web."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,11 +10,11 @@ from crawler.urls.surt_prefix import surt_of
 
 
 class Overrides:
-    """The `[[override]]` tables, looked up by URL. If several match, the last one that sets a key wins.
+    """The `[[override]]` tables, looked up by URL. If several tables match, the last one that sets a key wins.
 
-    A table matches a host by its name, a domain with all hosts below it by `*.domain`, and a part of a site by a URL
-    prefix (with `://` in it) or a SURT prefix (with `://(`, for http and https). A prefix that ends in `$` matches
-    only that URL.
+    A table matches a host, given by its name; a domain with all hosts below it, given as `*.domain`; or a
+    part of a site. A part of a site is given as a URL prefix, which contains `://`, or as a SURT prefix,
+    which contains `://(` and matches both http and https. A prefix that ends in `$` matches only that URL.
     Tables are indexed by host, so a crawl may have a table for each seed.
     """
 
@@ -43,7 +43,7 @@ class Overrides:
         return bool(self.tables)
 
     def for_url(self, url: str, hostname: str) -> Override:
-        """Return the values for a URL; None for keys that no table sets."""
+        """Return the values for a URL. The value of a key that no table sets is None."""
         near = [*self._of_any, *self._of_host.get(hostname, ())]
         if self._of_domain:
             name = hostname
@@ -69,7 +69,7 @@ def set_values(table: Override) -> dict[str, Any]:
 
 
 def _override_matches(match: str, url: str) -> bool:
-    """Return whether a URL matches the path of a table that was found by its host."""
+    """Return whether a URL matches the path of an override table. The table was found by the host of the URL."""
     if "://" not in match:
         return True
     form = surt_of(url) if "://(" in match else url

@@ -1,7 +1,7 @@
-"""Every section of the configuration as a frozen struct, with the type and range of each key.
+"""Defines every section of the configuration as a frozen struct, with the type and the range of each key.
 
 Every stage receives only its own struct. `config/default.toml` lists every key with its unit and reason; a
-test checks that both files agree. Rules that involve several fields are in `checks.py`.
+test checks that the two files agree. Rules that involve several fields are in `checks.py`.
 """
 
 from typing import Annotated, Literal
@@ -31,7 +31,7 @@ class CrawlConfig(_Section, frozen=True):
 
     scope: ScopeName = "host"
     surts: tuple[str, ...] = ()  # SURT prefixes that are in scope in addition to the seeds' scope
-    max_pages: Count = 0  # limit of this run; 0 = no limit
+    max_pages: Count = 0  # limit for this run; 0 = no limit
     max_time: Seconds = Seconds(0)
     max_bytes: ByteCount = ByteCount(0)
     depth: Limit = -1  # link hops from a seed; -1 = no limit (20 in scope any)
@@ -71,24 +71,24 @@ class IdentityConfig(_Section, frozen=True):
 
 
 class PolitenessConfig(_Section, frozen=True):
-    """Gaps between requests (`frontier/README.md`, "Politeness")."""
+    """The gaps between requests (`frontier/README.md`, "Politeness")."""
 
     delay: Seconds = Seconds(1.0)  # minimum gap per host
-    delay_factor: Number = 10.0  # gap as a multiple of the last answer time
+    delay_factor: Number = 10.0  # gap, as a multiple of the time that the last answer took
     delay_max: Seconds = Seconds(30.0)  # upper limit of the gap from `delay_factor`
     crawl_delay_max: Seconds = Seconds(86_400)
     retry_after_max: Seconds = Seconds(86_400)
-    address_delay_share: Number = 0.5  # gap per address as a share of `delay`
+    address_delay_share: Number = 0.5  # gap per address, as a share of `delay`
     shared_address_domains: Count = 50  # an address with this many registrable domains is shared hosting
     shared_address_in_flight: Count = 16
     shared_address_rate: Number = 8.0  # requests/s to a shared address over all processes; 0 = no limit
     backoff_first: Seconds = Seconds(60)
     backoff_max: Seconds = Seconds(14_400)
-    give_up_after: Seconds = Seconds(259_200)  # 3 days; a host that is silent for this long is given up
-    refusals_max: Count = 20  # answers 401, 403, 406 or 451 in a row; then the host is held as if blocked
+    give_up_after: Seconds = Seconds(259_200)  # 3 days; a host that does not answer for this long is given up
+    refusals_max: Count = 20  # after this many 401, 403, 406 or 451 in a row, the host is treated as blocked
     # Each 429 or 503 doubles the slowdown factor of the gap, up to this limit.
     slowdown_max: Number = 64.0
-    slowdown_recovery: Number = 0.98  # each good answer multiplies the factor by this; 34 of them halve it
+    slowdown_recovery: Number = 0.98  # factor per good answer; 34 good answers halve the slowdown
     slowdown_gap: Seconds = Seconds(0.5)  # the factor multiplies this gap if `delay` is less
 
 
@@ -96,7 +96,7 @@ class FrontierConfig(_Section, frozen=True):
     """Queues, retries and memory of the frontier."""
 
     front_factor: Positive = 12  # number of hosts kept as objects, as a multiple of `concurrency`
-    read_ahead: Positive = 16  # number of queue entries read at once for a host in the front
+    read_ahead: Positive = 16  # number of queue entries that are read at once for a host in the front
     # After this many fetch tasks, a front host gives its place to a host that waits outside the front.
     turn_max: Positive = 48
     tries: Positive = 3  # attempts per URL, including the first
@@ -107,10 +107,10 @@ class FrontierConfig(_Section, frozen=True):
     later_max: Count = 128  # if more URLs of a host wait for a retry or robots.txt, the host waits
     # URLs in memory (350 bytes each); each front host may add `read_ahead` more
     entries_max: Count = 32_768
-    addresses_max: Count = 20_000  # addresses in memory: those in use, and those used last
+    addresses_max: Count = 20_000  # addresses in memory: the ones in use, and the last ones used
     # share of the fetch slots for hosts that are new, or whose last answer was slow
     untried_share: Number = 0.8
-    address_waiters_max: Count = 64  # front hosts that may wait for one address; others leave the front
+    address_waiters_max: Count = 64  # front hosts that may wait for one address; further ones leave the front
 
 
 class OrderConfig(_Section, frozen=True):
@@ -131,7 +131,7 @@ class RefreshConfig(_Section, frozen=True):
     )
     endless: bool = False
     policy: RefreshPolicy = "ncis"
-    arms: tuple[str, ...] = ()  # policies to compare; pages are assigned to them by hash
+    arms: tuple[str, ...] = ()  # policies to compare; a hash assigns each page to a policy
     prior: Literal["uniform", "depth"] = "uniform"
     prior_requests: Annotated[float, Meta(gt=0, le=1e12)] = 1.0
     importance_file: str = ""
@@ -162,7 +162,7 @@ class RobotsConfig(_Section, frozen=True):
     bytes_max: ByteCount = ByteCount(512_000)
     copy_max_age: Seconds = Seconds(86_400)
     unreachable_delays: tuple[Number, ...] = (60.0, 300.0, 1800.0, 3600.0)  # seconds; the last delay repeats
-    unreachable_max: Seconds = Seconds(2_592_000)  # 30 days; an unreachable file then allows everything
+    unreachable_max: Seconds = Seconds(2_592_000)  # 30 days; then an unreachable file allows everything
     redirects_max: Count = 5
     nofollow_links: bool = True  # obey rel=nofollow
     rules_max: Count = 10_000  # allow and disallow lines read per file
@@ -189,19 +189,19 @@ class FetchConfig(_Section, frozen=True):
     header_timeout: Seconds = Seconds(20)
     silence_timeout: Seconds = Seconds(20)
     total_timeout: Seconds = Seconds(60)
-    crowded_timeout: Seconds = Seconds(15)  # total timeout of slow hosts while other hosts wait for a slot
+    crowded_timeout: Seconds = Seconds(15)  # total timeout of slow hosts if other hosts wait for a slot
     header_bytes_max: ByteCount = ByteCount(65_536)
     header_field_bytes_max: ByteCount = ByteCount(65_536)
     header_fields_max: Count = 256
     body_bytes_max: ByteCount = ByteCount(10 << 20)  # decoded
     wire_bytes_max: ByteCount = ByteCount(10 << 20)
     external_bytes_max: ByteCount = ByteCount(16 << 10)
-    held_bytes_max: ByteCount = ByteCount(160 << 20)  # memory for bodies being received
+    held_bytes_max: ByteCount = ByteCount(160 << 20)  # memory for bodies that are being received
     files: Literal["auto", "all"] = "auto"  # which files count as requested by the user
-    file_bytes_max: ByteCount = ByteCount(0)  # size of a file that the user requested; 0 = no limit
-    file_held_bytes: ByteCount = ByteCount(1 << 20)  # bytes of a file held in memory; larger files go to disk
-    file_rate_min: ByteCount = ByteCount(1 << 10)  # bytes per second of a file that the user requested
-    resumes_max: Count = 20  # number of requests in a row that resume the same file
+    file_bytes_max: ByteCount = ByteCount(0)  # maximum size of a file that the user requested; 0 = no limit
+    file_held_bytes: ByteCount = ByteCount(1 << 20)  # larger files are kept on disk, not in memory
+    file_rate_min: ByteCount = ByteCount(1 << 10)  # minimum bytes/s of a file that the user requested
+    resumes_max: Count = 20  # maximum number of requests in a row that resume the same file
     decode_step_bytes: ByteCount = ByteCount(256 << 10)
     content_codings_max: Count = 2
     redirects_max: Count = 10
@@ -212,7 +212,7 @@ class FetchConfig(_Section, frozen=True):
     cookie_domains_max: Count = 10_000  # registrable domains whose cookies are kept
     cookie_jars_max: Positive = 1000  # named cookie jars of Python requests
     request_proxies_max: Positive = 100  # proxies of Python requests
-    cookies_file: str = ""  # a file in Netscape's format; its cookies are never written to a record
+    cookies_file: str = ""  # a file in Netscape's format; records never contain its cookies
     tls: TlsPolicy = "verify"
     proxy: str = ""  # http(s)://, socks5:// or socks4://
     bytes_per_second: ByteCount = ByteCount(0)  # bytes received, over all processes; 0 = no limit
@@ -222,7 +222,7 @@ class NetworkConfig(_Section, frozen=True):
     """Addresses and names (`fetcher/README.md`, "Addresses")."""
 
     allow_networks: tuple[str, ...] = ()
-    allow_ports: tuple[Port, ...] = ()  # allowed although they are ports of other protocols (WHATWG Fetch)
+    allow_ports: tuple[Port, ...] = ()  # ports to allow although other protocols use them (WHATWG Fetch)
     dns_timeout: Seconds = Seconds(5)
     dns_patience: Seconds = Seconds(1.5)
     dns_concurrency: Positive = 256
@@ -234,7 +234,7 @@ class NetworkConfig(_Section, frozen=True):
 
 
 class UrlsConfig(_Section, frozen=True):
-    """Canonical form and fingerprints (`urls/README.md`, "Forms of a URL" and "Fingerprint")."""
+    """The canonical form and the fingerprints of URLs (`urls/README.md`, "Forms of a URL" and "Fingerprint")."""
 
     length_max: Count = 8192
     strip_session_ids: bool = True
@@ -263,7 +263,7 @@ class FilterConfig(_Section, frozen=True):
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     exclude_extensions: tuple[str, ...] = ()  # file name extensions, such as ".zip"
-    accept: tuple[str, ...] = ()  # kinds: "pdf", "image/*", "report-*.csv"; () = all
+    accept: tuple[str, ...] = ()  # kinds of files, such as "pdf", "image/*", "report-*.csv"; () = all
     reject: tuple[str, ...] = ()
     memo_bytes_max: ByteCount = ByteCount(24 << 20)  # memory for cached results of raw links
 
@@ -308,10 +308,10 @@ class DueConfig(_Section, frozen=True):
 
 
 class StoreConfig(_Section, frozen=True):
-    """Durability and space (`storage/README.md`)."""
+    """Durability and disk space (`storage/README.md`)."""
 
     engine: Literal["auto", "leveldb", "rocksdict"] = (
-        "auto"  # storage engine of a new crawl; fixed afterwards
+        "auto"  # storage engine of a new crawl; only `crawler reshard` changes it later
     )
     durability: Literal["power", "process"] = "power"
     group_entries_max: Positive = 256  # results per commit
@@ -331,7 +331,7 @@ class PagesConfig(_Section, frozen=True):
 
     store: Literal["raw", "decoded", "none"] = "raw"
     segment_bytes: Annotated[ByteCount, Meta(extra={"least": 1})] = ByteCount(10**9)
-    gzip_level: Annotated[int, Meta(ge=0, le=9)] = 1  # 0 to 3: isal; 9: zlib's best compression, for archives
+    gzip_level: Annotated[int, Meta(ge=0, le=9)] = 1  # 0 to 3 use isal; 9 is zlib's best, for archives
     block_digests: bool = False
     prefix: str = "crawl"
     change: ChangeKind = "text"
@@ -346,7 +346,7 @@ class PagesConfig(_Section, frozen=True):
 
 
 class HooksConfig(_Section, frozen=True):
-    """Names of entry points that installed packages offer (groups crawler.filters, .extractors, .sinks)."""
+    """Names of entry points that installed packages offer, in the groups crawler.filters, .extractors and .sinks."""
 
     url_filter: str = ""
     link_extractor: str = ""
@@ -381,7 +381,7 @@ class RenderConfig(_Section, frozen=True):
     """Pages that need a browser (`render/README.md`)."""
 
     when: RenderWhen = "never"
-    browser: str = ""  # a program; "" = the first one that is installed
+    browser: str = ""  # a program; "" = the first browser that is installed
     sandbox: bool = True
     chance: Annotated[float, Meta(ge=0.0, le=1.0)] = 0.01
     pages: Positive = 4
@@ -403,10 +403,10 @@ class ServeConfig(_Section, frozen=True):
     """The page server (`crawler serve`; `serve/README.md`)."""
 
     address: str = ""  # ADDRESS:PORT; empty = no page server during the crawl
-    names: tuple[str, ...] = ()  # host names it answers to, in addition to addresses and localhost
+    names: tuple[str, ...] = ()  # host names that the server accepts, besides addresses and localhost
     bot_listen: str = ""  # ADDRESS:PORT of the public page about the bot and its keys; empty = none
     peers: tuple[str, ...] = ()  # "name=host:port", the page servers of the other nodes
-    public_url: str = ""  # http(s) URL under which hubs reach this page server
+    public_url: str = ""  # http(s) URL by which hubs reach this page server
     websub: tuple[str, ...] = ()  # "TOPIC HUB": feeds to subscribe to
     connections_max: Positive = 1000
     header_bytes_max: Annotated[ByteCount, Meta(extra={"least": 1024})] = ByteCount(32 << 10)
@@ -418,7 +418,7 @@ class ServeConfig(_Section, frozen=True):
     head_bytes_max: ByteCount = ByteCount(64 << 20)
     segments_open_max: Positive = 64
     on_disallow: Literal["keep", "withhold"] = "keep"
-    allow: str = ""  # a use, such as "search": only copies that may be used for it are served
+    allow: str = ""  # a use, such as "search"; only copies that may be used for it are served
     fresh_enough: Annotated[float, Meta(ge=0, le=1)] = 0.95
     ahead_max: Count = 1000
     request_half_life: Annotated[Seconds, Meta(extra={"least": 1})] = Seconds(604_800)
@@ -434,7 +434,7 @@ class AdminConfig(_Section, frozen=True):
     """The admin server: dashboard, metrics, state changes (`admin/README.md`)."""
 
     address: str = "127.0.0.1:8081"  # ADDRESS:PORT or "off"
-    names: tuple[str, ...] = ()  # host names it answers to, in addition to addresses and localhost
+    names: tuple[str, ...] = ()  # host names that the server accepts, besides addresses and localhost
     connections_max: Positive = 64
     history: Seconds = Seconds(86_400)
     history_interval: Annotated[Seconds, Meta(extra={"least": 1})] = Seconds(10)
@@ -446,7 +446,7 @@ class LogsConfig(_Section, frozen=True):
     bytes_max: ByteCount = ByteCount(1 << 30)
     age_max: Seconds = Seconds(0)  # 0 = any age
     log_files: Count = 8  # former files of crawler.log that are kept; 0 = all
-    fetch_files: Count = 0  # former files of pages.jsonl, which exports and the ledger read; 0 = all
+    fetch_files: Count = 0  # former files of pages.jsonl that are kept, for exports and the ledger; 0 = all
 
 
 class Override(_Section, frozen=True):
@@ -474,7 +474,7 @@ class Override(_Section, frozen=True):
 
 
 class Config(_Section, frozen=True):
-    """All sections; `seeds` are the URLs given in the file."""
+    """All sections of the configuration. `seeds` are the URLs that are given in the configuration file."""
 
     seeds: tuple[str, ...] = ()
     crawl: CrawlConfig = CrawlConfig()

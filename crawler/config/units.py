@@ -1,7 +1,7 @@
 """Numbers of the configuration: times and sizes with units, and the ranges of other numbers.
 
-A time is a number of seconds or text such as "5 min"; a size is a number of bytes or
-text such as "10 MiB". Infinity and NaN are rejected.
+A time is a number of seconds, or text such as "5 min". A size is a number of bytes, or text such as "10 MiB".
+Infinity and NaN are rejected.
 """
 
 import re

@@ -1,1 +1,1 @@
-"""Reads for which uses sites allow their pages (`consent/README.md`)."""
+"""Reads the statements of sites about the uses that they allow (`consent/README.md`)."""

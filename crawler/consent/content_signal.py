@@ -1,11 +1,11 @@
-"""Reads Content-Signal, in robots.txt and as a header (contentsignals.org).
+"""Reads Content-Signal, which sites state in robots.txt or in a header field (contentsignals.org).
 
     Content-Signal: search=yes, ai-input=yes, ai-train=no
 
-The format has no strict grammar, so it is read leniently. Case does not matter, members may be separated by
-commas, semicolons or blanks, the values may be `y`, `yes`, `n` and `no`, and a path may stand at the
-beginning. The member `ai` applies to both AI uses. Other members and values are ignored. If members
-contradict each other, the refusal counts.
+The format has no strict grammar, so it is read leniently. Case does not matter. Members may be separated by
+commas, semicolons or blanks. The values may be `y`, `yes`, `n` and `no`. The line may begin with a path. The
+member `ai` applies to the two AI uses. Other members and values are ignored. If two members contradict each
+other, the refusal counts.
 """
 
 import re

@@ -1,8 +1,8 @@
-"""Reads Content-Usage, as a header and in robots.txt (draft-ietf-aipref-attach, draft-ietf-aipref-vocab).
+"""Reads Content-Usage from header fields and robots.txt (draft-ietf-aipref-attach, draft-ietf-aipref-vocab).
 
-The value is a dictionary of structured fields (RFC 9651, 3.2): keys are case-sensitive, the last of several
-equal keys counts, and parameters are ignored. Values other than the tokens `y` and `n` have no meaning. If
-the dictionary cannot be parsed, every use is unknown. Several header lines form one dictionary (RFC 9651,
+The value is a dictionary as in structured fields (RFC 9651, 3.2). Keys are case-sensitive. The last of
+several equal keys counts. Parameters are ignored. Values other than the tokens `y` and `n` have no meaning.
+If the dictionary cannot be parsed, every use is unknown. Several header lines form one dictionary (RFC 9651,
 4.2).
 
     Content-Usage: train-ai=n, search=y          header
@@ -27,7 +27,7 @@ from crawler.consent.statements import (
 )
 
 PARSER = "content-usage/1"
-# Maps labels of draft-ietf-aipref-vocab to our names. Other labels are ignored, as the draft demands.
+# Maps labels of draft-ietf-aipref-vocab to our names. The draft demands that other labels are ignored.
 _LABELS = {"search": "search", "ai-use": "ai_input", "train-ai": "train_ai"}
 _ANSWERS = {"y": ALLOW, "n": REFUSE}
 
@@ -60,7 +60,7 @@ def read_usage_rules(lines: Iterable[str], target: str) -> ContentUsage:
 
 @lru_cache(MEANINGS_MAX)
 def _meaning(text: str) -> Preferences:
-    import http_sf  # imported here, as few sites send the field
+    import http_sf  # imported here because few sites send the field
 
     try:
         members = http_sf.parse(text.encode("latin-1"), tltype="dictionary")

@@ -1,4 +1,7 @@
-"""Describe receipts in words and plain data, for `why`, `get --headers`, the page server, the Python API and exports."""
+"""Describes consent receipts in words and as plain data.
+
+`why`, `get --headers`, the page server, the Python API and exports use these descriptions.
+"""
 
 from typing import Any
 
@@ -49,7 +52,7 @@ def header_text(consent: dict[str, Any]) -> str:
 
 
 def sources(uses: Consent) -> dict[str, str]:
-    """For each use whose answer is known, return the source that decided."""
+    """Return, for each use whose answer is known, the source that decided this answer."""
     return {use: source for use in USES if (source := getattr(uses, use).source)}
 
 

@@ -1,8 +1,8 @@
-"""Read the names in `X-Robots-Tag` and meta robots (such as `noai`) as statements about how a page may be used.
+"""Reads names such as `noai` in `X-Robots-Tag` and meta robots as statements about how a page may be used.
 
 All names that apply to our product token are kept, but only a few of them have a meaning here. `noai` and
-`noimageai` were introduced by DeviantArt and have no specification: `noai` is read as a refusal of both AI
-uses; so is `noimageai`, but only if the answer is an image.
+`noimageai` were introduced by DeviantArt and have no specification: `noai` is read as a refusal of the two AI
+uses. `noimageai` is read in the same way, but only if the answer is an image.
 """
 
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ from crawler.consent.statements import (
 from crawler.extract.directives import directive_names
 
 PARSER = "page-names/1"
-NAMES_MAX = 64  # maximum number of names kept per page; the known vocabulary has about 20
+NAMES_MAX = 64  # maximum number of names kept per page; the known vocabulary has about 20 names
 _NO_AI = Preferences(ai_input=REFUSE, train_ai=REFUSE)
 _NO_SEARCH = Preferences(search=REFUSE)
 _MEANINGS = {"noindex": _NO_SEARCH, "none": _NO_SEARCH, "noai": _NO_AI}
@@ -41,7 +41,7 @@ def read_page_names(
 ) -> PageNames:
     """Return the names in `X-Robots-Tag` values and robots meta elements that apply to `token`.
 
-    Values and names beyond the bounds are ignored. This is safe because no name allows a use.
+    Values and names that exceed the limits are ignored. This is safe because no name allows a use.
     """
     tags = [value[:FIELD_OCTETS_MAX] for value, _ in zip(robots_tags, range(LINES_MAX), strict=False)]
     contents = [value[:FIELD_OCTETS_MAX] for value, _ in zip(meta, range(LINES_MAX), strict=False)]

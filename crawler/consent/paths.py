@@ -1,7 +1,7 @@
-"""Finds the statements that apply to a path: the longest matching path decides, as for Allow (RFC 9309, 2.2.2).
+"""Finds the statements that apply to a path: the longest matching path decides, as for Allow lines (RFC 9309, 2.2.2).
 
 Paths are patterns as in robots.txt (`robots/README.md`, "The file"). If several statements have the same
-path, the most restrictive one applies, whereas the most permissive rule would apply in robots.txt.
+path, the most restrictive one applies. (Of the rules of robots.txt, the most permissive one would apply.)
 """
 
 import re
@@ -26,7 +26,7 @@ def address_of(url: str) -> tuple[str, str]:
 
 
 def longest(patterns: Iterable[str], target: str) -> list[int]:
-    """Return the positions of those matching patterns that are longest in octets; [] if none matches."""
+    """Return the positions of the longest patterns (in octets) that match; [] if none matches."""
     every = tuple(patterns)
     if not every:
         return []
@@ -43,10 +43,10 @@ def longest(patterns: Iterable[str], target: str) -> list[int]:
 def by_path(
     lines: Iterable[str], target: str, meaning: Callable[[str], Preferences]
 ) -> tuple[tuple[str, ...], Preferences]:
-    """Return the raw lines that decide about the path `target`, and their meaning.
+    """Return the raw lines that apply to the path `target`, and their meaning.
 
     A line begins with a path and a blank, or has no path and applies to the whole site. If there are more than
-    `LINES_MAX` lines, or one is longer than `FIELD_OCTETS_MAX`, nothing is known.
+    `LINES_MAX` lines, or one is longer than `FIELD_OCTETS_MAX`, all answers are unknown.
     """
     every = tuple(lines)
     if len(every) > LINES_MAX or any(len(line) > FIELD_OCTETS_MAX for line in every):

@@ -1,4 +1,4 @@
-"""Consent receipts: what a site asked for when one of its pages was fetched.
+"""Consent receipts. A receipt records what a site stated about uses when one of its pages was fetched.
 
     capture, page record --digest--> Receipt           --digest--> SiteStatements
     14 bytes per page                shared by pages               shared by the host
@@ -23,15 +23,15 @@ from crawler.errors import DamageError
 from crawler.storage.keys import RECEIPT
 from crawler.storage.kv import KeyValue, seal, unseal
 
-# bytes; a page stores two digests; these and its share of the receipts take at most 40 bytes
+# bytes; a page stores two digests, which take at most 40 bytes together with its share of the receipts
 DIGEST_BYTES = 14
 
 
 class SiteFile(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """A fetched file with a site's statements: tdmrep.json or a licence document.
 
-    `digest` is the SHA-256 of the file's content, or b"" if there was no content; `problem` says why the file
-    could not be read.
+    `digest` is the SHA-256 of the file's content, or b"" if there was no content. `problem` is the reason why
+    the file could not be read.
     """
 
     kind: str
@@ -71,8 +71,8 @@ class Receipt(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_fie
     `site` is the digest of the `SiteStatements`. `rule` is the line of robots.txt that allowed or denied the
     fetch, or "" if there is none. `fields` and `metas` are header fields and meta elements of the page.
     `deciding` has the statements of the host that apply to the page, as (source, raw text). `complete` is
-    False if some statement could not be read; the uses that it might have refused are then not allowed.
-    `key_id` names the key that signed the request; it is "" if the request was not signed.
+    False if some statement could not be read. Uses that this statement might have refused are then not
+    allowed. `key_id` names the key that signed the request; it is "" if the request was not signed.
     """
 
     site: bytes
@@ -87,7 +87,7 @@ class Receipt(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_fie
 
 
 class ReceiptBlock(msgspec.Struct, frozen=True):
-    """A whole receipt with the statements of its site: the content of its WARC record, as JSON."""
+    """A whole receipt with the statements of its site. In JSON, this is the content of the receipt's WARC record."""
 
     receipt: Receipt
     site: SiteStatements
@@ -107,12 +107,12 @@ def packed(value: Stored) -> tuple[bytes, bytes]:
 
 
 def receipt_key(fingerprint: int, digest: bytes) -> bytes:
-    """Return the key under which a receipt, or a site's statements, are stored for a page with this fingerprint."""
+    """Return the key under which a receipt, or the statements of a site, is stored for a page with this fingerprint."""
     return RECEIPT + fingerprint.to_bytes(8, "big")[:2] + digest
 
 
 def put_once(store: KeyValue, fingerprint: int, digest: bytes, data: bytes) -> tuple[bytes, bytes] | None:
-    """Return the (key, value) to put into the store for an encoded value; None if the store already has the value."""
+    """Return the (key, value) with which an encoded value is stored; None if the store already has the value."""
     key = receipt_key(fingerprint, digest)
     return None if store.get(key) is not None else (key, seal(data))
 
@@ -121,15 +121,16 @@ def unpack(key: bytes, value: bytes) -> Stored:
     """Decode a value of a `C/` key.
 
     Raises:
-        DamageError: it is damaged, or does not match its key.
+        DamageError: the value is damaged, or does not match its key.
     """
     data = unseal(key, value)
     try:
         found = _decode(data)
     except msgspec.MsgspecError as error:
         raise DamageError(f"store: value of key {key!r}: {error}") from error
-    if hashlib.sha256(data).digest()[:DIGEST_BYTES] != key[4:]:
-        raise DamageError(f"store: the content of the receipt {key[4:].hex()} does not match its digest")
+    digest = key[4:]  # earlier versions used longer ones
+    if len(digest) < DIGEST_BYTES or not hashlib.sha256(data).digest().startswith(digest):
+        raise DamageError(f"store: the content of the receipt {digest.hex()} does not match its digest")
     return found
 
 
@@ -137,7 +138,7 @@ def load(store: KeyValue, fingerprint: int, digest: bytes, kind: type[_T]) -> _T
     """Return a stored receipt, or stored site statements; None if the store has none with this digest.
 
     Raises:
-        DamageError: it is damaged.
+        DamageError: the stored value is damaged.
     """
     key = receipt_key(fingerprint, digest)
     value = store.get(key) if digest else None
@@ -150,7 +151,7 @@ def load(store: KeyValue, fingerprint: int, digest: bytes, kind: type[_T]) -> _T
 
 
 def block_of(receipt: Receipt, site: SiteStatements) -> bytes:
-    """Return the whole receipt as JSON; `read_block` restores it exactly."""
+    """Return the whole receipt as JSON. `read_block` converts this JSON to exactly the same receipt."""
     return msgspec.json.encode(ReceiptBlock(receipt, site))
 
 

@@ -71,7 +71,10 @@ class PageStatements(msgspec.Struct, frozen=True, gc=False, array_like=True):
     rsl: RslTerms
 
     def consent(self, unread: Iterable[str] = ()) -> Consent:
-        """Return the resolved answers; no use in `unread` is allowed, as a statement about it could not be read."""
+        """Return the resolved answers.
+
+        No use in `unread` is allowed, because a statement about it could not be read.
+        """
         said = (getattr(self, field).preferences for field in self.__struct_fields__)
         return _without_permissions(resolve(zip(SOURCES, said, strict=True)), frozenset(unread))
 
@@ -85,7 +88,7 @@ def resolve(statements: Iterable[tuple[str, Preferences]]) -> Consent:
 
 
 def _without_permissions(consent: Consent, unread: frozenset[str]) -> Consent:
-    """Return the answers, with "unknown" in place of "y" for the uses that an unread statement might have refused."""
+    """Return the answers, but replace "y" by "unknown" for uses that an unread statement might have refused."""
     if not unread:
         return consent
     answers = ((use, getattr(consent, use)) for use in USES)
@@ -119,8 +122,8 @@ def statements_about(
         metas.setdefault(key.strip().lower(), []).append(content)
     _, target = address_of(url)
     robots = host.robots.parsed
-    # If robots.txt forbids fetching a page, its lines say nothing about the use of that page
-    # (draft-ietf-aipref-attach).
+    # If robots.txt forbids fetching a page, the other lines of robots.txt say nothing about the use of that
+    # page (draft-ietf-aipref-attach).
     usage_lines = robots.usage if host.robots.allowed(target) else ()
     return PageStatements(
         read_usage_header(fields.get("content-usage", ())),

@@ -1,10 +1,10 @@
-"""Reads Really Simple Licensing 1.0 (rslstandard.org/rsl): licence documents, and where they are announced.
+"""Reads Really Simple Licensing 1.0 (rslstandard.org/rsl): licence documents, and the URLs where they are announced.
 
     <rsl><content url="/news/" server="...">            the longest matching `url` decides
       <license><permits type="usage">search</permits>   one offer among several
         <prohibits type="usage">ai-train</prohibits><payment type="free"/></license></content></rsl>
 
-What the licences of one content element mean for one use:
+The licences of one content element give the following answer about one use:
 
 | the licences say | answer |
 |---|---|
@@ -41,7 +41,7 @@ PARSER = "rsl/1"
 MEDIA_TYPE = "application/rsl+xml"
 DOCUMENT_OCTETS_MAX = 512_000  # limit in bytes, as for robots.txt
 ELEMENTS_MAX = 20_000  # a content element with its licence has about 10 elements
-CONTENTS_MAX = 500  # contents of a document, each of which is compared with every page of the site
+CONTENTS_MAX = 500  # content elements of a document; each is compared with every page of the site
 ANNOUNCED_MAX = 8  # licence documents that one answer or robots.txt may announce
 _USAGES = {
     "all": USES,
@@ -72,7 +72,7 @@ class RslContent(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class RslDocument(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A licence document; `problem` says why it was not read."""
+    """A licence document. `problem` is the reason why the document was not read."""
 
     contents: tuple[RslContent, ...] = ()
     problem: str = ""
@@ -100,7 +100,10 @@ def read_rsl(body: bytes) -> RslDocument:
 
 
 def terms_for(documents: Iterable[RslDocument], url: str) -> RslTerms:
-    """Return the terms for the page `url`; in each document, the content with the longest matching path decides."""
+    """Return the terms for the page `url`.
+
+    In each document, the content element with the longest matching path decides.
+    """
     authority, target = address_of(url)
     deciding: list[RslContent] = []
     for document in documents:
@@ -164,7 +167,7 @@ def _answer(content: RslContent, use: str) -> Preference:
 
 
 def _offer(license_: RslLicense, server: str) -> Preference:
-    """Return the answer of a licence that permits a use: "y" only if the licence asks for nothing in return."""
+    """Return the answer that follows from a licence that permits a use: "y" only if it asks for nothing in return."""
     payments = set(license_.payments) - _FREE
     if payments - _CONDITIONAL:
         return REFUSE
@@ -214,7 +217,7 @@ class _Reading:
                 self.contents.append(RslContent(*self._content, tuple(self._licenses)))
 
     def _term(self, kind: str, text: str) -> None:
-        """Add a term to the open licence; a term that does not name a use is a condition."""
+        """Add a term to the open licence. A term that does not name a use is a condition."""
         words = text.lower().replace(",", " ").split()
         if kind == "payment":
             self._lists[kind].append(self._type)

@@ -1,16 +1,16 @@
 """The current statements of the sites of a crawl: robots.txt, tdmrep.json, licence documents.
 
-`site(authority)` returns the current `Site`. When an answer has arrived, the fetch task notes the digest of
-the current `Site`. When the page is stored, `noted` finds this `Site` again. So a robots.txt that is fetched
-in between does not count (draft-ietf-aipref-attach).
+`site(authority)` returns the current `Site`. When an answer has arrived, the fetch task records the digest of
+the current `Site`. When the page is stored, `noted` returns the `Site` with this digest. So a robots.txt that
+is fetched between these two moments does not count (draft-ietf-aipref-attach).
 
 The files are fetched by the crawl (`process/fetching/site_files.py`), at most once per site within
 `consent.files_max_age`. They are stored in parsed form:
 
     L/<8 bytes><authority>    (SiteFile, parsed content) of each file, sealed msgpack
 
-The 8 bytes are the fingerprint of the site's root, which begins with its bucket. The files of recently used sites
-stay in memory, up to `consent.files_memory_max`.
+The 8 bytes are the fingerprint of the site's root URL. A fingerprint begins with the bucket. The files of
+recently used sites stay in memory, up to `consent.files_memory_max`.
 """
 
 import hashlib
@@ -35,14 +35,14 @@ from crawler.urls.canonical import canonical, resolve
 
 TDMREP, RSL = "tdmrep", "rsl"
 WELL_KNOWN = "/.well-known/tdmrep.json"
-# sites in memory, which is more than are crawled at the same time; a site without statements takes 2 kB
+# sites in memory, more than are crawled at the same time; a site without statements takes 2 kB
 SITES_MAX = 4096
 PROBLEM_CHARS_MAX = 200
 _HTML_TYPES = ("text/html", "application/xhtml+xml")
 
 
 class KnownFile(msgspec.Struct, frozen=True, array_like=True):
-    """A file with a site's statements, parsed; if its fetch failed, the file has neither entries nor contents."""
+    """A parsed file with a site's statements. If its fetch failed, the file has neither entries nor contents."""
 
     facts: SiteFile
     tdm: TdmFile | None = None
@@ -76,16 +76,16 @@ class Site:
         self._paths = [paths for paths in lists if any(path != "/" for path in paths)]
 
     def place(self, target: str) -> tuple[tuple[int, ...], ...]:
-        """Return a key that identifies the path-specific statements that apply to `target`."""
+        """Return a key that identifies those statements about paths that apply to `target`."""
         return tuple(tuple(longest(paths, target)) for paths in self._paths)
 
     def host(self, announced: Iterable[str]) -> HostStatements:
-        """Return the host's statements about a page; `announced` are the URLs of the page's licence documents."""
+        """Return the host's statements about a page. `announced` are the URLs of the page's licence documents."""
         known = tuple(found for url in announced if (found := self.licenses.get(url)) is not None)
         return HostStatements(self.rules, self.tdm, known)
 
     def has_read(self, announced: Iterable[str]) -> bool:
-        """Return whether each of these licence documents could be read."""
+        """Return whether all of these licence documents could be read."""
         return all((found := self.licenses.get(url)) is not None and not found.problem for url in announced)
 
 
@@ -93,11 +93,11 @@ class SiteBook:
     """The current statements of each authority.
 
     Args:
-        store: holds the files, under `L/`.
+        store: has the files, under the prefix `L/`.
         robots: the robots.txt of all authorities.
         token: our product token.
         fingerprint: the fingerprint of a URL (request form).
-        record_of: (robots.txt's URL, instant) -> the `c/` key of its capture, b"" if none is stored.
+        record_of: a function (URL of a robots.txt, instant) -> `c/` key of the capture, or b"" if none is stored.
     """
 
     def __init__(
@@ -131,7 +131,7 @@ class SiteBook:
         return made
 
     def note(self, authority: str) -> bytes:
-        """Return the digest of the current statements, and keep them for `noted`."""
+        """Return the digest of the current statements, and keep the statements for a later call of `noted`."""
         site = self.site(authority)
         self._noted[site.digest] = site
         self._noted.move_to_end(site.digest)
@@ -140,7 +140,7 @@ class SiteBook:
         return site.digest
 
     def noted(self, digest: bytes, authority: str) -> Site:
-        """Return the statements with this digest, or the current statements if those are no longer in memory."""
+        """Return the statements with this digest. If they are no longer in memory, return the current statements."""
         return self._noted.get(digest) or self.site(authority)
 
     def announced(self, site: Site, page_url: str, found: Iterable[str]) -> tuple[str, ...]:
@@ -172,7 +172,7 @@ class SiteBook:
         return found
 
     def learn(self, authority: str, url: str, fetch: Fetch, now: float) -> tuple[bytes, bytes]:
-        """Record the answer to the request for the file `url`; return the (key, value) to put into the store."""
+        """Record the answer to the request for the file `url`; return the (key, value) that must be stored."""
         known = [each for each in self._known_files(authority) if each.facts.url != url]
         known.append(_read(authority, url, fetch, now))
         data = msgspec.msgpack.encode(known)

@@ -1,8 +1,8 @@
 """Makes the receipt of each page that is stored, and puts it into the page's batch.
 
-Most pages of a host have equal statements, so finished receipts are cached by everything on which they
-depend: the state of the site, the rule of robots.txt, the page's own statements, and the path if the site has
-statements about paths. A look-up takes about 5 us.
+Most pages of a host have equal statements, so finished receipts are cached. The key of the cache has
+everything on which a receipt depends: the state of the site, the rule of robots.txt, the page's own
+statements, and the path if the site has statements about paths. A look-up takes about 5 us.
 """
 
 from collections import OrderedDict
@@ -30,7 +30,7 @@ from crawler.records import Extracted, Fetch, ReceiptStamp
 from crawler.storage.kv import Batch, KeyValue
 from crawler.urls.canonical import authority
 
-RECEIPTS_CACHED_MAX = 8192  # receipts in memory, by everything on which they depend; about 1 kB each
+RECEIPTS_CACHED_MAX = 8192  # cached receipts, about 1 kB each
 KEYS_CACHED_MAX = 65_536  # keys known to be in the store, 100 bytes each
 HTML_TYPES = frozenset({"text/html", "application/xhtml+xml"})
 _FIELDS = frozenset(
@@ -41,7 +41,7 @@ _Fields = tuple[tuple[str, str], ...]
 
 
 class OwnStatements(NamedTuple):
-    """The statements of a page about itself; `complete` is False if some of its meta elements could not be read."""
+    """The statements of a page about itself. `complete` is False if some of its meta elements could not be read."""
 
     fields: _Fields = ()
     metas: _Fields = ()
@@ -61,8 +61,8 @@ class Stamping:
     """Makes the receipts of one process.
 
     Args:
-        store: holds the receipts, under `C/`.
-        key_id: returns the id of the key that signed a request, "" if it was not signed.
+        store: has the receipts, under the prefix `C/`.
+        key_id: returns the id of the key that signed a request, or "" if the request was not signed.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Stamping:
     def stamp(
         self, fetch: Fetch, fingerprint: int, extracted: Extracted | None, before: bytes | None, batch: Batch
     ) -> ReceiptStamp:
-        """Return the stamp of an answer's receipt; add to the batch what the store lacks of the receipt.
+        """Return the stamp of an answer's receipt. Add to the batch the parts of the receipt that are not stored yet.
 
         Call this in the order of the commits. A call takes about 10 us.
 
@@ -91,14 +91,14 @@ class Stamping:
             self._put_new(fingerprint, site.digest, site.data, batch)
             self._put_new(fingerprint, made.stamp.digest, made.data, batch)
             self._put[key] = (
-                None  # later pages may rely on these keys: if a commit group fails, the process ends
+                None  # later pages may rely on these keys, because the process ends if a commit group fails
             )
             if len(self._put) > KEYS_CACHED_MAX:
                 self._put.popitem(last=False)
         return made.stamp
 
     def wanted_files(self, fetch: Fetch, extracted: Extracted | None, now: float) -> list[str]:
-        """Return the URLs of the files to fetch about a page's site: tdmrep.json and licence documents."""
+        """Return the URLs of files about a page's site that must be fetched: tdmrep.json and licence documents."""
         name = authority(fetch.url)
         site = self.book.noted(fetch.site, name)
         own = own_statements(fetch, extracted, repeats=False, earlier=None).licenses
@@ -108,7 +108,7 @@ class Stamping:
     def _earlier(self, fingerprint: int, digest: bytes) -> Receipt | None:
         try:
             return load(self._store, fingerprint, digest, Receipt)
-        except DamageError:  # `check` reports the damage; here, the meta elements count as unknown
+        except DamageError:  # `check` reports the damage; the meta elements then count as unknown
             return None
 
     def _receipt(self, site: Site, fetch: Fetch, own: OwnStatements) -> _Made:
@@ -160,7 +160,7 @@ def own_statements(
 ) -> OwnStatements:
     """Return what an answer says about its page.
 
-    If the answer repeats a known copy, it has the meta elements of that copy, which are in the `earlier`
+    If the answer repeats a known copy, the meta elements of that copy apply, which are in the `earlier`
     receipt. Header fields that a 304 does not send keep their earlier values (RFC 9111, section 3.2).
     """
     fields = _own_fields(fetch.headers)
@@ -186,7 +186,7 @@ def own_statements(
 
 
 def _own_fields(headers: Iterable[tuple[bytes, bytes]]) -> _Fields:
-    """Return the header fields about uses: names in lower case, values cut one octet after the parsers' limit."""
+    """Return the header fields about uses: names in lower case, values cut one octet beyond the limit of the parsers."""
     return tuple(
         [
             (lowered.decode("latin-1"), value[: FIELD_OCTETS_MAX + 1].decode("latin-1"))
@@ -210,7 +210,7 @@ def load_whole(store: KeyValue, fingerprint: int, digest: bytes) -> tuple[Receip
     """Return a receipt with the statements of its site; None if the page has no receipt.
 
     Raises:
-        DamageError: it is damaged, or incomplete.
+        DamageError: the receipt is damaged or incomplete.
     """
     receipt = load(store, fingerprint, digest, Receipt)
     site = None if receipt is None else load(store, fingerprint, receipt.site, SiteStatements)

@@ -56,9 +56,9 @@ def combined(statements: Iterable[Preferences]) -> Preferences:
 
 
 def bounded(raw_values: Iterable[bytes]) -> tuple[tuple[str, ...], bool]:
-    """Return the values as text, and whether all of them are within the bounds.
+    """Return the values as text, and whether all values are within the limits.
 
-    Values beyond the bounds are cut or dropped. The caller must then treat the answers as unknown, because
+    Values beyond the limits are cut or dropped. The caller must then treat the answers as unknown, because
     the part that was cut might contain a refusal.
     """
     kept: list[str] = []

@@ -12,13 +12,13 @@ Row = dict[str, Any]
 
 
 class Summary:
-    """Counts pages by host, use and answer ({host: {(use, answer): pages}}), and the pages without a receipt."""
+    """Counts pages by host, use and answer, as {host: {(use, answer): pages}}, and counts pages without a receipt."""
 
     def __init__(self) -> None:
         self._hosts: dict[str, Counter[str]] = {}
 
     def add(self, host: str, uses: Consent | None) -> None:
-        """Count a page; `uses` is None if the page has no receipt."""
+        """Count a page. `uses` is None if the page has no receipt."""
         counts = self._hosts.setdefault(host, Counter())
         counts["pages"] += 1
         if uses is None:
@@ -34,7 +34,7 @@ class Summary:
 
 
 def merged(parts: Iterable[Iterable[Mapping[str, Any]]]) -> list[Row]:
-    """Merge the rows of several processes into one table; each host occurs in the rows of only one process."""
+    """Merge the rows of several processes into one table. Each host occurs in the rows of only one process."""
     return sorted((dict(row) for part in parts for row in part), key=_order)
 
 

@@ -1,9 +1,10 @@
 """Reads the TDM Reservation Protocol (W3C Community Group, final report of 10 May 2024).
 
-A site reserves its rights to text and data mining with `tdm-reservation: 1`, as a header, a meta element or
-an entry of `/.well-known/tdmrep.json`; `tdm-policy` is the URL of its terms. The value 1 refuses the use
-`tdm`, 0 allows it, and other values are ignored. A value in the page's header or meta elements overrides
-tdmrep.json. If the header and a meta element disagree, the rights count as reserved.
+A site reserves its rights to text and data mining with `tdm-reservation: 1`, which it states as a header
+field, in a meta element or in an entry of `/.well-known/tdmrep.json`. `tdm-policy` is the URL of the site's
+terms. The value 1 refuses the use `tdm`, 0 allows it, and other values are ignored. A value in the page's
+header or meta elements overrides tdmrep.json. If the header and a meta element disagree, the rights count as
+reserved.
 """
 
 from collections.abc import Iterable
@@ -32,7 +33,7 @@ _ANSWERS = {"0": ALLOW, "1": REFUSE}
 
 
 class TdmEntry(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """One entry of tdmrep.json; `reservation` is the value as it was written."""
+    """One entry of tdmrep.json. `reservation` is the value as it was written."""
 
     location: str
     reservation: str
@@ -40,7 +41,7 @@ class TdmEntry(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class TdmFile(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """The entries of a tdmrep.json; `problem` says why the file could not be read."""
+    """The entries of a tdmrep.json. `problem` is the reason why the file could not be read."""
 
     entries: tuple[TdmEntry, ...] = ()
     problem: str = ""
@@ -85,10 +86,10 @@ def read_tdm_page(reservations: Iterable[bytes], policies: Iterable[bytes]) -> T
 
 
 def reservation_for(file: TdmFile, page: TdmReservation, target: str) -> TdmReservation:
-    """Return the reservation that applies to `target`: the page's own, else the file's.
+    """Return the reservation that applies to `target`: that of the page if there is one, else that of the file.
 
-    In the file, the entry with the longest matching location decides; among equally long ones, the most
-    restrictive.
+    In the file, the entry with the longest matching location decides. If several locations are equally long,
+    the most restrictive entry decides.
     """
     if page.raw or not file.entries:
         return page

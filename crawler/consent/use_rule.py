@@ -10,7 +10,8 @@
 | it cannot be read | refused |
 
 With `consent.retroactive`, the receipt of the page's last fetch counts, too: if the site refused the use
-later, the copies stored before are refused as well. A later permission does not allow an earlier copy.
+later, the copies stored earlier are refused as well. A permission that the site gives later does not apply to
+an earlier copy.
 """
 
 from typing import NamedTuple
@@ -31,7 +32,10 @@ _known: dict[bytes, Consent] = {}
 
 
 class Refusal(NamedTuple):
-    """The reason why a copy may not be used; `later`: only a later fetch refuses (`consent.retroactive`)."""
+    """The reason why a copy may not be used.
+
+    `later` is True if only a later fetch of the page refuses the use (`consent.retroactive`).
+    """
 
     why: str
     later: bool = False
@@ -61,7 +65,7 @@ class UseRule(NamedTuple):
     def refusal(
         self, store: KeyValue, fingerprint: int, capture: Capture, record: PageRecord | None
     ) -> Refusal | None:
-        """Return the reason why a copy may not be used; None if it may be. `record` is the page's record."""
+        """Return the reason why a copy may not be used; None if it may be used. `record` is the page's record."""
         name = self.use.replace("_", "-")
         try:
             said = self._answer(store, fingerprint, capture.receipt)
@@ -85,9 +89,9 @@ class UseRule(NamedTuple):
 
 
 def uses_of(store: KeyValue, fingerprint: int, digest: bytes) -> Consent:
-    """Return the answers of a receipt; all answers are unknown if there is no receipt.
+    """Return the answers of a receipt. If there is no receipt, all answers are unknown.
 
-    Since a digest identifies the content, one cache serves all stores.
+    Because a digest identifies the content of a receipt, one cache serves all stores.
 
     Raises:
         DamageError: the receipt is damaged, or missing although a copy refers to it.

@@ -14,8 +14,8 @@
     DIR/p0.begun        exists once p0 has started, so that the loss of its folder is noticed; the number of its state
     DIR/p0/ ...         one folder per process: store/ due/ links/ warc/ trace/ node.lock control.sock
 
-The crawl's id is a hash of the secret seed. So no two directories share an id by accident, and the seed
-itself need not be shown.
+The crawl's id is a hash of the secret seed. So no two directories have the same id by accident, and the id
+does not reveal the seed.
 """
 
 import errno
@@ -45,7 +45,7 @@ BEGUN = ".begun"
 _PLACES = "# Looser settings were given for the seeds at: "
 _HEAD = "# Written by crawler, up to the line that says so; `--set` and flags change it, or an editor."
 _END = "# The end."
-_NOT_OURS = (errno.EACCES, errno.EPERM, errno.EROFS)  # the user may not write, but the disk works
+_NOT_OURS = (errno.EACCES, errno.EPERM, errno.EROFS)  # no permission to write, but the disk works
 
 
 class CrawlDirectory:
@@ -107,13 +107,17 @@ class CrawlDirectory:
         return (self.path / f"{name}{BEGUN}").exists()
 
     def forget_begun(self, name: str) -> None:
-        """Allow a process whose folder is lost to start again; the others must have queued its links for it before."""
+        """Allow a process whose folder is lost to start again.
+
+        Before this call, the other processes must have queued its links for it again.
+        """
         self.path.joinpath(name + BEGUN).unlink(missing_ok=True)
 
     def note_state(self, name: str, state: int) -> None:
-        """Record how often the process was opened or closed cleanly, in a file outside the process's folder.
+        """Record the number of times that a process was opened or closed cleanly, in a file outside of its folder.
 
-        A comparison with this number shows if the folder is lost or its store is in an earlier state.
+        A comparison with this number shows whether the folder is lost, or whether its store is in an earlier
+        state.
         """
         atomic_write(self.path / f"{name}{BEGUN}", _with_crc(state))
 
@@ -167,7 +171,9 @@ class CrawlDirectory:
             )
 
     def create(self, seed: bytes = b"") -> None:
-        """Create the directory and its secret seed (`seed` or a random one), unless they exist already.
+        """Create the directory and its secret seed, unless they exist already.
+
+        Without `seed`, the secret seed is random.
 
         Raises:
             DirectoryError: the directory cannot be created, or it has a different seed.
@@ -240,7 +246,7 @@ class CrawlDirectory:
     def renew_config(self) -> str:
         """Replace a lost configuration by the defaults; return what was done, or "" if the configuration is intact.
 
-        A file that cannot be read is kept under another name for the user to look at.
+        A file that cannot be read is kept under another name, so that the user can look at it.
         """
         kept = ""
         if not self._config_problem():
@@ -263,7 +269,7 @@ class CrawlDirectory:
         return "cut short" if lines[:1] == [_HEAD.encode()] and lines[-1] != _END.encode() else ""
 
     def seed_places(self) -> list[str]:
-        """Return the hosts of the crawl's seeds, as named by `relaxed_settings.slot_of`."""
+        """Return the places of the crawl's seeds, in the form that `relaxed_settings.slot_of` returns."""
         if self._config_problem() or not self.config_file.exists():
             return []
         for line in self.config_file.read_text(encoding="utf-8", errors="replace").splitlines():
@@ -320,7 +326,7 @@ class CrawlDirectory:
 
 
 def _with_crc(number: int) -> bytes:
-    """Return the number and its checksum as a line, which `_numbered` reads."""
+    """Return a line with the number and its checksum. `_numbered` reads such lines."""
     digits = b"%d" % number
     return b"%s %08x\n" % (digits, crc32(digits))
 

@@ -1,7 +1,8 @@
 """Checks that the crawler tells site owners how they can contact its operator.
 
-A crawler whose operator cannot be contacted is a nuisance. Without a contact, a warning is logged before the
-first public host is visited. With the scope `any`, the crawl refuses to start on such a host.
+A crawler whose operator cannot be contacted is a nuisance for site owners. Without a contact, a warning is
+logged before the first public host is visited. With the scope `any`, the crawl refuses to start on a public
+host.
 """
 
 import ipaddress
@@ -14,7 +15,7 @@ log = logging.getLogger("crawler")
 
 
 def is_public(host: str) -> bool:
-    """Return False for addresses of special networks and for names that only denote this machine."""
+    """Return whether a host is public. Addresses of special networks, and names of this machine, are not public."""
     try:
         return ipaddress.ip_address(host.strip("[]")).is_global
     except ValueError:
@@ -29,10 +30,10 @@ class Contact:
         self._settled = bool(config.identity.contact)
 
     def check(self, host: str) -> None:
-        """Warn before the first public host is visited.
+        """Warn before the first public host is visited, unless the operator has given a contact.
 
         Raises:
-            UsageError: the scope is `any`.
+            UsageError: there is no contact, and the scope is `any`.
         """
         if self._settled or not is_public(host):
             return

@@ -1,4 +1,4 @@
-"""The settings on which stored data depends: each process keeps the values with which it was created.
+"""The settings on which stored data depends. Each process keeps the values with which it was created.
 
 With other fingerprints, every URL would count as unknown and every page would be fetched again. With another
 speed of the refresh clock, every stored instant of the refresh frontier would shift.
@@ -17,7 +17,10 @@ from crawler.storage.reshard import load_json
 
 
 def immutable_settings(config: Config) -> dict[str, Any]:
-    """Return the settings that a process may not change, by key; `refresh.speed` only if known pages are refreshed."""
+    """Return the settings that a process may not change, by key.
+
+    `refresh.speed` is among them only if known pages are fetched again.
+    """
     held = {
         "urls.partition": config.urls.partition,
         "urls.fingerprint": config.urls.fingerprint,
@@ -27,7 +30,7 @@ def immutable_settings(config: Config) -> dict[str, Any]:
 
 
 def refreshes(config: Config) -> bool:
-    """Return whether known pages are fetched again in the order of their crawl value."""
+    """Return whether known pages are fetched again, in the order of their crawl value."""
     return bool(config.refresh.share or config.refresh.endless)
 
 
@@ -59,7 +62,7 @@ def keep_immutable(store: KeyValue, config: Config) -> None:
     """Record the settings with which a process is created, and the settings that become immutable at its first refresh.
 
     Raises:
-        DirectoryError: it was created with different settings.
+        DirectoryError: the process was created with different settings.
     """
     kept = load_immutable(store)
     check_immutable(kept, config)

@@ -1,4 +1,4 @@
-"""The journal of a command that changes a crawl at rest, which makes the command safe against kills.
+"""The journal of a command that changes a crawl at rest. It makes the command safe against kills.
 
     DIR/journal.json    {"command": "repair", "facts": {"p0": ...}}
 
@@ -8,8 +8,8 @@ between two states. The interrupted command continues where it stopped, and all 
 directory. (An upgrade needs no journal: `DIR/format` records its progress.)
 
 A reshard builds the new folders in `DIR/.reshard` before it writes the journal. If that folder exists without
-a journal, it is a leftover, and the next command removes it. The same is true of `DIR/.resharded`, to which a
-switch moves the old folders.
+a journal, it was left by a killed reshard, and the next command removes it. The same is true of
+`DIR/.resharded`, to which a reshard moves the old folders when it replaces them by the new ones.
 """
 
 import logging
@@ -27,7 +27,8 @@ log = logging.getLogger("crawler")
 JOURNAL = "journal.json"
 BUILT = ".reshard"
 REPLACED = ".resharded"
-# Maps each command to the way to continue it; {subject} is the process that was given to the command.
+# Maps each command to the instructions for continuing it. {subject} is the process that was given to the
+# command.
 _REMEDIES = {
     "repair": "`crawler check --repair` continues it",
     "recover": "`crawler recover {subject}` continues it",
@@ -37,7 +38,7 @@ _REMEDIES = {
 
 
 class Journal(msgspec.Struct, forbid_unknown_fields=True):
-    """The command in progress, and the facts that it records, by their names."""
+    """The command in progress, and the facts that it has recorded, by name."""
 
     command: str
     subject: str = ""
@@ -60,7 +61,7 @@ def load_journal(directory: Path) -> Journal | None:
 
 
 def keep_journal(directory: Path, journal: Journal) -> None:
-    """Record the command in progress; the record is durable on return.
+    """Record the command in progress. The record is durable when this function returns.
 
     Raises:
         StoreError: the disk failed.
@@ -82,7 +83,7 @@ def end_journal(directory: Path) -> None:
 
 
 def refuse_cut_off(directory: Path, finishing: str = "", subject: str = "") -> None:
-    """Refuse a crawl in which a command was interrupted, unless `finishing` is that command with the same `subject`.
+    """Refuse a crawl in which a command was interrupted, unless `finishing` and `subject` are those of this command.
 
     Raises:
         DirectoryError: the command is in progress or was interrupted.
@@ -98,7 +99,10 @@ def refuse_cut_off(directory: Path, finishing: str = "", subject: str = "") -> N
 
 
 def drop_unfinished(directory: Path) -> None:
-    """Remove the folders of an unfinished reshard, unless one is in progress; log a warning if that is impossible."""
+    """Remove the folders of an unfinished reshard, unless a reshard is in progress.
+
+    Log a warning if removal fails.
+    """
     left = [folder for folder in (directory / BUILT, directory / REPLACED) if folder.exists()]
     if not left or load_journal(directory) is not None:
         return

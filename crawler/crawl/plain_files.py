@@ -1,31 +1,44 @@
 """Checks that the files of a crawl directory are plain files, because another user may have made the directory.
 
-A crawl writes and reads files of fixed names. If such a name is a symbolic link, the crawl would write to a
-file elsewhere; if it is a pipe or a device, opening it may wait forever. So before any file of a crawl
+A crawl writes and reads files with fixed names. If such a name is a symbolic link, the crawl would write to a
+file elsewhere. If it is a pipe or a device, opening it may take forever. So before any file of a crawl
 directory is opened, the directory is examined. The directory itself, the folder of each process and the
 subfolders of these folders may contain plain files, directories and sockets. A symbolic link is accepted only
-if it replaces the folder of a process, or a subfolder of this folder, and leads to a directory. In this way,
-people spread a crawl over several disks. Folders of other names, such as mirrors and exports, are not
-entered.
+if it replaces the folder of a process, or a subfolder of this folder, and leads to a directory. With such
+links, a crawl can be spread over several disks. Folders of other names, such as mirrors and exports, are not
+entered. An entry with a fixed name must be a file or a folder, as the crawl expects, and a file that is read into
+memory as a whole must not be larger than `WHOLE_BYTES_MAX`.
 
 The examination takes 0.5 us per file and opens no file.
 """
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from contextlib import suppress
 from pathlib import Path
 
 PROCESS_LEVELS = 2  # the folder of a process, and its subfolders
 STORE = "store"  # the subfolder by which the folder of a process is recognized
+WHOLE_BYTES_MAX = 64 << 20  # a table of all buckets takes 2 MB
+_READ_WHOLE = {"crawl.toml", "seed", "format", "buckets.json", "admin-token"}
+# Fixed names that must not be folders, and fixed names that must not be files; in the directory, and in the
+# folder of a process.
+_FILES = _READ_WHOLE | {
+    "journal.json", "withdrawn.json", "crawler.log", "pages.jsonl", "report.json", "supervisor.lock",
+}  # fmt: skip
+_FOLDERS = {".reshard", ".resharded"}
+_FILES_OF_PROCESS, _FOLDERS_OF_PROCESS = (
+    {"control.sock", "node.lock", "ballast"},
+    {STORE, "warc", "due", "links"},
+)
 
 
 def strange_entry(directory: Path) -> str:
     """Return a message about an entry that a crawl must not open; "" if there is no such entry."""
     for entry in _entries(directory):
         is_process = entry.is_dir() and os.path.lexists(os.path.join(entry.path, STORE))
-        if problem := _problem(entry, may_link=is_process):
+        if problem := _problem(entry, may_link=is_process) or _mistaken(entry, _FILES, _FOLDERS):
             return problem
         if is_process and (problem := _below(entry.path, PROCESS_LEVELS)):
             return problem
@@ -36,13 +49,29 @@ def _below(folder: str, levels: int) -> str:
     for entry in _entries(folder):
         if problem := _problem(entry, may_link=levels > 1):
             return problem
+        if levels > 1 and (problem := _mistaken(entry, _FILES_OF_PROCESS, _FOLDERS_OF_PROCESS)):
+            return problem
         if levels > 1 and entry.is_dir() and (problem := _below(entry.path, levels - 1)):
             return problem
     return ""
 
 
+def _mistaken(entry: os.DirEntry[str], files: Set[str], folders: Set[str]) -> str:
+    """Return a message if an entry of a fixed name has another kind than a crawl expects, or is too large."""
+    if entry.name in folders and not entry.is_dir():
+        return f"{entry.path} is a file, but a crawl has a folder of this name: remove it"
+    if entry.name in files and entry.is_dir():
+        return f"{entry.path} is a folder, but a crawl has a file of this name: remove it"
+    if entry.name in _READ_WHOLE and entry.stat().st_size > WHOLE_BYTES_MAX:
+        return f"{entry.path} is larger than {WHOLE_BYTES_MAX >> 20} MiB, so it is not the file of a crawl"
+    return ""
+
+
 def _entries(folder: Path | str) -> Iterator[os.DirEntry[str]]:
-    """Yield the entries of a folder, or none if it is missing or unreadable, which is reported when it is opened."""
+    """Yield the entries of a folder.
+
+    A missing or unreadable folder yields none. The error is reported when the crawl opens the folder.
+    """
     with suppress(OSError), os.scandir(folder) as entries:
         yield from entries
 

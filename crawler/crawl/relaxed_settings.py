@@ -1,8 +1,8 @@
 """Relaxed settings, which are less strict than the defaults, apply only to the seeds for which they were given.
 
-A crawl directory keeps its settings, so that the same command continues the crawl. If a different seed was
-given, a kept delay of 0 or `robots ignore` would affect a site for which the user did not intend it. So
-`crawl.toml` records the hosts of the seeds; for a seed on another host, each relaxed setting must be given
+A crawl directory keeps its settings, so that the same command continues the crawl. If a different seed is
+given later, a kept delay of 0 or `robots ignore` would affect a site for which the user did not intend it. So
+`crawl.toml` records the hosts of the seeds. For a seed on another host, each relaxed setting must be given
 again.
 """
 
@@ -16,7 +16,7 @@ from crawler.errors import UsageError
 from crawler.urls.canonical import canonical, hostname
 from crawler.urls.suffixes import registrable_domain
 
-PLACES_MAX = 1000  # maximum number of hosts recorded; settings given for more hosts apply to any host
+PLACES_MAX = 1000  # maximum number of recorded hosts; settings given for more hosts apply to any host
 ANYWHERE = "*"
 _SHOWN = 3
 
@@ -48,7 +48,7 @@ _DEFAULT = Config()
 
 
 def relaxed(config: Config) -> dict[str, str]:
-    """Return the relaxed settings by key, with their values written as `--set` accepts them."""
+    """Return the relaxed settings by key. Their values are in the form that `--set` accepts."""
     found = [key for key in _LESS if _value(config, key) < _value(_DEFAULT, key)]
     found += [key for key in _MORE if _value(config, key) > _value(_DEFAULT, key)]
     for key, loose in _VALUES.items():
@@ -65,9 +65,10 @@ def slot_of(url: str, scope: str) -> str:
 
 
 class SeedPlaces:
-    """The places of a crawl's seeds. `inherited` holds the relaxed settings that were not given again this time.
+    """The places of a crawl's seeds.
 
-    `names` are the places; `grown` is true if one was added.
+    `inherited` has the relaxed settings of earlier runs that were not given again for this run. `names` are the
+    places. `grown` is True if a place was added.
     """
 
     def __init__(self, scope: str, inherited: dict[str, str] | None = None) -> None:
@@ -104,7 +105,7 @@ class SeedPlaces:
         return any("*." + ".".join(labels[at:]) in self.names for at in range(len(labels)))
 
     def check(self, raw_urls: Iterable[str]) -> None:
-        """Call `add` for each valid URL, before the crawl starts."""
+        """Before the crawl starts, call `add` for each valid URL."""
         for raw_url in raw_urls:
             if (url := canonical(raw_url)) is not None:
                 self.add(url)
@@ -127,7 +128,7 @@ def inherited(config: Config, given: Collection[str]) -> dict[str, str]:
 
 
 def confirm(config: Config, settings: Mapping[str, str]) -> None:
-    """Raise UsageError if a setting differs from its value in force, because adding a seed changes no setting."""
+    """Raise UsageError if a setting differs from its value in force, because adding a seed must not change a setting."""
     tree = {section: dict(values) for section, values in _tree(config).items() if isinstance(values, dict)}
     for key, value in settings.items():
         set_key(tree, key, value)

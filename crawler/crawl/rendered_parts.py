@@ -1,8 +1,8 @@
-"""Adds seeds with the field `render`, which determines whether a browser renders the pages under them.
+"""Adds seeds with the field `render` to an existing crawl.
 
-The seeds are added to an existing crawl. As with the column `render` of a seeds file, the field becomes
-`[[override]]` tables. First these tables are sent to all processes, like a setting (`safe_settings.PARTS`).
-Then the seeds are sent to one process, which forwards them to their owners.
+The field determines whether a browser renders the pages under a seed. Like the column `render` of a seeds
+file, the field is converted to `[[override]]` tables. First these tables are sent to all processes, like a
+setting (`safe_settings.PARTS`). Then the seeds are sent to one process, which forwards them to their owners.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,12 +19,12 @@ RENDER = "render"
 
 
 def separated(request: Mapping[str, Any], scope: str) -> tuple[dict[str, str], dict[str, Any]]:
-    """Split a `seed` request; return the settings to send to all processes and the request without `render`.
+    """Split a `seed` request; return the settings for all processes, and the request without its field `render`.
 
     `scope` is the scope of the crawl.
 
     Raises:
-        UsageError: `render` is not one of its values, or the crawl's scope has no parts.
+        UsageError: `render` has no valid value, or the crawl's scope has no parts.
     """
     rest = {name: value for name, value in request.items() if name != RENDER}
     when = request.get(RENDER)
@@ -36,7 +36,7 @@ def separated(request: Mapping[str, Any], scope: str) -> tuple[dict[str, str], d
 
 
 def _parts(urls: Iterable[Any], when: str, scope: str) -> str:
-    """Return the setting, a JSON object, that applies `when` to the pages under each URL."""
+    """Return a setting that gives `render` the value `when` for the pages under each URL; it is a JSON object."""
     lines = (SeedLine(url, render=when, where=url) for url in urls if isinstance(url, str))
     tables, _ = tables_of(lines, scope)
     return msgspec.json.encode({table["match"]: when for table in tables}).decode()

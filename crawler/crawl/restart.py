@@ -1,6 +1,6 @@
 """Moves an existing crawl to another directory name, so that a new crawl can start in its place.
 
-`earlier` lists the crawls that were moved, for a crawl that uses their answers again (`--cached`).
+A crawl with `--cached` uses the answers of earlier crawls again; `earlier` lists the crawls that were moved.
 """
 
 import contextlib
@@ -11,10 +11,11 @@ from pathlib import Path
 from crawler.crawl.directory import CrawlDirectory
 from crawler.errors import DirectoryError, UsageError
 from crawler.signing.key_file import NAME
-from crawler.storage.files import Lock
+from crawler.storage.faults import reach
+from crawler.storage.files import Lock, sync_directory
 
-# Maximum number of earlier crawls whose answers are used again. A copy of the store of each stays open
-# meanwhile.
+# Maximum number of earlier crawls whose answers are used again. A copy of the store of each of these crawls
+# stays open during the run.
 EARLIER_MAX = 16
 
 
@@ -35,35 +36,47 @@ def _numbered(path: Path) -> dict[int, Path]:
 
 
 def rename_to_numbered(directory: CrawlDirectory) -> Path | None:
-    """Rename a crawl directory to DIR.1, DIR.2 ... but keep its signing key in DIR; return None if there is no crawl.
+    """Rename a crawl directory to DIR.1 or DIR.2 ..., but keep its signing key in DIR; return None if there is no crawl.
 
-    The new number is higher than all existing ones, so the numbers show the order of the crawls.
+    The new number is higher than all existing numbers, so the numbers show the order of the crawls. After a kill
+    between the two renames, the next call brings the key back.
 
     Raises:
-        DirectoryError: it is in use, or cannot be renamed.
+        DirectoryError: the crawl is in use, or cannot be renamed.
     """
-    if not directory.exists():
-        return None
-    with contextlib.ExitStack() as held:
-        for name in directory.process_names():
-            held.callback(Lock(directory.process(name) / "node.lock", name).release)
-        path = directory.path.absolute()
-        aside = path.with_name(f"{path.name}.{max(_numbered(path), default=0) + 1}")
-        try:
-            path.rename(aside)
-            if (aside / NAME).exists():  # an operator uses the same signing key for all crawls
-                path.mkdir()
-                (aside / NAME).rename(path / NAME)
-        except OSError as error:
-            raise DirectoryError(f"{path}: cannot be renamed: {error.strerror}") from error
+    path, aside = directory.path.absolute(), None
+    numbered = _numbered(path)
+    try:
+        if directory.exists():
+            aside = path.with_name(f"{path.name}.{max(numbered, default=0) + 1}")
+            with contextlib.ExitStack() as held:
+                for name in directory.process_names():
+                    held.callback(Lock(directory.process(name) / "node.lock", name).release)
+                path.rename(aside)
+            sync_directory(path.parent)
+            reach("crawl moved aside")
+        newest = aside if aside is not None else numbered[max(numbered)] if numbered else None
+        if newest is not None:
+            _take_key(newest, path)
+    except OSError as error:
+        raise DirectoryError(f"{path}: cannot be renamed: {error.strerror}") from error
     return aside
 
 
+def _take_key(newest: Path, path: Path) -> None:
+    """Move the signing key back to `path`: an operator uses the same key for all crawls."""
+    if (newest / NAME).exists() and not (path / NAME).exists():
+        path.mkdir(exist_ok=True)
+        (newest / NAME).rename(path / NAME)
+        sync_directory(path)
+        sync_directory(path.parent)
+
+
 def rename_file_to_numbered(path: Path) -> None:
-    """Rename a file to NAME.1, NAME.2 or so on, if there is one.
+    """Rename a file, if it exists, to NAME.1, or to NAME.2 if that name is taken, and so on.
 
     Raises:
-        UsageError: it cannot be renamed.
+        UsageError: the file cannot be renamed.
     """
     if not path.is_file():
         return

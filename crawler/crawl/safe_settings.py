@@ -26,8 +26,8 @@ LIVE = (
     "crawl.concurrency",
     "refresh.share",
 )
-# Determines for parts of the web whether a browser renders their pages. The value is a JSON object {"match of
-# an [[override]]": "never", ...}
+# A setting that determines, for parts of the web, whether a browser renders their pages. The value is a JSON
+# object {"match of an [[override]]": "never", ...}
 PARTS = "override.render"
 LOG_LEVEL = "log.level"  # a setting of the running processes, not a key of the configuration
 LEVELS = ("debug", "info", "warning", "error")
@@ -78,7 +78,7 @@ def _decoded_parts(text: str) -> dict[str, Any]:
 
 
 def _with_parts(tables: Iterable[Mapping[str, Any]], parts: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the `[[override]]` tables with those that `parts` adds or replaces."""
+    """Return the `[[override]]` tables, after adding or replacing tables as `parts` demands."""
     kept = [table for table in tables if not (_is_part(table) and table["match"] in parts)]
     return kept + [{"match": match, "render": when} for match, when in parts.items()]
 

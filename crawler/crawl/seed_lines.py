@@ -1,4 +1,4 @@
-"""Reads the lines of a seeds file, each of which has a URL and limits for the pages under this URL.
+"""Reads a seeds file. Each of its lines has a URL, and limits for the pages under this URL.
 
     url                          scope    depth  limit  render
     https://example.org/docs/    prefix   3      500    auto
@@ -6,9 +6,10 @@
     +http://(net,example,
 
 The first line may name the columns, in any order, separated by blanks, tabs or commas. Without such a line,
-the columns have the order shown above. All but the URL may be omitted; `-` replaces an omitted column before
-others. A line that starts with `+` is a SURT prefix as in Heritrix: it adds a part of the web to the scope,
-but no seed. The columns become `[[override]]` tables, which are saved with the crawl.
+the columns have the order shown above. All columns but the URL may be omitted. If another column follows an
+omitted column, `-` stands for the omitted column. A line that starts with `+` is a SURT prefix as in
+Heritrix: it adds a part of the web to the scope, but no seed. The columns become `[[override]]` tables, which
+are saved with the crawl.
 
     scope    page, prefix, host, domain, or a SURT prefix
     depth    maximum number of link hops from a seed, in that part of the web
@@ -35,7 +36,7 @@ TABLE_KEYS = frozenset({"match", "scope", "depth", "pages", "pages_per_domain", 
 
 
 class SeedLine(msgspec.Struct, frozen=True):
-    """A line of a seeds file, found at `where`.
+    """A line of a seeds file. `where` names the file and the line.
 
     The scope "" stands for the scope of the crawl. `depth` -1, `limit` -1 and `render` "" mean that the value is
     not set.

@@ -1,4 +1,4 @@
-"""The seeds of a run: checks them, brings them into canonical form, and yields them in batches.
+"""Checks the seeds of a run, brings them into canonical form, and yields them in batches.
 
 command line, configuration, file --> Seeds --(one process, a node)----------------> process/results/seed_intake.py
                                         |                                                ^
@@ -19,18 +19,18 @@ from crawler.urls.canonical import canonical, hostname
 log = logging.getLogger("crawler")
 
 SEEDS_AT_ONCE = 400  # number of seeds queued for one commit and read in one turn of the loop, in about 8 ms
-REFUSED_SHOWN = 10  # limits the output for a file that is not a list of URLs
+REFUSED_SHOWN = 10  # limits the number of log lines for a file that is not a list of URLs
 
 
 def _ignore(_places: Iterable[str]) -> None:
-    """Ignore the new places; this is the default of `Seeds.note`."""
+    """Ignore the new places (the default of `Seeds.note`)."""
 
 
 class Seeds:
     """The seeds of the configuration and of `raw_urls`.
 
-    They can be read only once. Invalid URLs are logged and counted. Each seed is added to `places`; after the
-    last one, `note` is called if there are new places.
+    The seeds can be read only once. Invalid URLs are logged and counted. The place of each seed is added to
+    `places`. After the last seed, `note` is called if places were added.
 
     Raises:
         UsageError: raised while reading, if the host's owner could not contact the operator, or if relaxed settings were
@@ -80,7 +80,7 @@ class SeedFile:
         self.path = path
 
     def write(self, pieces: Iterable[Iterable[str]]) -> None:
-        """Replace the file by one with these seeds; remove it if there are no seeds."""
+        """Replace the file by a file with these seeds. If there are no seeds, remove the file."""
         with new_file(self.path) as file:
             for urls in pieces:
                 file.writelines(b"%b\n" % url.encode("ascii") for url in urls)

@@ -2,7 +2,7 @@
 
 A storage that cannot be reached never stops a crawl. The segments stay in the crawl directory, and the pause
 between two attempts doubles up to `PAUSE_MAX`. When the crawl has ended, its last segments are shipped within
-`pages.ship_patience`; `crawler ship` copies what is left.
+`pages.ship_patience`; `crawler ship` copies the segments that are left.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ SETTLED_AGE = 10.0  # seconds after which the last records of a finished segment
 
 
 class Shipper:
-    """Ships the segments of the crawl in `directory`, if `config` names a storage; `now` returns Unix time."""
+    """Ships the segments of the crawl in `directory`, if `config` names a storage. `now` returns the Unix time."""
 
     def __init__(self, directory: Path, config: PagesConfig, now: Callable[[], float]) -> None:
         self._directory = directory
@@ -40,9 +40,9 @@ class Shipper:
             threading.Thread(target=self._run, name="shipper", daemon=True).start()
 
     async def end(self) -> None:
-        """Ship the remaining segments within `pages.ship_patience`; log those that are left for `crawler ship`.
+        """Ship the remaining segments within `pages.ship_patience`.
 
-        All segments must be finished before this call.
+        Log the segments that are left for `crawler ship`. All segments must be finished before this call.
         """
         if not self._config.ship:
             return
@@ -89,12 +89,12 @@ def folders(directory: Path) -> list[Path]:
 def ship_waiting(
     directory: Path, config: PagesConfig, now: Callable[[], float], *, before: float | None = None
 ) -> list[shipping.ShippingNote]:
-    """Ship the waiting segments that were last written before the instant `before`; return their notes.
+    """Ship the waiting segments that were last written before `before`; return the notes about the shipped segments.
 
     With `pages.ship_delete`, delete the segments that the storage has confirmed.
 
     Raises:
-        ObjectStoreError: the storage cannot be reached, or has another object of the name.
+        ObjectStoreError: the storage cannot be reached, or has a different object of the same name.
         DamageError, StoreError: a note cannot be read, or the disk failed.
     """
     notes = []

@@ -1,7 +1,7 @@
-"""Checks made before a crawl starts; `crawler config check` makes the same checks of a file.
+"""Checks that are made before a crawl starts. `crawler config check` makes the same checks for a configuration file.
 
-`config/checks.py` checks every value when the configuration is read. The checks here
-concern things outside the configuration: files that it names and packages that it needs.
+`config/checks.py` checks every value when the configuration is read. The checks here concern things outside
+of the configuration, such as files that it names and packages that it needs.
 """
 
 from collections.abc import Callable
@@ -32,7 +32,7 @@ HOOK_GROUPS = {
 
 
 def check_start(config: Config, directory: Path | None = None) -> None:
-    """Check that a crawl can start with a configuration, and in `directory` if the directory is already known.
+    """Check that a crawl can start with a configuration; if `directory` is given, that it can start there.
 
     Raises:
         ConfigError: a value is meaningless, or what it names does not exist or cannot be read.
@@ -56,7 +56,7 @@ def find_entry_point(group: str, name: str) -> Any:
     """Return the entry point that an installed package provides as `name` in `group`.
 
     Raises:
-        ConfigError: no installed package provides it.
+        ConfigError: no installed package provides this entry point.
     """
     from importlib import metadata  # imported only here because the import is slow and rarely needed
 

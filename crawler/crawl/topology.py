@@ -5,8 +5,8 @@
 
 The bucket table is read from the configured file (`splitter.table_file`), or else from DIR/buckets.json,
 which a reshard writes. Without either file, every process owns an equal range. Every process keeps the table
-with which it was first opened. Another table is refused until `crawler reshard` has moved the buckets;
-otherwise two processes would crawl the same host.
+with which it was first opened. Another table is refused until `crawler reshard` has moved the buckets,
+because otherwise, two processes would crawl the same host.
 """
 
 from pathlib import Path
@@ -25,7 +25,7 @@ TABLE_FILE = "buckets.json"
 
 
 class Topology(msgspec.Struct, frozen=True):
-    """The processes that share the crawl, as seen by the process `me`."""
+    """The processes that share the crawl. `me` is the name of this process."""
 
     me: str
     partition: Partition
@@ -67,7 +67,7 @@ def check_processes(config: Config, directory: CrawlDirectory) -> None:
         UsageError: the number or the names of the processes differ.
     """
     if not directory.process_names() or not directory.config_file.exists():
-        return  # a new directory, or one to which a reshard moved a process, whose store holds the table
+        return  # either the directory is new, or a reshard moved a process here, whose store contains the table
     held, names = process_names(convert(directory.saved_config())), process_names(config)
     if held != names:
         raise UsageError(
@@ -80,7 +80,7 @@ def keep_table(store: KeyValue, partition: Partition) -> None:
     """Record the bucket table with which a process is opened.
 
     Raises:
-        DirectoryError: the process was opened with a different table before.
+        DirectoryError: the process was opened with a different table earlier.
     """
     kept, table = store.get(BUCKET_TABLE), partition.encode()
     if kept == table:

@@ -1,8 +1,9 @@
-"""The Duplicate URL Eliminator (DUE): passes each URL on to the frontier exactly once, even across crashes.
+"""The Duplicate URL Eliminator (DUE), which passes each URL to the frontier exactly once, even across crashes.
 
 Fingerprints that are not in the cache are collected in memory, and their links are collected in a log on
 disk. From time to time, the collected fingerprints are sorted and joined with the sorted fingerprints of all
-known URLs; those that are not found are new (Broder, Najork, Wiener 2003, section 4.1).
+known URLs. Fingerprints that are not found among the known ones are new (Broder, Najork, Wiener 2003, section
+4.1).
 
 eliminator   the interface: takes links and returns those of new URLs, in steps that fit the commits
 waiting      links that wait for the next flush
@@ -13,6 +14,6 @@ runs         one run on disk, about 5 bytes per fingerprint
 memory_runs  one run in memory
 merging      merge several runs into one stream
 
-The inner loops are compiled where a compiler is available: sorting,
-elias_fano (coded runs and the join with them) and pending_set. They share inline.pxd.
+The modules with the inner loops are compiled where a compiler is available: `sorting`, `elias_fano` (coded
+runs, and the look-up of fingerprints in them) and `pending_set`. They share inline.pxd.
 """

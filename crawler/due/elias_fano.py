@@ -1,4 +1,4 @@
-"""Elias-Fano coding of runs: each block of `FENCE_STEP` keys stores the keys relative to its first key (Vigna 2013).
+"""Elias-Fano coding of runs. A block stores `FENCE_STEP` keys, relative to the first key of the block (Vigna 2013).
 
     layout             compute the bit width and the start of each block from the fences
     encode, decode     convert keys to words and back
@@ -18,7 +18,7 @@ if cython.compiled:
 
 COMPILED: bool = cython.compiled
 
-# A C constant for code that runs without the interpreter lock
+# FENCE_STEP as a C constant, for code that runs without the interpreter lock
 _STEP = cython.declare(cython.Py_ssize_t, FENCE_STEP)
 # If at least this many queries fall into a block, decoding the whole block (1.8 us) is faster than single
 # look-ups.
@@ -53,7 +53,10 @@ def layout(posts, count: int) -> tuple[np.ndarray, np.ndarray]:
 @cython.boundscheck(False)
 @cython.wraparound(False)
 def encode(keys, posts, widths, starts, words) -> None:
-    """Encode `keys`, uint64 (n,), into `words`, uint64 (starts[-1],), which must be all 0; for the rest see `layout`."""
+    """Encode `keys`, uint64 (n,), into `words`, uint64 (starts[-1],), which must be all 0.
+
+    The other arguments are described in `layout`.
+    """
     if not cython.compiled:
         _encode_by_numpy(keys, posts, widths, starts, words)
         return
@@ -107,7 +110,7 @@ def _encode_block(
 @cython.boundscheck(False)
 @cython.wraparound(False)
 def decode(words, posts, widths, starts, first: cython.Py_ssize_t, keys) -> None:
-    """Fill `keys` with the keys of whole blocks, from block number `first` up to at most the end of the run."""
+    """Decode whole blocks, from block number `first` on, until `keys` is full."""
     if not cython.compiled:
         blocks = np.arange(first, first - (-len(keys) // FENCE_STEP))
         keys[:] = _decode_by_numpy(words, posts, widths, starts, blocks, len(keys))
@@ -148,7 +151,7 @@ def _decode_block(
 ) -> cython.void:
     """Decode one block: first the high parts, one set bit at a time, then the low parts.
 
-    A damaged block yields wrong keys, but never writes beyond `keys` nor reads beyond the block.
+    A damaged block gives wrong keys. Even then, nothing is written beyond `keys` or read beyond the block.
     """
     one: cython.ulonglong = 1
     mask: cython.ulonglong = (one << width) - 1
@@ -184,7 +187,7 @@ def join(queries, words, posts, widths, starts, count: cython.Py_ssize_t, known)
     Args:
         queries: uint64 (n,), ascending; queries that are already marked in `known` are skipped.
         words, posts, widths, starts: the blocks and their layout; see `encode` and `layout`.
-        count: keys of the run.
+        count: the number of keys in the run.
         known: uint8 (n,), changed in place.
     """
     if not cython.compiled:
@@ -198,11 +201,11 @@ def join(queries, words, posts, widths, starts, count: cython.Py_ssize_t, known)
 
 @cython.cclass
 class _CodedJoin:
-    """A join with a coded run, of up to 16 queries at a time; each of its three steps prefetches data for the next.
+    """Looks up queries in a coded run, up to 16 at a time; each of three steps prefetches data for the next step.
 
     The high parts of a block fill three cache lines, and its low parts fill forty. If consecutive queries
-    fall into the same block, the count of zeros continues from the previous query. A block into which many
-    queries fall is decoded (into `held`). The attributes are declared in `elias_fano.pxd`.
+    fall into the same block, the count of zeros continues from the previous query. If many queries fall into
+    a block, the whole block is decoded into `held`. The attributes are declared in `elias_fano.pxd`.
     """
 
     def __init__(self, queries, words, posts, widths, starts, count: cython.Py_ssize_t, known) -> None:
@@ -237,7 +240,10 @@ class _CodedJoin:
     @cython.wraparound(False)
     @cython.exceptval(check=False)
     def gather(self, start: cython.Py_ssize_t) -> cython.Py_ssize_t:
-        """Collect queries from number `start` on and prefetch the high parts of their blocks; return the next query."""
+        """Collect queries from number `start` on, and prefetch the high parts of their blocks.
+
+        Returns the number of the next query.
+        """
         begin: cython.Py_ssize_t
         length: cython.Py_ssize_t
         block: cython.Py_ssize_t = self.block
@@ -269,7 +275,10 @@ class _CodedJoin:
     @cython.wraparound(False)
     @cython.exceptval(check=False)
     def join_whole(self, block: cython.Py_ssize_t, start: cython.Py_ssize_t) -> cython.Py_ssize_t:
-        """Decode a block and join it with the queries from number `start` on; return the first query beyond the block."""
+        """Decode a block, and answer its queries from number `start` on.
+
+        Returns the number of the first query beyond the block.
+        """
         length: cython.Py_ssize_t = min(_STEP, self.count - block * _STEP)
         behind: cython.ulonglong = self.posts[block + 1]
         _decode_block(
@@ -319,7 +328,7 @@ class _CodedJoin:
     @cython.wraparound(False)
     @cython.exceptval(check=False)
     def walk(self, high: cython.ulonglong, low: cython.ulonglong) -> cython.ulonglong:
-        """Skip zero bits up to number `high`, but not past bit `low`; return the position after the last one."""
+        """Return the position after the block's zero bit number `high`, counted from 1; return at most `low`."""
         word: cython.ulonglong = self.word
         passed: cython.ulonglong = self.passed
         zeros: cython.ulonglong
@@ -364,7 +373,10 @@ class _CodedJoin:
 @cython.wraparound(False)
 @cython.exceptval(check=False)
 def _fetch(words: cython.const[cython.ulonglong][::1], at: cython.Py_ssize_t) -> cython.void:
-    """Prefetch a word's cache line without waiting: with 8e6 keys, a query takes 62 ns; reading the word, 124 ns."""
+    """Prefetch a word's cache line without waiting.
+
+    With 8e6 keys, a query takes 62 ns. If it read the word instead, it would take 124 ns.
+    """
     prefetch(cython.address(words[at]))
 
 
@@ -404,7 +416,7 @@ def _join_block(
     behind: cython.ulonglong,
     known: cython.uchar[::1],
 ) -> cython.Py_ssize_t:
-    """Join a block with the queries from number `start` on that are below `behind`; return the next query."""
+    """Answer the queries from number `start` on that are below `behind`; return the number of the next query."""
     at: cython.Py_ssize_t = 0
     while start < queries.shape[0] and queries[start] < behind:
         if not known[start]:
@@ -429,7 +441,10 @@ def _block_holds(
     query: cython.ulonglong,
     width: cython.int,
 ) -> cython.bint:
-    """Return whether the block in bits `begin` to `end` holds fence + `query`. Its high part starts at `place`."""
+    """Return whether the block in bits `begin` to `end` holds the key fence + `query`.
+
+    The high part of the key would be at bit `place`.
+    """
     one: cython.ulonglong = 1
     mask: cython.ulonglong = (one << width) - 1
     at: cython.ulonglong = lows + (place - begin - (query >> width)) * width
@@ -467,7 +482,10 @@ def _encode_by_numpy(keys, posts, widths, starts, words) -> None:
 
 
 def _decode_by_numpy(words, posts, widths, starts, blocks, count) -> np.ndarray:
-    """Return the `count` keys of the ascending `blocks`; only the last block may hold fewer than FENCE_STEP keys."""
+    """Return the `count` keys of `blocks`, which are ascending.
+
+    Only the last block may hold fewer than FENCE_STEP keys.
+    """
     keys = np.zeros(count, np.uint64)
     for number, block in enumerate(blocks):
         target = keys[number * FENCE_STEP : (number + 1) * FENCE_STEP]
@@ -491,7 +509,7 @@ def _decode_by_numpy(words, posts, widths, starts, blocks, count) -> np.ndarray:
 
 
 def _join_by_numpy(queries, words, posts, widths, starts, count, known) -> None:
-    """Join by decoding every block that a query falls into."""
+    """Look up the queries by decoding every block that a query falls into."""
     which = np.flatnonzero((known == 0) & (queries >= posts[0]) & (queries <= posts[-1]))
     blocks = np.unique(np.searchsorted(posts[:-1], queries[which], side="right") - 1)
     if not len(blocks):

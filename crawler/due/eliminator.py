@@ -1,25 +1,27 @@
 """The Duplicate URL Eliminator: takes links and returns those of new URLs, each exactly once.
 
-A link that is not in the cache takes part in two commits (marked `=`). The commits alone
-decide what has happened (`storage/README.md`, "The commit point"):
+A link that is not in the cache takes part in two commits (marked `=`). Only what was committed has happened
+(`storage/README.md`, "The commit point"):
 
     loop      admit               committed -> begin_flush                  flushed
                 |                     ^             |                          ^
     writer      append, sync, stage ==      plan.run   stage_flush ============
                 links log | d/links          X.run   |  d/runs, d/flushed, and t/ of the new links
 
-Methods in row `loop`, and all queries, run on the event loop; methods in row `writer` run in the writer
-thread; `plan.run` may run in any thread. In a large flush, the steps after the join are done in parts, and
-each part writes its own run: `begin_flush` returns the same plan until the last part is done. At most one
-flush and one compaction (`begin_compaction`, `run`, `stage_compaction`, `compacted`) run at a time. They may
-overlap, since a compaction only changes how the known set is divided into runs, not its contents.
+Methods in row `loop`, and all queries, run on the event loop (marked "Loop" below). Methods in row `writer`
+run in the writer thread (marked "Writer"). `plan.run` may run in any thread. In a large flush, the steps
+after the join are done in parts, and each part writes its own run. `begin_flush` returns the same plan until
+the last part is done. At most one flush and one compaction (`begin_compaction`, `run`, `stage_compaction`,
+`compacted`) run at a time. A flush and a compaction may overlap, because a compaction changes only how the
+known set is divided into runs, not what is in the set.
 
-After a crash, the store decides: opening the DUE deletes runs and links that the store does not name, and
-links that were appended but not flushed wait again. So each fingerprint is returned as new exactly once,
-because the batch that returns it also records it.
+After a crash, the store decides what is valid. Opening the DUE deletes the runs and links that the store does
+not name. Links that were committed but not flushed wait again. The batch that hands a new fingerprint to the
+frontier also records it. So each fingerprint is returned as new exactly once.
 
-`links = pending + known + new`: `links` counts all links appended since the crawl began, and `pending` those
-that still wait or are being flushed. `known` and `new` count the rest by outcome.
+`links = pending + known + new`: `links` counts all links appended since the crawl began, and `pending` counts
+those that still wait or are being flushed. `known` and `new` count the other links by whether their URL was
+known or new.
 """
 
 import math
@@ -47,7 +49,7 @@ METHODS = ("runs", "one_file", "memory")
 
 
 class Manifest(msgspec.Struct, array_like=True):
-    """Value of `d/runs`: the seed and method of the fingerprints, and the run files that hold them, oldest first."""
+    """Value of `d/runs`: the seed and method of the fingerprints, and the run files, oldest first."""
 
     method: str
     check_value: int
@@ -56,7 +58,7 @@ class Manifest(msgspec.Struct, array_like=True):
 
 
 class Appended(msgspec.Struct, frozen=True, array_like=True):
-    """Value of `d/links`: the committed length of the links log, in bytes and in links since the crawl began."""
+    """Value of `d/links`: the committed length of the links log since the crawl began, in bytes and in links."""
 
     position: int = 0
     links: int = 0
@@ -140,7 +142,7 @@ class Eliminator:
         return known
 
     def _reload_waiting(self) -> None:
-        """Let the committed links that were not flushed wait again."""
+        """Add the committed links that were not flushed to the waiting links."""
         for fingerprints, position in self._log.fingerprints(self._flushed.position, self._appended.position):
             self._waiting.append(fingerprints, position)
         self._waiting.stage()
@@ -154,10 +156,12 @@ class Eliminator:
     # Links in.
 
     def admit(self, fingerprints: Fingerprints) -> np.ndarray:
-        """Return which of `fingerprints`, uint64 (n,), to append because no such link waits yet, as bool (n,). Loop.
+        """Return, for each of `fingerprints`, uint64 (n,), whether to append its link to the log, as bool (n,). Loop.
 
-        Call this right after the look-up in the URL cache, in the step that hands the links to the committer.
-        The result may treat a waiting link as one that does not wait, but never the reverse.
+        A link is not appended if a link with the same fingerprint waits already. The result may be True for a
+        link that waits already, but it is never False for a link that does not wait. Call this right after
+        the look-up in the URL cache, in the same step of the event loop that hands the links to the
+        committer.
         """
         fresh: np.ndarray = self._admitted.add_many(fingerprints)
         self.repeats += len(fresh) - int(np.count_nonzero(fresh))
@@ -181,7 +185,10 @@ class Eliminator:
         self._log.sync()
 
     def stage(self, batch: Batch) -> None:
-        """Record the new length of the links log in the group's `batch`. Writer; once per group."""
+        """Record the new length of the links log in the group's `batch`.
+
+        The writer thread calls this once per group.
+        """
         self._log.write_out()
         if not self._manifest_is_stored:
             self._put_manifest(batch)
@@ -192,21 +199,24 @@ class Eliminator:
             batch.put(DUE_LINKS, _encode(self._appended))
 
     def committed(self) -> None:
-        """Note that the oldest staged group is durable; from now on its links wait for a flush. Loop; once per group."""
+        """Record that the oldest staged group is durable: from now on, its links wait for a flush.
+
+        The event loop calls this once per group.
+        """
         self._waiting.committed()
 
     # Flush.
 
     @property
     def full(self) -> bool:
-        """Return whether the buffer is full: no more links should be added before a flush."""
+        """Return whether the buffer is full. If it is, no more links should be added before a flush."""
         return self.pending >= 2 * self._config.buffer_entries_max
 
     def wants_flush(self, now: float, *, dry: bool = False) -> bool:
-        """Return whether to start or continue a flush now. Loop.
+        """Return whether a flush should start or continue now. Loop.
 
-        True if `buffer_entries_max` links wait, if a link has waited long enough, if the frontier runs `dry`,
-        or if the next part of a flush can begin.
+        A flush should start if `buffer_entries_max` links wait, if a link has waited long enough, or if the
+        frontier runs `dry`. A flush should continue if its next part can begin.
         """
         if self._waiting.count and self._waiting_since is None:
             self._waiting_since = now
@@ -258,14 +268,20 @@ class Eliminator:
         return self._flush
 
     def stage_flush(self, plan: FlushPlan, batch: Batch) -> None:
-        """Record a finished part in a synced batch that also holds the to-do entries of its new links. Writer."""
+        """Record a finished part in `batch`. Writer.
+
+        The batch is synced, and also holds the to-do entries of the part's new links.
+        """
         if plan.new_run is not None and plan.new_run.entry is not None:
             self._manifest.runs.append(plan.new_run.entry)
             self._put_manifest(batch)
         batch.put(DUE_FLUSHED, _encode(plan.after))
 
     def flushed(self, plan: FlushPlan) -> None:
-        """Note that the batch of a part of `plan` is durable: add its run and drop its links. Loop."""
+        """Record that the batch of a part of `plan` is durable. Loop.
+
+        The known set gets the run of the part, and the links of the part are forgotten.
+        """
         assert plan is self._flush and not plan.resting, "a flush ended that is not under way"
         self._flushed = plan.after
         if plan.new_run is not None:
@@ -276,7 +292,11 @@ class Eliminator:
             self._fault("flush finished")
 
     def flush_failed(self, plan: FlushPlan, now: float) -> None:
-        """Handle a StoreError of `plan.run`: its unflushed links wait again, at least `max_wait` seconds. Loop."""
+        """Handle a StoreError of `plan.run`. Loop.
+
+        The links of `plan` that were not flushed wait again. The next flush begins after at least `max_wait`
+        seconds.
+        """
         assert plan is self._flush, "a flush failed that is not under way"
         self._flush = None
         self._waiting.put_back([plan.waiting])
@@ -287,7 +307,10 @@ class Eliminator:
     # Compaction.
 
     def begin_compaction(self) -> CompactionPlan | None:
-        """Plan the next merge of runs; return None if no merge is due or one is in progress. Loop; after each flush."""
+        """Plan the next merge of runs; return None if no merge is due or if one is in progress.
+
+        The event loop calls this after each flush.
+        """
         inputs = self._known.due_merge() if self._compaction is None else []
         if not inputs:
             return None
@@ -295,7 +318,7 @@ class Eliminator:
         return self._compaction
 
     def stage_compaction(self, plan: CompactionPlan, batch: Batch) -> None:
-        """Record in a synced batch that the merged run replaces its inputs. Writer."""
+        """Record in `batch`, which is synced, that the merged run replaces its inputs. Writer."""
         assert plan.outcome is not None, "a compaction was staged that has not run"
         if plan.outcome.entry is None:
             return
@@ -309,7 +332,7 @@ class Eliminator:
         self._put_manifest(batch)
 
     def compacted(self, plan: CompactionPlan) -> None:
-        """Note that the batch of `plan` is durable: use the merged run and unlink its inputs. Loop."""
+        """Record that the batch of `plan` is durable: use the merged run, and unlink its inputs. Loop."""
         assert plan is self._compaction and plan.outcome is not None, (
             "a compaction ended that is not under way"
         )
@@ -317,7 +340,10 @@ class Eliminator:
         self._known.replace(plan.inputs, plan.outcome)
 
     def compaction_failed(self, plan: CompactionPlan) -> None:
-        """Handle a StoreError of `plan.run`: keep the inputs; the next flush may plan the merge again. Loop."""
+        """Handle a StoreError of `plan.run`. Loop.
+
+        The known set keeps the inputs of `plan`. The next flush may plan the merge again.
+        """
         assert plan is self._compaction, "a compaction failed that is not under way"
         self._compaction = None
 
@@ -339,12 +365,15 @@ class Eliminator:
 
     @property
     def known(self) -> int:
-        """The number of links since the crawl began that were repeated or pointed to known URLs."""
+        """The number of links since the crawl began that were repeats or pointed to known URLs."""
         return self._flushed.known
 
     @property
     def new(self) -> int:
-        """The number of links since the crawl began that pointed to new URLs: the number of URLs known now."""
+        """The number of links since the crawl began that pointed to new URLs.
+
+        The number of URLs known now is the same.
+        """
         return self._flushed.new
 
     @property
@@ -387,7 +416,7 @@ class Eliminator:
         self._log.close()
 
     def _check(self) -> None:
-        """Assert every invariant. For tests: reads everything."""
+        """Assert every invariant. Only tests call this, because it reads everything."""
         self._known._check()
         assert self._manifest.in_memory or len(self._known) == self.new, "a known URL is in no run"
         assert self._flush is None or self._flush.count > 0, "a flush of nothing"

@@ -1,17 +1,18 @@
-"""The set of known fingerprints: disjoint sorted runs, oldest first, merged in powers of two.
+"""The set of known fingerprints.
 
-Each flush adds a run of new fingerprints. Then the newest run is merged with its older
-neighbours, one after the other, as long as the neighbour is not larger than the merged run:
+The set consists of disjoint sorted runs, oldest first, which are merged in powers of two. Each flush adds a
+run of new fingerprints. Then the newest run is merged with its older neighbours, one after the other, as long
+as the next neighbour is not larger than the runs merged so far:
 
     runs (b = 1)    4 2 1  + 1  ->  8            8 4 1  + 1  ->  8 4 2
                       `-----'                        `---'
 
-With N known fingerprints and b new ones per flush, there are at most log2(N/b) + 2
-runs, and each fingerprint is rewritten at most log2(N/b) + 1 times. The paper instead
-keeps one sorted file, which every flush rewrites completely; option `merge_all` does that.
+With N known fingerprints and b new ones per flush, there are at most log2(N/b) + 2 runs, and each fingerprint
+is rewritten at most log2(N/b) + 1 times. The paper (Broder, Najork, Wiener 2003) instead keeps one sorted
+file, which every flush rewrites completely. Option `merge_all` does the same.
 
-A set belongs to one thread. Other threads may read its runs (in a join or a merge) at
-any time, because runs never change: a merge only changes how the set is divided into runs.
+A set belongs to one thread. Other threads may read the runs of the set at any time, in a join or a merge,
+because runs never change. A merge changes only how the set is divided into runs.
 """
 
 import sys
@@ -39,7 +40,7 @@ class RunStore(Protocol):
 
 
 class KnownSet:
-    """The known fingerprints, stored in the runs that are valid now.
+    """The known fingerprints, which are in the runs that are valid now.
 
     Args:
         store: creates new runs.
@@ -66,13 +67,13 @@ class KnownSet:
         self.runs.append(run)
 
     def load(self, fingerprints: Iterable[int]) -> None:
-        """Add fingerprints in any order; known ones are ignored."""
+        """Add fingerprints in any order. Fingerprints that are known already are ignored."""
         source = iter(fingerprints)
         while len(some := np.fromiter(islice(source, _LOAD_COUNT), np.uint64)):
             self.learn(some)
 
     def learn(self, fingerprints: Fingerprints) -> int:
-        """Add the unknown ones among `fingerprints`, do all merges that are due, and return the number added."""
+        """Add the fingerprints that are not known yet, do all merges that are due, and return the number added."""
         new, _ = unknown(fingerprints, self.runs)
         if len(new):
             self.add(self.store.write([new], len(new), step="flush"))
@@ -99,7 +100,7 @@ class KnownSet:
         return self.store.write(merge(inputs, self._chunk_bytes), count, step="compaction")
 
     def replace(self, inputs: Sequence[Run], outcome: Run) -> None:
-        """Replace `inputs` by `outcome` and remove them."""
+        """Replace `inputs` by `outcome`, and remove `inputs` from the store."""
         first = self.runs.index(inputs[0])
         assert self.runs[first : first + len(inputs)] == inputs, "the runs that were merged are not in a row"
         self.runs[first : first + len(inputs)] = [outcome]
@@ -108,11 +109,14 @@ class KnownSet:
         self._replaced += inputs
 
     def close_replaced(self) -> None:
-        """Close replaced runs that have no readers left. Any thread; may take a while."""
+        """Close the replaced runs that have no readers left.
+
+        Any thread may call this function, which may take a while.
+        """
         for _ in range(len(self._replaced)):
             run = self._replaced.pop()
-            # A count of 2 means that only this variable and the argument refer to the run. Other readers
-            # close the run when they end.
+            # A count of 2 means that only this variable and the argument refer to the run. Otherwise, the run
+            # is closed when its last reader ends.
             if sys.getrefcount(run) <= 2:
                 run.close()
 
@@ -127,8 +131,9 @@ class KnownSet:
         """Return the expected number of URLs lost because another URL has the same fingerprint.
 
         Only URLs of the same bucket can collide. The expected number is the sum of n^2 / 2^49 over all
-        buckets of n URLs; if all N URLs are spread evenly, this is N^2 / 2^65. The fences give n with an
-        error of up to about 512; n (n - 512) corrects for that error.
+        buckets, where n is the number of URLs in a bucket. If N URLs are spread evenly over the buckets, this
+        is N^2 / 2^65. The fences give n with an error of up to about 512. Using n (n - 512) instead of n^2
+        corrects for that error.
         """
         fences = [np.zeros(0, np.uint64), *(run.fences for run in self.runs)]
         posts = np.bincount((np.concatenate(fences) >> np.uint64(48)).astype(np.intp)).astype(float)
@@ -146,7 +151,7 @@ class KnownSet:
         return found
 
     def _check(self) -> None:
-        """Assert that runs are ascending and disjoint. For tests: reads everything."""
+        """Assert that the runs are ascending and disjoint. Only tests call this, because it reads everything."""
         for run in self.runs:
             assert run.count > 0 and (run.read(0, run.count)[::FENCE_STEP] == run.fences).all(), run
         assert self.problems() == []
@@ -166,7 +171,10 @@ def _first_of_merge(counts: Sequence[int]) -> int:
 
 
 def unknown(fingerprints: Fingerprints, runs: Sequence[Run]) -> tuple[Fingerprints, np.ndarray]:
-    """Return the distinct fingerprints that no run holds, ascending, and the index of the first occurrence of each."""
+    """Return the distinct fingerprints that no run holds, ascending, and where they first occur.
+
+    The second array holds the indices in `fingerprints` at which these fingerprints first occur, ascending.
+    """
     ascending, places = sorting.sort(fingerprints)
     first = np.ones(len(ascending), np.bool_)
     first[1:] = ascending[1:] != ascending[:-1]

@@ -10,9 +10,9 @@ first byte and is unlinked once all its links are flushed.
 
     block    4 bytes length of the payload, 4 bytes CRC-32 of it, payload: links as MessagePack arrays
 
-Each `append` writes one or more blocks. The store holds the committed end of the log
-(`d/links`) and the flushed position (`d/flushed`); both are block boundaries. After a
-crash, everything beyond the committed end is cut off.
+Each `append` writes one or more blocks. The store holds the committed end of the log (`d/links`) and the
+flushed position (`d/flushed`). These two positions are block boundaries. After a crash, everything beyond the
+committed end is cut off.
 """
 
 import os
@@ -31,7 +31,7 @@ from crawler.records import Link
 from crawler.storage.files import sync_directory, write_all
 
 BLOCK_LINKS_MAX = 1024
-_BUFFER_BYTES = 1 << 20  # appended bytes are written to the file once the buffer holds this many
+_BUFFER_BYTES = 1 << 20  # the buffer is written to the file once it holds this many bytes
 _HEADER = struct.Struct("<II")
 _NAME_DIGITS = 16
 _NAME = re.compile(rf"[0-9a-f]{{{_NAME_DIGITS}}}\.log")
@@ -40,12 +40,12 @@ _NAME = re.compile(rf"[0-9a-f]{{{_NAME_DIGITS}}}\.log")
 class LinksLog:
     """Append blocks of links, read them back, and remove flushed files.
 
-    `append`, `write_out` and `sync` must be called by one thread at a time; `read` and
-    `drop_before` may run in others.
+    `append`, `write_out` and `sync` must be called by one thread at a time. `read` and `drop_before` may run
+    in other threads.
 
     Args:
         begin, end: positions between which the log must be complete.
-        file_bytes_max: once a file has reached this size, a new one is begun.
+        file_bytes_max: when a file has reached this size, a new file is begun.
 
     Raises:
         DamageError: a part of the log between `begin` and `end` is missing.
@@ -68,7 +68,10 @@ class LinksLog:
         self.end = end  # position after the last appended byte
 
     def _open(self, begin: int, end: int) -> list[int]:
-        """Cut the log to begin..end, check that it is complete, and return the start position of each file."""
+        """Cut the log to the range from `begin` to `end`, and return the start position of each file.
+
+        Raises a DamageError if the log is not complete between these positions.
+        """
         self._directory.mkdir(parents=True, exist_ok=True)
         names = filter(_NAME.fullmatch, os.listdir(self._directory))
         starts = sorted(int(name.removesuffix(".log"), 16) for name in names)
@@ -97,7 +100,7 @@ class LinksLog:
         return self._directory / f"{start:0{_NAME_DIGITS}x}.log"
 
     def append(self, links: Sequence[Link]) -> Iterator[tuple[Sequence[Link], int]]:
-        """Append `links` in blocks; for each block, yield its links and the position at which it ends."""
+        """Append `links` in blocks. For each block, yield its links and the position of its end."""
         for start in range(0, len(links), BLOCK_LINKS_MAX):
             block = links[start : start + BLOCK_LINKS_MAX]
             payload = self._encoder.encode(block)
@@ -109,7 +112,7 @@ class LinksLog:
             yield block, self.end
 
     def write_out(self) -> None:
-        """Write appended links to the operating system.
+        """Write the buffered links to the file, without syncing it.
 
         Raises:
             StoreError: the disk is full or failing; the appended links are lost, and the process must end.
@@ -157,7 +160,7 @@ class LinksLog:
     def read(
         self, begin: int, end: int, places: Sequence[int], links_max: int
     ) -> tuple[list[Link], int, int]:
-        """Read selected links from `begin` on; return them, the number of links passed, and the position after these.
+        """Return selected links, the number of links that were passed to find them, and the position after these.
 
         May run in any thread.
 
@@ -180,7 +183,7 @@ class LinksLog:
         return found, passed, end
 
     def fingerprints(self, begin: int, end: int) -> Iterator[tuple[list[int], int]]:
-        """For each block between two positions, yield its fingerprints and the position at which it ends. Any thread.
+        """For each block between two positions, yield its fingerprints and the position of its end. Any thread.
 
         Raises:
             DamageError: a block is damaged.
@@ -189,7 +192,7 @@ class LinksLog:
             yield [self._decode_link(link).fingerprint for link in links], position
 
     def _blocks(self, begin: int, end: int) -> Iterator[tuple[list[msgspec.Raw], int]]:
-        """For each block, yield its links, still encoded, and the position at which the block ends."""
+        """For each block, yield its links, still encoded, and the position of its end."""
         starts = list(self._starts)
         for start, following in zip(starts, [*starts[1:], end], strict=False):
             if begin < following and start < end:
@@ -234,7 +237,7 @@ class LinksLog:
 
 
 def salvage(directory: Path) -> Iterator[Link]:
-    """Yield the links of all blocks, including flushed ones; leave a file at its first damaged block."""
+    """Yield the links of all blocks, including flushed ones. The rest of a file after a damaged block is skipped."""
     decode = msgspec.msgpack.Decoder(list[Link]).decode
     for path in sorted(directory.glob("*.log")):
         data = path.read_bytes()

@@ -1,7 +1,7 @@
 """Sorted runs in memory: Mercator's in-memory DUE (`due.method = "memory"`; Broder, Najork, Wiener 2003, section 4.1).
 
-Runs are coded as on disk (`runs.py`). With 1e8 fingerprints, each fingerprint takes about 5 bytes, or 10
-bytes during a merge. The paper's table takes 5.2 bytes per fingerprint.
+Runs are coded in the same way as on disk (`runs.py`). With 1e8 fingerprints, each fingerprint takes about 5
+bytes, or 10 bytes during a merge. The paper's table takes 5.2 bytes per fingerprint.
 """
 
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ class MemoryRuns:
         entry = write_keys(data.extend, 0, chunks)
         assert entry.count == count, f"{entry.count} keys came, not {count}"
         run = Run(Path("memory"), entry, data)
-        run.entry = None  # type: ignore[assignment]  # the store names no runs
+        run.entry = None  # type: ignore[assignment]  # the store does not record runs in memory
         return run
 
     def remove(self, run: object) -> None:

@@ -1,14 +1,15 @@
-"""Merges sorted runs in steps: each step merges a window of keys that fits into a chunk.
+"""Merges sorted runs in steps. Each step merges one window of keys, which fits into a chunk.
 
-Each input run contributes at most an equal share of the chunk. The window ends at the smallest among the last
-keys of these shares. The parts of the shares below that key are merged two at a time, the smallest first:
+Each input run gets a share of the chunk in proportion to the keys that are left in it. The window ends at the
+smallest last key of the shares that do not reach the end of their run. The parts of the shares up to that key
+are merged two at a time, the smallest first.
 
     input 0   . . . . . . . . . e|. . . . .        e: last key of the share,
     input 1   . . . . . . .|. e                       the smallest ends the window
     input 2   . . .|. . e
 
-If the sizes are powers of two, each key is moved about twice, however many inputs
-there are. A merge uses as much memory as two chunks.
+If the sizes are powers of two, each key is moved about twice, whatever the number of inputs. A merge uses as
+much memory as two chunks.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,8 +21,8 @@ from crawler.due.block_fences import FENCE_STEP
 from crawler.due.runs import Fingerprints, Run
 from crawler.errors import DamageError
 
-# Minimum number of keys per input and window; without it, a tiny run beside a huge one would lead to tiny
-# windows
+# Minimum number of keys per input and window. Without it, a tiny run beside a huge one would lead to tiny
+# windows.
 _SHARE_MIN = 4096
 
 
@@ -69,7 +70,10 @@ def merge(
 
 
 def _next_window(inputs: Sequence[_Input], size: int) -> list[Fingerprints]:
-    """Take the slices of the next window, one per input, with at least one and at most `size` keys in all."""
+    """Return the slices of the next window, one per input.
+
+    Together, the slices hold at least one and at most `size` keys.
+    """
     total = sum(entry.left for entry in inputs)
     least = min(_SHARE_MIN, size // (2 * len(inputs)))
     room = size - least * len(inputs)
@@ -87,7 +91,7 @@ def _next_window(inputs: Sequence[_Input], size: int) -> list[Fingerprints]:
 
 
 def _merge_slices(slices: Sequence[Fingerprints], buffers: Sequence[Fingerprints]) -> Fingerprints:
-    """Merge ascending arrays, starting with the first two; the results alternate between two buffers."""
+    """Merge ascending arrays, beginning with the first two. The results alternate between two buffers."""
     merged = slices[0]
     for index, keys in enumerate(slices[1:]):
         target = buffers[index % 2][: len(merged) + len(keys)]

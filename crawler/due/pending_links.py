@@ -1,4 +1,6 @@
-"""Links that wait for the next flush: their fingerprints are in memory, and the links themselves are in the log.
+"""Links that wait for the next flush.
+
+Their fingerprints are in memory, and the links themselves are in the links log.
 
     append            stage            committed             take            (put_back)
     unstaged  ----->  staged  ----->   waiting, oldest first  -----> a flush
@@ -18,7 +20,7 @@ from crawler.due.runs import Fingerprints
 
 
 class Piece(msgspec.Struct, frozen=True):
-    """The fingerprints of the links, in order, of a stretch of the links log that ends at `position`."""
+    """The fingerprints of the links in one stretch of the links log, in order. The stretch ends at `position`."""
 
     fingerprints: Fingerprints
     position: int
@@ -39,10 +41,10 @@ class PendingLinks:
         self._unstaged: list[Piece] = []
         self._staged: deque[list[Piece]] = deque()
         self._pieces: deque[Piece] = deque()
-        self.count = 0  # number of links that wait, which `take` can return
+        self.count = 0  # the number of waiting links, which `take` can return
 
     def append(self, fingerprints: Sequence[int], position: int) -> None:
-        """Add links of the group being written, which end at `position` in the log. Writer."""
+        """Add links of the group being written. In the log, these links end at `position`. Writer."""
         self._unstaged.append(Piece(np.array(fingerprints, np.uint64), position))
 
     def stage(self) -> list[Piece]:
@@ -53,13 +55,13 @@ class PendingLinks:
         return pieces
 
     def committed(self) -> None:
-        """Note that the oldest staged group is durable; from now on, its links wait for a flush. Loop."""
+        """Record that the oldest staged group is durable: from now on, its links wait for a flush. Loop."""
         pieces = self._staged.popleft()
         self._pieces.extend(pieces)
         self.count += sum(map(len, pieces))
 
     def take(self) -> list[Piece]:
-        """Remove the links that have waited longest, as many as fit into one flush, and return them. Loop."""
+        """Remove and return the links that have waited longest, as many as fit into one flush. Loop."""
         pieces: list[Piece] = []
         taken = 0
         while self._pieces and (not pieces or taken + len(self._pieces[0]) <= self._entries_max):

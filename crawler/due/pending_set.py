@@ -1,6 +1,6 @@
-"""The set of fingerprints that wait for a flush: uint64 keys with open addressing, 16 to 32 bytes each.
+"""The set of fingerprints that wait for a flush: a hash table of uint64 keys, which takes 16 to 32 bytes per key.
 
-The module is compiled with Cython's pure-Python mode; the interpreted form does the same, but more slowly.
+The module is compiled, in Cython's pure-Python mode. The interpreted form does the same, but more slowly.
 """
 
 from array import array
@@ -11,7 +11,7 @@ import numpy as np
 COMPILED: bool = cython.compiled
 
 _SLOTS_MIN = 64
-_GOLDEN = cython.declare(cython.ulonglong, 0x9E3779B97F4A7C15)  # 2^64 / golden ratio: a factor to spread keys
+_GOLDEN = cython.declare(cython.ulonglong, 0x9E3779B97F4A7C15)  # 2^64 / golden ratio, a factor to spread keys
 _ALL_BITS = cython.declare(cython.ulonglong, 0xFFFFFFFFFFFFFFFF)
 
 
@@ -20,14 +20,14 @@ _ALL_BITS = cython.declare(cython.ulonglong, 0xFFFFFFFFFFFFFFFF)
 class PendingSet:
     """A bounded set that forgets all its keys when it is full.
 
-    The set only keeps repeated links out of the links log, so forgetting is harmless: the next flush removes the
-    repeats.
+    The set only keeps repeated links out of the links log. So forgetting keys is harmless, because the next
+    flush removes repeated links anyway.
     """
 
     _entries_max: cython.Py_ssize_t
     _slots: object  # array of uint64; 0 marks a free slot
     _count: cython.Py_ssize_t
-    _has_zero: cython.bint  # whether key 0 is in the set: a slot cannot hold it
+    _has_zero: cython.bint  # whether key 0 is in the set; no slot can hold key 0
 
     def __init__(self, entries_max: cython.Py_ssize_t) -> None:
         self._entries_max = entries_max
@@ -81,7 +81,7 @@ class PendingSet:
         return True
 
     def _reserve(self, count: int) -> None:
-        """Make room for `count` keys at a load of at most one half."""
+        """Make the table so large that `count` keys fill at most half of it."""
         if 2 * count <= len(self._slots):
             return
         keys = np.frombuffer(self._slots, np.uint64)

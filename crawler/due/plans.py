@@ -1,8 +1,8 @@
-"""A flush and a compaction, as plans that any thread may run.
+"""Plans for a flush and for a compaction; any thread may run a plan.
 
-The event loop makes a plan, which holds everything it needs: runs, which never change, and a committed
-stretch of the links log. Running the plan writes a file that the store does not name yet. So a plan that is
-dropped or lost in a crash has no effect.
+The event loop makes a plan. The plan holds everything that it needs: runs, which never change, and a
+committed stretch of the links log. Running the plan writes a file that the store does not name yet. So a plan
+that is dropped or lost in a crash has no effect.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from crawler.records import Link
 
 
 class Flushed(msgspec.Struct, frozen=True, array_like=True):
-    """Value of `d/flushed`: the flushed position of the links log, and the outcomes of the links before it."""
+    """Value of `d/flushed`: the flushed position of the links log, and the number of known and new links before."""
 
     position: int = 0
     known: int = 0
@@ -29,10 +29,10 @@ class Flushed(msgspec.Struct, frozen=True, array_like=True):
 class FlushPlan:
     """Find the new URLs among the waiting links, and write runs of their fingerprints, part by part.
 
-    All links of the flush are joined with the runs in one pass. The new links are returned
-    in parts of about `part_links_max`, and each part is committed like a flush of its
-    own. So a larger flush neither takes more memory nor blocks the event loop longer. A part
-    ends at a block boundary of the log.
+    The first part joins all links of the flush with the runs, in one pass. The new links are returned in
+    parts of about `part_links_max` links, and each part is committed like a flush of its own. So a larger
+    flush neither takes more memory nor blocks the event loop longer. A part ends at a block boundary of the
+    log.
 
     After each `run`:
         new_links: the first link of each new URL, in the order of submission.
@@ -69,9 +69,10 @@ class FlushPlan:
         return len(self.waiting)
 
     def run(self) -> None:
-        """Prepare the next part: read its new links and write their run. The first call joins all links before.
+        """Prepare the next part: read its new links and write their run.
 
-        Also frees runs that earlier plans replaced.
+        The first call joins all links with the runs before that. Each call also frees the runs that earlier
+        plans replaced.
 
         Raises:
             StoreError: the run cannot be written. Call `flush_failed`; the links wait again.
@@ -98,7 +99,10 @@ class FlushPlan:
         return self._known.store.write([keys], len(keys), step="flush")
 
     def part_flushed(self) -> bool:
-        """Note that the current part is durable and move on to the next part; return False if there is none."""
+        """Record that the current part is durable, and move on to the next part.
+
+        Returns False if there is no next part.
+        """
         assert self._places is not None, "a part of a flush ended that has not run"
         new = len(self.new_links)
         passed = self.after.known - self._before.known + new
@@ -118,7 +122,7 @@ class CompactionPlan:
         self._known = known
 
     def run(self) -> None:
-        """Write the merged run; takes about a second for 1e8 fingerprints.
+        """Write the merged run. Merging takes about a second for 1e8 fingerprints.
 
         Raises:
             StoreError: the run cannot be written. Call `compaction_failed`; the inputs stay.

@@ -1,4 +1,7 @@
-"""Resharding: collects the known URLs in the bucket ranges of a new process, and writes them as one run."""
+"""Resharding of the known URLs.
+
+The known URLs in the bucket ranges of a new process are collected and written as one run.
+"""
 
 from collections.abc import Iterator, Mapping
 
@@ -14,14 +17,14 @@ from crawler.storage.reshard import NewProcess, OldProcess, load, pack
 
 
 class ReshardCounters(msgspec.Struct, frozen=True):
-    """Counters of a new process: the number of links that reached its DUE, and the number of new ones among them."""
+    """Counters of a new process: the number of links that reached its DUE, and how many of these were new."""
 
     to_due: int
     new: int
 
 
 def manifest_of(source: OldProcess) -> Manifest | None:
-    """Return the manifest of an old process; None if the process has never flushed."""
+    """Return the manifest of an old process, or None if the process has never flushed."""
     return load(source.store, DUE_RUNS, Manifest | None, None)  # type: ignore[arg-type]
 
 
@@ -34,7 +37,10 @@ def open_due(source: OldProcess, config: DueConfig, *, check_value: int, method:
 
 
 def move(to: NewProcess, dues: Mapping[str, Eliminator | None]) -> ReshardCounters:
-    """Write the run, the manifest and the counters of a new process; pages and frontier have already been copied."""
+    """Write the run, the manifest and the counters of a new process.
+
+    The process's pages and frontier have already been copied.
+    """
     manifests = [manifest for source in to.sources if (manifest := manifest_of(source)) is not None]
     copied = to.copied[PAGE]
     if not manifests:

@@ -9,14 +9,14 @@ writes a new one.
       high parts     key i, shifted right by w bits, as a set bit at position (key >> w) + i
       low parts      the w bits that were shifted out, one key after the other
 
-If keys lie evenly in m blocks of n keys, w is log2 of the mean gap, and a key takes
-w + 2 to w + 3 bits: 4.97 bytes in a run of 1e8 keys and 4.55 in a run of 1e9, where the
-theoretical minimum is 4.86 and 4.44 (Elias 1974). Blocks are whole words of 8 bytes.
-The length of each block and its w follow from the fences, which are kept in memory:
-1/28 byte per key in all.
+The number of low bits stored per key is w. If the keys are spread evenly, w is log2 of the mean gap between
+keys, and a key takes w + 2 to w + 3 bits. A key takes 4.97 bytes in a run of 1e8 keys and 4.55 bytes in a run
+of 1e9 keys; the theoretical minima are 4.86 and 4.44 bytes (Elias 1974). Blocks are whole words of 8 bytes.
+The length and the w of each block are computed from the fences. All this is kept in memory, and takes 1/28
+byte per key.
 
-The index (fences and checksums) is verified when the run is opened, and each block
-when it is first read.
+The index, which consists of the fences and checksums, is verified when the run is opened. Each block is
+verified when it is first read.
 """
 
 import itertools
@@ -37,16 +37,16 @@ from crawler.errors import DamageError
 from crawler.storage.files import new_file, write_all
 
 Fingerprints = np.ndarray[Any, np.dtype[np.uint64]]  # (n,)
-Reached = Callable[[str], None]  # called with the name of each step, so that tests can crash there
+Reached = Callable[[str], None]  # is called with the name of each step, so that tests can crash there
 
-# Number of bytes written between two calls of fdatasync. Without the earlier calls, the last one would delay
+# Number of bytes written between two calls of fdatasync. With a single call at the end, that call would delay
 # other commits.
 _SYNC_BYTES = 64 << 20
 
 
 CODED = 1
 MAGIC = b"due-run1"
-_NAMED_MAX = 9  # maximum number of damaged blocks that are listed for a run
+_NAMED_MAX = 9  # maximum number of damaged blocks that are listed per run
 _CODED_AT_A_TIME = 128 * FENCE_STEP  # keys
 
 
@@ -81,7 +81,7 @@ class Run:
     A run in a mapped file stays readable while the object lives, even after the file is unlinked.
 
     Args:
-        path: the path of its file, or its name in messages.
+        path: the path of the run's file, or a name for messages.
         entry: the entry of the run in the store.
         data: the whole run.
 
@@ -178,16 +178,22 @@ class Run:
         return [block for block, begin, end, check in found if crc32(data[begin:end]) != check]
 
     def rest(self) -> None:
-        """Unmap the run's pages (5 bytes per URL) from the process; they stay in the kernel's page cache."""
+        """Unmap the run's memory pages from the process: 5 bytes per URL.
+
+        The memory pages stay in the kernel's page cache.
+        """
         if isinstance(self._data, mmap.mmap):
             with suppress(ValueError):  # closed meanwhile
                 self._data.madvise(mmap.MADV_DONTNEED)
 
     def close(self) -> None:
-        """Unmap the file, or free the memory, without holding the interpreter lock; an unlinked file is then freed."""
+        """Unmap the file, or free the memory, without holding the interpreter lock.
+
+        A file that was unlinked is then freed.
+        """
         del self._words, self._checks
         if isinstance(self._data, mmap.mmap):
-            with suppress(BufferError):  # a slice is still in use; releasing the last slice unmaps the file
+            with suppress(BufferError):  # the file is unmapped when its last slice is released
                 self._data.close()
 
     def problems(self) -> list[str]:
@@ -206,7 +212,7 @@ class Run:
 
 
 def _index_bytes(blocks: int) -> int:
-    """Return the size of the fences and checksums together, in bytes; it is a multiple of 8."""
+    """Return the size in bytes of the fences and checksums together, rounded up to a multiple of 8."""
     return 8 * blocks + 8 * -(-blocks // 2)
 
 
@@ -251,7 +257,7 @@ class DiskRuns:
                 path.unlink()
 
     def write(self, chunks: Iterable[Fingerprints], count: int, *, step: str) -> Run:
-        """Write a run of the `count` ascending keys in `chunks`, durably. Any thread.
+        """Write a durable run of the `count` ascending keys in `chunks`. Any thread.
 
         Raises:
             StoreError: the disk is full or failing; the unfinished file is deleted.
@@ -263,7 +269,7 @@ class DiskRuns:
         return _coded_run(self._directory, entry)
 
     def remove(self, run: Run) -> None:
-        """Unlink a run that the store does not name; existing readers can still read it."""
+        """Unlink a run that the store does not name. Existing readers can still read it."""
         run.path.unlink()
         self._fault("run unlinked")
 
@@ -271,7 +277,7 @@ class DiskRuns:
 def write_run(
     directory: Path, number: int, chunks: Iterable[Fingerprints], reached: Reached = lambda _: None
 ) -> RunEntry:
-    """Write a run file of the ascending keys in `chunks`, durably; return its entry for the store. Any thread.
+    """Write a durable run file of the ascending keys in `chunks`; return the file's entry for the store. Any thread.
 
     Raises:
         StoreError: the disk is full or failing; the unfinished file is deleted.
@@ -298,7 +304,7 @@ class _Synced:
 def write_keys(
     write: Callable[[bytes | memoryview], None], number: int, chunks: Iterable[Fingerprints]
 ) -> RunEntry:
-    """Encode and write the keys of `chunks`, which must not be empty; return the entry that describes the run."""
+    """Encode and write the keys in `chunks`, at least one; return the entry that describes the run."""
     count = 0
     fences: list[Fingerprints] = []
     checks: list[int] = []
@@ -323,7 +329,10 @@ def write_keys(
 
 
 def _in_blocks(chunks: Iterable[Fingerprints]) -> Iterator[tuple[Fingerprints, np.uint64]]:
-    """Yield the keys of whole blocks with the key behind them; at the end, the remaining keys with their last key."""
+    """Yield (keys of whole blocks, the key that follows them).
+
+    At the end, yield (the remaining keys, the last of them).
+    """
     left = np.empty(0, np.uint64)
     for keys in chunks:
         for start in range(0, len(keys), _CODED_AT_A_TIME):

@@ -13,7 +13,7 @@ COMPILED: bool = cython.compiled
 @cython.boundscheck(False)
 @cython.wraparound(False)
 def sort(keys) -> tuple[np.ndarray, np.ndarray]:
-    """Return the sorted `keys` (uint64 (n,)) and the original index of each (intp (n,)); the sort is stable."""
+    """Return `keys`, uint64 (n,), in stable sorted order, and the original index of each key, intp (n,)."""
     if not cython.compiled:
         order = np.argsort(keys, kind="stable")
         return keys[order], order
@@ -40,8 +40,8 @@ def _radix_sort(
     b: cython.ulonglong[::1],
     q: cython.Py_ssize_t[::1],
 ) -> cython.bint:
-    """Sort `a`, and `p` with it, by each byte from the lowest up; return whether `b` and `q` hold the result."""
-    counts = cython.declare(cython.Py_ssize_t[256][8])  # one table for each of the bytes 0 to 7
+    """Sort `a`, and move `p` with it, by one byte after the other; return whether `b` and `q` hold the result."""
+    counts = cython.declare(cython.Py_ssize_t[256][8])  # one table for each byte of a key, from 0 to 7
     i: cython.Py_ssize_t
     byte: cython.int
     digit: cython.int
@@ -56,7 +56,7 @@ def _radix_sort(
             counts[byte][(a[i] >> (8 * byte)) & 255] += 1
     for byte in range(8):
         if a.shape[0] == 0 or counts[byte][(a[0] >> (8 * byte)) & 255] == a.shape[0]:
-            continue  # all keys have the same byte here
+            continue  # all keys have the same value in this byte
         total = 0
         for digit in range(256):
             at = counts[byte][digit]
@@ -120,7 +120,7 @@ def _merge(
         b = right[j]
         from_left = a < b
         distinct &= a != b
-        out[i + j] = a if from_left else b  # this is computed without a branch
+        out[i + j] = a if from_left else b  # this line is computed without a branch
         i += from_left
         j += not from_left
     while i < n:

@@ -1,4 +1,4 @@
-"""Exports and reports of a crawl, running or at rest; the crawling processes are not involved.
+"""Exports and reports of a crawl that is running or at rest. The crawling processes are not involved.
 
     archives      the archives of all processes, read from copies of their stores
     worker_pool   processes that share the work on many pages

@@ -1,4 +1,7 @@
-"""Opens the archives of a crawl, each in one committed state, even while processes have the stores open."""
+"""Opens the archives of a crawl, even while processes have the stores open.
+
+Each archive is in one committed state.
+"""
 
 import contextlib
 from collections.abc import Callable, Iterator
@@ -9,6 +12,7 @@ from crawler.clock import iso_time
 from crawler.config import Config, convert
 from crawler.consent.use_rule import UseRule
 from crawler.crawl.directory import CrawlDirectory
+from crawler.crawl.lost_processes import begun_names, check_for_loss
 from crawler.errors import DirectoryError
 from crawler.frontier.permission import Permission
 from crawler.frontier.refresh.refreshing import Refresh
@@ -28,8 +32,8 @@ from crawler.urls.canonical import hostname
 from crawler.urls.equivalence import Equivalences
 from crawler.urls.fingerprint import Fingerprinter
 
-LATER_SAID_MAX = 1000  # maximum number of copies reported as withheld because of a later refusal
-# number of robots.txt files in memory; a few suffice, since captures are read host by host
+LATER_SAID_MAX = 1000  # maximum number of reports about copies that are withheld because of a later refusal
+# number of robots.txt files in memory; a few suffice because captures are read host by host
 _ROBOTS_MAX = 1000
 
 
@@ -47,15 +51,15 @@ class Crawled(NamedTuple):
         return self.fingerprinter.fingerprint
 
     def disallowed(self) -> Callable[[str], bool] | None:
-        """Return a function that tells whether a URL's copies are withheld (`serve.on_disallow`), or None if none are."""
+        """Return a function that tells whether the copies of a URL are withheld (`serve.on_disallow`), or None."""
         config = self.config
-        if config.serve.on_disallow != "withhold":
+        if config.serve.on_disallow == "keep":
             return None
         permissions = [
             Permission(RobotsCache(each.store, config.robots, config.identity.token, _ROBOTS_MAX), config)
             for each in self.archives
         ]
-        return lambda url: any(each.disallowing_line(hostname(url), url) for each in permissions)
+        return lambda url: any(each.withholding_line(hostname(url), url) for each in permissions)
 
     def refused(self, use: str, unknown: str = "", say: Say = ignore) -> Refused | None:
         """Return the function that decides which copies may be used for `use`; None if `use` is "".
@@ -81,7 +85,7 @@ class Crawled(NamedTuple):
         return decide
 
     def schedules(self, now: float) -> list[Refresh | None]:
-        """Return the freshness estimator of each archive at `now`; None if an archive has no refreshed pages."""
+        """Return the freshness estimator of each archive at `now`, or None for an archive without refreshed pages."""
         return [
             stored_view(
                 archive.store,
@@ -98,16 +102,18 @@ class Crawled(NamedTuple):
 
 @contextlib.contextmanager
 def opened(path: Path) -> Iterator[Crawled]:
-    """Open the crawl in a directory through copies of its stores; the copies are deleted at the end.
+    """Open the crawl in a directory through copies of its stores. The copies are deleted at the end of the block.
 
     Raises:
         DirectoryError: there is no crawl, or nothing has been crawled yet.
-        DamageError: a store cannot be read.
+        DamageError: a store cannot be read, or is lost.
     """
     directory = CrawlDirectory(path)
     directory.require()
     ready(directory)
-    names = directory.process_names()
+    names = begun_names(directory)
+    for name in names:
+        check_for_loss(directory.process(name))
     if not names:
         raise DirectoryError(f"{path}: nothing was crawled here yet; `crawler crawl` starts a crawl")
     config = convert(directory.saved_config())
@@ -132,7 +138,7 @@ def opened(path: Path) -> Iterator[Crawled]:
 
 @contextlib.contextmanager
 def _store_copy(process: Path) -> Iterator[KeyValue]:
-    """Yield a copy of one process's store, in the same folder if possible: hard links need one file system."""
+    """Yield a copy of one process's store, if possible in the same folder: hard links need one file system."""
     with private_folder(process) as folder:
         copy = folder / "store"
         snapshot(process / "store", copy)

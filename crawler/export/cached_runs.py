@@ -1,9 +1,9 @@
 """Starts a run that uses stored answers of earlier runs (`--cached`), and removes runs that only repeat other runs.
 
-Each run with `--cached` is a crawl of its own, marked with the file DIR/cached. The next such run moves that
-crawl to DIR.N. Then it removes every marked crawl whose answers are all in other crawls as well. So only the
-crawl that made the requests remains, and the few runs that added answers. A crawl without the mark is never
-removed.
+Each run with `--cached` is a separate crawl, which is marked with the file DIR/cached. The next such run
+moves that crawl to DIR.N. Then that run removes every marked crawl whose answers are all in other crawls as
+well. So only the crawl that made the requests remains, besides the few runs that added answers. A crawl
+without the mark is never removed.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ _BEING_REMOVED = ".removed"
 
 
 class CachedStart(NamedTuple):
-    """The present place of the existing crawl (None if there is none now), and the crawls whose answers are used."""
+    """The directory to which the existing crawl was moved, if it still exists, and the crawls whose answers are used."""
 
     aside: Path | None
     answers_from: list[str]
@@ -49,7 +49,7 @@ def start_cached(directory: CrawlDirectory) -> CachedStart:
 
 
 def _repeats(path: str, others: Sequence[str]) -> bool:
-    """Return whether the other crawls have, for each answer of a crawl, the same answer or a newer one."""
+    """Return whether, for each answer of a crawl, the other crawls have the same answer or a newer one."""
     try:
         with contextlib.ExitStack() as held:
             crawled = held.enter_context(opened(Path(path)))
@@ -59,7 +59,7 @@ def _repeats(path: str, others: Sequence[str]) -> bool:
                 any(_has(each, capture.url, capture.fetched_at) for each in rest)
                 for fingerprint, capture in captures
                 if is_copy(capture)
-                and fingerprint == crawled.fingerprint(capture.url)  # others are never used again
+                and fingerprint == crawled.fingerprint(capture.url)  # other captures are never used again
             )
     except (DamageError, DirectoryError):
         return False

@@ -1,4 +1,4 @@
-"""Reads the consent receipts of stored pages: for rows, for CDXJ lines, and for counts of answers."""
+"""Reads the consent receipts of stored pages, for rows, CDXJ lines and counts of answers."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -16,7 +16,10 @@ from crawler.records import Capture
 
 
 def consent_columns(archive: Archive, fingerprint: int, capture: Capture) -> dict[str, Any]:
-    """Return the columns of a copy's receipt; {} if it has none or an unreadable one (which `check` reports)."""
+    """Return the columns of a copy's receipt; {} if there is no receipt, or an unreadable one.
+
+    `crawler check` reports unreadable receipts.
+    """
     try:
         uses = uses_of(archive.store, fingerprint, capture.receipt)
     except DamageError:
@@ -38,7 +41,10 @@ def receipt_block(archive: Archive, fingerprint: int, capture: Capture) -> bytes
 
 
 def stored_uses(archive: Archive) -> Iterator[tuple[str, Consent | None]]:
-    """Yield (URL, answers) for each page with a copy of its content; None as answers means: no readable receipt."""
+    """Yield (URL, answers) for each page with a copy of its content.
+
+    The answers are None if the copy has no receipt, or an unreadable one.
+    """
     for fingerprint, capture in archive.newest_captures():
         if shows_content(capture) and archive.record(fingerprint) is not None:
             try:

@@ -21,7 +21,7 @@ class EarlierAnswer(NamedTuple):
 
 
 class EarlierAnswers:
-    """Looks up answers in the crawl directories `folders`, in that order, using copies of their stores.
+    """Looks up answers in the crawl directories `folders`, in this order. It uses copies of their stores.
 
     Raises:
         DirectoryError: a folder has no crawl.
@@ -35,9 +35,9 @@ class EarlierAnswers:
             self._held = opening.pop_all()
 
     def find(self, url: str, length_max: int) -> EarlierAnswer | None:
-        """Return the newest whole answer for a URL, with a record of at most `length_max` bytes; None if there is none.
+        """Return the newest complete answer for a URL whose record has at most `length_max` bytes; None if there is none.
 
-        Failures that may be temporary are left out.
+        Answers that report a failure which may be temporary are not returned.
         """
         for crawled in self._crawls:
             fingerprint = crawled.fingerprint(url)

@@ -1,7 +1,7 @@
-"""The work on one page, done by any of the processes that share an export.
+"""The work on one page, which any of the processes that share an export may do.
 
-It combines the formats of `crawler/pages` with `crawler/extract`, which finds the page's
-encoding and links and decides whether it may be parsed.
+This module combines the formats of `crawler/pages` with `crawler/extract`. The latter finds the encoding and
+the links of a page, and decides whether the page may be parsed.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -67,7 +67,7 @@ def may_have_text(content_type: str) -> bool:
 
 
 def is_tame(utf8: bytes, config: ExtractConfig) -> bool:
-    """Return whether the page may be parsed, according to the guard's quick check or else a check of all tags."""
+    """Return whether the page may be parsed. If the guard's quick check does not allow it, all tags are checked."""
     if judge(utf8, config) is Judgement.SAFE:
         tags, end_tags, _ = survey(utf8)
         if tags - 2 * end_tags <= text.UNCLOSED_TAGS_MAX:
@@ -96,7 +96,7 @@ class RowWork:
         self._main_content = main_content
 
     def __call__(self, piece: list[Known], careful: bool) -> Done:
-        """Return each row; if its page has content, the content fields are filled."""
+        """Return the rows. The content fields are filled for each page that has content."""
         problems: list[str] = []
         for known in piece:
             if self._reads:
@@ -139,7 +139,7 @@ class RowWork:
 
 
 class LinkWork:
-    """Extracts the links of pages; each value is (URL of the page, URLs to which the page links)."""
+    """Extracts the links of pages. Each returned value is (URL of the page, URLs to which the page links)."""
 
     def __init__(self, config: Config, folders: Sequence[Path]) -> None:
         self._pages = StoredPages(config)
@@ -160,7 +160,10 @@ class LinkWork:
 
 
 class MirrorWork:
-    """Writes the files of a mirror with rewritten links; the returned value is 1 for each page whose file is written."""
+    """Writes the files of a mirror with rewritten links.
+
+    The returned value is 1 for each page whose file is written.
+    """
 
     def __init__(
         self,
@@ -190,7 +193,10 @@ class MirrorWork:
         return done
 
     def _pieces(self, known: Known, path: str) -> Iterable[bytes] | None:
-        """Return the content of a page's file in pieces (one piece for types with links); None if no copy shows it."""
+        """Return the content of a page's file in pieces; None if no copy shows the content.
+
+        A file of a type with links is returned as one piece.
+        """
         kind = known.capture.content_type if known.capture is not None else ""
         if is_html(kind) or kind == _SVG or is_css(kind):
             page = read_known(self._folders, known)

@@ -1,8 +1,8 @@
 """Reads stored pages again, in the same way as the crawl read them after their fetch.
 
-The rows, links and titles of exports, the report, the Python API and recovery all read pages with this
-module. The rules (`extract/page_rules.py`) and the parser with its limits (`extract/parser_process.py`) are
-the same as in the fetch loop, so all results agree with each other and with pages.jsonl.
+Exports (for rows, links and titles), the report, the Python API and recovery all read pages with this module.
+The rules (`extract/page_rules.py`) and the parser with its limits (`extract/parser_process.py`) are the same
+as in the fetch loop, so all results agree with each other and with pages.jsonl.
 """
 
 from crawler.config import Config
@@ -31,11 +31,11 @@ class StoredPages:
         self._parser = ParserProcess(config.extract)
 
     def read(self, page: StoredPage, flags: int = 0, *, careful: bool = False) -> Extracted | None:
-        """Return the content of a stored page; None if the crawl would not parse such an answer as a page.
+        """Return the content of a stored page; None if the crawl would not parse it as a page.
 
         Args:
-            flags: LinkFlags of its URL.
-            careful: parse nothing in this process.
+            flags: the LinkFlags of the page's URL.
+            careful: True to parse nothing in this process.
         """
         content = page.content
         if not _is_read(page, flags, content):
@@ -66,7 +66,7 @@ class StoredPages:
         return list(link_headers(self._context(page).link_values))
 
     def close(self) -> None:
-        """End the parser's process."""
+        """End the child process of the parser."""
         self._parser.close()
 
     def _context(self, page: StoredPage) -> Context:
@@ -76,5 +76,5 @@ class StoredPages:
 
 
 def _is_read(page: StoredPage, flags: int, content: bytes) -> bool:
-    """Return whether the crawl would parse such an answer as a page: it is HTML, and neither a sitemap nor an error."""
+    """Return whether the crawl would parse an answer as a page: it is HTML, and neither a sitemap nor an error."""
     return not flags & _SITEMAP and 200 <= page.status < 300 and is_page(page.capture.content_type, content)

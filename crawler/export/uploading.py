@@ -1,7 +1,7 @@
-"""Exports to object storage: an export is written to a temporary place, then copied file by file.
+"""Writes exports to object storage. An export is written to a temporary folder, and then copied file by file.
 
-An object is created only if its name is free; an existing object with equal content is kept. So a killed
-export can be completed by running it again, and one export never overwrites another. A folder's list of
+An object is created only if its name is free. An existing object with equal content is kept. So a killed
+export can be completed by running the same export again, and no export overwrites another. A folder's list of
 files, `NAME/manifest.json`, is written last: if it exists, the export is complete.
 """
 
@@ -29,13 +29,14 @@ class Uploaded(msgspec.Struct):
 
 @contextlib.contextmanager
 def uploaded(url: str, report: Say = ignore) -> Iterator[Path]:
-    """Yield a local path for the output; when the block ends, copy the file or folder written there to `url`.
+    """Yield a local path for the output.
 
-    The temporary directory ($TMPDIR) needs room for the export. `report` is called with a line for each object.
+    When the block ends, copy the file or folder that was written there to `url`. The temporary directory
+    ($TMPDIR) needs room for the export. `report` is called with a line for each object.
 
     Raises:
         UsageError: the URL names no object.
-        ObjectStoreError: the storage cannot be reached, or has other content under a name.
+        ObjectStoreError: the storage cannot be reached, or has an object of the same name with other content.
     """
     prefix, _, name = url.rstrip("/").rpartition("/")
     if prefix.endswith(("/", ":")) or not name:

@@ -1,9 +1,9 @@
-"""Shares the work on many pieces among processes; returns the results in the order of the pieces.
+"""Shares the work on many pieces among processes, and returns the results in the order of the pieces.
 
-The processes are forked when there is more than one piece, so the work may be any callable with any state.
+If there is more than one piece, the processes are forked, so the work may be any callable with any state.
 Each process has one piece at a time. A process may end because of a crash in a parser's C code, lack of
-memory or a kill. The other processes are not affected: a new process replaces the one that ended and repeats
-its piece in the careful way. All worker processes end when this process ends, for any reason.
+memory or a kill. The other processes are not affected: a new process replaces the one that ended, and repeats
+the piece of work in the careful way. All worker processes end when this process ends, for any reason.
 """
 
 import itertools
@@ -27,7 +27,7 @@ Item = TypeVar("Item")
 Work = Callable[[Piece, bool], Result]
 
 PROCESSES_MAX = 8  # more processes would only wait for this process, which distributes the pieces
-_AHEAD = 3  # limit per process of pieces that are in progress, or finished but not yet taken by the caller
+_AHEAD = 3  # maximum number of pieces per process that are in progress, or finished but not yet taken by the caller
 _LENGTH = struct.Struct(">Q")
 
 
@@ -55,7 +55,10 @@ class _Task(Generic[Piece, Result]):
 
 
 class WorkerPool(Generic[Piece, Result]):
-    """A context manager with `count` processes that do `work`; if `count` is below 2, the caller does the work."""
+    """A context manager with `count` processes that do `work`.
+
+    If `count` is below 2, the caller does the work itself.
+    """
 
     def __init__(self, work: Work[Piece, Result], count: int) -> None:
         self._work = work
@@ -74,10 +77,10 @@ class WorkerPool(Generic[Piece, Result]):
         self._idle.clear()
 
     def results(self, pieces: Iterable[Piece]) -> Iterator[Result]:
-        """Yield the result of each piece in order; the workers stay at most a few pieces ahead of the caller.
+        """Yield the result of each piece, in order. The workers are at most a few pieces ahead of the caller.
 
         Raises:
-            CrawlerError: a process ended while it worked on a piece, and so did the one that repeated it carefully.
+            CrawlerError: a process ended while it worked on a piece, and again when the piece was repeated carefully.
         """
         source = iter(pieces)
         first = list(itertools.islice(source, 2))
@@ -104,7 +107,8 @@ class WorkerPool(Generic[Piece, Result]):
 
     def _fork(self, count: int) -> None:
         with warnings.catch_warnings():
-            # Forking is safe although LevelDB may have a compaction thread, since a child never uses LevelDB.
+            # LevelDB may have a compaction thread. Forking is safe nevertheless, because a child never uses
+            # LevelDB.
             warnings.simplefilter("ignore", DeprecationWarning)
             siblings = (*self._busy, *self._idle)
             self._idle += fork_children(self._serve, count, helpers=True, siblings=siblings)
@@ -118,7 +122,7 @@ class WorkerPool(Generic[Piece, Result]):
             self._replace(child)
 
     def _wait(self) -> None:
-        """Receive the results that have arrived from busy processes; wait until there is at least one."""
+        """Receive the results that have arrived from busy processes. Wait until there is at least one result."""
         by_link = {child.link: child for child in self._busy}
         ready, _, _ = select.select(list(by_link), [], [])
         for link in ready:
@@ -139,7 +143,7 @@ class WorkerPool(Generic[Piece, Result]):
             task.result, task.done = found, True
 
     def _replace(self, child: ForkedChild) -> None:
-        """Replace a process that has ended, or must end, by a new one that repeats its piece carefully."""
+        """Replace a process that has ended, or must end, by a new one that repeats its piece of work carefully."""
         task = self._busy.pop(child)
         child.end()
         self.broken += 1
@@ -153,7 +157,7 @@ class WorkerPool(Generic[Piece, Result]):
         self._give(task)
 
     def _serve(self, link: socket.socket) -> int:
-        """Serve as a worker process until the link is closed."""
+        """Work as a worker process until the link to the parent is closed."""
         while True:
             try:
                 piece, careful = _receive(link)
@@ -181,7 +185,7 @@ def _send(link: socket.socket, value: Any) -> None:
 
 
 def _receive(link: socket.socket) -> Any:
-    """Receive an object that `_send` sent; both ends are our own processes, so pickle is safe.
+    """Receive an object that `_send` sent. Pickle is safe here, because both ends are processes of this program.
 
     Raises:
         EOFError: the other end is closed.

@@ -1,4 +1,4 @@
-"""Runs one export from beginning to end; the table `FORMATS` defines how each format is written."""
+"""Runs one export from beginning to end. The table `FORMATS` defines how each format is written."""
 
 import contextlib
 import itertools
@@ -38,12 +38,13 @@ _TEXT_FIELDS = ("id", "url", "fetched_at", "content_type", "text")
 class ExportRequest(msgspec.Struct):
     """The options of an export.
 
-    `fields` names the columns of a row, in order ("" = all); `where` selects rows, or pages if the format is
-    text, links or mirror. `allow` names a use, such as "train-ai": only copies that may be used for that
-    purpose are written. `unknown` overrides `consent.unknown`. With `static`, pages that a browser showed are
-    exported as the server sent them. `part_bytes` makes `output` a folder of files of about that size.
-    `processes` is the number of processes that share the work on pages. `replace` lets a mirror replace an
-    existing one. `now` is the time for which `fresh` is computed.
+    `fields` names the columns of a row, in order ("" = all); `where` is a condition that selects rows, or
+    pages if the format is text, links or mirror. `allow` names a use, such as "train-ai": only copies that
+    may be used for that purpose are written. `unknown` overrides `consent.unknown`. If `static` is set, pages
+    that a browser rendered are exported as the server sent them. If `part_bytes` is set, `output` is a folder
+    of files of about this size. `processes` is the number of processes that share the work on pages. If
+    `replace` is set, a mirror may replace an existing mirror. `now` is the time for which `fresh` is
+    computed.
     """
 
     format: str
@@ -62,7 +63,7 @@ class ExportRequest(msgspec.Struct):
 
 
 class Export:
-    """One export; `run` writes it.
+    """One export, which `run` writes.
 
     Args:
         progress: called often, with the number of pages so far.
@@ -122,7 +123,7 @@ class Export:
             raise UsageError(f"export: --where cannot use {names} in the format {request.format}")
 
     def run(self, path: Path) -> int:
-        """Write the export of the crawl in the directory `path`; return the number of pages (or lines).
+        """Write the export of the crawl in the directory `path`; return the number of exported pages (or lines).
 
         Raises:
             UsageError: the output cannot be written in this form.
@@ -139,7 +140,7 @@ class Export:
             return self._writer.write(self, crawled)
 
     def _reads_pages(self) -> bool:
-        """Return whether the export reads the WARC files besides the stores."""
+        """Return whether the export reads the WARC files in addition to the stores."""
         if self._writer.rows:
             return bool(CONTENT_FIELDS & ({*self._fields} | self._where_fields()))
         return self._writer.reads
@@ -153,7 +154,7 @@ class Export:
         return itertools.chain.from_iterable(chunk.pieces for chunk in chunks)
 
     def _receipt_of(self) -> ReceiptOf | None:
-        """Return a function that reads whole receipts; None if no captures, and so no receipts, are left out."""
+        """Return a function that reads whole receipts; None if all captures, and so all receipts, are exported."""
         return receipt_block if self._select.refused is not None else None
 
     def _cdxj(self, crawled: Crawled) -> Iterator[bytes]:
@@ -220,7 +221,7 @@ class Export:
             return dataset.write_rows(rows, request.format, file, self._fields)
 
     def _known(self, crawled: Crawled) -> Iterator[Known]:
-        """Yield the rows that `where` selects; yield all rows if `where` can only judge their content."""
+        """Yield the rows that `where` selects. If `where` depends on the content of pages, yield all rows."""
         want_via = "via" in self._fields or "via" in self._where_fields()
         found = known_rows(crawled.archives, self._select, want_via=want_via, consent_of=consent_columns)
         if "fresh" in self._fields or "fresh" in self._where_fields():
@@ -231,7 +232,7 @@ class Export:
         return (known for known in found if test(known.row))
 
     def _with_freshness(self, crawled: Crawled, found: Iterator[Known]) -> Iterator[Known]:
-        """Yield the rows; if a schedule knows the page, add the probability that its copy is current."""
+        """Yield the rows. If a schedule knows the page of a row, add the probability that the copy is current."""
         now, schedules = self._request.now, crawled.schedules(self._request.now)
         for known in found:
             schedule, record = schedules[known.archive], known.row
@@ -245,7 +246,7 @@ class Export:
     def _content(
         self, crawled: Crawled, known: Iterable[Known], fields: Iterable[str]
     ) -> Iterator[dict[str, Any]]:
-        """Yield the rows; add the fields read from their pages, and the URL that a duplicate page repeats."""
+        """Yield the rows with the fields that are read from pages, and with the URL that a duplicate page repeats."""
         names = {*fields} | self._where_fields()
         work = RowWork(crawled.config, _folders(crawled), [*names], main_content=self._request.main_content)
         originals = Originals() if "duplicate_of" in names else None
@@ -258,7 +259,7 @@ class Export:
                 yield row
 
     def _done(self, work: Callable[[list[Known], bool], Done], known: Iterable[Known]) -> Iterator[Any]:
-        """Yield the values that `work` returns for the pages; report the problems."""
+        """Yield the values that `work` returns for the pages, and report the problems."""
         with WorkerPool(work, self._request.processes) as worker_pool:
             for done in worker_pool.results(batches(known, PIECE_PAGES)):
                 for problem in done.problems:
@@ -328,10 +329,11 @@ class Export:
 class Writer(NamedTuple):
     """A format: its description, and how an export of it is written.
 
-    With `to_path`, the output must be a path, not standard output. With `copies`, the option --allow selects
-    copies. With `rows`, the format supports --fields and --part-size. With `selects`, the option --where
-    selects pages; with `by_content`, --where may also use fields of the content. With `reads`, an export
-    needs the WARC files as well as the stores. `prepare` raises a UsageError if a library is missing.
+    If `to_path` is set, the output must be a path, not standard output. If `copies` is set, the option
+    --allow selects copies. If `rows` is set, the format supports --fields and --part-size. If `selects` is
+    set, the option --where selects pages; if `by_content` is set, --where may also use fields of the content.
+    If `reads` is set, an export needs the WARC files as well as the stores. `prepare` raises a UsageError if
+    a library is missing.
     """
 
     about: str
@@ -346,7 +348,7 @@ class Writer(NamedTuple):
 
 
 def _lines(made: Callable[[Export, Crawled], Iterable[bytes]]) -> Callable[[Export, Crawled], int]:
-    """Return a function that writes a format consisting of one stream."""
+    """Return a function that writes a format which consists of a single stream."""
     return lambda export, crawled: export._write_lines(made(export, crawled))
 
 

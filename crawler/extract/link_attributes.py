@@ -16,7 +16,8 @@ from typing import NamedTuple
 class Kind(StrEnum):
     """The roles of a URL on its page."""
 
-    LINK = "link"  # a, area, form, meta refresh, cite: leads to another page
+    LINK = "link"  # a, area, form, cite: leads to another page
+    REFRESH = "refresh"  # meta refresh: the browser goes there by itself
     FRAME = "frame"  # iframe, frame: a page inside the page
     REQUISITE = "requisite"  # image, style sheet, script, font, media
     BASE = "base"  # <base href>

@@ -79,6 +79,9 @@ class LinkScanner(TagReader):
         self.is_whole = False
         while True:
             self.sees_text = self.phase < IN_BODY
+            self.skips_others = not (
+                self.sees_text or self.templates or self.in_foreign or self.place == tags.TABLE
+            )
             tag = self.next_tag()
             if self.sees_text and self.before != tags.BLANK and not self.templates:
                 if self.before == tags.NUL:

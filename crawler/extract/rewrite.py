@@ -97,7 +97,7 @@ def rewrite_html(content: bytes, encoding: str, base: str, map_url: MapUrl, *, x
         base: URL of the page; this function finds a `<base>` in the page by itself.
         xhtml: whether `<script/>` is a complete element.
     """
-    codec = _codec(encoding)
+    codec = python_codec(encoding)
     if codec not in _NO_ASCII:
         return _rewritten(content, _Page(encoding, codec, base, map_url), xhtml)
     utf8 = content.decode(codec, "replace").encode("utf-8", "replace")
@@ -128,7 +128,7 @@ def rewrite_css_bytes(content: bytes, charset: str, base: str, map_url: MapUrl) 
     return content if changed is text else css.encode(changed, codec)
 
 
-def _codec(encoding: str) -> str:
+def python_codec(encoding: str) -> str:
     """Return the Python codec of a WHATWG encoding name; windows-1252 if the name is unknown."""
     import webencodings
 
@@ -240,7 +240,7 @@ class _Page:
 
     def _refresh(self, content: str) -> str | None:
         said = refresh(content)
-        if said is None or not said[1] or (mapped := self._mapped(said[1], Kind.LINK)) is None:
+        if said is None or not said[1] or (mapped := self._mapped(said[1], Kind.REFRESH)) is None:
             return None
         return f"{said[0]}; url={mapped}"
 

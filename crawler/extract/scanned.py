@@ -7,14 +7,22 @@ from crawler.records import Extracted
 from crawler.shadow_roots import open_shadow_roots
 
 
+def can_scan(page: Context, config: ExtractConfig) -> bool:
+    """Return whether `scanned` may have a result for pages with this context.
+
+    If the scanner is not compiled, every page must be parsed, because the interpreted scanner would be slower
+    than the parser. Pages with rare attributes must also be parsed, and so must those for which
+    `Context.needs_tree` is true.
+    """
+    return COMPILED and not page.needs_tree and not config.all_attributes
+
+
 def scanned(utf8: bytes, encoding: str, page: Context, config: ExtractConfig) -> Extracted | None:
     """Extract a page as `links.parse` does, in a fifth of the time; None if it must be parsed.
 
-    Shadow roots are opened only if the page has templates; most pages have none. If the scanner is not
-    compiled, every page must be parsed, because the interpreted scanner would be slower than the parser.
-    Pages with rare attributes must also be parsed, and so must those for which `Context.needs_tree` is true.
+    Shadow roots are opened only if the page has templates; most pages have none.
     """
-    if not COMPILED or page.needs_tree or config.all_attributes:
+    if not can_scan(page, config):
         return None
     found = Collected(page)
     scanner = LinkScanner(utf8, found, config.links_max)

@@ -13,6 +13,7 @@ cdef class TagReader:
     cdef Py_ssize_t end
     cdef bint in_foreign
     cdef bint sees_text
+    cdef bint skips_others
     cdef int before
     cdef int element
     cdef Py_ssize_t tag_at

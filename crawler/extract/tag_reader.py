@@ -89,9 +89,11 @@ class TagReader:
         self.text = content if cython.compiled else content + b"\0"
         self.at = 0
         self.end = len(content)
-        # both are set by the caller: whether CDATA sections exist here, and whether `before` is wanted
+        # These are set by the caller: whether CDATA sections exist here, whether `before` is wanted, and whether
+        # tags of OTHER elements are skipped.
         self.in_foreign = False
         self.sees_text = True
+        self.skips_others = False
 
     @cython.final
     def next_tag(self) -> cython.int:
@@ -108,10 +110,16 @@ class TagReader:
             self.at = at + 1
             character = self.text[at + 1]
             if _classes[character] & _LETTER:
-                return START if self._start_tag() else NOTHING
-            if character == 47 and _classes[self.text[at + 2]] & _LETTER:
-                return END if self._end_tag() else NOTHING
-            if not self._other_markup(character):
+                if not self._start_tag():
+                    return NOTHING
+                if self.element != OTHER or not self.skips_others:
+                    return START
+            elif character == 47 and _classes[self.text[at + 2]] & _LETTER:
+                if not self._end_tag():
+                    return NOTHING
+                if self.element != OTHER or not self.skips_others:
+                    return END
+            elif not self._other_markup(character):
                 return NOTHING
 
     @cython.final

@@ -16,9 +16,10 @@ handshake takes up to a millisecond, so `Handshakes` spreads the steps over turn
 import asyncio
 import ssl
 import time
-from collections import deque
 from collections.abc import Callable
 from typing import Any
+
+from crawler.turn_share import TurnShare
 
 # Bytes that an idle BIO keeps. With this size, a connection holds 56 KiB; with 16 KiB, it would hold 71 KiB,
 # for the same CPU time.
@@ -26,22 +27,11 @@ _SLICE = 4 << 10
 HANDSHAKES = 0.006  # seconds of handshakes per turn of the loop
 
 
-class Handshakes:
+class Handshakes(TurnShare[Callable[[], None]]):
     """Runs handshake steps in order of arrival, for at most `seconds` of `clock` (CPU) per turn of the loop."""
 
     def __init__(self, seconds: float = HANDSHAKES, clock: Callable[[], float] = time.thread_time) -> None:
-        self._seconds = self._left = seconds
-        self._clock = clock
-        self._waiting: deque[Callable[[], None]] = deque()
-        self._renewing = False
-
-    def __len__(self) -> int:
-        return len(self._waiting)
-
-    @property
-    def now(self) -> bool:
-        """Return whether a step may run in this turn, because some of the time is left and no other step waits."""
-        return self._left > 0.0 and not self._waiting
+        super().__init__(seconds, clock)
 
     def step(self, step: Callable[[], None]) -> None:
         """Run `step` now, or in a later turn."""
@@ -58,19 +48,9 @@ class Handshakes:
         finally:
             self._left -= self._clock() - began
 
-    def _renew_soon(self) -> None:
-        if not self._renewing:
-            self._renewing = True
-            asyncio.get_running_loop().call_soon(self._renew)
-
-    def _renew(self) -> None:
-        self._renewing, self._left = False, self._seconds
-        try:
-            while self._waiting and self._left > 0.0:
-                self._take(self._waiting.popleft())
-        finally:
-            if self._waiting:
-                self._renew_soon()
+    def _serve(self) -> None:
+        while self._waiting and self._left > 0.0:
+            self._take(self._waiting.popleft())
 
 
 class TlsTransport(asyncio.BufferedProtocol):

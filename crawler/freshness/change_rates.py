@@ -24,13 +24,18 @@ used here).
 The parameters of a site and of the whole crawl are estimated by moments, each shrunk to the next larger group:
 
     m   = (sum k + .5) / (sum T + T0),   T0 = min(25 d, mean revisit interval)       all pages
-    m_s = (sum k + T1 m) / (sum T + T1),   T1 = min(60 d, 2 / m)                     pages of the site
+    m_s = (sum k + 5) / (sum T + 5 / m)                                              pages of the site
     c_s = (sum[(k - m_s T)^2 - m_s T] + 50 c) / (m_s^2 sum T^2 + 50)
 
 There is no constant prior rate. A wrong constant would starve most pages of a crawl: a page believed to
-change fast has a low ceiling mu/Delta and is never fetched again. So the weights T0 and T1 are the crawl's
-own revisit interval and the time of two changes, if these are shorter than 25 and 60 days. On pages that
-change hourly and are fetched every 40 minutes, constants in days lost a sixth of the possible gain.
+change fast has a low ceiling mu/Delta and is never fetched again. So the weight T0 is the crawl's own revisit
+interval, if it is shorter than 25 days. On pages that change hourly and are fetched every 40 minutes, constants
+in days lost a sixth of the possible gain.
+
+The weight of the crawl's mean in that of a site is five changes. The pages of a site change together, so
+many changes found on a site may be a single event. Where a page is fetched once in years, an event must not
+determine the site's rate: with the weight of 60 days, sites whose pages had all been edited once were left
+alone for years.
 
 Five sums per site make all updates O(1), also for c_s: sum (k - m T)^2 = sum k^2 - 2 m sum k T + m^2 sum T^2.
 `observe` updates a page's part of the sums; `renew` computes new means from them. The caller keeps k and T in
@@ -59,9 +64,7 @@ _TT = cython.declare(cython.Py_ssize_t, 4)
 # checked on 35 others.
 _CRAWL_CHANGES = cython.declare(cython.double, 0.5)
 _CRAWL_DAYS = cython.declare(cython.double, 25.0)
-_SITE_DAYS = cython.declare(cython.double, 60.0)
-# upper bound of the number of changes that these days represent
-_SITE_CHANGES = cython.declare(cython.double, 2.0)
+_SITE_CHANGES = cython.declare(cython.double, 5.0)
 _VARIATION_WEIGHT = cython.declare(cython.double, 50.0)
 _VARIATION_PRIOR = cython.declare(cython.double, 1.0)  # of exponentially distributed rates
 _VARIATION_LOW = cython.declare(cython.double, 0.2)
@@ -200,9 +203,10 @@ class ChangeRates:
     @cython.exceptval(check=False)
     def renew(self, site: cython.Py_ssize_t) -> cython.void:
         """Recompute the site's mean and variation from its sums; call it daily or every 1,000 crawls of the site."""
-        days: cython.double = min(_SITE_DAYS * self.unit, _SITE_CHANGES / self.crawl_mean)
         sums: cython.double[::1] = self.sums[site]
-        mean: cython.double = (max(sums[_K], 0.0) + days * self.crawl_mean) / (max(sums[_T], 0.0) + days)
+        mean: cython.double = (max(sums[_K], 0.0) + _SITE_CHANGES) / (
+            max(sums[_T], 0.0) + _SITE_CHANGES / self.crawl_mean
+        )
         self.means[site] = mean
         self.variations[site] = _within(
             _variation(sums, mean, self.crawl_variation), _VARIATION_LOW, _VARIATION_HIGH

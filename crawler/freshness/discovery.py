@@ -38,6 +38,19 @@ mean over all pages led to a score of .754 and 5.7 days until a page was copied.
 4.1 days. A page that never showed a new page needs no numbers: found is 0, and watched is the T of its change
 rate. When it shows its first new page, its `watched` starts from that T.
 
+*Lists.* A page whose first copy was the first to show many URLs (links > 0) is expected to show more, before
+it has shown any. On the histories of the league, a list of n pages shows about .0003 n new pages per day,
+from n = 2 to n = 60. Therefore the prior of such a page is proportional to n:
+
+    beta_c = (found_c + 1/2) / (sum of n watched_c + 1500 d)
+    beta_s = (found_s + 1500 d beta_c) / (sum of n watched_s + 1500 d)
+    theta_h = (found_h + .3) / (watched_h + .3 / (n beta_s))
+
+The sums are over all lists of the crawl or site. The new pages of a site are found on few of its lists, so
+the prior of theta is a Gamma distribution of the shape .3: a list that has shown nothing for a while is soon
+expected to show nothing. With a fixed weight of 15 days instead, sixty quiet listings shared in what ten news
+pages of their site found, and took a third of the fetches of hubs.
+
 Sources: Dasgupta, Ghosh, Kumar, Olston, Pandey, Tomkins, *The discoverability of the Web* (WWW
 2007); Lefortier, Ostroumova, Samosvat, Serdyukov, *Timely crawling of high-quality ephemeral new content*
 (CIKM 2013); Avrachenkov and Borkar, *Whittle index policy for crawling ephemeral content* (2016).
@@ -77,6 +90,11 @@ _CRAWL_DAYS = cython.declare(cython.double, 365.0)
 _SITE_DAYS = cython.declare(cython.double, 60.0)
 _DIRECTORY_DAYS = cython.declare(cython.double, 30.0)
 _HUB_DAYS = cython.declare(cython.double, 15.0)
+# The same for lists, in pages and days of a list with one link.
+_LIST_SHAPE = cython.declare(cython.double, 0.3)
+_LINK_FOUND = cython.declare(cython.double, 0.5)
+_LINK_DAYS = cython.declare(cython.double, 1500.0)
+_SITE_LINK_DAYS = cython.declare(cython.double, 1500.0)
 _MEAN_LIFE_DAYS = cython.declare(cython.double, 129.84255368000671)  # a half-life of 90 days, divided by ln 2
 
 
@@ -190,18 +208,21 @@ class Discovery:
     def __init__(self, unit: float = 86_400.0) -> None:
         self.unit = unit
         self.sites = self.directories = 0
-        self._columns = [Column("f8", 3), Column("f8", 3)]
+        self._columns = [Column("f8", 3), Column("f8", 3), Column("f8", 3)]
         self._site_sums = self._columns[0].grow(1)
         self._directory_sums = self._columns[1].grow(1)
         self._crawl_sums = rows_of(np.zeros(3))
+        self._link_sums = self._columns[2].grow(1)
+        self._crawl_link_sums = rows_of(np.zeros(3))
 
     @cython.ccall
     def add_site(self) -> cython.Py_ssize_t:
         """Add a site; return its number."""
         self.sites += 1
         if self.sites > self._site_sums.shape[0]:
-            self._site_sums = np.zeros((0, 3))  # releases the memory map
+            self._site_sums = self._link_sums = np.zeros((0, 3))  # releases the memory maps
             self._site_sums = self._columns[0].grow(self.sites)
+            self._link_sums = self._columns[2].grow(self.sites)
         return self.sites - 1
 
     @cython.ccall
@@ -224,9 +245,15 @@ class Discovery:
         elapsed: cython.double,
         now: cython.double,
         shown: cython.bint,
+        links: cython.double = 0.0,
     ) -> cython.void:
-        """Record a crawl of a page, `elapsed` after its last crawl; `shown`: it showed new pages before."""
-        if not shown:
+        """Record a crawl of a page, `elapsed` after its last crawl; `shown`: it showed new pages before.
+
+        `links` is as in `prior`.
+        """
+        if links > 0.0:
+            self.note_links(site, 0.0, links * watched_for(elapsed, self.unit), now)
+        elif not shown:
             self._add(site, directory, 0.0, watched_for(elapsed, self.unit), now)
 
     @cython.ccall
@@ -238,10 +265,22 @@ class Discovery:
         found: cython.double,
         now: cython.double,
         shown: cython.bint,
+        links: cython.double = 0.0,
     ) -> cython.void:
-        """Record that `found` URLs that a page was the first to show became pages; `shown` is as in `watch`."""
-        if not shown:
+        """Record that `found` URLs that a page was the first to show became pages; the rest is as in `watch`."""
+        if links > 0.0:
+            self.note_links(site, max(found, 0.0), 0.0, now)
+        elif not shown:
             self._add(site, directory, max(found, 0.0), 0.0, now)
+
+    @cython.ccall
+    @cython.exceptval(check=False)
+    def note_links(
+        self, site: cython.Py_ssize_t, found: cython.double, watched: cython.double, now: cython.double
+    ) -> cython.void:
+        """Add to the sums of a site's lists: new pages found, and the number of links times the time watched."""
+        _note(self._link_sums[site], found, watched, now, self.unit)
+        _note(self._crawl_link_sums, found, watched, now, self.unit)
 
     @cython.cfunc
     @cython.exceptval(check=False)
@@ -262,10 +301,21 @@ class Discovery:
     @cython.ccall
     @cython.exceptval(check=False)
     def prior(
-        self, site: cython.Py_ssize_t, directory: cython.Py_ssize_t, now: cython.double
+        self,
+        site: cython.Py_ssize_t,
+        directory: cython.Py_ssize_t,
+        now: cython.double,
+        links: cython.double = 0.0,
     ) -> cython.double:
-        """Return theta_d: new pages per unit of time on a page of the directory that has no history of its own."""
+        """Return the rate of new pages that is expected of a page before it has a history of its own.
+
+        `links` is the number of URLs that its first copy was the first to show; 0: a page like most, theta_d.
+        """
         day: cython.double = self.unit
+        if links > 0.0:
+            each: cython.double = _pooled(self._crawl_link_sums, _LINK_FOUND, _LINK_DAYS * day, now, day)
+            time: cython.double = _SITE_LINK_DAYS * day
+            return links * _pooled(self._link_sums[site], time * each, time, now, day)
         theta: cython.double = _pooled(self._crawl_sums, _CRAWL_FOUND, _CRAWL_DAYS * day, now, day)
         theta = _pooled(self._site_sums[site], _SITE_DAYS * day * theta, _SITE_DAYS * day, now, day)
         return _pooled(
@@ -282,11 +332,19 @@ class Discovery:
         watched: cython.double,
         elapsed: cython.double,
         now: cython.double,
+        links: cython.double = 0.0,
     ) -> cython.double:
         """Return theta_h: new pages per unit of time on a hub, from its numbers at its last crawl, `elapsed` ago."""
         left: cython.double = faded(1.0, elapsed, self.unit)
-        weight: cython.double = _HUB_DAYS * self.unit
-        return (found * left + weight * self.prior(site, directory, now)) / (watched * left + weight)
+        expected: cython.double = self.prior(site, directory, now, links)
+        weight: cython.double = self._weight(expected, links)
+        return (found * left + weight * expected) / (watched * left + weight)
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def _weight(self, expected: cython.double, links: cython.double) -> cython.double:
+        """Return the time watched that the prior of a hub counts for."""
+        return _LIST_SHAPE / expected if links > 0.0 else _HUB_DAYS * self.unit
 
     @cython.ccall
     @cython.exceptval(check=False)
@@ -298,10 +356,12 @@ class Discovery:
         watched: cython.double,
         elapsed: cython.double,
         now: cython.double,
+        links: cython.double = 0.0,
     ) -> cython.double:
         """Return the standard error of theta_h: sqrt(pages found) / time watched, each with its prior added."""
-        span: cython.double = watched * faded(1.0, elapsed, self.unit) + _HUB_DAYS * self.unit
-        return sqrt(self.theta(site, directory, found, watched, elapsed, now) / span)
+        weight: cython.double = self._weight(self.prior(site, directory, now, links), links)
+        span: cython.double = watched * faded(1.0, elapsed, self.unit) + weight
+        return sqrt(self.theta(site, directory, found, watched, elapsed, now, links) / span)
 
     # -- stored state
 

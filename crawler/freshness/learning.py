@@ -38,6 +38,7 @@ The file is Cython in pure-Python mode (see `value_kernel.py`), with attributes 
 import cython
 from cython.cimports.libc.math import expm1, log1p
 
+from crawler.change_signals import SOURCES
 from crawler.freshness.value_kernel import ALL_TERMS, KINDS
 
 if cython.compiled:
@@ -55,7 +56,7 @@ else:
     from crawler.freshness.signal_quality import SignalQuality, precision_at
     from crawler.freshness.value_kernel import Parameters
 
-_SOURCES = cython.declare(cython.Py_ssize_t, 8)
+_SOURCES = cython.declare(cython.Py_ssize_t, SOURCES)
 # weight of the prior belief that rates are right, in expected changes
 _BIAS_WEIGHT = cython.declare(cython.double, 10.0)
 _HAZARD_MAX = cython.declare(cython.double, 4.0)  # with more expected changes, finding one is not informative

@@ -67,14 +67,6 @@ class PageParameters(msgspec.Struct, frozen=True, gc=False):
     def __post_init__(self) -> None:
         _refuse_rates(self.importance, self.change_rate, self.recall, self.false_rate)
 
-    @classmethod
-    def from_quality(
-        cls, importance: float, change_rate: float, precision: float, recall: float
-    ) -> "PageParameters":
-        """Return a page whose signals have this `precision` (0, 1] and `recall` [0, 1]; without signals at recall 0."""
-        _refuse_precision(precision)
-        return cls(importance, change_rate, recall, recall * change_rate * (1.0 - precision) / precision)
-
     @property
     def silent_rate(self) -> float:
         return (1.0 - self.recall) * self.change_rate
@@ -163,7 +155,7 @@ class Pages:
     def from_quality(
         cls, importance: np.ndarray, change_rate: np.ndarray, precision: np.ndarray, recall: np.ndarray
     ) -> "Pages":
-        """Return pages from arrays of precision and recall, as `PageParameters.from_quality` does for one."""
+        """Return pages whose signals have this `precision` (0, 1] and `recall` [0, 1]; without signals at recall 0."""
         _refuse_precision(precision)
         return cls(importance, change_rate, recall, recall * change_rate * (1.0 - precision) / precision)
 

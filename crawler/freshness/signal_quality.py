@@ -69,6 +69,7 @@ import cython
 import numpy as np
 from cython.cimports.libc.math import exp, expm1, log, log1p, sqrt
 
+from crawler.change_signals import SOURCES
 from crawler.freshness.columns import Column, rows_of
 
 if cython.compiled:
@@ -76,8 +77,7 @@ if cython.compiled:
 else:
     from crawler.freshness.change_rates import gain_of
 
-_SOURCES = cython.declare(cython.Py_ssize_t, 8)
-SOURCES = 8
+_SOURCES = cython.declare(cython.Py_ssize_t, SOURCES)
 _FADING = cython.declare(cython.double, 0.99)  # factor by which a site's sums decay per crawl of the site
 _PRECISION_PRIOR_MAX = cython.declare(cython.double, 0.98)
 _PRECISION_USED_MIN = cython.declare(cython.double, 0.1)

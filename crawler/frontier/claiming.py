@@ -90,6 +90,8 @@ class Claims:
         share, turns = self._refetches.share, self._turns
         if share is None:
             return turns.of_front(now)
+        if share.auto and (fetch_task := turns.of_idle(now)) is not None:
+            return fetch_task
         instant = self._bench.next_event(now)
         discovery = instant is not None and instant <= now
         refresh = self._refetches.next_wakeup(now) <= now

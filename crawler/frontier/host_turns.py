@@ -11,7 +11,7 @@ from crawler.frontier.discovery.lookahead import LOOK_ON, Lookahead
 from crawler.frontier.hosts.authorities import Authorities
 from crawler.frontier.hosts.dispatch_gates import DispatchGates
 from crawler.frontier.hosts.front_host import FrontHost
-from crawler.frontier.hosts.table import SILENCED
+from crawler.frontier.hosts.table import NO_ORDER, NOWHERE, SILENCED
 from crawler.frontier.outstanding import Outstanding
 from crawler.frontier.permission import Permission
 from crawler.frontier.refetches import Refetches
@@ -19,6 +19,7 @@ from crawler.records import FetchTask, TaskKind
 from crawler.robots.cache import VerdictKind
 
 LOOKS_MAX = 256  # number of entries of a host examined per turn; each may need a check of robots.txt
+IDLE_MAX = 16  # number of hosts without a URL to try that are passed over at a time
 
 _TASK_OF = {
     VerdictKind.ALLOWED: TaskKind.PAGE,
@@ -56,15 +57,32 @@ class HostTurns:
     def of_front(self, now: float) -> FetchTask | None:
         """Return the fetch task of the next host of the front that has one."""
         while (host := self._bench.pop(now)) is not None:
-            caller = host.called_by
-            self._gates.shares.note_arrival(host.slot)
-            fetch_task = self.of_host(host, now)
-            host.called_by = None
-            if caller is not None:
-                self._bench.call_next(caller, now)
-            if fetch_task is not None:
+            if (fetch_task := self._of_popped(host, now)) is not None:
                 return fetch_task
         return None
+
+    def of_idle(self, now: float) -> FetchTask | None:
+        """Give turns to the next hosts while their queues in memory are empty; return the task of a due retry, if any.
+
+        Such a host may wait for a retry. It would hide the importance of the new URLs of the hosts behind it.
+        """
+        for _ in range(IDLE_MAX):
+            slot, order = self._bench.first(now)
+            if slot == NOWHERE or order != NO_ORDER or (host := self._bench.pop(now)) is None:
+                break
+            if (fetch_task := self._of_popped(host, now)) is not None:
+                return fetch_task
+        return None
+
+    def _of_popped(self, host: FrontHost, now: float) -> FetchTask | None:
+        """Give a host that was removed from the front's plans its turn."""
+        caller = host.called_by
+        self._gates.shares.note_arrival(host.slot)
+        fetch_task = self.of_host(host, now)
+        host.called_by = None
+        if caller is not None:
+            self._bench.call_next(caller, now)
+        return fetch_task
 
     def of_known_page(self, now: float) -> FetchTask | None:
         """Return the fetch task of the host that has the best known page."""

@@ -34,6 +34,7 @@ class Permission:
         self._robots = robots
         self._withdrawn = withdrawn
         self._policy = config.robots.policy
+        self._withholds = config.serve.on_disallow == "withhold"
         self._overrides = Overrides(config.override)
 
     def verdict(self, name: str, authority: str, target: str, now: float) -> Verdict:
@@ -57,6 +58,10 @@ class Permission:
             return ""
         line = self._robots.line(*entries.split_authority(url))
         return line if line.startswith("Disallow") else ""
+
+    def withholding_line(self, name: str, url: str) -> str:
+        """Return the line of robots.txt because of which the copies of a URL are withheld; "" if they are shown."""
+        return self.disallowing_line(name, url) if self._withholds else ""
 
     def crawl_delay(self, name: str, authority: str, target: str) -> float:
         """Return the Crawl-delay of robots.txt in seconds; 0.0 if it has none."""

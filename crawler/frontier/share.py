@@ -50,7 +50,9 @@ class Side(Enum):
 class Share:
     """Gives a share `refresh` (0 to 1) of the fetches to refresh, the rest to discovery; an idle side gives up its part.
 
-    With `auto`, `refresh` is the recent actual share.
+    With `auto`, `refresh` is the recent actual share. `of_crawl` is the share that applies to all processes of the
+    crawl together; that of one process differs from it if the process has more or less than its part of the new
+    pages.
     """
 
     def __init__(self, refresh: float | Literal["auto"]) -> None:
@@ -64,9 +66,14 @@ class Share:
             UsageError: `refresh` is not within 0 .. 1.
         """
         self.auto = refresh == "auto"
-        self.refresh = 0.5 if refresh == "auto" else refresh
+        self.refresh = self._fixed = 0.5 if refresh == "auto" else refresh
         if not 0.0 <= self.refresh <= 1.0:
             raise UsageError(f"refresh_share {refresh} is not within 0 .. 1")
+
+    @property
+    def of_crawl(self) -> float:
+        """The share of refresh in the whole crawl."""
+        return self.refresh if self.auto else self._fixed
 
     def first(self, *, discovery: bool, refresh: bool, new: float = 0.0, known: float = 0.0) -> Side | None:
         """Return the side whose turn it is among those with work, or None if neither has; changes nothing.

@@ -147,6 +147,10 @@ class FrontierViews:
         """Return the line of the latest robots.txt that forbids a URL; "" if none does, or it is not obeyed."""
         return self._permission.disallowing_line(entries.split_url(url)[0], url)
 
+    def withholding_line(self, url: str) -> str:
+        """Return the line of robots.txt because of which the copies of a URL are withheld; "" if they are shown."""
+        return self._permission.withholding_line(entries.split_url(url)[0], url)
+
     def hosts_with_work(self) -> int:
         """Return the number of hosts that have something to do and are not silenced (2 ms for a million hosts)."""
         hosts = self._registry.hosts

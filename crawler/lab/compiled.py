@@ -1,4 +1,4 @@
-"""Imports the lab's loops that numba compiles, when an experiment needs them."""
+"""Imports the loops that numba compiles, once an experiment of the lab needs them."""
 
 import importlib
 from typing import Any

@@ -1,4 +1,4 @@
-"""Runs several tasks at a time, each in its own process."""
+"""Runs several tasks at the same time, each in a separate process."""
 
 import multiprocessing
 import os
@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from typing import TypeVar
 
-PROCESSES_MAX = 16  # each process holds the worlds of one or two tasks, which take about 50 MB
+PROCESSES_MAX = 16  # a process holds the worlds of one or two tasks, which take about 50 MB
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
 
 def cores() -> int:
-    """Return the default number of tasks at a time: one per core, at most 16."""
+    """Return the default number of tasks that run at the same time: one per core, at most 16."""
     own = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return min(own, PROCESSES_MAX)
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from crawler.clock import Clock
 
-FIRST = 2.0  # seconds until the first line; after a longer silence, users would think that the program hangs
+FIRST = 2.0  # seconds until the first line; if it came later, users would think that the program hangs
 EVERY = 10.0  # seconds between lines
 
 OnProgress = Callable[[float], None]
@@ -16,7 +16,7 @@ def silent(_share: float) -> None:
 
 
 class ProgressLine:
-    """Prints progress; call it with the share of the work done so far, 0 to 1."""
+    """Prints progress. Call it with the share of the work done so far, 0 to 1."""
 
     def __init__(self, what: str, clock: Clock) -> None:
         self._what = what
@@ -39,7 +39,7 @@ class ProgressLine:
 
 
 def part(report: OnProgress, begin: float, end: float) -> OnProgress:
-    """Return a report function for a part of the work, which is the range `begin` to `end` of the whole work."""
+    """Return a report function for a part of the work. The part is the range `begin` to `end` of the whole work."""
     return lambda share: report(begin + (end - begin) * share)
 
 

@@ -1,1 +1,1 @@
-"""The order in which new URLs are crawled: scores of links, their classes, and the orders that compute the scores."""
+"""The order in which new URLs are crawled: the orders, which compute scores of links, and the classes of these scores."""

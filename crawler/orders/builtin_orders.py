@@ -31,19 +31,19 @@ class Depth:
         self._decay = config.depth_decay
 
     def score(self, link: FoundLink, context: FoundOn) -> float:
-        """Return a score that is reduced by the same factor with each hop from the seeds."""
+        """Return a score that falls by the same factor with each hop from the seeds."""
         return float(self._decay**link.depth)
 
 
 class Opic:
-    """Scores a link by the cash that it brings: a page, when it is fetched, divides its cash among its links.
+    """Scores a link by the cash that it brings. A page divides its cash among its links when it is fetched.
 
     Each URL begins with a cash of 1, which corresponds to a score of 2^-16. In the paper, each of n pages
     begins with 1/n. A URL with many links can gather up to 65,536 times as much. The cash of links that leave
-    the scope is lost; in the paper, it goes to a virtual page that all pages share.
+    the scope is lost. In the paper, this cash is given to a virtual page that all pages share.
 
     The cash of a URL affects the order only once it is at least `COUNTED` times the initial cash. Smaller
-    amounts mostly reflect that the linking page has few links, so such URLs are crawled breadth-first.
+    amounts depend mostly on the number of links of the linking page, so such URLs are crawled breadth-first.
     """
 
     adds = True
@@ -54,19 +54,20 @@ class Opic:
         pass
 
     def score(self, link: FoundLink, context: FoundOn) -> float:
-        """Return the link's share of the cash of its page; seeds and links of sitemaps bring no cash."""
+        """Return the share of its page's cash that the link gets. Seeds and links of sitemaps bring no cash."""
         if context.kind in ("seed", "sitemap"):
             return 0.0
         return context.score / max(1, context.links)
 
 
 class Words:
-    """Gives a link the score 1 / (1 + exp(-(bias + sum of the weights of its words))); a word counts once per field.
+    """Gives a link the score 1 / (1 + exp(-(bias + sum of the weights of its words))). A word counts once per field.
 
-    Each line of the file holds one weight: `[anchor:|url:|title:|parent:]WORD WEIGHT`, in lower case. A word
-    without a field counts in the anchor, the URL and the title. `parent:score WEIGHT` is the weight of the
-    logarithm of the parent's score: with it, links of good pages are crawled before links of bad pages. `bias
-    WEIGHT` sets the constant. `#` begins a comment.
+    Each line of the file `order.file` has one weight: `[anchor:|url:|title:|parent:]WORD WEIGHT`, in lower
+    case. A word that is given without a field counts in the anchor, the URL and the title. `parent:score
+    WEIGHT` is the weight of the logarithm of the parent's score: with this weight, links of good pages are
+    crawled before links of bad pages. `bias WEIGHT` sets the constant `bias` of the formula. `#` begins a
+    comment.
     """
 
     reads_anchors = True
@@ -101,7 +102,7 @@ class Words:
 
 
 def _weight(text: str, where: str) -> tuple[str, float]:
-    """Parse a line; return the word with its field, and the word's weight."""
+    """Parse a line; return the word with its field, and the weight of the word."""
     word, _, number = text.rpartition(" ")
     word = word.strip().lower()
     field = word.rpartition(":")[0]

@@ -1,4 +1,4 @@
-"""Classes: scores reduced to eight bits; queues are sorted by class, and each link carries its class.
+"""Classes are scores reduced to eight bits. Queues are sorted by class, and each link carries its class.
 
 A score is an importance from 0 to 1. Its class is
 
@@ -6,12 +6,12 @@ A score is an importance from 0 to 1. Its class is
 
 so the scores of each class are 8 % lower than those of the class before. The importance of web pages spans
 many powers of ten, so the scale is logarithmic: a linear scale of 256 steps would put everything below 1/256
-into one class. The key of a queue entry has a byte for the priority, so eight bits cost nothing there and
-fewer bits would save nothing.
+into one class. The key of a queue entry has one byte for the priority anyway, so fewer than eight bits would
+save nothing.
 
-A link without a score has the class NEUTRAL, the default priority. A link's flags carry
-its class as the difference from NEUTRAL, above the bits of `LinkFlag`, so a link without a
-score is encoded exactly as if there were no classes.
+A link without a score has the class NEUTRAL, the default priority. The class of a link is stored in its
+flags, above the bits of `LinkFlag`, as the difference from NEUTRAL. So the encoding of a link without a score
+is the same as if there were no classes.
 """
 
 from math import log2
@@ -26,7 +26,7 @@ LEAST = _SCORES[WORST]
 
 
 def class_of(score: float) -> int:
-    """Return the class of a score. Scores above 1 count as 1; NaN and scores of 0 or less get the worst class."""
+    """Return the class of a score. Scores above 1 count as 1. NaN, and scores of 0 or less, have the worst class."""
     if score >= 1.0:
         return 0
     return min(WORST, round(-PER_OCTAVE * log2(score))) if score > LEAST else WORST

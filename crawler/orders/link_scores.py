@@ -1,14 +1,14 @@
-"""A table of the scores of recently seen URLs, which decides whether a repeated link raises a URL's class.
+"""A table with the scores of recently seen URLs. It decides whether a repeated link raises a URL's class.
 
-A link to a known URL is normally dropped by the URL cache. If the link raises the URL's class by
-at least `news` classes over the class last passed on, it is news and is passed on anyway:
+The URL cache normally drops a link to a known URL. But if the link raises the URL's class by at least
+`news` above the class that was last passed on, the link is news and is passed on anyway:
 
     link, score ─► worth = best score, or sum ─► class(worth) <= class told - news?  yes: news, told = worth
 
 The table has 2^bits entries of 16 bytes, indexed by fingerprint. A link to another URL with the same index
-overwrites the entry. A URL that the table has forgotten begins again at the base score, so adding up small
-scores no longer raises its class. A single link that is better than the URL's class in the queue still does.
-The table is lost when the process ends, like the URL caches.
+overwrites the entry. A URL that the table has forgotten begins again at the base score. Then a sum of small
+scores no longer raises its class, but a single link still does if its score is above the URL's class in the
+queue. The table is lost when the process ends, like the URL caches.
 """
 
 import numpy as np
@@ -21,13 +21,13 @@ Scores = NDArray[np.float64]
 
 
 class LinkScores:
-    """The scores of the URLs seen last; the score of a URL combines the scores of all links to it.
+    """The scores of the URLs seen last. The score of a URL combines the scores of all links to it.
 
     Args:
         bits: the table has 2^bits entries.
         adds: True to add up the scores of several links to a URL, False to keep the best one.
         base: the score of each URL before its first link.
-        counts_from: a lower score counts as this one, so that small differences do not order URLs.
+        counts_from: lower scores count as this score, so that small differences do not affect the order.
         news: the number of classes by which a URL must improve to be news; with 0, nothing is news.
     """
 
@@ -40,10 +40,10 @@ class LinkScores:
         self._factor = 2.0 ** ((news - 0.5) / PER_OCTAVE) if news else 2 / LEAST
 
     def add(self, fingerprints: Fingerprints, scores: Scores) -> tuple[Scores, Scores, NDArray[np.bool_]]:
-        """Add the scores of n distinct links; return the new scores, those last passed on, and which links are news.
+        """Add the scores of n distinct links; return new scores, the scores last passed on, and a flag for news.
 
-        For a URL that is not in the table, the score last passed on is 0 and the link is not
-        news: it goes through the DUE as usual.
+        For a URL that is not in the table, the score last passed on is 0. The link to such a URL is not news,
+        because it goes through the DUE as usual.
         """
         at = (fingerprints & self._mask).astype(np.intp)
         known = self._keys[at] == fingerprints

@@ -1,4 +1,4 @@
-"""Finds the order that the configuration names: one of the crawler's own, or one of an installed package."""
+"""Finds the order that the configuration names: an order of the crawler itself, or one of an installed package."""
 
 from collections.abc import Callable
 from typing import Any
@@ -18,7 +18,7 @@ def ranking(config: OrderConfig, failed: Callable[[Exception, str], object] | No
     """
     if config.name == BREADTH_FIRST:
         return None
-    # Imported here, because most crawls use no order, so they need not compile the patterns of that module.
+    # Imported here because most crawls use no order. They then need not compile the patterns of that module.
     from crawler.orders.builtin_orders import SHIPPED
 
     make = SHIPPED.get(config.name) or _installed(config.name, SHIPPED)

@@ -1,9 +1,9 @@
-"""Orders: an order scores each newly found URL by its link and by the page that holds the link.
+"""Orders: an order scores each newly found URL by the link to it and by the page with this link.
 
 An order is any object with a method `score(link, context) -> float` that returns 0 to 1. An order is chosen
-by its name (`naming.py`): it is either one of the crawler's own (`builtin_orders.py`), or an entry point of
-an installed package, in the group `crawler.orders`. The entry point is called with the section `order` of the
-configuration.
+by its name (`naming.py`): it is either an order of the crawler itself (`builtin_orders.py`), or an entry
+point of an installed package, in the group `crawler.orders`. The entry point is called with the section
+`order` of the configuration.
 
     class Short:                                     [project.entry-points."crawler.orders"]
         def __init__(self, config): ...              short = "package.module:Short"
@@ -26,8 +26,11 @@ BREADTH_FIRST = "breadth-first"
 
 
 class FoundLink(msgspec.Struct, frozen=True, gc=False):
-    """A link on a page: the request form of its URL, the text of the first anchor with that URL on the page
-    ("" unless `Order.reads_anchors`), and the depth that the URL would have."""
+    """A link on a page.
+
+    `url` is the request form of the link's URL. `anchor` is the text of the first anchor with this URL on the
+    page, or "" unless `Order.reads_anchors` is set. `depth` is the depth that the URL would have.
+    """
 
     url: str
     anchor: str = ""
@@ -37,9 +40,9 @@ class FoundLink(msgspec.Struct, frozen=True, gc=False):
 class FoundOn(msgspec.Struct, frozen=True, gc=False):
     """The page on which links were found.
 
-    `score` is the score of the page's own class when the page was fetched, `depth` is the page's depth, and `links`
-    the number of links on the page. `kind`: "page", "listing", "feed", "sitemap", "requisite" (the links are parts of
-    the page), or "seed" (there is no page: `url` is "" and `score` 1).
+    `score` is the score of the class that the page itself had when it was fetched. `depth` is the page's
+    depth, and `links` is the number of links on the page. `kind` is "page", "listing", "feed", "sitemap",
+    "requisite" (the links are parts of the page), or "seed" (there is no page: `url` is "" and `score` 1).
     """
 
     url: str = ""
@@ -53,8 +56,8 @@ class FoundOn(msgspec.Struct, frozen=True, gc=False):
 class Order(Protocol):
     """The interface of an order; see the module docstring. Missing attributes have the defaults given here.
 
-    `adds`: True to add up the scores of all links to a URL, starting with `base`; False to use the best score.
-    `counts_from`: a URL with a lower score counts as one with this score.
+    If `adds` is True, the score of a URL is `base` plus the scores of all links to it; otherwise, it is the
+    best of these scores. A URL whose score is below `counts_from` counts as if it had this score.
     """
 
     reads_anchors: bool = False
@@ -63,13 +66,13 @@ class Order(Protocol):
     counts_from: float = 0.0
 
     def score(self, link: FoundLink, context: FoundOn) -> float:
-        """Return the value of the URL, from 0 to 1, judged only by the link and the page that holds it."""
+        """Return the score of the link's URL, from 0 to 1, judged only by the link and the page that holds it."""
 
 
 class Ranking:
-    """Wraps an order: adds the defaults of missing attributes, and returns a valid score whatever the order does.
+    """Wraps an order: supplies defaults for missing attributes, and returns a valid score whatever the order does.
 
-    `failed` is called with each exception of the order; the link then has no score.
+    `failed` is called with each exception that the order raises. The link then has no score.
     """
 
     def __init__(self, order: Any, failed: Callable[[Exception, str], object] | None = None) -> None:

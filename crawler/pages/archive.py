@@ -4,9 +4,9 @@ An `Archive` reads a store and its folder of segments without changing them, so 
 an archive while a process crawls. An archive sees everything that is committed, including the records in a
 segment that is still open.
 
-Readers never see withdrawn copies (`withdrawals.py`): the methods leave them out, and methods that list
-records leave out the records of withdrawn URLs. Maintenance, which needs every copy, uses the methods named
-`stored_...`.
+Readers never see withdrawn copies (`withdrawals.py`). The methods leave these copies out, and methods that
+list records leave out the records of withdrawn URLs. Maintenance, which needs every copy, uses the methods
+named `stored_...`.
 """
 
 import itertools
@@ -18,6 +18,7 @@ from crawler.errors import DamageError
 from crawler.pages import reading, segments
 from crawler.pages.captures import (
     StoredPage,
+    asks_no_archive,
     capture_key,
     is_copy,
     newest_of,
@@ -47,7 +48,7 @@ class Archive:
     # -- look-ups by URL
 
     def record(self, fingerprint: int) -> PageRecord | None:
-        """Return the committed record of a URL; None if the URL was never tried.
+        """Return the committed record of a URL, or None if the URL was never tried.
 
         Raises:
             DamageError: the stored value is damaged.
@@ -57,16 +58,20 @@ class Archive:
         return None if value is None else unpack_record(key, value)
 
     def captures(self, fingerprint: int, *, until: bytes = b"") -> Iterator[Capture]:
-        """Yield the committed captures of a URL, newest first; leave out those after `until` (a `c/` key)."""
+        """Yield the committed captures of a URL, newest first.
+
+        With `until` (a `c/` key), captures that are later than `until` are left out.
+        """
         for key, capture in self.stored_captures_of(fingerprint):
             if not (until and key > until) and not self.is_withdrawn(capture):
                 yield capture
 
     def newest_capture(self, fingerprint: int, record: PageRecord | None) -> Capture | None:
-        """Return the newest capture that is a copy of the page, or else the newest one; `record` is the URL's record.
+        """Return the newest capture that is a copy of the page, or else the newest capture.
 
-        The newest capture has the time of the last answer, so one look-up usually finds it. A capture with a
-        later time was stored when the clock was ahead; it is returned only if there is no other copy.
+        `record` is the URL's record. The newest capture has the time of the last answer, so one look-up
+        usually finds it. A capture with a later time was stored when the clock was ahead. Such a capture is
+        returned only if there is no other copy.
         """
         if record is not None:
             key = capture_key(fingerprint, record.fetched_at)
@@ -97,7 +102,7 @@ class Archive:
             yield key, unpack_capture(key, value)
 
     def newest_captures(self, *, withdrawn: bool = False) -> Iterator[tuple[int, Capture]]:
-        """Yield (fingerprint, newest capture) for every URL that has a capture; `get` follows the same rule.
+        """Yield (fingerprint, newest capture) for every URL that has a capture. The newest one is chosen as in `get`.
 
         With `withdrawn`, include withdrawn captures.
         """
@@ -110,13 +115,13 @@ class Archive:
             for key, capture in found:
                 until = until or self._last_answer(fingerprint)
                 if key > until and is_copy(newest):
-                    break  # this capture was stored when the clock was ahead
+                    break  # this capture and later ones were stored when the clock was ahead
                 if is_copy(capture) or not is_copy(newest):
                     newest = capture
             yield fingerprint, newest
 
     def _last_answer(self, fingerprint: int) -> bytes:
-        """Return the `c/` key of the capture of a URL's last answer; a key above all others if there is no record."""
+        """Return the `c/` key of a URL's last answer, or a key above all others if the URL has no record."""
         record = self.record(fingerprint)
         return (
             after_prefix(keys.CAPTURE) or b""
@@ -125,38 +130,38 @@ class Archive:
         )
 
     def all_records(self) -> Iterator[tuple[int, PageRecord]]:
-        """Yield (fingerprint, record) for every URL that was tried, in the order of fingerprints."""
+        """Yield (fingerprint, record) for every URL that was tried, ordered by fingerprint."""
         for key, value in scan_prefix(self.store, keys.PAGE):
             record = unpack_record(key, value)
             if not self.withdrawals.stops(record.url):
                 yield int.from_bytes(key[2:], "big"), record
 
     def stored_records(self) -> Iterator[tuple[int, Callable[[], PageRecord]]]:
-        """Yield (fingerprint, function that reads the record) for every URL that was tried, by fingerprint.
+        """Yield (fingerprint, function that reads the record) for every URL that was tried, ordered by fingerprint.
 
-        Withdrawn URLs are not left out.
+        Withdrawn URLs are included.
         """
         for key, value in scan_prefix(self.store, keys.PAGE):
             yield int.from_bytes(key[2:], "big"), partial(unpack_record, key, value)
 
     def capture_at(self, key: bytes) -> Capture | None:
-        """Return the committed capture with this `c/` key, even if a reshard copied it from elsewhere (`v/`)."""
+        """Return the committed capture with this `c/` key, even if a reshard copied it from another process (`v/`)."""
         value = self.store.get(key) or self.store.get(keys.ELSEWHERE + key[2:])
         return None if value is None else unpack_capture(key, value)
 
     # -- withdrawals
 
     def is_withdrawn(self, capture: Capture) -> bool:
-        """Return whether a rule covers a capture."""
+        """Return whether a withdrawal rule covers a capture."""
         return self.withdrawals.of_copy(capture.url, capture.fetched_at) is not None
 
     def withdrawn(
         self, fingerprint: int, url: str, shown: Capture | None = None
     ) -> Withdrawal | Erased | None:
-        """Return the rule or tombstone that withdraws all copies of a URL (request form); None if there is none.
+        """Return the rule or tombstone that withdraws all copies of `url` (request form), or None if there is none.
 
-        A page is not withdrawn if a rule covers only its older copies. `shown` is a copy
-        that this archive returned, if there is one.
+        A page is not withdrawn if a rule covers only its older copies. `shown` is a copy of the page that
+        this archive has returned, if any.
         """
         if rule := self.withdrawals.of_url(url):
             return rule
@@ -171,7 +176,7 @@ class Archive:
         return hidden or self.tombstone(fingerprint)
 
     def tombstone(self, fingerprint: int) -> Erased | None:
-        """Return the tombstone of a URL if its copies were erased and it has no other copy; None otherwise."""
+        """Return the tombstone of a URL if its copies were erased and it has no other copy, or None."""
         key = tombstone_key(fingerprint)
         value = self.store.get(key)
         if value is None or next(self.stored_captures_of(fingerprint), None) is not None:
@@ -189,30 +194,31 @@ class Archive:
         static: bool = False,
         refused: Callable[[Capture, PageRecord | None], object] | None = None,
     ) -> StoredPage | None:
-        """Return the newest copy of a URL (not newer than `at`); None if there is no copy that may be shown.
+        """Return the newest copy of a URL, not newer than `at`, or None if there is no copy that may be shown.
 
         If a newer capture is not a whole page (`is_copy`), an earlier copy is returned. `refused(capture,
-        record)` returns the reason why a copy may not be used, or a false value if there is no such reason.
+        record)` returns the reason why a copy may not be used, or a false value if it may be used.
 
         Raises:
-            DamageError: its bytes cannot be read.
+            DamageError: the bytes of the copy cannot be read.
         """
+        record = self.record(fingerprint)
         if at is None:
-            capture = self.newest_capture(fingerprint, self.record(fingerprint))
+            capture = self.newest_capture(fingerprint, record)
         else:
             captures = self.captures(fingerprint)
             capture = newest_of(capture for capture in captures if capture.fetched_at <= at)
-        if capture is None or (capture.noarchive and not with_noarchive):
+        if capture is None or (asks_no_archive(record, capture) and not with_noarchive):
             return None
-        if refused is not None and refused(capture, self.record(fingerprint)):
+        if refused is not None and refused(capture, record):
             return None
         return self.read(capture, static=static)
 
     def read(self, capture: Capture, *, static: bool = False) -> StoredPage:
-        """Read a capture from its segment, which may still be open; a revisit is returned with its payload.
+        """Read a capture from its segment, which may still be open. A revisit gets the payload that it repeats.
 
         A 304 gets the status and headers of the response that it confirms. If a browser showed the page, the
-        payload is the DOM, or, with `static`, the payload of the server's answer.
+        payload is the DOM. With `static`, it is the payload of the server's answer instead.
 
         Raises:
             DamageError: the bytes are missing, or are not a record.
@@ -227,7 +233,7 @@ class Archive:
         return read_capture(self.folder, capture, original, static=static)
 
     def view(self, capture: Capture) -> bytes:
-        """Return the screenshot (PNG) of a page that a browser showed; b"" if none was taken (`render.screenshot`).
+        """Return the screenshot (PNG) of a page that a browser showed, or b"" if there is none (`render.screenshot`).
 
         Raises:
             DamageError: the bytes are missing, or are not records.
@@ -235,7 +241,7 @@ class Archive:
         return _view(self.folder, capture)
 
     def raw_records(self, capture: Capture) -> bytes:
-        """Return all WARC records of a capture as stored in the segment (gzip members).
+        """Return all WARC records of a capture in the form in which the segment holds them, as gzip members.
 
         Raises:
             DamageError: the segment is missing or too short.
@@ -243,7 +249,7 @@ class Archive:
         return b"".join(self.raw_pieces(capture))
 
     def raw_pieces(self, capture: Capture) -> Iterator[bytes]:
-        """Return an iterator over the bytes of `raw_records`, for captures of any size.
+        """Return an iterator over the bytes that `raw_records` returns, for captures of any size.
 
         Raises:
             DamageError: the segment is missing or too short.
@@ -295,7 +301,7 @@ def read_capture(
 
 
 def _shown(folder: Path, capture: Capture) -> StoredPage:
-    """Read a page as a browser showed it: the payload is the DOM, and status and fields are those of the answer."""
+    """Read a page as a browser showed it: the DOM as payload, with the status and the fields of the answer."""
     message = _message(folder, capture)
     place = segments.RecordPlace(capture.segment, capture.offset + capture.dom_offset, capture.dom_length)
     data = segments.read_member(folder, place, bytes_max=reading.RECORD_BYTES_MAX)

@@ -1,4 +1,4 @@
-"""Defines the types of the page cache, and how they are encoded in the store.
+"""Defines the types of values that the page cache has in the store, and their encoding.
 
     u/<fp>          PageRecord     the URL's state after its last try
     c/<fp><ms>      Capture        the place of an answer; one per stored answer
@@ -6,8 +6,8 @@
     g/<sha1>        c/ key         the response that holds these payload bytes
     w/<segment>     length         the committed length of the segment
 
-Fingerprints, times (milliseconds) and lengths are 8 bytes, big-endian. Values are sealed (have a checksum);
-inside, records and captures are msgpack arrays.
+Fingerprints, times (milliseconds) and lengths are 8 bytes, big-endian. Values are sealed, which means that
+they have a checksum. Records and captures are encoded as msgpack arrays.
 """
 
 import hashlib
@@ -39,7 +39,7 @@ _UNANSWERED = frozenset(
     }
 )
 
-# Header fields that describe the body of an answer; they do not apply to a DOM that replaces the body
+# Header fields that describe the body of an answer, and so do not apply to a DOM that replaces the body.
 _OF_THE_BODY = frozenset(
     {b"content-type", b"content-encoding", b"content-length", b"etag", b"last-modified", b"digest"}
 )
@@ -60,6 +60,11 @@ def capture_key(fingerprint: int, instant: float) -> bytes:
 
 def tombstone_key(fingerprint: int) -> bytes:
     return keys.TOMBSTONE + fingerprint.to_bytes(8, "big")
+
+
+def asks_no_archive(record: PageRecord | None, capture: Capture | None) -> bool:
+    """Return whether a page's author asks that a copy is not shown: in the copy, or in the page's latest answer."""
+    return (record is not None and record.noarchive) or (capture is not None and capture.noarchive)
 
 
 def fingerprint_of(key: bytes) -> int:
@@ -128,13 +133,13 @@ class Original(msgspec.Struct, frozen=True, gc=False):
 class Capturing(msgspec.Struct, gc=False):
     """An answer that is being added to the archive.
 
-    `record` is the URL's new record; it may be changed until `write` is called, and is None for an answer
-    that is not a page (robots.txt). `stored` is True if WARC records are written. `profile` is the profile of
-    a revisit, "" for a response. `unchanged` is True if the page shows the content already known, and
-    `new_form` is True if the page cannot be compared with the stored copy. `digest` is the content digest of
-    the page (16 bytes), and `directives` are the robots directives that apply to the page. `write` sets
-    `capture`. `new_record` and `new_capture` are True if the record, or the capture, adds a new key to the
-    store. `stamp` is the consent receipt of the answer.
+    `record` is the URL's new record, which may be changed until `write` is called. `record` is None for an
+    answer that is not a page (robots.txt). `stored` is True if WARC records are written. `profile` is the
+    WARC profile of a revisit, or "" for a response. `unchanged` is True if the page shows the content that is
+    already known. `new_form` is True if the page cannot be compared with the stored copy. `digest` is the
+    content digest of the page (16 bytes), and `directives` are the robots directives that apply to the page.
+    `write` sets `capture`. `new_record` and `new_capture` are True if the record, or the capture, adds a new
+    key to the store. `stamp` is the consent receipt of the answer.
     """
 
     fetch: Fetch
@@ -164,7 +169,7 @@ class Capturing(msgspec.Struct, gc=False):
         return len(self.payload) if self.fetch.part is None else self.fetch.part.length
 
     def make_bare(self) -> None:
-        """Reduce the capture to URL, status and times, so that its response can be built in any case."""
+        """Reduce the capture to its URL, status and times, from which a response record can always be built."""
         self.fetch = msgspec.structs.replace(
             self.fetch,
             version="HTTP/1.1",
@@ -184,9 +189,10 @@ class Capturing(msgspec.Struct, gc=False):
 
 
 class StoredPage(msgspec.Struct):
-    """The server's answer, read from the archive; the answer of a revisit has the payload that the revisit repeats.
+    """The server's answer, read from the archive. For a revisit, the payload is the one that the revisit repeats.
 
-    If a browser showed the page, the payload is the DOM (`rendered`), unless the caller asked for the server's answer.
+    If a browser showed the page, `rendered` is True and the payload is the DOM, unless the caller asked for
+    the server's answer.
     """
 
     capture: Capture
@@ -199,18 +205,18 @@ class StoredPage(msgspec.Struct):
 
     @property
     def content(self) -> bytes:
-        """The payload after undoing the content coding."""
+        """The payload without its content coding."""
         codings = self.header(b"content-encoding")
         return reading.decode_payload(self.payload, codings)
 
     @property
     def header_charset(self) -> str:
-        """The charset in the Content-Type, as the fetcher read it; "" if there is none."""
+        """The charset in the Content-Type, parsed as in the fetcher; "" if there is none."""
         values = [value for field, value in self.headers if field.lower() == b"content-type"]
         return media_type(values)[1]
 
     def header(self, name: bytes) -> bytes:
-        """Return the first value of the field `name` (lower case); b"" if there is none."""
+        """Return the first value of the field `name` (in lower case), or b"" if there is none."""
         return next((value for field, value in self.headers if field.lower() == name), b"")
 
 
@@ -236,7 +242,7 @@ def shown_fields(headers: Iterable[tuple[bytes, bytes]]) -> tuple[tuple[bytes, b
 
 
 def static_form(capture: Capture) -> Capture:
-    """Change the capture of a page so that readers get the server's answer, not the DOM that a browser showed."""
+    """Return the capture with the server's answer in place of the DOM that a browser showed."""
     return msgspec.structs.replace(capture, dom_offset=0, dom_length=0) if capture.dom_length else capture
 
 
@@ -246,7 +252,7 @@ def is_answer(fetch: Fetch) -> bool:
 
 
 def is_copy(capture: Capture) -> bool:
-    """Return whether a capture shows the page as it was at that time.
+    """Return whether a capture shows the page as it was at the time of the fetch.
 
     A capture does not show the page if it is a temporary failure (408, 425, 429, 5xx), a partial
     answer that was not requested (206, 416, a 304 that confirms nothing), or an

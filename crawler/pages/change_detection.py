@@ -1,6 +1,6 @@
 """Decides whether a page changed, and computes the record of the page after an answer.
 
-Each answer has two digests, which answer two questions:
+Each answer from a server has two digests, and each digest settles one question:
 
     payload digest   SHA-1 of the bytes as stored       "are these bytes in the archive already?"
     content digest   128-bit murmur3 of the content     "did the page change?"
@@ -8,16 +8,17 @@ Each answer has two digests, which answer two questions:
                      without the matches of the site's
                      patterns (a clock, a token)
 
-A page with an equal content digest is unchanged, although its bytes may differ (for example in the
-compression level) and be stored again. The content digest is not cryptographic: a site that forges a
-collision can only hide changes of its own page. It takes 8 us for 45 kB; a SHA-1 would take 32 us.
+A page whose content digest is the same as before counts as unchanged. If its bytes differ nevertheless, for
+example in the compression level, the bytes are stored again. The content digest need not be cryptographic,
+because a site that forges a collision can only hide changes of its own page. The content digest of 45 kB
+takes 8 us; a SHA-1 would take 32 us.
 
-The setting (`Comparison`) may say that only the visible text, or most of it, matters. An answer with another
-digest is then compared with the copy that was stored at the page's last change. If the two are the same by
-this comparison, the page keeps its digest. Small changes therefore add up until they amount to a change. Only
-the copies are stored, not the results of comparisons, so the setting may be changed at any time.
+With some settings (`Comparison`), only changes of the visible text count, or only large changes. An answer
+with a new digest is then compared with the copy that was stored at the page's last change. If this comparison
+finds no difference, the page keeps its digest. Small changes therefore add up until they amount to a change.
+Only the copies are stored, not the results of comparisons, so the setting may be changed at any time.
 
-Only `next_record` turns an answer into the state of a URL. If a try fails, a stored page stays stored,
+Only `next_record` turns an answer into the state of a URL. A stored page stays stored if a later fetch fails,
 because its copy still exists.
 """
 
@@ -56,7 +57,7 @@ _FINAL_STATES = {
     Outcome.ROBOTS_DENIED: PageState.DENIED,
     Outcome.WITHDRAWN: PageState.RETIRED,
 }
-# Outcomes that say nothing about the page; the previous state of the URL is kept.
+# Outcomes that tell nothing about the page. After such an outcome, a stored page stays stored.
 _NO_VERDICT = frozenset(
     {
         Outcome.TEMPORARY,
@@ -78,28 +79,30 @@ _NO_VERDICT = frozenset(
     }
 )
 
-_KNOWN = LinkFlag.REFRESH | LinkFlag.AGAIN  # flags that describe one fetch and not the URL
-# Limits on the text from servers that a record holds. A longer ETag is not sent back, so it is not stored.
+_KNOWN = LinkFlag.REFRESH | LinkFlag.AGAIN  # flags that describe one fetch, not the URL
+# Limits on the length of the texts from servers that a record holds. A longer ETag would not be sent back, so
+# it is not stored.
 _VALIDATOR_BYTES_MAX = 1024
 _CONTROLS = re.compile(rb"[\x00-\x1f\x7f]")
 _TYPE_CHARS_MAX = 128
 _ERROR_CHARS_MAX = 500
 _LOCATION_CHARS_MAX = 8192
 
-# Comments, elements without visible text, and tags; if one is not closed, it extends to the end of the input.
+# Comments, elements without visible text, and tags. If one of them is not closed, it extends to the end of
+# the input.
 _INVISIBLE = re.compile(
     rb"<!--.*?(?:-->|\Z)|<(script|style|template)\b.*?(?:</\1\b[^<>]*>|\Z)|<[a-z/!?][^>]*(?:>|\Z)",
     re.DOTALL | re.IGNORECASE,
 )
 HTML_TYPES = ("text/html", "application/xhtml+xml")
 TEXT_BYTES_MAX = 256 << 10  # larger pages are compared byte by byte; extracting text would block the loop
-_WEAK_SECONDS = 2.0  # seconds between Last-Modified and Date; see RFC 9110, 8.8.2.2
+_WEAK_SECONDS = 2.0  # minimum seconds from Last-Modified to Date; see RFC 9110, 8.8.2.2
 
 Patterns = Sequence[re.Pattern[bytes]]
 
 
 def compile_patterns(texts: Sequence[str]) -> tuple[re.Pattern[bytes], ...]:
-    """Compile the patterns whose matches a comparison ignores; they are matched against the bytes of the content.
+    """Compile the patterns whose matches a comparison ignores. A pattern is matched against the bytes of the content.
 
     Raises:
         ConfigError: a pattern is not a regular expression.
@@ -114,23 +117,23 @@ def compile_patterns(texts: Sequence[str]) -> tuple[re.Pattern[bytes], ...]:
 
 
 def content_digest(content: bytes, patterns: Patterns = ()) -> bytes:
-    """Return a digest of 16 bytes of the content without the matches of `patterns`."""
+    """Remove the matches of `patterns` from the content, and return a digest (16 bytes) of the rest."""
     for pattern in patterns:
         content = pattern.sub(b"", content)
     return mmh3.mmh3_x64_128_digest(content)
 
 
 def visible_text(html: bytes) -> bytes:
-    """Return the text between the tags of HTML, including the title, with white space collapsed, in linear time."""
+    """Return, in linear time, the text between the tags of HTML, including the title. White space is collapsed."""
     return b" ".join(_INVISIBLE.sub(b" ", open_shadow_roots(html)).split())
 
 
 class Comparison(NamedTuple):
-    """The rule by which a page with another digest counts as changed or unchanged.
+    """The rule that decides whether a page counts as changed if its digest is new.
 
     kind: the differences that count. "raw": any changed byte; "text": any change of the visible text of HTML;
-    "simhash": a change of the visible text after which the simhashes differ in more than `distance` of 64 bits.
-    ignored: patterns whose matches in the content all three kinds ignore.
+    "simhash": a change of the visible text after which the simhashes differ in more than `distance` bits.
+    ignored: patterns whose matches in the content are ignored, whatever the kind.
     """
 
     kind: str = "raw"
@@ -138,7 +141,7 @@ class Comparison(NamedTuple):
     ignored: Patterns = ()
 
     def same(self, one: bytes, other: bytes) -> bool:
-        """Return whether two HTML pages are the same; this takes about 45 us per kB of tags."""
+        """Return whether two HTML pages count as the same. The comparison takes about 45 us per kB of tags."""
         if self.kind == "raw" or max(len(one), len(other)) > TEXT_BYTES_MAX:
             return False
         for pattern in self.ignored:
@@ -153,7 +156,7 @@ ANY_BYTE = Comparison()
 
 
 def is_unchanged(previous: PageRecord | None, outcome: Outcome, digest: bytes) -> bool:
-    """Return whether an answer shows the known content: a 304, or the same content digest."""
+    """Return whether an answer shows the known content: it is a 304, or it has the same content digest."""
     if previous is None or previous.state is not PageState.STORED:
         return False
     if outcome is Outcome.UNCHANGED:
@@ -162,7 +165,10 @@ def is_unchanged(previous: PageRecord | None, outcome: Outcome, digest: bytes) -
 
 
 def is_other_form(previous: PageRecord | None, fetch: Fetch) -> bool:
-    """Return whether the answer and the stored copy cannot be compared: a browser rendered only one of them."""
+    """Return whether the answer and the stored copy cannot be compared.
+
+    An answer and a copy cannot be compared if a browser rendered only one of them.
+    """
     if previous is None or previous.state is not PageState.STORED:
         return False
     has_content = fetch.outcome in SUCCESSES and fetch.outcome is not Outcome.UNCHANGED
@@ -198,11 +204,11 @@ def next_record(
     now: float,
     tags: Directives | None = None,
 ) -> PageRecord:
-    """Return the record of a URL after `fetch`; `previous` is not modified.
+    """Return the record of a URL after `fetch`. The record `previous` is not modified.
 
-    `payload_digest` and `digest` (of the content) are b"" if the answer does not replace the known digests.
-    `tags` are the directives of the answer's X-Robots-Tag fields. The depth and the origin stay those of the
-    first try.
+    `payload_digest` and `digest` (the content digest) are b"" if the answer does not replace the known
+    digests. `tags` are the directives of the answer's X-Robots-Tag fields. The depth and the origin of the
+    URL stay those of its first try.
     """
     unchanged = is_unchanged(previous, fetch.outcome, digest)
     record = PageRecord(
@@ -238,7 +244,7 @@ def next_record(
 
 
 def _carry_over(record: PageRecord, previous: PageRecord, fetch: Fetch, now: float) -> None:
-    """Copy to `record` the facts in `previous` that stay true after this answer."""
+    """Copy the facts that stay true after this answer from `previous` to `record`."""
     record.depth, record.via, record.redirects = previous.depth, previous.via, previous.redirects
     record.flags |= previous.flags
     record.attempts = previous.attempts + 1
@@ -258,7 +264,7 @@ def _carry_over(record: PageRecord, previous: PageRecord, fetch: Fetch, now: flo
 
 
 def _note_success(record: PageRecord, previous: PageRecord | None, fetch: Fetch, unchanged: bool) -> None:
-    """Count the fetch, and the change if the page changed; keep the validators of this answer."""
+    """Count the fetch and, if the page changed, the change. Also keep the validators of this answer."""
     record.fetches += 1
     if not unchanged:
         record.changed_at = record.fetched_at

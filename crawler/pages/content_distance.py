@@ -1,10 +1,11 @@
-"""Computes the simhash of a text: 64 bits. If two texts differ in few words, their simhashes differ in few bits.
+"""Computes the simhash of a text, a number of 64 bits.
 
-Each sequence of `SHINGLE` words votes with its hash for or against every bit (Charikar, *Similarity
-Estimation Techniques from Rounding Algorithms*, STOC 2002); a bit is 1 if a majority votes for it. Manku,
-Jain, Das Sarma, *Detecting Near-Duplicates for Web Crawling* (WWW 2007) treat pages as equal if at most 3 of
-64 bits differ. One changed word changes about 6 bits in a text of a hundred words, and about 2 bits in a text
-of a thousand words. Computing a simhash takes about 60 us per kB of text.
+Texts that differ in few words have simhashes that differ in few bits. Each sequence of `SHINGLE` words votes
+with its hash for or against every bit. A bit is 1 if a majority votes for it (Charikar, *Similarity
+Estimation Techniques from Rounding Algorithms*, STOC 2002). Manku, Jain, Das Sarma (*Detecting
+Near-Duplicates for Web Crawling*, WWW 2007) treat pages as duplicates if at most 3 of the 64 bits differ. One
+changed word changes about 6 bits in a text of a hundred words, and about 2 bits in a text of a thousand
+words. Computing a simhash takes about 60 us per kB of text.
 """
 
 import mmh3
@@ -15,7 +16,7 @@ BITS = 64
 
 
 def simhash(text: bytes) -> int:
-    """Return the simhash of a text; 0 for a text without words."""
+    """Return the simhash of a text, or 0 if the text has no words."""
     words = text.split()
     if not words:
         return 0

@@ -1,7 +1,7 @@
 """Finds damage in an archive, and forgets the captures that are lost.
 
 `check` reads everything. `find_lost` only lists the captures that are lost because their segment was missing
-or too short when the archive was opened; their pages can then be fetched again.
+or too short when the archive was opened. The pages of these captures can then be fetched again.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,7 +30,10 @@ def find_lost(archive: Archive, damaged: Mapping[str, int]) -> list[Lost]:
 
 
 def forget(archive: Archive, batch: Batch, lost: Sequence[Lost], damaged: Mapping[str, int]) -> None:
-    """Delete, in `batch`, the keys of `lost` captures and the keys that depend on them; shorten `damaged` segments."""
+    """Delete, in `batch`, the keys of `lost` captures and the keys that depend on them.
+
+    `damaged` maps segments to their lengths. Each of these segments stays committed up to its last whole capture.
+    """
     for capture in lost:
         batch.delete(capture.key)
         key = payload_key(capture.capture.digest)
@@ -42,7 +45,10 @@ def forget(archive: Archive, batch: Batch, lost: Sequence[Lost], damaged: Mappin
 
 
 def _shorten(archive: Archive, batch: Batch, segment: str, size: int) -> None:
-    """Commit a damaged segment only up to the end of its last whole capture; the next opening cuts it there."""
+    """Commit a damaged segment only up to the end of its last whole capture.
+
+    The rest of the segment is cut off when the archive is opened the next time.
+    """
     ends = (end_of(capture) for _, capture in archive.stored_captures() if capture.segment == segment)
     end = max((end for end in ends if end <= size), default=0)
     if end:
@@ -52,9 +58,10 @@ def _shorten(archive: Archive, batch: Batch, segment: str, size: int) -> None:
 
 
 def check(archive: Archive, *, tails: bool = True) -> Iterator[Problem]:
-    """Read every committed record, compare its digests and follow every revisit; yield each problem found.
+    """Read every committed record, verify its digests and follow every revisit; yield each problem found.
 
-    Bytes that an erasure has listed are not read, because the next opening overwrites them.
+    Bytes that an erasure has listed are not read, because they will be overwritten when the archive is next
+    opened.
 
     With `tails`, uncommitted bytes at the end of a segment are reported, too. They are cut off when the
     archive is opened for writing.

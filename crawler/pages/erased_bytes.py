@@ -1,9 +1,10 @@
 """Overwrites records in WARC segments, in place, with empty records of the same length.
 
-Every other record keeps its offset, so the store, previously exported indexes and readers that have the
-segment open stay valid. If several processes share a segment (`pages/reshard.py`), it is rewritten for all of
-them. The record that fills the gap is one gzip member whose blocks are not compressed. So its length can be
-chosen to the byte, and every reader of WARC files accepts it.
+Every other record keeps its offset. So the offsets in the store and in exported indexes stay valid, and
+readers that have the segment open are not disturbed. If several processes share a segment
+(`pages/reshard.py`), it is overwritten for all these processes. The record that fills the gap is one gzip
+member whose blocks are not compressed. So the length of this record can be chosen exactly, and every reader
+of WARC files accepts the record.
 """
 
 import os
@@ -27,7 +28,7 @@ _TAIL = b"\r\n\r\n"
 _GZIP_HEAD = b"\x1f\x8b\x08\x00" + bytes(4) + b"\x00\xff"
 _GZIP_TAIL_BYTES = 8
 _BLOCK_HEAD_BYTES = 5
-_BLOCK_BYTES_MAX = 65_535  # the largest block that is not compressed (RFC 1951, 3.2.4)
+_BLOCK_BYTES_MAX = 65_535  # the maximum length of an uncompressed block (RFC 1951, 3.2.4)
 
 
 def is_filler(record: reading.Record) -> bool:
@@ -36,7 +37,7 @@ def is_filler(record: reading.Record) -> bool:
 
 
 def filler(length: int) -> bytes | None:
-    """Return a gzip member of `length` bytes that holds a WARC record of blanks; None if `length` is too small.
+    """Return a gzip member of `length` bytes that holds a WARC record of blanks, or None if `length` is too small.
 
     If there is no room for blocks that are not compressed, a comment in the gzip header fills the gap. This
     comment is always short, since some readers accept at most 512 bytes.
@@ -67,8 +68,8 @@ def _compressed(length: int) -> bytes | None:
 
 
 def _blank_record(length: int) -> bytes | None:
-    """Return a WARC record of exactly `length` bytes whose block is blanks; None if `length` is too small."""
-    for slack in ("", " "):  # if the length field needs one more digit, one byte may remain to fill
+    """Return a WARC record of exactly `length` bytes whose block is blanks, or None if `length` is too small."""
+    for slack in ("", " "):  # a longer length field can leave one byte over
         identity = FILLER_ID + slack
         for digits in range(1, 12):
             block = length - len(_HEAD.format(identity=identity, length="")) - digits - len(_TAIL)
@@ -78,7 +79,7 @@ def _blank_record(length: int) -> bytes | None:
 
 
 def overwrite(folders: Iterable[Path], ranges: Mapping[str, Sequence[tuple[int, int]]]) -> None:
-    """Overwrite and sync the ranges (offset, length) of each segment, in each of `folders` that has the segment.
+    """Overwrite and sync the ranges (offset, length) of each segment, in every one of `folders` that holds it.
 
     This may be repeated after a crash.
 

@@ -5,14 +5,15 @@
     blank     the listed bytes are overwritten (`erased_bytes.py`)
 
 Each step is one commit, which writes files before keys. So a detached copy is in its new place before its key
-names that place. The bytes of a copy are listed in the batch that deletes its keys. If the process is killed,
-the next opening overwrites the bytes that were already listed. The remaining copies are erased when the
-command is repeated.
+names that place. The batch that deletes the keys of a copy also lists the bytes of the copy. If the process
+is killed, the bytes that were already listed are overwritten when the archive is next opened. The remaining
+copies are erased when the command is repeated.
 
-A revisit holds no payload. If the response that it repeats is erased, the revisit is written again at the end
-of the archive. The first copy of a payload becomes a response, with the status and headers that readers were
-shown before. The other copies become revisits of that response. The old record of the revisit names the
-withdrawn URL, so it is overwritten too. No other page loses its copy, and no record refers to an erased one.
+A revisit holds no payload. If the response that a revisit repeats is erased, the revisit is written again at
+the end of the archive. The first such copy of a payload becomes a response, with the status and headers that
+readers got before. The other copies become revisits of that response. The old record of the revisit names the
+withdrawn URL, so that record is overwritten too. No other page loses its copy, and no record refers to an
+erased record.
 """
 
 from collections.abc import Callable, Iterator
@@ -39,15 +40,15 @@ from crawler.storage import keys
 from crawler.storage.faults import reach
 from crawler.storage.kv import Batch, KeyValue, after_prefix, seal, unseal
 
-# Key families that hold what the crawl knows about one URL; their keys are fingerprints.
+# Key families that hold what the crawl knows about a URL, under the URL's fingerprint.
 _OF_A_PAGE = (keys.PAGE, keys.REFRESH, keys.ASKED, keys.READINGS, keys.BIRTHS)
 
 
 class Detached(msgspec.Struct):
     """A copy that is written again, because the response that it repeats will be erased.
 
-    `original` is the response that the copy repeats from now on; None if the copy becomes a response.
-    `renewed` is the new capture of the copy, set when its records are written.
+    `original` is the response that the copy repeats from now on, or None if the copy becomes a response.
+    `renewed` is the new capture of the copy, and is set when the records of the copy are written.
     """
 
     key: bytes
@@ -59,13 +60,13 @@ class Detached(msgspec.Struct):
         """Append the records of the copy. Runs in the writer thread.
 
         Raises:
-            DamageError: its bytes cannot be read.
+            DamageError: the bytes of the copy cannot be read.
         """
         capture = self.capture
         raw = archive.raw_records(capture)
         where = f"{capture.segment} at {capture.offset}"
         old = reading.parse_record(reading.expand(raw[: capture.length], where=where), where)
-        # the request and metadata records refer to the response by its id, so the id is kept
+        # the id is kept, because the request and metadata records use it to refer to the response
         rest = raw[capture.length :]
         made, status = self._answer(archive, old)
         first = compress(made)
@@ -110,7 +111,7 @@ class Detached(msgspec.Struct):
         return record, capture.status
 
     def stage(self, batch: Batch) -> None:
-        """Put the new place of the copy into the batch, and list its old bytes for overwriting."""
+        """Put the new place of the copy into the batch, and list the copy's old bytes for overwriting."""
         if self.renewed is None:
             return
         batch.put(self.key, pack(self.renewed))
@@ -120,7 +121,7 @@ class Detached(msgspec.Struct):
 
 
 class Blanked(msgspec.Struct):
-    """Listed bytes that are to be overwritten: maps `j/` keys to lengths."""
+    """Listed bytes that are to be overwritten. `listed` maps `j/` keys to lengths in bytes."""
 
     listed: dict[bytes, int]
 
@@ -174,7 +175,7 @@ def blank(folder: Path, listed: dict[bytes, int]) -> None:
 
 
 def finish(archive: Archive) -> int:
-    """Overwrite the listed bytes that a killed process left; return the number of captures. Called at every opening.
+    """Overwrite the listed bytes that a killed process left; return the number of ranges. Each opening does this.
 
     Raises:
         OSError: the disk failed.
@@ -194,14 +195,14 @@ class Erasing:
     def __init__(self, archive: Archive, rule: Withdrawal) -> None:
         self._archive = archive
         self._rule = rule
-        self._made: dict[bytes, Original] = {}  # payload digest -> the response that holds it from now on
+        self._made: dict[bytes, Original] = {}  # maps payload digests to the responses that now hold them
 
     def covers(self, capture: Capture) -> bool:
         """Return whether a capture is to be erased."""
         return self._rule.is_about(capture.url) and self._rule.covers(capture.fetched_at)
 
     def detached(self, key: bytes, capture: Capture) -> Detached | None:
-        """Return the copy in the form in which it must be written again; None if its record can stay."""
+        """Return the copy as it must be written again, or None if its record can stay."""
         if not capture.refers_to or self._archive.is_withdrawn(capture):
             return None
         original = self._archive.capture_at(capture.refers_to)
@@ -213,7 +214,7 @@ class Erasing:
         return Detached(key, capture, found)
 
     def _holder(self, digest: bytes) -> Original | None:
-        """Return the response that is known to hold a payload and is not erased; None if there is none."""
+        """Return a response that holds the payload and is not erased, or None if none is known."""
         key = payload_key(digest)
         value = self._archive.store.get(key)
         if value is None:
@@ -241,7 +242,7 @@ class Erasing:
         batch.put(tombstone_key(fingerprint), pack(Erased(url_digest(url), now, self._rule.reason)))
 
     def forget_page(self, fingerprint: int, batch: Batch) -> bool:
-        """Delete what is known about a URL; return whether it had a record. Its fingerprint stays in the DUE."""
+        """Delete what is known about a URL; return whether the URL had a record. Its fingerprint stays in the DUE."""
         for family in _OF_A_PAGE:
             batch.delete(family + fingerprint.to_bytes(8, "big"))
         return self._archive.store.get(record_key(fingerprint)) is not None
@@ -254,7 +255,7 @@ class Erasing:
 
 
 def _without_copy(record: PageRecord) -> PageRecord:
-    """Return the record without validators and digests, so the next fetch is unconditional and finds new content."""
+    """Return the record without validators and digests, so the next fetch is unconditional and its content new."""
     return replace(
         record,
         state=PageState.RETIRED,

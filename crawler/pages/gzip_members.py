@@ -1,20 +1,20 @@
 """Compresses WARC records to gzip members, and reads the payload of a record without the rest of the record.
 
-A record is one gzip member. If its payload is not too short, the deflate stream of
-the member has three parts that can be read separately, and an extra field of the gzip header
-(RFC 1952, 2.3.1.1) states their lengths:
+A record is one gzip member. If the payload is not too short, the deflate stream of the member has three parts
+that can be read separately. An extra field of the gzip header (RFC 1952, 2.3.1.1) states the lengths of the
+parts:
 
     header 32 bytes | head: WARC and HTTP fields | payload | two line ends | crc32, length
     extra field "CP": compressed length and length of the head, length and crc32 of the payload
 
-The head and the payload each end with a full flush, so neither part refers to bytes before it and both end at
-a byte boundary. The page server decompresses only the head. If a client accepts gzip, it gets the payload
-still compressed. Other readers ignore the extra field.
+The head and the payload each end with a full flush. So no part refers to bytes of another part, and each part
+begins at a byte boundary. The page server decompresses only the head. A client that accepts gzip gets the
+payload in its compressed form. Other readers ignore the extra field.
 
-Measured at level 1 for 300 manuals of 44 kB: a manual takes 72 us with one part and 79 us with three parts,
-which make it 2 % longer. With gzip as content coding, a manual takes 41 us with one part and 15 us with
-three, and gets 1 % longer. At levels 1 to 3, the head is compressed at level 0: the tables of level 1 would
-cost 5 us and save 170 bytes.
+At level 1, on average over 300 manuals of 44 kB, compression takes 72 us with one part and 79 us with three
+parts, which make the result 2 % longer. If the payload is already coded with gzip, compression takes 41 us
+with one part and 15 us with three parts, and the result is 1 % longer. At levels 1 to 3, the head is
+compressed at level 0, because the tables of level 1 would cost 5 us and save only 170 bytes.
 """
 
 import re
@@ -30,7 +30,7 @@ from isal.isal_zlib import crc32
 from crawler.errors import DamageError
 
 ISAL_LEVEL_MAX = 3
-PAYLOAD_BYTES_MIN = 1024  # for shorter payloads, separate parts are not worthwhile
+PAYLOAD_BYTES_MIN = 1024  # separate parts are not worthwhile for a shorter payload
 
 _GAP = b"\r\n\r\n"
 _RESPONSE = b"WARC/1.1\r\nWARC-Type: response\r\n"
@@ -39,13 +39,13 @@ _GZIP_MAGIC = b"\x1f\x8b"
 _WINDOW = 31  # zlib's wbits for gzip with the largest window
 _RAW = -zlib.MAX_WBITS
 _ANY_TIME_AND_SYSTEM = bytes(4) + b"\x00\xff"
-# FEXTRA; 20 bytes; "CP" of 16 bytes
+# flag FEXTRA; extra field of 20 bytes; subfield "CP" of 16 bytes
 _START = b"\x1f\x8b\x08\x04" + _ANY_TIME_AND_SYSTEM + b"\x14\x00CP\x10\x00"
 _SIZES = struct.Struct("<IIII")
 _HEAD_AT = len(_START) + _SIZES.size
 _TRAILER = struct.Struct("<II")
 _LENGTH_MAX = 1 << 31
-_MORE = 1024  # extra compressed bytes that are read if only a part of the payload is wanted
+_MORE = 1024  # compressed bytes that are read beyond the estimate if only a part of the payload is wanted
 # the two line ends after a record, as the last block of a deflate stream
 _LAST_BLOCK = zlib.compress(_GAP, wbits=_RAW)
 _GZIP_START = b"\x1f\x8b\x08\x00" + _ANY_TIME_AND_SYSTEM
@@ -54,7 +54,7 @@ _IsalError: type[Exception] = igzip_lib.IsalError  # type: ignore[assignment]  #
 
 
 def compressor(level: int) -> Callable[[bytes], bytes]:
-    """Return a function that compresses a record to one gzip member: isal for levels 0 to 3, zlib for 4 to 9."""
+    """Return a function that compresses a record to one gzip member. Levels 0 to 3 use isal, 4 to 9 use zlib."""
     method: Any = isal_zlib if level <= ISAL_LEVEL_MAX else zlib
     of_head = 0 if level <= ISAL_LEVEL_MAX else level
 
@@ -87,7 +87,10 @@ def compressed(pieces: Iterable[bytes], level: int) -> Iterator[bytes]:
 
 
 def payload_start(record: bytes) -> int:
-    """Return the offset in our own record of the payload: after a response's HTTP fields, else of the block."""
+    """Return the offset of the payload in a record that this crawler wrote.
+
+    In a response, the payload follows the HTTP fields. In other records, it is the whole block.
+    """
     start = record.find(_GAP) + len(_GAP)
     return record.find(_GAP, start) + len(_GAP) if record.startswith(_RESPONSE) else start
 
@@ -106,7 +109,7 @@ def _flushed(method: Any, data: memoryview, level: int) -> bytes:
 
 
 class MemberParts(msgspec.Struct, frozen=True, gc=False):
-    """The parts of a member: `data[HEAD_AT:body_at]` is its deflated head, `data[body_at:body_end]` its payload.
+    """The parts of a gzip member: `data[HEAD_AT:body_at]` is the deflated head, `data[body_at:body_end]` the payload.
 
     `head_length` and `length` are the lengths of the uncompressed head and payload. `crc` is the checksum of
     the payload.
@@ -128,7 +131,7 @@ class MemberParts(msgspec.Struct, frozen=True, gc=False):
         return _inflated(self.data[_HEAD_AT : self.body_at], self.head_length)
 
     def payload(self, length: int = -1) -> bytes:
-        """Return the payload, or its first `length` bytes; the checksum of a part cannot be verified.
+        """Return the payload, or its first `length` bytes. The checksum is verified only for the whole payload.
 
         Raises:
             DamageError: the bytes are broken.
@@ -144,11 +147,11 @@ class MemberParts(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def gzip_length(self) -> int:
-        """The length of `gzip()`."""
+        """The length in bytes of the result of `gzip`."""
         return len(_GZIP_START) + self.body_end - self.body_at + len(_EMPTY_LAST_BLOCK) + _TRAILER.size
 
     def gzip(self) -> bytes:
-        """Return the payload as a gzip stream made of the stored blocks; the client verifies the checksum."""
+        """Return the payload as a gzip stream made of the stored blocks. The client verifies the checksum."""
         trailer = _TRAILER.pack(self.crc, self.length)
         blocks = memoryview(self.data)[self.body_at : self.body_end]
         return b"".join((_GZIP_START, blocks, _EMPTY_LAST_BLOCK, trailer))
@@ -157,8 +160,8 @@ class MemberParts(msgspec.Struct, frozen=True, gc=False):
 def _inflated(blocks: bytes | memoryview, length: int, enough: int = _LENGTH_MAX) -> bytes:
     """Decompress deflate blocks; return the first `length` bytes.
 
-    isal decompresses all its input, however few bytes are wanted. So it receives only `enough` bytes of input
-    at first, and more if these are too few.
+    isal decompresses all input that it receives, however few bytes are wanted. So it receives only `enough`
+    bytes at first, and more if these are too few.
     """
     inflater = igzip_lib.IgzipDecompressor(flag=igzip_lib.DECOMP_DEFLATE)
     try:
@@ -175,9 +178,10 @@ def _inflated(blocks: bytes | memoryview, length: int, enough: int = _LENGTH_MAX
 
 
 def parts(member: bytes) -> MemberParts | None:
-    """Return the parts of a whole gzip member; None if its header does not state them and it must be read as a whole.
+    """Return the parts of a whole gzip member, or None if its header does not state them.
 
-    The parts are not stated by other programs, by earlier versions, or for members with a short payload.
+    Other programs and earlier versions of the crawler do not state the parts, nor does a member with a short
+    payload. Such a member must be read as a whole.
     """
     body_end = len(member) - len(_LAST_BLOCK) - _TRAILER.size
     if not member.startswith(_START) or body_end < _HEAD_AT:

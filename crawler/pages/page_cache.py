@@ -1,18 +1,18 @@
 """The page cache of a process, which stores answers as captures.
 
-A *capture* is one stored answer of a URL. Its bytes are in a WARC segment; its
-description (`captures.py`) is in the store, written in the batch of its commit group.
-The base class, in `archive.py`, reads captures.
+A *capture* is one stored answer of a URL. The bytes of a capture are in a WARC segment. The description of a
+capture (`captures.py`) is in the store, and is written in the batch of the capture's commit group. The base
+class, in `archive.py`, reads captures.
 
-An answer takes three steps, one in each phase of the commit:
+An answer passes through these steps, which are parts of a commit:
 
     capture(fetch, ...)   loop thread     digest, response or revisit, new record
     write(capturings)     writer thread   build, compress, append, sync
     stage(batch)          writer thread   the four keys
     committed()           loop thread     drop the pending state
 
-Decisions are made in the first step, in the order of the commit queue, and take uncommitted decisions into
-account: if two answers in one group are equal, the second becomes a revisit of the first. That is safe,
+Decisions are made in the first step, in the order of the commit queue. Uncommitted decisions are taken into
+account: if two answers in one group are the same, the second becomes a revisit of the first. That is safe,
 because groups commit in order, and if a group fails, the process ends.
 
 The cache opens even if a segment is missing or too short: `lost` lists the
@@ -61,21 +61,21 @@ from crawler.storage.kv import Batch, KeyValue, seal, unseal
 
 _KNOWN = LinkFlag.REFRESH | LinkFlag.AGAIN
 _WITHOUT_RECORD = (TaskKind.ROBOTS, TaskKind.SUBRESOURCE, TaskKind.SITE_FILE, TaskKind.HOP)
-_HOPS_CACHED_MAX = 4096  # number of fingerprints whose URL is cached, for the field `via` of records
-_RECEIPTS_MAX = 65_536  # number of receipts remembered per segment, so that each is written once
+_HOPS_CACHED_MAX = 4096  # number of cached URLs (by fingerprint), for the field `via` of records
+_RECEIPTS_MAX = 65_536  # number of receipts remembered per segment, so that each one is written only once
 
 
 class PageCache(Archive):
-    """The captures of one process, in `directory/warc` and `store`; see the module's docstring.
+    """The captures of one process, in `directory/warc` and `store`. The module's docstring describes the steps.
 
     Args:
         comparison: the rule for what counts as a change of a URL; any byte by default.
         unexpected: counts errors of the crawler.
-        fingerprint: returns the fingerprint of a URL, for answers whose fetch task has none (robots.txt).
-        keeps: tells whether an answer of that URL and media type is stored.
+        fingerprint: returns the fingerprint of a URL. It is used for answers whose fetch task has none (robots.txt).
+        keeps: returns whether an answer with this URL and media type is stored.
         software, operator, robots_policy, hostname, agent: for the warcinfo record; `agent` is the User-Agent.
-        random: random bytes for record ids.
-        sync: whether appended bytes are made durable before a batch names them.
+        random: returns random bytes for record ids.
+        sync: whether appended bytes are made durable before a batch refers to them.
         reading: True if nothing is to be written; `store` is then a private copy.
         withdrawals: the rules by which copies are withheld; no rules by default.
 
@@ -110,7 +110,7 @@ class PageCache(Archive):
         super().__init__(directory / "warc", store, withdrawals)
         self._decoded = config.store == "decoded"
         self._comparison = comparison
-        self._compared = (0, b"", False)  # the last text comparison, as (fingerprint, digest, result)
+        self._compared = (0, b"", False)  # the last comparison of texts, as (fingerprint, digest, result)
         self._unexpected = unexpected or Unexpected()
         self._fingerprint = fingerprint
         self._nothing = config.store == "none"
@@ -141,7 +141,8 @@ class PageCache(Archive):
         self._reading = reading
         committed = dict(self.committed_lengths())
         self.recovery = (segments.survey if reading else segments.recover)(self.folder, committed)
-        # The number of captures whose erasure was interrupted by a kill and completed when this process opened.
+        # The number of captures whose erasure a kill had interrupted, and which were erased when this process
+        # opened.
         self.erased = 0 if reading else erasure.finish(self)
         self.lost = damage.find_lost(self, self.recovery.damaged)
         self._writer = segments.SegmentWriter(
@@ -159,23 +160,26 @@ class PageCache(Archive):
         self._rewritten: list[erasure.Rewriting] = []
         self._staged: deque[list[Capturing]] = deque()
         self._urls: dict[int, str] = {}
-        # consent receipts that have a record in the segment `_receipts_in`
+        # digests of the consent receipts that have a record in the segment `_receipts_in`
         self._receipts: set[bytes] = set()
         self._receipts_in = ""
 
     def record(self, fingerprint: int) -> PageRecord | None:
-        """Return the record of a URL, even if it is not yet committed; None if the URL was never tried."""
+        """Return the record of a URL, even if it is not yet committed, or None if the URL was never tried."""
         pending = self._pending_records.get(fingerprint)
         return pending if pending is not None else super().record(fingerprint)
 
     def put_record(self, batch: Batch, fingerprint: int, record: PageRecord) -> None:
-        """Put a record that changes although there is no answer to store (a retired URL, a signal)."""
+        """Put a record that changed without an answer, for example when the URL is retired or a signal arrives."""
         batch.put(record_key(fingerprint), pack(record))
 
     # -- first step: decide
 
     def digest_ahead(self, fetch: Fetch) -> None:
-        """Compute in advance the digests of a large answer, which `capture` will need. May run in any thread."""
+        """Compute the payload digest of a large answer in advance; `capture` will use it.
+
+        Any thread may call this.
+        """
         fetch.payload_digest = self._payload_digest(fetch)
 
     def capture(
@@ -188,11 +192,12 @@ class PageCache(Archive):
         final: bool = True,
         tags: Directives | None = None,
     ) -> Capturing:
-        """Decide how an answer, or a failure, is stored. Pass the returned objects to `write` in the order of the calls.
+        """Decide how an answer, or a failure, is stored.
 
-        If `final` is False, another try follows, so the URL's record is updated, but the answer is not
-        stored. `tags` are the directives of the answer's X-Robots-Tag fields. Costs one SHA-1 of the payload
-        and two look-ups.
+        Pass the returned objects to `write` in the order of the calls. If `final` is False, which means that
+        another try will follow, the URL's record is updated, but the answer is not stored. `tags` are the
+        directives of the answer's X-Robots-Tag fields. A call costs one SHA-1 of the payload and two
+        look-ups.
         """
         fingerprint = fetch_task.fingerprint
         if not fingerprint and self._fingerprint is not None:
@@ -227,10 +232,10 @@ class PageCache(Archive):
         return capturing
 
     def answer_of(self, url: str) -> StoredPage | None:
-        """Return the newest stored answer for a URL (request form) that is whole; None if there is none.
+        """Return the newest stored answer for a URL (request form), or None if no whole answer is stored.
 
         Raises:
-            DamageError: its bytes cannot be read.
+            DamageError: the bytes of the answer cannot be read.
         """
         if self._fingerprint is None:
             return None
@@ -238,18 +243,18 @@ class PageCache(Archive):
         return self.read(capture, static=True) if capture is not None and is_copy(capture) else None
 
     def _query(self, fetch: Fetch) -> str:
-        """Return the query that distinguishes a request from a plain GET in the archive; "" for a plain GET."""
+        """Return the query that distinguishes the request from a plain GET in the archive, or "" for a plain GET."""
         return query_of_request(fetch.request_head + self._builder.body_of(fetch))
 
     def _is_new(self, key: bytes, *, look_up: bool) -> bool:
-        """Return whether no capture of this URL and time is pending and, if `look_up`, none is stored."""
+        """Return whether this URL has no pending capture of this time and, with `look_up`, no stored one."""
         if key in self._pending_captures or (look_up and self.store.get(key) is not None):
             return False
         self._pending_captures.add(key)
         return True
 
     def shows_known(self, fetch: Fetch, fetch_task: FetchTask) -> bool:
-        """Return whether an answer need not be parsed, because its content and directives are already known."""
+        """Return whether the content and directives of an answer are known already, so that it need not be parsed."""
         previous = self.record(fetch_task.fingerprint)
         digest = self._content_digest(fetch, fetch_task, previous)
         if previous is None or not change_detection.is_unchanged(previous, fetch.outcome, digest):
@@ -257,9 +262,9 @@ class PageCache(Archive):
         return fetch.outcome is Outcome.UNCHANGED or (previous.metas >= 0 and self._repeats(fetch, previous))
 
     def _repeats(self, fetch: Fetch, previous: PageRecord) -> bool:
-        """Return whether an unchanged answer has the same bytes as the known one, and so the same meta tags.
+        """Return whether an unchanged answer has the same bytes as the known answer, and so the same meta tags.
 
-        If the comparison ignores some bytes, these may contain meta tags, so the payload digests are
+        If the comparison ignores some bytes, these bytes may contain meta tags, so the payload digests are
         compared.
         """
         comparison = self._comparison(fetch.url)
@@ -268,7 +273,7 @@ class PageCache(Archive):
         return self._payload_digest(fetch) == previous.digest
 
     def _content_digest(self, fetch: Fetch, fetch_task: FetchTask, previous: PageRecord | None) -> bytes:
-        """Return the digest by which changes are detected; b"" if the answer has no content of its own."""
+        """Return the digest by which changes are detected, or b"" if the answer has no content of its own."""
         if fetch.outcome not in change_detection.SUCCESSES or fetch.outcome is Outcome.UNCHANGED:
             return b""
         comparison = self._comparison(fetch.url)
@@ -286,13 +291,16 @@ class PageCache(Archive):
 
     @staticmethod
     def _shown_digest(dom: bytes, comparison: change_detection.Comparison) -> bytes:
-        """Return the digest of the text that a browser showed; it may change while the server's answer stays the same."""
+        """Return the digest of the text that a browser showed.
+
+        This text may change although the server's answer stays the same.
+        """
         return change_detection.content_digest(change_detection.visible_text(dom), comparison.ignored)
 
     def _reads_the_same(
         self, fingerprint: int, fetch: Fetch, previous: PageRecord, comparison: change_detection.Comparison
     ) -> bool:
-        """Return whether an answer equals the copy stored at the last change, apart from ignored differences."""
+        """Return whether an answer equals the copy stored at the last change, if ignored differences do not count."""
         if (
             comparison.kind == "raw"
             or fetch.content_type not in change_detection.HTML_TYPES
@@ -344,7 +352,10 @@ class PageCache(Archive):
         self._remember_url(capturing.fingerprint, fetch.url)
 
     def _choose_kind(self, capturing: Capturing, previous: PageRecord | None) -> None:
-        """Make the answer a response or a revisit; if it is a response, later revisits of its payload refer to it."""
+        """Decide whether the answer becomes a response or a revisit.
+
+        If it becomes a response, later revisits of its payload will refer to it.
+        """
         if capturing.fetch.outcome is Outcome.UNCHANGED and previous is not None:
             capturing.original = self._original(previous.digest)
             capturing.profile = warc.NOT_MODIFIED if capturing.original else ""
@@ -356,7 +367,7 @@ class PageCache(Archive):
             self._pending_originals[capturing.payload_digest] = original
 
     def _original(self, digest: bytes) -> Original | None:
-        """Return the response that holds the payload with this SHA-1; None if it does not exist or is withdrawn."""
+        """Return the response that holds the payload with this SHA-1, or None if there is none or it is withdrawn."""
         pending = self._pending_originals.get(digest)
         if pending is not None or not digest:
             return pending
@@ -377,7 +388,7 @@ class PageCache(Archive):
     # -- second step: write
 
     def write(self, items: Sequence[Capturing | erasure.Rewriting]) -> int:
-        """Append the records of a group durably; return the number of captures made bare because of internal errors.
+        """Append the records of a group durably; return the number of captures that were reduced because of errors.
 
         This also carries out the group's part of an erasure.
 
@@ -399,7 +410,10 @@ class PageCache(Archive):
             self._unexpected.note(error, "a copy that repeats an erased one")
 
     def _append(self, capturing: Capturing) -> bool:
-        """Append a capture's records; return whether an error reduced the capture to URL, status and times."""
+        """Append a capture's records; return whether the capture was reduced.
+
+        If an error of the crawler prevents the records, the capture is reduced to URL, status and times.
+        """
         bare = False
         segment = self._writer.turn(capturing.instant)
         if segment != self._receipts_in or len(self._receipts) >= _RECEIPTS_MAX:
@@ -408,7 +422,7 @@ class PageCache(Archive):
             members = self._members(capturing)
         except CrawlerError:
             raise
-        except Exception as error:  # otherwise this page would end this run, and each later run
+        except Exception as error:  # if it were raised, this page would end this run and each later run
             self._unexpected.note(error, f"WARC records of {capturing.fetch.url}; the body is not stored")
             original = self._pending_originals.get(capturing.payload_digest)
             if original is not None and original.key == capturing.key:
@@ -444,10 +458,10 @@ class PageCache(Archive):
         return bare
 
     def _members(self, capturing: Capturing) -> list[segments.Member]:
-        """Return the gzip members of a capture's records; the member of a large file is an iterator over its pieces.
+        """Return the gzip members of a capture's records. The member of a large file is an iterator over its pieces.
 
-        Each segment has a record of every consent receipt to which its captures refer, so a segment can be
-        read by itself.
+        Each segment has a record of every consent receipt to which the captures in it refer. So a segment can
+        be read without the others.
         """
         new = capturing.stamp is not None and capturing.stamp.digest not in self._receipts
         return [
@@ -487,11 +501,17 @@ class PageCache(Archive):
         self._written, self._rewritten = [], []
 
     def _is_kept_back(self, capturing: Capturing) -> bool:
-        """Return whether the URL is withdrawn, so its record must not be written: an erasure may be deleting it."""
+        """Return whether the record must not be written, because the URL is withdrawn.
+
+        An erasure may be deleting the record at this time.
+        """
         return not capturing.new_record and self.withdrawals.stops(capturing.fetch.url)
 
     def committed(self) -> None:
-        """Note that the oldest staged group is now durable; call this once per group, on the loop thread."""
+        """Record that the oldest staged group is now durable.
+
+        The loop thread calls this once per group.
+        """
         for capturing in self._staged.popleft():
             self._pending_captures.discard(capturing.key)
             if self._pending_records.get(capturing.fingerprint) is capturing.record:
@@ -501,7 +521,7 @@ class PageCache(Archive):
                 del self._pending_originals[capturing.payload_digest]
 
     def close(self) -> None:
-        """Finish the open segment; nothing may be written afterwards.
+        """Finish the open segment. Nothing may be written afterwards.
 
         Raises:
             StoreError: the disk failed.
@@ -511,11 +531,14 @@ class PageCache(Archive):
     # -- damage
 
     def forget(self, batch: Batch) -> None:
-        """Delete the captures in `lost`, and the keys that depend on them except `u/`, which the caller handles."""
+        """Delete the captures in `lost`, and the keys that depend on them.
+
+        The `u/` keys are left to the caller.
+        """
         damage.forget(self, batch, self.lost, self.recovery.damaged)
 
     def check(self) -> Iterator[Problem]:
-        """Read every committed record and compare its digests; yield each problem found."""
+        """Read every committed record and verify its digests; yield each problem found."""
         return damage.check(self, tails=not self._reading)
 
     def _check(self) -> None:
@@ -535,7 +558,7 @@ def _sha1(payload: bytes) -> bytes:
 
 
 def _media_type(fetch: Fetch, previous: PageRecord | None) -> str:
-    """Return the media type of an answer; for a 304, the media type of the stored page."""
+    """Return the media type of an answer. For a 304, it is the media type of the stored page."""
     confirms = fetch.outcome is Outcome.UNCHANGED and previous is not None
     return previous.content_type if confirms and previous is not None else fetch.content_type
 

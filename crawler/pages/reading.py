@@ -3,10 +3,10 @@
     bytes --expand--> record --parse_record--> fields, block
           block --parse_http--> status, headers, payload --decode_payload--> content
 
-Files of other programs may be plain or compressed with gzip (one member or many), and have WARC version 1.0
-or 1.1. They may contain bare line feeds, and transfer codings in their blocks. Data that cannot be read
-raises a DamageError that states the position. Sizes are bounded by the caller's `bytes_max`, regardless of
-length fields and compressed streams.
+Files of other programs may be plain or compressed with gzip (one member or many). The WARC version may be 1.0
+or 1.1. Lines may end in bare line feeds, and blocks may have transfer codings. If data cannot be read, a
+DamageError states its position. Sizes are bounded by the caller's `bytes_max`, regardless of length fields
+and compressed streams.
 """
 
 import base64
@@ -23,14 +23,14 @@ from isal import igzip_lib, isal_zlib
 
 from crawler.errors import DamageError
 
-RECORD_BYTES_MAX = 256 << 20  # maximum bytes of an uncompressed record, far above the limits on bodies
+RECORD_BYTES_MAX = 256 << 20  # maximum length of an uncompressed record, far above the limits on bodies
 _HEAD_BYTES_MAX = 1 << 20
 WHOLE_BYTES_MAX = 16 << 20  # bytes; a longer block is checked piece by piece
 _CHUNK_BYTES = 256 << 10
 _READ_BYTES, _STEP_BYTES = 1 << 20, 16 << 10
 _GZIP = 31
-_SHA1_LETTERS = 32  # 160 bits in base 32, without padding
-# Maps the letters of RFC 4648 to the digits of `int`, and all other bytes to one that `int` rejects.
+_SHA1_LETTERS = 32  # number of letters for 160 bits in base 32, without padding
+# Maps the letters of RFC 4648 to the digits of `int`, and all other bytes to a character that `int` rejects.
 _LETTERS, _DIGITS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567", b"0123456789abcdefghijklmnopqrstuv"
 _BASE32_DIGITS = bytes(
     _DIGITS[_LETTERS.index(upper)] if (upper := bytes([byte]).upper()) in _LETTERS else ord("!")
@@ -40,7 +40,7 @@ _IsalError: type[Exception] = igzip_lib.IsalError  # type: ignore[assignment]  #
 
 
 class Record(msgspec.Struct):
-    """One WARC record: named fields (names in lower case) and its block."""
+    """One WARC record: its named fields, with names in lower case, and its block."""
 
     version: str
     fields: dict[str, str]
@@ -48,12 +48,15 @@ class Record(msgspec.Struct):
 
     @property
     def kind(self) -> str:
-        """The value of WARC-Type; "" if there is none."""
+        """The value of WARC-Type, or "" if there is none."""
         return self.fields.get("warc-type", "")
 
 
 class HttpMessage(msgspec.Struct):
-    """An HTTP message as stored; for a request `status` is 0 and `start_line` holds method and target."""
+    """An HTTP message as it is stored.
+
+    For a request, `status` is 0, and `start_line` holds the method and the target.
+    """
 
     start_line: str
     status: int
@@ -63,7 +66,7 @@ class HttpMessage(msgspec.Struct):
     payload: bytes
 
     def header(self, name: bytes) -> bytes:
-        """Return the first value of the header field `name` (lower case); b"" if there is none."""
+        """Return the first value of the header field `name` (in lower case), or b"" if there is none."""
         for field, value in self.headers:
             if field.lower() == name:
                 return value
@@ -74,7 +77,7 @@ def expand(data: bytes, *, bytes_max: int = RECORD_BYTES_MAX, where: str = "reco
     """Return the content of exactly one gzip member.
 
     Raises:
-        DamageError: it is broken, cut short, followed by more data, or larger than `bytes_max`.
+        DamageError: the member is broken, cut short, followed by more data, or larger than `bytes_max`.
     """
     inflater = isal_zlib.decompressobj(_GZIP)
     try:
@@ -94,7 +97,7 @@ def expanded(chunks: Iterable[bytes], where: str) -> Iterator[bytes]:
     """Yield the content of one gzip member in pieces, for content of any size.
 
     Raises:
-        DamageError: it is broken or cut short.
+        DamageError: the member is broken or cut short.
     """
     inflater = isal_zlib.decompressobj(_GZIP)
     try:
@@ -107,7 +110,10 @@ def expanded(chunks: Iterable[bytes], where: str) -> Iterator[bytes]:
 
 
 class Steps:
-    """Reads a file once, in small chunks, because a decompressor copies all input bytes that follow the member."""
+    """Reads a file once, in small chunks.
+
+    The chunks are small because a decompressor copies all input bytes that follow the member.
+    """
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -117,11 +123,11 @@ class Steps:
 
     @property
     def position(self) -> int:
-        """The number of bytes taken so far."""
+        """The number of bytes that `take` has returned so far."""
         return self._begin + self._at
 
     def take(self) -> memoryview:
-        """Return the next bytes; b"" at the end of the file."""
+        """Return the next bytes, or b"" at the end of the file."""
         if self._at == len(self._chunk):
             self._begin += self._at
             self._chunk, self._at = memoryview(self._file.read(_READ_BYTES)), 0
@@ -130,7 +136,7 @@ class Steps:
         return step
 
     def give_back(self, count: int) -> None:
-        """Take back the last `count` bytes of the latest chunk, so that `take` returns them again."""
+        """Make `take` return the last `count` bytes of the latest chunk again."""
         self._at -= count
 
     def skip(self, count: int) -> None:
@@ -146,7 +152,7 @@ def expand_next(steps: Steps, *, bytes_max: int, where: str) -> bytes | None:
     Returns None if the content is larger than `bytes_max`.
 
     Raises:
-        DamageError: it is broken or cut short.
+        DamageError: the member is broken or cut short.
     """
     inflater = isal_zlib.decompressobj(_GZIP)
     parts: list[bytes] = []
@@ -171,7 +177,7 @@ def member_length(chunks: Iterable[bytes], where: str) -> int:
     """Return the length in bytes of the gzip member at the start of `chunks`.
 
     Raises:
-        DamageError: it is broken or cut short.
+        DamageError: the member is broken or cut short.
     """
     inflater = isal_zlib.decompressobj(_GZIP)
     taken = 0
@@ -188,7 +194,7 @@ def member_length(chunks: Iterable[bytes], where: str) -> int:
 
 
 def _inflated(inflater: Any, data: bytes | memoryview) -> Iterator[bytes]:
-    """Decompress `data` and yield the output in pieces of bounded size; stop at the end of the member."""
+    """Decompress `data` up to the end of the member, and yield the output in pieces of bounded size."""
     piece = inflater.decompress(data, _CHUNK_BYTES)
     yield piece
     while not inflater.eof and (inflater.unconsumed_tail or len(piece) == _CHUNK_BYTES):
@@ -200,7 +206,7 @@ def parse_record(data: bytes, where: str = "record") -> Record:
     """Return the one record that `data` holds.
 
     Raises:
-        DamageError: it is not a WARC record, or is shorter than its length field says.
+        DamageError: the data is not a WARC record, or is shorter than its length field states.
     """
     head, gap, rest = _split_head(data)
     if not gap:
@@ -213,7 +219,7 @@ def parse_record(data: bytes, where: str = "record") -> Record:
 
 
 def _split_head(data: bytes) -> tuple[bytes, bytes, bytes]:
-    """Split into (head, blank line, the rest); the second part is empty if there is no blank line."""
+    """Split `data` into (head, blank line, rest). The second part is empty if there is no blank line."""
     at, end = data.find(b"\r\n\r\n", 0, _HEAD_BYTES_MAX), b"\r\n\r\n"
     bare = data.find(b"\n\n", 0, at if at >= 0 else _HEAD_BYTES_MAX)
     if bare >= 0:
@@ -276,7 +282,7 @@ def _plain_chunks(file: BinaryIO, where: str) -> Iterator[bytes]:
 
 
 class _Stream:
-    """A stream of chunks, read by `line` and `take`."""
+    """A stream of chunks that `line` and `take` read."""
 
     def __init__(self, chunks: Iterator[bytes]) -> None:
         self._chunks = chunks
@@ -284,7 +290,7 @@ class _Stream:
         self._at = 0
 
     def _more(self) -> bool:
-        """Append the next chunk to the buffer; return False at the end."""
+        """Append the next chunk to the buffer; return False at the end of the stream."""
         chunk = next(self._chunks, None)
         if chunk is None:
             return False
@@ -293,7 +299,7 @@ class _Stream:
         return True
 
     def line(self) -> bytes:
-        """Return the next line with its line end; b"" at the end of the stream."""
+        """Return the next line with its line end, or b"" at the end of the stream."""
         while (end := self._data.find(b"\n", self._at) + 1) == 0:
             if len(self._data) - self._at > _HEAD_BYTES_MAX or not self._more():
                 end = len(self._data)
@@ -303,7 +309,7 @@ class _Stream:
         return line
 
     def take(self, length: int) -> bytes:
-        """Return the next `length` bytes; fewer at the end of the stream."""
+        """Return the next `length` bytes, or fewer at the end of the stream."""
         parts = [self._data[self._at :]]
         have = len(parts[0])
         while have < length and (chunk := next(self._chunks, None)) is not None:
@@ -341,7 +347,10 @@ def _head_of(stream: _Stream, first: bytes, where: str) -> bytes:
 
 
 def parse_http(block: bytes) -> HttpMessage:
-    """Parse the HTTP message in a block, tolerating errors of servers; undo its transfer codings."""
+    """Parse the HTTP message in a block, and undo its transfer codings.
+
+    Errors of servers are tolerated.
+    """
     head, _, payload = _split_head(block)
     lines = head.replace(b"\r\n", b"\n").split(b"\n")
     cut = [line.partition(b":") for line in lines[1:]]
@@ -381,7 +390,7 @@ def _dechunk(payload: bytes) -> bytes:
 
 
 def decode_payload(payload: bytes, codings: bytes, *, bytes_max: int = RECORD_BYTES_MAX) -> bytes:
-    """Undo the codings of a Content-Encoding field as far as possible and return the payload.
+    """Undo the codings of a Content-Encoding field as far as possible, and return the content.
 
     If a compressed stream is broken, the content before the error is returned. At most `bytes_max` bytes are
     returned.
@@ -397,7 +406,7 @@ def decode_payload(payload: bytes, codings: bytes, *, bytes_max: int = RECORD_BY
 
 
 def _inflate(data: bytes, window: int, bytes_max: int) -> bytes:
-    """Decompress all members of a zlib-family stream, at most `bytes_max` bytes, up to the first error."""
+    """Decompress all members of a zlib or gzip stream, up to `bytes_max` bytes or the first error."""
     parts: list[bytes] = []
     room = bytes_max
     while data and room > 0:
@@ -444,7 +453,7 @@ _DECODERS = {b"gzip": _gunzip, b"x-gzip": _gunzip, b"deflate": _undeflate, b"br"
 
 
 def check_digests(record: Record) -> list[str]:
-    """Return the problems with the SHA-1 digests of a record; [] if the digests are right or absent."""
+    """Return the problems with the SHA-1 digests of a record; [] if its digests are right or absent."""
     problems = []
     if not _digest_fits(record.fields.get("warc-block-digest", ""), record.block):
         problems.append("block digest differs")
@@ -457,12 +466,12 @@ def check_digests(record: Record) -> list[str]:
 
 
 def checked_record(pieces: Iterator[bytes], where: str) -> tuple[Record, list[str]]:
-    """Parse a record of any size from its pieces; return the record, and the problems with its digests.
+    """Parse a record of any size from its pieces; return the record and the problems with its digests.
 
     If the block has more than `WHOLE_BYTES_MAX` bytes, the returned record holds only its beginning.
 
     Raises:
-        DamageError: it is not a WARC record, or is shorter than its length field says.
+        DamageError: the data is not a WARC record, or is shorter than its length field states.
     """
     start, gap = b"", b""
     for piece in pieces:
@@ -484,7 +493,10 @@ def checked_record(pieces: Iterator[bytes], where: str) -> tuple[Record, list[st
 
 
 def _check_large(record: Record, length: int, pieces: Iterator[bytes], where: str) -> list[str]:
-    """Check the digests of a large block; put its first pieces, which contain the whole HTTP head, into `record`."""
+    """Check the digests of a large block.
+
+    The first pieces of the block, which contain the whole HTTP head, are put into `record`.
+    """
     block, payload, left = hashlib.sha1(), hashlib.sha1(), length
     in_head = record.kind == "response"
     for piece in pieces:
@@ -510,7 +522,7 @@ def _check_large(record: Record, length: int, pieces: Iterator[bytes], where: st
 
 
 def payload_digest(record: Record) -> bytes:
-    """Return the SHA-1 that the record states for its payload; b"" if there is none that can be parsed."""
+    """Return the SHA-1 that the record states for its payload, or b"" if it states none that can be parsed."""
     method, _, value = record.fields.get("warc-payload-digest", "").partition(":")
     return _from_base32(value) if method.lower() == "sha1" else b""
 
@@ -520,7 +532,10 @@ def _digest_fits(text: str, data: bytes) -> bool:
 
 
 def _is_digest(text: str, digest: bytes) -> bool:
-    """Return whether a digest field states this SHA-1; True for other hash functions, which are not checked."""
+    """Return whether a digest field states this SHA-1.
+
+    The result is True for other hash functions, because their digests are not checked.
+    """
     method, _, value = text.partition(":")
     return method.lower() != "sha1" or _from_base32(value) == digest
 

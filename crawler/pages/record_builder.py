@@ -7,7 +7,7 @@ from crawler.pages import warc
 from crawler.pages.captures import Capturing
 from crawler.records import Fetch, LinkFlag, Outcome, Rendering, TaskKind
 
-# bytes; a larger payload is written in slices, since a whole record would be a second copy in memory
+# bytes; a larger payload is written in slices, because the whole record would be a second copy in memory
 _WHOLE_BYTES_MAX = 4 << 20
 _SLICE_BYTES = 1 << 20
 
@@ -15,8 +15,8 @@ _SLICE_BYTES = 1 << 20
 class RecordBuilder:
     """Turns a `Capturing` into records.
 
-    If `decoded`, payloads are stored without content coding; if `block_digests`, records state the SHA-1 of
-    their block; if `with_bodies`, the bodies of requests are recorded. `url_of` returns the URL of a
+    With `decoded`, payloads are stored without content coding. With `block_digests`, records state the SHA-1
+    of their block. With `with_bodies`, the bodies of requests are recorded. `url_of` returns the URL of a
     fingerprint, and `random(n)` returns n random bytes. `warcinfo` is the id of the segment's first record.
     """
 
@@ -39,9 +39,10 @@ class RecordBuilder:
     def records(
         self, capturing: Capturing, *, with_receipt: bool = False
     ) -> Iterator[bytes | warc.LargeRecord]:
-        """Yield the WARC records of a capture, uncompressed; the answer comes first.
+        """Yield the uncompressed WARC records of a capture, first the answer.
 
-        With `with_receipt`, a record of the whole consent receipt follows, to which other captures refer.
+        With `with_receipt`, there is also a record of the whole consent receipt, to which other captures
+        refer.
         """
         fetch = capturing.fetch
         date = warc.date_text(capturing.instant)
@@ -65,7 +66,7 @@ class RecordBuilder:
         return fetch.request_body if self._with_bodies else b""
 
     def _shown(self, fetch: Fetch, rendering: Rendering, answer: bytes, date: bytes) -> Iterator[bytes]:
-        """Yield the records of the page as a browser showed it: the screenshot if there is one, then the DOM."""
+        """Yield the records of the page as a browser showed it: the screenshot, if there is one, and then the DOM."""
         view_id, dom_id = warc.record_ids(self.random, 2)
         if rendering.view:
             yield warc.resource(
@@ -90,10 +91,10 @@ class RecordBuilder:
         )
 
     def _head(self, capturing: Capturing) -> tuple[bytes, bool]:
-        """Return the answer's header block, and whether it was rebuilt from the parsed fields."""
+        """Return the answer's header block, and True if it was rebuilt from the parsed fields."""
         fetch = capturing.fetch
         undone = self._decoded and bool(fetch.content)
-        # the Content-Length of a 304 states the length of the page, so the field is kept
+        # the Content-Length of a 304 is that of the page, so the field is kept
         confirms = fetch.outcome is Outcome.UNCHANGED
         length = None if confirms else capturing.payload_bytes
         head = b"" if undone else warc.received_head(fetch.head_block, fetch.headers, length)
@@ -184,7 +185,7 @@ class RecordBuilder:
 
 
 def _rendering_facts(rendering: Rendering | None) -> list[tuple[str, object]]:
-    """Return the lines of the metadata record about a rendering; `upkeep/recapture.py` reads them back."""
+    """Return the lines about a rendering for the metadata record. `upkeep/recapture.py` reads these lines."""
     if rendering is None:
         return []
     return [

@@ -1,9 +1,9 @@
-"""Implements the content-seen test (Heydon, Najork 1999, 3.4): counts the pages of a host with the same content.
+"""Implements the content-seen test (Heydon, Najork 1999, 3.4), which counts pages of a host with the same content.
 
-The test stops traps that show one page under endless URLs, and hosts that answer 200 for missing pages (soft
-404; Bar-Yossef et al. 2004, section 3). A soft 404 page often contains the requested URL, so contents are
-compared without the URL. The content of equal pages of different hosts is also stored only once
-(`page_cache.py`), but their links are followed.
+The test finds traps that show one page under endless URLs. The test also finds hosts that answer 200 for
+missing pages (soft 404; Bar-Yossef et al. 2004, section 3). A soft 404 page often contains the requested URL,
+so contents are compared without the URL. If pages of different hosts have the same content, it is stored only
+once (`page_cache.py`), but the links of each page are followed.
 """
 
 import html
@@ -12,13 +12,13 @@ from array import array
 
 import mmh3
 
-COMPARED_BYTES_MAX = 64 << 10  # the path is not removed from longer pages, since error pages are shorter
+COMPARED_BYTES_MAX = 64 << 10  # the path is not removed from longer pages, because error pages are shorter
 PATH_CHARS_MIN = 4  # a shorter path may occur in any text
 _ESCAPED = re.compile(r"[&<>\"']")  # characters that `html.escape` replaces
 
 
 def digest_without_url(content: bytes, path: str, digest: bytes) -> bytes:
-    """Return the digest of a page without its own path (16 bytes); `digest` if the path is not removed."""
+    """Remove a page's own path from its content, and return the digest (16 bytes); `digest` if nothing is removed."""
     if not PATH_CHARS_MIN <= len(path) <= len(content) <= COMPARED_BYTES_MAX:
         return digest
     own = path.encode("ascii", "replace")
@@ -31,10 +31,11 @@ def digest_without_url(content: bytes, path: str, digest: bytes) -> bytes:
 
 
 class RepeatedContent:
-    """Counts the pages of a host with the same content, for the most recent pairs of host and content.
+    """Counts the pages with the same host and content, for the most recent pairs of host and content.
 
     The table has `slots` entries (a power of two). Each pair has one possible slot, and replaces the pair
-    that is already there, because a large crawl has more pairs than can be kept. A slot takes 12 bytes.
+    that is already in that slot, because a large crawl has more pairs than the table can hold. A slot takes
+    12 bytes.
     """
 
     def __init__(self, slots: int = 1 << 18) -> None:

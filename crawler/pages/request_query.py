@@ -1,10 +1,10 @@
-"""Encodes method and body of a request as a query, so that an index can distinguish the captures of one URL.
+"""Encodes the method and body of a request as a query, so that an index can tell captures of one URL apart.
 
     POST /search, "q=tea"   ->   __wb_method=POST&q=tea
 
-The convention is that of pywb: form fields and JSON values become a query, and other bodies become one field
-in base64. The text of the body is cut after 4,096 characters. For 12,007 random requests the results were
-equal to those of pywb 2.10.
+The convention is that of pywb. Form fields and JSON values become a query, and any other body becomes one
+field in base64. The text of the body is cut after 4,096 characters. For 12,007 random requests, the results
+were the same as those of pywb 2.10.
 """
 
 import base64
@@ -15,7 +15,7 @@ from urllib.parse import unquote_plus, urlencode
 
 QUERY_CHARS_MAX = 4096
 _METHOD = "__wb_method="
-_WITH_QUERY = ("POST", "PUT")  # for other methods, only the name becomes part of the query
+_WITH_QUERY = ("POST", "PUT")  # for other methods, the query has only the name of the method
 _FORM, _JSON, _TEXT, _PARTS = (
     "application/x-www-form-urlencoded",
     "application/json",
@@ -25,7 +25,7 @@ _FORM, _JSON, _TEXT, _PARTS = (
 
 
 def request_query(method: str, content_type: str, body: bytes) -> str:
-    """Return the query that encodes method and body; "" for a GET."""
+    """Return the query that encodes the method and the body, or "" for a GET."""
     if method == "GET":
         return ""
     query = _body_query(content_type, body) if body and method in _WITH_QUERY else ""
@@ -33,7 +33,7 @@ def request_query(method: str, content_type: str, body: bytes) -> str:
 
 
 def url_with(url: str, query: str) -> str:
-    """Return a URL that names the request: unless this is a plain GET, add the query of its method and body.
+    """Return a URL that identifies the request: `url`, with the query of the method and body if there is one.
 
     >>> url_with("http://a.org/?x=1", "__wb_method=POST&q=tea")
     'http://a.org/?x=1&__wb_method=POST&q=tea'
@@ -53,7 +53,7 @@ def query_of_request(block: bytes) -> str:
 
 
 def parts_of(query: str) -> tuple[str, str]:
-    """Return the method and the text of the body that a result of `request_query` contains."""
+    """Return the method and the text of the body that are encoded in a result of `request_query`."""
     method, _, body = query.removeprefix(_METHOD).partition("&")
     return method, body
 
@@ -81,7 +81,7 @@ def _binary(body: bytes) -> str:
 
 
 def _fields_of(document: Any) -> dict[str, str]:
-    """Return the values of a JSON document by name; a number is appended to repeated names."""
+    """Return the values of a JSON document by name. A repeated name gets a number."""
     fields: dict[str, str] = {}
     counts: dict[str, int] = {}
     for name, value in _values(document, ""):

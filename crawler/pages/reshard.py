@@ -1,10 +1,11 @@
 """Moves the page cache to the new processes when a crawl is resharded.
 
-Records and captures follow their buckets; a `g/` key follows its capture. A WARC segment whose captures all
-go to one new process is linked, not copied. If the captures of a segment go to several processes, the segment
-is divided: each process gets its own segment with the records of its captures, copied byte by byte. So no
-process holds records of another process, and its folder can be moved to another disk later. A segment that
-was shipped to object storage is not divided, because its object there is not divided either.
+Records and captures go where their buckets go. A `g/` key goes where its capture goes. A WARC segment whose
+captures all go to one new process is linked, not copied. If the captures of a segment go to several
+processes, the segment is divided. Each process gets a segment of its own with the records of its captures,
+copied byte by byte. So no process holds records of another process, and the folder of a process can be moved
+to another disk later. A segment that was shipped to object storage is not divided, because the object in that
+storage cannot be divided.
 
 A revisit may repeat a response of a host that moves to another process. That response is copied into a
 special segment, and a key `v/` stores the place of the copy.
@@ -29,8 +30,8 @@ from crawler.storage.keys import CAPTURE, ELSEWHERE, PAGE, PAYLOAD, SEGMENT
 from crawler.storage.kv import KeyValue, scan_prefix, seal, unseal
 from crawler.storage.reshard import NewProcess, OldProcess
 
-_CAPTURES_MAX = 500_000  # maximum number of captures of divided segments in memory: about 200 MB
-_WHOLE_BYTES_MAX = 1 << 20  # captures with fewer bytes are read at once
+_CAPTURES_MAX = 500_000  # maximum number of captures of divided segments in memory; they take about 200 MB
+_WHOLE_BYTES_MAX = 1 << 20  # captures with at most this many bytes are read at once
 _GZIP_LEVEL = 6
 
 # Maps (store, fingerprint, digest) to the consent receipt as JSON, or to b"" if it is not in the store.
@@ -38,7 +39,7 @@ ReceiptOf = Callable[[KeyValue, int, bytes], bytes]
 
 
 def move(to: NewProcess, series: str, receipt_of: ReceiptOf) -> None:
-    """Move records, captures, payload keys and segments to a new process; names of new segments begin with `series`.
+    """Move records, captures, payload keys and segments to a new process. Names of new segments begin with `series`.
 
     Raises:
         DamageError: a value or a record is damaged.
@@ -58,7 +59,7 @@ def move(to: NewProcess, series: str, receipt_of: ReceiptOf) -> None:
 
 
 class _Segments:
-    """Links the segments that hold only captures of the new process, and divides those that also hold others."""
+    """Links the segments that hold only captures of the new process, and divides those that hold others, too."""
 
     def __init__(self, to: NewProcess, series: str, receipt_of: ReceiptOf) -> None:
         self._to = to
@@ -69,7 +70,7 @@ class _Segments:
         self._writer = SegmentWriter(
             self._folder,
             series,
-            segment_bytes=1 << 62,  # no limit, since a part of a segment is never longer than the segment
+            segment_bytes=1 << 62,  # no limit, because a part of a segment is never longer than the segment
             serial=next_serial(list(committed)),
             opening=self._opening,
         )
@@ -77,7 +78,10 @@ class _Segments:
         self._linked: set[str] = set()
 
     def _opening(self, name: str, now: float) -> bytes:
-        """Return the first record of the divided segment; its id stays, since the other records refer to this id."""
+        """Return the first record of the divided segment.
+
+        The record keeps its id, because the other records refer to this id.
+        """
         assert self._about is not None
         lines = self._about.block.decode("utf-8", "replace").splitlines()
         facts = (line.partition(": ")[::2] for line in lines)
@@ -85,7 +89,7 @@ class _Segments:
         return self._compress(warc.warcinfo(identity, warc.date_text(now), name, facts))
 
     def move(self) -> None:
-        """Link or divide each segment; put the length of the new segment and the new places of the captures."""
+        """Link or divide each segment. Store the lengths of the new segments and the new places of the captures."""
         self._folder.mkdir()
         own, all_of, repeated = self._survey()
         divided = []
@@ -103,10 +107,10 @@ class _Segments:
         sync_directory(self._folder)
 
     def _survey(self) -> tuple[Counter[str], Counter[str], set[bytes]]:
-        """Read all captures; return (number of own captures by segment, number of all captures by segment, `repeated`).
+        """Return, by segment, the number of own captures and of all captures, and the set `repeated`.
 
-        `repeated` holds the keys of the responses that go to another process, but are repeated by captures of
-        this process.
+        Own captures are those that go to the new process. `repeated` holds the keys of the responses that own
+        captures repeat, but that go to another process.
         """
         own, all_of, repeated = Counter[str](), Counter[str](), set[bytes]()
         for source in self._to.sources:
@@ -134,7 +138,10 @@ class _Segments:
         self._to.put(key, seal(unseal(key, value)))
 
     def _captures_of(self, segments: set[str]) -> Iterator[tuple[OldProcess, list[tuple[bytes, Capture]]]]:
-        """Yield (source, (key, capture) pairs in file order) for each segment; include captures of other processes."""
+        """For each segment, yield (source, (key, capture) pairs in file order).
+
+        The pairs include captures that go to other processes.
+        """
         for source in self._to.sources:
             found: dict[str, list[tuple[bytes, Capture]]] = {}
             for key, value in scan_prefix(source.store, CAPTURE):
@@ -146,7 +153,7 @@ class _Segments:
                 yield source, captures
 
     def _divide(self, source: OldProcess, captures: Iterable[tuple[bytes, Capture]]) -> None:
-        """Write a new segment with the records of those captures of one segment that this process owns.
+        """Write a new segment with the records of those captures of one segment that go to the new process.
 
         The record of a consent receipt is stored with the first capture that names it. If that
         capture goes to another process, the receipt is written again.
@@ -187,7 +194,10 @@ class _Segments:
             self._to.put(segment_key(segment), seal(length.to_bytes(8, "big")))
 
     def _bring_originals(self, repeated: Iterable[bytes]) -> None:
-        """Copy the responses with the keys `repeated`, which other processes own; put the new places under `v/`."""
+        """Copy the responses with the keys `repeated`, which belong to other processes.
+
+        The places of the copies are put under `v/`.
+        """
         self._about = None
         for key in sorted(repeated):
             self._bring_original(key)
@@ -209,7 +219,10 @@ class _Segments:
 
 
 def _portions(segments: Iterable[str], captures: Counter[str]) -> Iterator[set[str]]:
-    """Yield sets of segments with at most `_CAPTURES_MAX` captures; a segment with more is a set of its own."""
+    """Yield sets of segments with at most `_CAPTURES_MAX` captures.
+
+    A segment with more captures is a set of its own.
+    """
     portion, count = set[str](), 0
     for segment in segments:
         if portion and count + captures[segment] > _CAPTURES_MAX:

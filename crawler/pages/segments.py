@@ -1,16 +1,16 @@
-"""Handles segments, the files to which WARC records are appended, from creation to recovery.
+"""Creates, writes, reads and recovers segments, the files to which WARC records are appended.
 
     <folder>/<prefix>-<process>-<time>-<serial>.warc.gz.open    being written
     <folder>/<prefix>-<process>-<time>-<serial>.warc.gz         finished
     <folder>/<prefix>-<process>-<time>-<serial>.warc.gz.shipped copied to object storage (`shipping.py`)
 
-The store's key `w/<name>` (without `.open`) holds the committed length. Bytes beyond it are ignored: a crash
-leaves at most an uncommitted tail, and `recover` cuts it off before anything else happens. If a segment has
-no key, nothing in it was committed, so it is moved to `lost+found/`; nothing is deleted. A writer always
-starts a new segment, so a torn file is never written again.
+The store's key `w/<name>` (without `.open`) holds the committed length. Bytes beyond that length are ignored.
+A crash leaves at most an uncommitted tail, and `recover` cuts off this tail before anything else happens. If
+a segment has no key, nothing in it was committed. Such a segment is moved to `lost+found/`, and not deleted.
+A writer always starts a new segment, so it never appends to a file that a crash cut off.
 
-The records of a group are written by one system call. `sync` makes the records durable; only then may a batch
-contain the new lengths.
+The records of a group are usually written by one system call. `sync` makes the records durable. Only after
+that may a batch contain the new lengths.
 """
 
 import os
@@ -31,8 +31,8 @@ from crawler.storage.files import AppendFile, cut, read_range, rename, sync_dire
 
 OPEN_SUFFIX = ".open"
 LOST_AND_FOUND = "lost+found"
-# If a group has more bytes than this, some of them are written early, so that large pages are not in memory
-# twice.
+# If a group has more bytes than this, some of its records are written early, so that large pages are not in
+# memory twice.
 _GATHERED_BYTES_MAX = 1 << 20
 _CHUNK_BYTES = 1 << 20
 _NAME = re.compile(r"(?P<series>.+)-(?P<time>[0-9]{14})-(?P<serial>[0-9]{5,})\.warc\.gz")
@@ -42,7 +42,7 @@ Member = bytes | Iterator[bytes]  # a gzip member, whole or in pieces
 
 
 class RecordPlace(msgspec.Struct, frozen=True):
-    """The place of a record: segment name, offset, and length in bytes of its gzip member."""
+    """The place of a record: the segment's name, the offset, and the length in bytes of the record's gzip member."""
 
     segment: str
     offset: int
@@ -52,8 +52,8 @@ class RecordPlace(msgspec.Struct, frozen=True):
 class SegmentRecovery(msgspec.Struct):
     """The result of a recovery.
 
-    `cut` has the number of bytes dropped from each segment, `moved` the files moved to lost+found, and
-    `damaged` the size in bytes of each segment that is too short.
+    `cut` maps segments to the number of bytes cut off, `moved` lists the files moved to lost+found, and
+    `damaged` maps each segment that is too short to its size in bytes.
     """
 
     cut: dict[str, int] = {}
@@ -96,14 +96,14 @@ def open_segment(folder: Path, segment: str) -> int:
 
 
 def read_segment(folder: Path, segment: str, offset: int, length: int) -> bytes:
-    """Return `length` bytes of a segment from `offset` on; fewer at the end of the segment.
+    """Return `length` bytes of a segment from `offset` on, or fewer at the end of the segment.
 
     Raises:
         DamageError: the segment is missing, or the disk cannot read it.
     """
     try:
         return read_range(segment_path(folder, segment), offset, length)
-    except DamageError:  # the segment may have been finished, and renamed, before it was opened
+    except DamageError:  # the segment may have been finished and renamed after its path was looked up
         return read_range(segment_path(folder, segment), offset, length)
 
 
@@ -130,7 +130,10 @@ def recover(folder: Path, committed: Mapping[str, int]) -> SegmentRecovery:
 
 
 def survey(folder: Path, committed: Mapping[str, int]) -> SegmentRecovery:
-    """Return the segments that are too short; do not cut or move anything, since a reader must not change files."""
+    """Return the segments that are too short.
+
+    Nothing is cut or moved, because a reader must not change files.
+    """
     sizes = {segment: size_of(folder, segment) for segment in committed}
     return SegmentRecovery(
         damaged={segment: size for segment, size in sizes.items() if size < committed[segment]}
@@ -138,7 +141,7 @@ def survey(folder: Path, committed: Mapping[str, int]) -> SegmentRecovery:
 
 
 def _set_aside(folder: Path, name: str) -> None:
-    """Move a file without a key to lost+found, under a name that is not in use there."""
+    """Move a file without a key to lost+found, under a name that is not yet used in that folder."""
     aside = folder / LOST_AND_FOUND
     if not aside.exists():
         aside.mkdir()
@@ -168,7 +171,7 @@ def _recover_segment(folder: Path, segment: str, length: int, recovery: SegmentR
 
 
 def size_of(folder: Path, segment: str) -> int:
-    """Return the length of a segment in bytes; 0 if it is missing."""
+    """Return the length of a segment in bytes, or 0 if the segment is missing."""
     try:
         return _stat(segment_path(folder, segment)).st_size
     except DamageError:
@@ -176,7 +179,7 @@ def size_of(folder: Path, segment: str) -> int:
 
 
 def _stat(path: Path) -> os.stat_result:
-    """Return the stat of a segment, even if it was renamed (because it was finished) after its path was looked up."""
+    """Return the stat of a segment, even if it was finished and renamed after its path was looked up."""
     try:
         return path.stat()
     except FileNotFoundError:
@@ -184,7 +187,7 @@ def _stat(path: Path) -> os.stat_result:
 
 
 def next_serial(segments: Sequence[str]) -> int:
-    """Return the largest serial number in `segments` plus one; 0 if there is none."""
+    """Return the largest serial number in `segments` plus one, or 0 if there is none."""
     matches = [_NAME.fullmatch(name) for name in segments]
     return max([int(match["serial"]) + 1 for match in matches if match], default=0)
 
@@ -192,8 +195,8 @@ def next_serial(segments: Sequence[str]) -> int:
 class SegmentWriter:
     """Appends captures to segments and starts the next segment when one is full.
 
-    `opening(name, now)` returns the (compressed) warcinfo record of a new segment. `lengths` maps every
-    segment that grew since the last `take_lengths` to its length after `sync`.
+    `opening(name, now)` returns the warcinfo record of a new segment, compressed. The lengths that
+    `take_lengths` returns may be committed after `sync`.
     """
 
     def __init__(
@@ -220,9 +223,9 @@ class SegmentWriter:
         self._lengths: dict[str, int] = {}
 
     def append(self, members: Sequence[Member], now: float) -> list[RecordPlace]:
-        """Add the records of one capture to the open segment; return the place that each record will have.
+        """Add the records of one capture to the open segment; return the place of each record.
 
-        A member that is passed in pieces is written immediately, so it is never in memory as a whole.
+        A member that is passed in pieces is written immediately, so the whole member is never in memory.
 
         Raises:
             StoreError: the disk failed, now or before.
@@ -242,7 +245,7 @@ class SegmentWriter:
         return places
 
     def turn(self, now: float) -> str:
-        """Begin a segment if none is open or the open one is full; return the name of the open segment.
+        """Begin a segment if none is open or if the open one is full; return the name of the open segment.
 
         Raises:
             StoreError: the disk failed, now or before.
@@ -282,18 +285,18 @@ class SegmentWriter:
         self._opened_at = self._end
 
     def sync(self) -> None:
-        """Write the buffered records and make them durable, unless `sync` is off."""
+        """Write the buffered records, and make them durable unless the writer was made with `sync=False`."""
         self._flush()
         if self._file and self._sync:
             self._file.sync()
 
     def take_lengths(self) -> dict[str, int]:
-        """Return the segments that grew since the last call, with the lengths to commit."""
+        """Return the segments that grew since the last call, with the lengths that may be committed."""
         lengths, self._lengths = self._lengths, {}
         return lengths
 
     def finish(self) -> None:
-        """Complete the open segment and give it its final name; the next append starts another."""
+        """Complete the open segment and give it its final name. The next append starts another segment."""
         if self._file is None:
             return
         self.sync()
@@ -352,7 +355,7 @@ def members(path: Path, *, end: int = -1, chunk_bytes: int = _CHUNK_BYTES) -> It
 
 
 def _opened(path: Path) -> BinaryIO:
-    """Open a segment, even if it was renamed (because it was finished) after its path was looked up."""
+    """Open a segment, even if it was finished and renamed after its path was looked up."""
     try:
         return path.open("rb")
     except FileNotFoundError:
@@ -370,9 +373,10 @@ def contents(
 ) -> Iterator[tuple[int, int, bytes | None]]:
     """Yield (offset, length, uncompressed record) of each gzip member from the start of a file, in order.
 
-    The file is read and decompressed once. If a record has more than `bytes_max` bytes, None is yielded in
-    its place. Members that begin at `end` or later are ignored; -1 means the end of the file. The ranges in
-    `skipped` (offset -> length in bytes) are not read; their content is b"".
+    The file is read and decompressed only once. If a record has more than `bytes_max` bytes, None is yielded
+    in its place. Members that begin at `end` or later are ignored; -1 means the end of the file. The ranges
+    in `skipped`, which maps offsets to lengths in bytes, are not read. For each skipped range, b"" is yielded
+    as the record.
 
     Raises:
         DamageError: the data after the last member is not a whole member.

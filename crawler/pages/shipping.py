@@ -1,14 +1,17 @@
-"""Ships finished segments: copies them to object storage and, if configured, deletes the local files.
+"""Ships finished segments, which means that they are copied to object storage.
+
+If configured, the local files are deleted.
 
     NAME.warc.gz            a finished segment
     NAME.warc.gz.shipped    a note: the URL of its object, its length and digest
 
-The note is written when the storage has confirmed the object. From then on the local segment may be deleted.
-If the process is killed before that, the segment has no note, so it is shipped again. The storage then finds
-an equal object and keeps it. So no segment is lost, and none is stored twice (`storage/object_store.py`).
+The note is written when the storage has confirmed the object. From then on, the local segment may be deleted.
+If the process is killed before the note is written, the segment is shipped again. The storage then finds that
+it has the same object already, and keeps that one. So no segment is lost, and none is stored twice
+(`storage/object_store.py`).
 
-An erasure changes a segment in place (`erased_bytes.py`). The erasure first marks the note. A segment whose
-note is marked replaces its object the next time segments are shipped.
+An erasure changes a segment in place (`erased_bytes.py`). Before that, it marks the segment's note. The next
+time segments are shipped, a segment whose note is marked replaces its object in the storage.
 """
 
 import math
@@ -28,7 +31,7 @@ _SEGMENTS = "*.warc.gz"
 
 
 class ShippingNote(msgspec.Struct, frozen=True):
-    """The confirmation of a copy in object storage; `length` in bytes, `sha256` in hexadecimal, `at` in Unix time.
+    """The confirmation of a copy in object storage: `length` in bytes, `sha256` in hexadecimal, `at` in Unix time.
 
     `changed` is True if the local segment was altered after the copy was made.
     """
@@ -49,7 +52,7 @@ class Shipment(NamedTuple):
 
 
 def note_of(folder: Path, segment: str) -> ShippingNote | None:
-    """Return the note of a segment; None if it has none.
+    """Return the note of a segment, or None if it has none.
 
     Raises:
         DamageError: the note cannot be read.
@@ -64,10 +67,11 @@ def note_of(folder: Path, segment: str) -> ShippingNote | None:
 
 
 def waiting(folders: Iterable[Path], before: float = math.inf) -> list[Shipment]:
-    """Return the finished segments in `folders` that must be shipped and were last written before the instant `before`.
+    """Return the finished segments in `folders` that must be shipped and were last changed before `before`.
 
-    A running crawl gives a segment its final name before the last records of the segment are committed. If
-    the crawl crashes in between, these records are cut off. So a new segment is not shipped immediately.
+    A running crawl gives a segment its final name before it commits the last records of the segment. If the
+    crawl crashes in between, these records are cut off. Therefore, `before` keeps a new segment from being
+    shipped immediately.
 
     Raises:
         DamageError: a note cannot be read.
@@ -113,7 +117,7 @@ def write_note(folder: Path, segment: str, note: ShippingNote) -> None:
 
 
 def shipped(folders: Iterable[Path]) -> Iterator[tuple[Path, ShippingNote, bool]]:
-    """Yield (path, note, True if the file is on this disk) for each segment that was shipped, ordered by name."""
+    """Yield (path, note, True if the file is on this disk) for each segment that was shipped, ordered by path."""
     for folder in sorted(folders):
         for path in sorted(folder.glob(_SEGMENTS + NOTE)):
             segment = path.with_name(path.name.removesuffix(NOTE))
@@ -123,7 +127,10 @@ def shipped(folders: Iterable[Path]) -> Iterator[tuple[Path, ShippingNote, bool]
 
 
 def refuse_elsewhere(folders: Iterable[Path]) -> None:
-    """Raise ShippedError if a segment is only in object storage; call this before work that needs all segments."""
+    """Raise ShippedError if a segment is only in object storage.
+
+    Call this before work that needs all segments.
+    """
     for path, note, here in shipped(folders):
         if not here:
             raise ShippedError(
@@ -132,7 +139,7 @@ def refuse_elsewhere(folders: Iterable[Path]) -> None:
 
 
 def delete_shipped(folders: Iterable[Path]) -> int:
-    """Delete the segments that object storage has confirmed; return the number of bytes that this frees.
+    """Delete the local files of segments that object storage has confirmed; return the number of bytes freed.
 
     Raises:
         StoreError: the disk failed.
@@ -151,21 +158,13 @@ def delete_shipped(folders: Iterable[Path]) -> int:
 
 
 def bring_back(path: Path, note: ShippingNote, store: ObjectStore) -> None:
-    """Download a segment that is only in object storage to this disk, if its content is what was shipped.
+    """Download a segment from object storage to this disk; refuse it if its content is not what was shipped.
 
     Raises:
         ObjectStoreError: the storage cannot be reached, or has other content.
         StoreError: the disk failed.
     """
-    draft = path.with_name(path.name + "~fetched")
-    try:
-        store.fetch(path.name, draft)
-        if file_digest(draft) != note.sha256:
-            raise ObjectStoreError(f"{note.url}: its content in object storage is not what was shipped")
-        draft.rename(path)
-    finally:
-        draft.unlink(missing_ok=True)
-    sync_directory(path.parent)
+    store.fetch(path.name, path, note.sha256)
 
 
 def note_changes(folder: Path, segments: Iterable[str]) -> None:

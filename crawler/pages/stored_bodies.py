@@ -2,10 +2,10 @@
 
     pread --> inflate --> skip WARC and HTTP header --> payload --> (content coding undone)
 
-Each arrow is a generator and each piece has at most `PIECE_BYTES`, so a body of any size needs the memory of
-a few pieces. The record's header gives the length of the payload; the length of the decoded content is known
-only after the content has been read once. If coded content is truncated, the content before the break is
-yielded, as in `pages/reading.py`. A broken WARC member is reported as damage.
+Each arrow is a generator, and each piece has at most `PIECE_BYTES`. So a body of any size needs only the
+memory of a few pieces. The record's header gives the length of the payload. The length of the decoded content
+is known only after the content has been read once. If coded content is truncated, the content before the
+break is yielded, as in `pages/reading.py`. A broken WARC member is reported as damage.
 """
 
 import os
@@ -35,7 +35,7 @@ Field = tuple[bytes, bytes]
 
 
 class Copy(msgspec.Struct):
-    """A stored answer opened for reading: its head, and a function that returns iterators over its payload.
+    """A stored answer that was opened for reading: its head, and a function that returns iterators over its payload.
 
     `length` is the length in bytes of the payload, before its content coding is undone.
     """
@@ -54,8 +54,8 @@ class Copy(msgspec.Struct):
 def open_capture(folder: Path, capture: Capture, original: Capture | None) -> Copy:
     """Open the answer of a capture, or the DOM if a browser showed the page. This needs no store.
 
-    `original` is the response that a revisit repeats. The payload is taken from this response; for a 304, so
-    is the head.
+    `original` is the response that a revisit repeats. The payload comes from this response. For a 304, the
+    head comes from this response, too.
 
     Raises:
         DamageError: the bytes are missing, or are not a record.
@@ -73,7 +73,7 @@ def open_capture(folder: Path, capture: Capture, original: Capture | None) -> Co
 
 
 def _open_shown(folder: Path, capture: Capture) -> Copy:
-    """Open the DOM that a browser showed, with the head of the answer."""
+    """Open the DOM that a browser showed, with the head of the server's answer."""
     copy = _open_record(folder, capture)
     copy.headers = shown_fields(copy.headers)
     record = msgspec.structs.replace(
@@ -158,7 +158,7 @@ def _inflated(inflater: object, data: bytes) -> Iterator[bytes]:
 
 
 def _part(pieces: Iterable[bytes], start: int, length: int, where: str) -> Iterator[bytes]:
-    """Yield `length` bytes from `start` on.
+    """Yield `length` bytes of the concatenated `pieces` from `start` on.
 
     Raises:
         DamageError: fewer bytes are left.
@@ -182,9 +182,9 @@ def part(pieces: Iterable[bytes], first: int, end: int) -> Iterator[bytes]:
 
 
 def decoded(pieces: Iterable[bytes], codings: Sequence[bytes]) -> Iterator[bytes]:
-    """Yield the content with its codings undone; the coding that was applied last is undone first.
+    """Yield the content with its codings undone, beginning with the coding that was applied last.
 
-    Decoding stops at an unknown coding; the content then keeps the remaining codings.
+    Decoding stops at an unknown coding. The content then keeps this coding and those applied before it.
     """
     for name in reversed(codings):
         undo = _UNDONE_BY.get(name)
@@ -204,7 +204,10 @@ def codings_of(headers: Iterable[Field]) -> list[bytes]:
 
 
 def content_of(fetch: Fetch) -> Iterator[bytes]:
-    """Yield the content of an answer in pieces; a body on disk is decoded."""
+    """Yield the content of an answer in pieces.
+
+    If the body is on disk, its content codings are undone.
+    """
     if fetch.part is None:
         return iter((fetch.content,))
     return decoded(fetch.part.pieces(), codings_of(fetch.headers))
@@ -216,7 +219,10 @@ def can_decode(codings: Sequence[bytes]) -> bool:
 
 
 def _gunzip(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Decode gzip of one or several members; if the content does not begin like gzip, yield it unchanged."""
+    """Decode gzip of one or several members.
+
+    If the content does not begin like gzip, it is yielded unchanged.
+    """
     inflater = None
     head, plain = b"", False
     for piece in pieces:
@@ -243,7 +249,7 @@ def _gunzip(pieces: Iterable[bytes]) -> Iterator[bytes]:
                 break
             data, inflater = inflater.unused_data, None
             if data[:2] not in (b"", b"\x1f", b"\x1f\x8b"):
-                return  # ignore bytes after the last member
+                return  # bytes after the last member are ignored
     yield head
 
 

@@ -1,25 +1,24 @@
 """Builds WARC/1.1 records (ISO 28500:2017; `pages/README.md`, "WARC").
 
-A stored answer is one *capture*. It consists of a `response` or `revisit` record, the `request` that led to
-it, and a `metadata` record. These are in sequence in one segment, each as its own gzip member
-(`gzip_members.py`):
+A stored answer is one *capture*. A capture consists of a `response` or `revisit` record, the `request` that
+led to this answer, and a `metadata` record. The records of a capture follow each other in one segment, and
+each record is a gzip member (`gzip_members.py`):
 
     segment  = warcinfo capture*            <prefix>-<process>-<time>-<serial>.warc.gz
     capture  = (response | revisit) request [metadata]
     record   = gzip( version, named fields, blank line, block, two line ends )
 
-The functions that build a record are pure: they turn bytes into bytes. Bytes chosen by a server reach
-a record only through `clean`, so that no header value, reason or URL can end a
-line early and start a field or a record of its own. `Content-Length` delimits
-the block, whatever it contains.
+The functions that build a record are pure: they turn bytes into bytes. Bytes chosen by a server reach a
+record only through `clean`. So no header value, reason or URL can end a line and start a new field or record.
+`Content-Length` delimits the block, whatever it contains.
 
-The HTTP head of a record consists of the bytes that were received, if these are well-formed and nothing was
-removed from them. Otherwise, the head is rebuilt from the parsed fields, and the metadata record says so. The
-payload is stored as received after transfer decoding, so `Transfer-Encoding` is renamed and `Content-Length`
-is the length of the payload. Readers see a message without transfer coding.
+The HTTP head of a record consists of the bytes that were received, if these bytes are well-formed and none
+were removed. Otherwise, the head is rebuilt from the parsed fields, and the metadata record states this. The
+payload is stored as received, but without transfer coding. So the field `Transfer-Encoding` is renamed, and
+`Content-Length` is the length of the payload. Readers see a message without transfer coding.
 
-A segment has one writer. Its name ends in `.open` until it is finished, and only
-its committed length is valid (`w/<segment>` in the store).
+A segment has one writer. The name of a segment ends in `.open` until it is finished. Only the committed
+length of a segment is valid (`w/<segment>` in the store).
 """
 
 import hashlib
@@ -38,7 +37,7 @@ _HTTP_RESPONSE = b"Content-Type: application/http; msgtype=response\r\n"
 _HTTP_REQUEST = b"Content-Type: application/http; msgtype=request\r\n"
 _WARC_FIELDS = b"Content-Type: application/warc-fields\r\n"
 
-# Header values may not contain line ends and NUL; these characters become blanks.
+# Line ends and NUL become blanks, because header values must not contain these characters.
 _UNSAFE_IN_VALUE = bytes.maketrans(b"\r\n\0", b"   ")
 _TOKEN = frozenset(b"!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")
 _TOKEN_TABLE = bytes(byte if byte in _TOKEN else ord("-") for byte in range(256))
@@ -55,12 +54,12 @@ Headers = Sequence[tuple[bytes, bytes]]
 
 
 def clean(value: bytes) -> bytes:
-    """Return `value` without bytes that could end a line."""
+    """Return `value` with blanks in place of bytes that could end a line."""
     return value.translate(_UNSAFE_IN_VALUE)
 
 
 def clean_name(name: bytes) -> bytes:
-    """Return a header name that is an HTTP token (RFC 9110, 5.6.2): other bytes become "-"."""
+    """Return `name` as an HTTP token (RFC 9110, 5.6.2). Bytes that a token cannot contain become "-"."""
     return name.translate(_TOKEN_TABLE) or b"-"
 
 
@@ -70,23 +69,29 @@ def _second_text(second: int) -> bytes:
 
 
 def date_text(instant: float) -> bytes:
-    """Return a time as `2026-11-20T23:59:59Z`, in whole seconds, because every reader accepts this format."""
+    """Return a time in the format `2026-11-20T23:59:59Z`, without fractions, which some readers reject."""
     return _second_text(int(instant))
 
 
 def base32(digest: bytes) -> bytes:
-    """Return the Base32 form (RFC 4648) of 20 bytes; this is four times as fast as the standard library."""
+    """Return the Base32 form (RFC 4648) of 20 bytes.
+
+    This implementation takes a quarter of the time of the standard library's.
+    """
     number = int.from_bytes(digest, "big")
     return b"".join([_BASE32_PAIRS[number >> shift & 1023] for shift in range(150, -1, -10)])
 
 
 def digest_text(digest: bytes) -> bytes:
-    """Return `sha1:` and the base32 form of a 20-byte SHA-1."""
+    """Return `sha1:` followed by the base32 form of a SHA-1 of 20 bytes."""
     return b"sha1:" + base32(digest)
 
 
 def record_ids(random: Callable[[int], bytes], count: int) -> list[bytes]:
-    """Return 1 to 16 new `<urn:uuid:...>` (version 4) that differ in one digit; `random(n)` returns n bytes."""
+    """Return 1 to 16 new `<urn:uuid:...>` (version 4), which differ only in one digit.
+
+    `random(n)` returns n bytes.
+    """
     raw = random(16)
     text = raw.hex()
     head = f"<urn:uuid:{text[:8]}-{text[8:12]}-4{text[13:16]}-{'89ab'[raw[8] & 3]}{text[17:20]}-{text[20:31]}"
@@ -104,7 +109,7 @@ def record(
     *,
     block_digest: bool = True,
 ) -> bytes:
-    """Build one uncompressed record whose block is `head` and `payload`. `fields` are whole lines."""
+    """Build one uncompressed record whose block is `head` + `payload`. `fields` holds whole lines."""
     if block_digest:
         digest = hashlib.sha1(head)
         digest.update(payload)
@@ -118,7 +123,7 @@ def _block_digest_line(digest: bytes) -> bytes:
 
 
 def _record_head(kind: bytes, identity: bytes, date: bytes, fields: bytes, length: int) -> bytes:
-    """Return the named fields of a record, with the blank line."""
+    """Return the named fields of a record and the blank line after them."""
     return (
         b"WARC/1.1\r\nWARC-Type: %b\r\nWARC-Record-ID: %b\r\nWARC-Date: %b\r\n%bContent-Length: %d\r\n\r\n"
         % (kind, identity, date, fields, length)
@@ -126,7 +131,7 @@ def _record_head(kind: bytes, identity: bytes, date: bytes, fields: bytes, lengt
 
 
 class LargeRecord:
-    """An uncompressed record whose payload is read in pieces: iterate over it to get its bytes."""
+    """An uncompressed record whose payload is read in pieces. Iterate over the record to get its bytes."""
 
     def __init__(self, head: bytes, pieces: Callable[[], Iterator[bytes]]) -> None:
         self._head = head
@@ -139,7 +144,7 @@ class LargeRecord:
 
 
 def http_head(start_line: bytes, headers: Headers) -> bytes:
-    """Return start line, fields and blank line; line ends inside them become blanks."""
+    """Return the start line, the fields and a blank line. Line ends inside a value become blanks."""
     lines = [start_line]
     lines += [name + b": " + value for name, value in headers]
     head = b"\r\n".join(lines)
@@ -157,7 +162,7 @@ def _all_tokens(headers: Headers) -> bool:
 
 
 def received_head(block: bytes, headers: Headers, payload_length: int | None) -> bytes:
-    """Return a header block as it was received; b"" if it cannot be stored in that form.
+    """Return a header block as it was received, or b"" if it cannot be stored like that.
 
     The block can be stored if it is well-formed, so that all readers see the same fields, and if its
     Content-Length is the length of the payload. A transfer coding is renamed as in `stored_headers`.
@@ -184,9 +189,9 @@ def stored_headers(
 ) -> list[tuple[bytes, bytes]]:
     """Return the fields of an answer as they are stored in its record.
 
-    If the answer had a `Content-Length`, or a transfer coding instead, `Content-Length` becomes the length of
-    the payload. If `payload_length` is None, the field has another meaning, as in a 304, and is kept. If a
-    coding was undone, its field is renamed.
+    If the answer had a `Content-Length` or a transfer coding, `Content-Length` becomes the length of the
+    payload. If `payload_length` is None, the field is kept; in a 304, for example, it is not the length of
+    the payload. If a coding was undone, the field that stated it is renamed.
     """
     stored = []
     has_length = recoded = False
@@ -210,7 +215,7 @@ def stored_headers(
 
 
 def target_fields(url: str, address: str, version: str, warcinfo: bytes = b"") -> bytes:
-    """Return the lines that all records of a capture share: URI, address, protocol, id of the warcinfo record."""
+    """Return the lines that all records of a capture share: URI, address, protocol, and the warcinfo record's id."""
     lines = b"WARC-Target-URI: %b\r\n" % clean(url.encode("utf-8", "replace")).replace(b" ", b"%20")
     if address:
         lines += b"WARC-IP-Address: %b\r\n" % clean(address.encode("utf-8", "replace"))
@@ -220,7 +225,7 @@ def target_fields(url: str, address: str, version: str, warcinfo: bytes = b"") -
 
 
 def warcinfo_field(identity: bytes) -> bytes:
-    """Return the line that names the warcinfo record by its id; b"" if the id is unknown."""
+    """Return the line that refers to the warcinfo record by its id, or b"" if the id is unknown."""
     return b"WARC-Warcinfo-ID: %b\r\n" % clean(identity) if identity else b""
 
 
@@ -235,7 +240,7 @@ def response(
     truncated: str = "",
     block_digest: bool = True,
 ) -> bytes:
-    """Build a `response` record; `digest` is the SHA-1 of `payload`, `target` the lines of `target_fields`."""
+    """Build a `response` record. `digest` is the SHA-1 of `payload`; `target` is the result of `target_fields`."""
     fields = _response_fields(target, digest, truncated)
     return record(b"response", identity, date, fields, head, payload, block_digest=block_digest)
 
@@ -259,7 +264,7 @@ def revisit(
     refers_to_date: bytes,
     block_digest: bool = True,
 ) -> bytes:
-    """Build a `revisit` record, which repeats the payload of an earlier response and names this by URL and date."""
+    """Build a `revisit` record, which repeats the payload of a response and refers to it by URL and date."""
     fields = b"%bWARC-Profile: %b\r\nWARC-Refers-To-Target-URI: %b\r\nWARC-Refers-To-Date: %b\r\n" % (
         target,
         profile.encode(),
@@ -280,7 +285,7 @@ def request(
     *,
     block_digest: bool = True,
 ) -> bytes:
-    """Build a `request` record; `head` is the block as sent."""
+    """Build a `request` record. `head` is the request as it was sent."""
     fields = b"%bWARC-Concurrent-To: %b\r\n%b" % (target, concurrent_to, _HTTP_REQUEST)
     return record(b"request", identity, date, fields, head, block_digest=block_digest)
 
@@ -300,7 +305,10 @@ def metadata(
 
 
 def receipt(identity: bytes, date: bytes, stamp: ReceiptStamp, warcinfo: bytes = b"") -> bytes:
-    """Build a `metadata` record with a whole consent receipt as JSON; captures name it by its digest."""
+    """Build a `metadata` record with a whole consent receipt as JSON.
+
+    Captures refer to the receipt by its digest.
+    """
     fields = b"WARC-Target-URI: %b%b\r\nContent-Type: application/json\r\n" % (
         RECEIPT_URI,
         stamp.digest.hex().encode(),
@@ -318,7 +326,7 @@ def resource(
     cut_by: str = "",
     warcinfo: bytes = b"",
 ) -> bytes:
-    """Build a `resource` record of data made from the answer `refers_to`; `cut_by` is `Rendering.broke`."""
+    """Build a `resource` record of data that was made from the answer `refers_to`. `cut_by` is `Rendering.broke`."""
     fields = b"WARC-Target-URI: %b\r\nWARC-Refers-To: %b\r\n" % (
         clean(uri.encode("utf-8", "replace")).replace(b" ", b"%20"),
         refers_to,
@@ -348,7 +356,10 @@ def large_response(
     truncated: str = "",
     block_digest: bool = True,
 ) -> LargeRecord:
-    """Build a `response` record; its payload is read when written, and once before if it needs a block digest."""
+    """Build a `response` record whose payload is read when the record is written.
+
+    If the record needs a block digest, the payload is read once before that.
+    """
     fields = _response_fields(target, digest, truncated)
     if block_digest:
         block = hashlib.sha1(head)
@@ -360,7 +371,7 @@ def large_response(
 
 
 def fact_lines(facts: Iterable[tuple[str, object]]) -> bytes:
-    """Return `application/warc-fields`: one line per fact, except facts with an empty value."""
+    """Return the facts as `application/warc-fields`, one per line. Facts with an empty value are left out."""
     return b"".join(
         [
             b"%b: %b\r\n" % (name.encode(), clean(str(value).encode("utf-8", "replace")))

@@ -2,9 +2,10 @@
 
     DIR/withdrawn.json    {"rules": [{"at": ..., "host": "h.example", "reason": ...}, ...]}
 
-One file holds the rules of all processes, so no process can miss a rule. The file is replaced atomically, so
-after a kill, a rule is either in force or not. Readers leave out every copy that a rule covers. The bytes
-stay in the archive until they are erased (`erasure.py`), so a rule can be undone until then.
+One file holds the rules of all processes, so no process can miss a rule. The file is replaced atomically. So
+even after a kill, a rule is either fully in force or not at all. Readers leave out every copy that a rule
+covers. The bytes of these copies stay in the archive until they are erased (`erasure.py`). Until then, a rule
+can be undone.
 
     kind of rule     covers                                           stops new fetches
     url              copies of this URL                               yes
@@ -13,9 +14,9 @@ stay in the archive until they are erased (`erasure.py`), so a rule can be undon
     these + before   the same copies, if fetched before an instant    no
     before alone     all copies fetched before an instant             no
 
-The scheme and a leading `www.` are ignored, so that a rule covers all spellings of a URL; a rule for a host
-covers all its ports. A rule for a URL holds the URL and its digest. When the copies are erased, the URL is
-removed from the rule.
+Rules ignore the scheme and a leading `www.`, so a rule covers all these spellings of a URL. A rule for a host
+covers all ports of the host. A rule for a URL holds the URL and its digest. When the copies are erased, the
+URL is removed from the rule.
 """
 
 import hashlib
@@ -35,12 +36,12 @@ FILE = "withdrawn.json"
 
 
 class Withdrawal(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """One withdrawal. At most one of `digest`, `host` and `prefix` is set, and says which URLs the rule covers.
+    """One withdrawal. At most one of `digest`, `host` and `prefix` is set; this field selects the URLs.
 
     `at` is the instant of the withdrawal. `digest` is the `url_digest` of `url`. Once the copies are erased,
-    `url` is "". `prefix` is the beginning of a URL as `place_of` returns it. `before` limits any rule to
-    copies fetched before that instant; 0 means no limit. `erasing` is set before the first copy is erased,
-    `erased` after the last one.
+    `url` is "". `prefix` is the beginning of a URL as `place_of` returns it. `before` limits the rule to
+    copies that were fetched before that instant; 0 means no limit. `erasing` is set before the first copy is
+    erased, and `erased` after the last copy.
     """
 
     at: float
@@ -55,7 +56,7 @@ class Withdrawal(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown
 
     @property
     def key(self) -> tuple[str, str, str, float]:
-        """The identity of a rule: the URLs and times that it covers. Rules with equal keys are the same rule."""
+        """The identity of a rule: the URLs and times that it covers. Rules with the same key are the same rule."""
         return self.digest, self.host, self.prefix, self.before
 
     @property
@@ -64,7 +65,7 @@ class Withdrawal(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown
         return not self.before
 
     def is_about(self, url: str) -> bool:
-        """Return whether the rule names a URL (request form)."""
+        """Return whether `url` (in request form) is one of the rule's URLs."""
         if self.digest:
             return url_digest(url) == self.digest
         if self.host:
@@ -77,7 +78,7 @@ class Withdrawal(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown
 
 
 class Erased(msgspec.Struct, frozen=True, array_like=True):
-    """The tombstone of a URL whose copies were erased: the URL's digest, the instant, the reason."""
+    """The tombstone of a URL whose copies were erased: the URL's digest, the instant and the reason."""
 
     digest: str
     at: float
@@ -85,7 +86,7 @@ class Erased(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Subject(NamedTuple):
-    """The pages that a command names: at most one of URL, host and prefix, and the instant `before` (0: no limit)."""
+    """The pages that a command names: by a URL, a host or a prefix, and by the instant `before` (0: no limit)."""
 
     url: str = ""
     host: str = ""
@@ -96,7 +97,7 @@ class Subject(NamedTuple):
         """Return the rule for these pages.
 
         Raises:
-            UsageError: nothing is named, or more than one thing, or something that is not a host or an http(s) URL.
+            UsageError: no subject or more than one is named, or one that is not a host or an http(s) URL.
         """
         if sum(map(bool, (self.url, self.host, self.prefix))) > 1:
             raise UsageError("withdraw: name only one of a URL, a host and a prefix")
@@ -133,12 +134,12 @@ def place_of(url: str) -> str:
 
 
 def url_digest(url: str) -> str:
-    """Return the SHA-256 of a URL's duplicate key, without its scheme and a leading `www.`, in hex."""
+    """Return the SHA-256, in hex, of a URL's duplicate key. The key has no scheme and no leading `www.`."""
     return hashlib.sha256(place_of(duplicate_key(url).decode("ascii")).encode()).hexdigest()
 
 
 class Withdrawals:
-    """The rules in force in a crawl directory; without a directory there are none.
+    """The rules that are in force in a crawl directory. Without a directory, there are no rules.
 
     Raises:
         DamageError: the file cannot be read.
@@ -146,7 +147,7 @@ class Withdrawals:
 
     def __init__(self, directory: Path | None = None) -> None:
         self._directory = directory
-        self.revision = 0  # increases at every reload, so that callers can notice a change
+        self.revision = 0  # increases at every reload, to let callers notice a change
         self._index(())
         if directory is not None:
             self.reload()
@@ -177,13 +178,13 @@ class Withdrawals:
         return bool(self.rules)
 
     def of_copy(self, url: str, fetched_at: float) -> Withdrawal | None:
-        """Return a rule that covers a copy of a URL (request form) fetched at an instant; None if there is none."""
+        """Return a rule that covers a copy of `url` (request form) fetched at an instant, or None if no rule does."""
         if not self.rules:
             return None
         return next((rule for rule in self._about(url) if rule.covers(fetched_at)), None)
 
     def of_url(self, url: str) -> Withdrawal | None:
-        """Return a rule that withdraws all copies of a URL (request form), of any age; None if there is none."""
+        """Return a rule that withdraws all copies of `url` (request form), of any age, or None if no rule does."""
         if not self.rules:
             return None
         return next((rule for rule in self._about(url) if rule.stops_fetches), None)
@@ -228,7 +229,7 @@ def load_rules(directory: Path) -> tuple[Withdrawal, ...]:
 
 
 def rules_changed_at(directory: Path) -> int:
-    """Return the instant of the last change of the rules of a crawl directory, in ns; 0 if there are none."""
+    """Return the time of the last change to the rules of a crawl directory, in ns, or 0 if there are no rules."""
     try:
         return (directory / FILE).stat().st_mtime_ns
     except OSError:
@@ -238,7 +239,7 @@ def rules_changed_at(directory: Path) -> int:
 class RuleFile:
     """Changes the rules of a crawl directory, one command at a time.
 
-    Each change is durable on return. `rules_max` is the setting `pages.withdrawals_max`.
+    Each change is durable when its method returns. `rules_max` is the setting `pages.withdrawals_max`.
     """
 
     def __init__(self, directory: Path, rules_max: int) -> None:
@@ -246,7 +247,7 @@ class RuleFile:
         self._rules_max = rules_max
 
     def add(self, rule: Withdrawal) -> Withdrawal:
-        """Put a rule in force, and return the rule; if it is already in force, it keeps its original instant.
+        """Put a rule in force, and return it. A rule that is already in force keeps its original instant.
 
         Raises:
             UsageError: there are too many rules.
@@ -271,7 +272,7 @@ class RuleFile:
         """Remove a rule and return it.
 
         Raises:
-            UsageError: it is not in force, or its copies have been erased.
+            UsageError: the rule is not in force, or its copies have been erased.
         """
         with self._locked():
             rules = {each.key: each for each in load_rules(self.directory)}
@@ -286,7 +287,10 @@ class RuleFile:
             return known
 
     def note_erasure(self, rule: Withdrawal, *, done: bool) -> Withdrawal:
-        """Record that the copies of a rule will be erased. If `done`, record that this is done, and drop the URL."""
+        """Record that the copies of a rule will be erased.
+
+        With `done`, record that they have been erased, and remove the URL from the rule.
+        """
         with self._locked():
             rules = {each.key: each for each in load_rules(self.directory)}
             known = rules[rule.key]

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from crawler.change_signals import Signalled
 from crawler.consent.use_rule import UseRule
 from crawler.extract.feed import read_feed
-from crawler.process.opening.served_process import served_process
+from crawler.process.answering.served_process import served_process
 from crawler.process.results.notices import StoredNotices
 from crawler.process.services.live_commands import LiveCommands
 from crawler.process.services.request_counts import RequestCounts
@@ -53,7 +53,7 @@ class LiveServices:
         )
         self.commands = LiveCommands(process, stages, self.vital_signs.errors)
         self.crawl = StoredCrawl(
-            {stages.name: served_process(stages)}, self._now, ahead=self.urgent.request, count=self.counts.add
+            {stages.name: served_process(stages)}, ahead=self.urgent.request, count=self.counts.add
         )
         self.server: PageServer | None = None
 

@@ -1,1 +1,1 @@
-"""Rendering: pages that need JavaScript, shown by a Chromium that has no network."""
+"""Rendering: pages that need JavaScript are shown in a Chromium that has no network."""

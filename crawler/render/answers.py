@@ -1,8 +1,8 @@
-"""Translates the fetcher's answers into the browser's terms, and the browser's requests into the fetcher's.
+"""Translates the fetcher's answers for the browser, and the browser's requests for the fetcher.
 
-The fetcher has already decoded the body, so the header fields that describe its coding are removed. Fields
-that would give the browser another way to the network, or would affect the browser beyond this page, are
-removed too.
+The fetcher has already decoded the body, so the header fields that describe the coding of the body are
+removed. Fields are removed, too, if they would give the browser another way to the network, or would affect
+the browser beyond this page.
 """
 
 import base64
@@ -11,7 +11,8 @@ from typing import Any
 
 from crawler.records import Fetch, Outcome
 
-# An image of one transparent pixel: it is a valid image, so scripts that wait for its load event continue
+# An image of one transparent pixel. Because it is a valid image, scripts that wait for its load event
+# continue.
 PIXEL = (
     b"GIF89a\x01\x00\x01\x00\x80\x00\x00\x00\x00\x00\x00\x00\x00!\xf9\x04\x01\x00\x00\x00\x00,"
     b"\x00\x00\x00\x00\x01\x00\x01\x00\x00\x02\x02D\x01\x00;"
@@ -71,7 +72,7 @@ _FIELDS_MAX, _FIELD_CHARS_MAX = 30, 4096
 
 
 def passed_fields(fetch: Fetch) -> list[dict[str, str]]:
-    """Return the header fields of an answer in the protocol's form, without fields that must not reach the browser."""
+    """Return an answer's header fields in the form of the protocol, without fields that must not reach the browser."""
     return [
         {"name": name.decode("latin-1"), "value": value.decode("latin-1")}
         for name, value in fetch.headers
@@ -80,23 +81,26 @@ def passed_fields(fetch: Fetch) -> list[dict[str, str]]:
 
 
 def error_reason(fetch: Fetch) -> str:
-    """Return the error code that tells the browser why a request gets no answer."""
+    """Return the error code by which the browser learns why a request gets no answer."""
     return _REASONS.get(fetch.outcome, "Failed")
 
 
 def asked_body(request: Mapping[str, Any]) -> bytes:
-    """Return the body of a page's request, without the parts that are files."""
+    """Return the body of a request that a page makes, without the parts that are files."""
     entries = request.get("postDataEntries", ())
     return b"".join(base64.b64decode(entry["bytes"]) for entry in entries if "bytes" in entry)
 
 
 def is_preflight(method: str, headers: Mapping[str, str]) -> bool:
-    """Return whether a request asks for permission of another origin; no script can set the field that says so."""
+    """Return whether a request asks another origin for permission.
+
+    No script can set the header field that shows this.
+    """
     return method == "OPTIONS" and "access-control-request-method" in map(str.lower, headers)
 
 
 def asked_fields(headers: Mapping[str, str]) -> tuple[str, ...]:
-    """Return those fields of a page's request that the fetcher also sends, as lines "Name: value"."""
+    """Return the header fields of a page's request that the fetcher also sends, as lines "Name: value"."""
     lines = []
     for name, value in headers.items():
         lower = name.lower()

@@ -1,6 +1,6 @@
-"""One Chromium browser: starts it when it is first needed, watches it, and ends it with all its child processes.
+"""Starts one Chromium browser when it is first needed, watches it, and ends it with all its child processes.
 
-The browser has no network: its proxy is a closed port, and if the system allows it, the browser runs in a
+The browser has no network. Its proxy is a closed port. If the system allows it, the browser also runs in a
 network namespace without interfaces (`launch.py`). The crawler answers the browser's requests over the
 protocol's pipe (`rendering.py`).
 
@@ -8,7 +8,7 @@ protocol's pipe (`rendering.py`).
     page      a browser context, which holds the cookies and caches of one page, and a target in it
     end       the process group is killed, the pipe closed, and the profile folder removed
 
-A target that the crawler did not open (a pop-up) is closed before it runs.
+A target that the crawler did not open, such as a pop-up, is closed before it runs.
 """
 
 import asyncio
@@ -51,14 +51,14 @@ _OFF = (
 
 
 class MissingBrowserError(BrowserError):
-    """No browser is installed, or the one that the configuration names is missing."""
+    """No browser is installed, or the browser that the configuration names is missing."""
 
 
 def find_program(name: str) -> str:
     """Return the path of the browser: `name`, or the first that is installed.
 
     Raises:
-        MissingBrowserError: there is none.
+        MissingBrowserError: no such browser is installed.
     """
     for candidate in (name,) if name else PROGRAMS:
         if path := shutil.which(candidate):
@@ -77,7 +77,7 @@ def arguments(program: str, home: str, user_agent: str, config: RenderConfig) ->
         "--remote-debugging-pipe",
         f"--user-data-dir={home}",
         f"--user-agent={user_agent}",
-        # These flags close every way to the network.
+        # These flags leave the browser no way to the network.
         "--proxy-server=127.0.0.1:9",
         "--proxy-bypass-list=<-loopback>",
         "--host-resolver-rules=MAP * ~NOTFOUND",
@@ -127,7 +127,7 @@ class Browser:
         self._process: asyncio.subprocess.Process | None = None
         self._ours: dict[
             str, asyncio.Future[str]
-        ] = {}  # maps each target that is being opened to its session, once that is known
+        ] = {}  # maps each target that is being opened to its session, once the session is known
         self._opening_one = asyncio.Lock()
         self._work = WorkAccount()
         self.session: Session
@@ -138,7 +138,7 @@ class Browser:
         """Start the browser.
 
         Raises:
-            BrowserError: it cannot be started.
+            BrowserError: the browser cannot be started.
         """
         program = find_program(self._config.browser)
         self._home = tempfile.mkdtemp(prefix="crawler-browser-")
@@ -179,7 +179,7 @@ class Browser:
         )
 
     def _on_event(self, method: str, params: Params) -> None:
-        """Attach to the targets that the crawler opened; close all others, such as pop-ups."""
+        """Attach to the targets that the crawler opened. Close all other targets, such as pop-ups."""
         if method != "Target.attachedToTarget":
             return
         target = params["targetInfo"]
@@ -198,7 +198,8 @@ class Browser:
     async def open_page(self) -> tuple[Session, str, str]:
         """Open an empty page; return its session, target and browser context.
 
-        Pages are opened one at a time, so a renderer process that appears meanwhile belongs to the new page.
+        Pages are opened one at a time, so a renderer process that appears during the call belongs to the new
+        page.
 
         Raises:
             BrowserError: the browser has ended, or does not open a page.
@@ -219,13 +220,13 @@ class Browser:
         self._ours.pop(target, None)
         self.pages += 1
         session = Session(self.session.pipe, identity)
-        # only the renderer can answer this call, so after the answer the renderer is known to run
+        # only the renderer can answer this call, so the answer shows that the renderer runs
         await session.call("Runtime.getIsolateId")
         self._work.opened(context, await self._processes())
         return session, target, context
 
     def close_page(self, context: str) -> None:
-        """Close a page with everything that belongs to its context."""
+        """Close a page, with everything in its browser context."""
         self._work.closed(context)
         self.session.tell("Target.disposeBrowserContext", browserContextId=context)
 
@@ -242,7 +243,7 @@ class Browser:
         self._work.look(await self._processes())
 
     def worked(self, context: str) -> float:
-        """Return the CPU seconds that a page had used at the last measurement."""
+        """Return the CPU time of a page, in seconds, at the last measurement."""
         return self._work.seconds(context)
 
     def memory(self) -> dict[int, int]:
@@ -251,7 +252,10 @@ class Browser:
         return {pid: _private_bytes(pid) for pid in _processes_of(group)} if group else {}
 
     def relieve(self, memory: Mapping[int, int]) -> bool:
-        """End the largest renderer, unless the browser's other processes use more memory; return whether it was ended."""
+        """End the renderer that uses the most memory; return whether this was done.
+
+        Nothing is done if the browser's processes that are not renderers use more memory than this renderer.
+        """
         sizes = {pid: memory[pid] for pid in self._work.renderers() if pid in memory}
         largest = max(sizes, key=sizes.__getitem__, default=0)
         if not largest or sizes[largest] < sum(memory.values()) - sum(sizes.values()):
@@ -275,7 +279,7 @@ class Browser:
                 os.killpg(self._process.pid, signal.SIGKILL)
 
     async def close(self) -> None:
-        """End the browser and remove its folder; this is harmless if the browser has already ended."""
+        """End the browser and remove its folder. Calling this is harmless if the browser has already ended."""
         self.kill()
         if hasattr(self, "session"):
             self.session.pipe.close()
@@ -297,7 +301,7 @@ def _why_not(program: str, config: RenderConfig) -> str:
 
 
 def _processes_of(group: int) -> list[int]:
-    """Return the processes of the browser's session; some helper processes may have left its process group."""
+    """Return the processes of the browser's session, because some helper processes may have left its process group."""
     found = []
     for name in os.listdir("/proc"):
         if name.isdigit():

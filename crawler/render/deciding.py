@@ -1,19 +1,19 @@
 """Decides which pages are worth rendering (`render.when = "auto"`), and learns from earlier renderings.
 
-After its static fetch, a page is a *candidate* if it has a real script and little visible text, or the marks
-of a framework that builds pages in the browser. Candidates are rendered until it is known whether this is
-worth it for their *pattern*: their host, and their path without numbers and names. Any other page with a
-script may be drawn by chance (with the probability `render.chance`), so that no site is overlooked.
+After its static fetch, a page is a *candidate* if it has a real script and either little visible text or the
+marks of a framework that builds pages in the browser. Candidates are rendered until it is known whether
+rendering is worth its cost for their *pattern*. A pattern is a host, and a path without numbers and names. So
+that no site is overlooked, any other page with a script is rendered with the probability `render.chance`.
 
     P(a rendering of the pattern adds something) ~ Beta(a + successes, b + failures)
 
 The prior probability of a gain is one half for a candidate that was recognized by its marks, and one in
-twenty for any other page. The prior is pooled with the renderings of pages of the same kind in other patterns
-of the host. The pages of a pattern are rendered as long as the mean is at least `WORTH`: a rendering costs as
-much CPU time as some 200 fetches, but it usually shows a whole site that the crawl would miss otherwise.
+twenty for any other page. The prior is combined with the renderings of all pages of the same kind on the
+host. The pages of a pattern are rendered as long as the mean is at least `WORTH`: a rendering costs as much
+CPU time as about 200 fetches, but it usually shows a whole site that the crawl would miss otherwise.
 
 What was learned is stored by host (prefix `R/`), in the batch that commits the rendered page. So it survives
-a restart, and it moves with the host.
+a restart, and moves to another process together with the host.
 """
 
 import re
@@ -31,18 +31,18 @@ from crawler.storage.keys import RENDERED
 from crawler.storage.kv import Batch, KeyValue, scan_prefix, seal, unseal
 from crawler.urls.canonical import hostname
 
-# A page is rendered if the probability of a gain is at least this; after three failures in a row, it is
-# lower.
+# A page is rendered if the probability of a gain is at least this. After three failures in a row, the
+# probability is lower than this.
 WORTH = 0.15
 TEXT_MIN = 200  # bytes of visible text; a page with less may build its text in the browser
 ADDED_TEXT = 0.2  # the share by which the text must grow to count as something new
-ADDED_TEXT_MIN = 100  # bytes; a smaller difference may be a clock or a counter
+ADDED_TEXT_MIN = 100  # bytes of added text; a smaller difference may come from a clock or a counter
 # patterns and hosts in memory; the one that was rendered longest ago is forgotten first
 PATTERNS_MAX = 20_000
 # seconds for which `auto` does not try a page again after one failed rendering; each further failure in a row makes the
 # wait four times as long, up to 30 days
 _WAIT_FIRST, _WAIT_FACTOR, _WAIT_MAX = 3600.0, 4, 30 * 86_400.0
-_POOLED = 2.0  # in the estimate for one pattern, all renderings of the host together count as this many
+_POOLED = 2.0  # in the estimate for one pattern, all renderings of the host count as this many renderings
 _SLUG_CHARS = 20
 
 _SCRIPT = re.compile(
@@ -61,7 +61,7 @@ _SCANNED_BYTES = 256 << 10
 
 
 class Signs(NamedTuple):
-    """Signs of a static page: the bytes of its visible text, and whether it has a script or a framework's mark."""
+    """Signs of a static page: the size of its visible text, and whether it has a script or the mark of a framework."""
 
     text_bytes: int
     script: bool
@@ -69,12 +69,12 @@ class Signs(NamedTuple):
 
     @property
     def candidate(self) -> bool:
-        """True if the page looks as if its scripts build the rest of it in a browser."""
+        """True if it seems that scripts build the rest of the page in a browser."""
         return self.script and (self.mark or self.text_bytes < TEXT_MIN)
 
 
 def signs(content: bytes) -> Signs:
-    """Return the signs of a static page, as seen in its first `_SCANNED_BYTES` bytes."""
+    """Return the signs of a static page, which are read from its first `_SCANNED_BYTES` bytes."""
     head = content[:_SCANNED_BYTES]
     script = _SCRIPT.search(head) is not None
     return Signs(
@@ -91,12 +91,12 @@ def adds(before: Signs, after: Signs, new_links: int) -> bool:
 
 
 def wait_after(failures: int) -> float:
-    """Return the seconds until `auto` tries to render a page again after `failures` failed renderings in a row."""
+    """Return the seconds to wait after `failures` failed renderings in a row before `auto` renders a page again."""
     return min(_WAIT_FIRST * _WAIT_FACTOR ** (min(failures, 16) - 1), _WAIT_MAX)
 
 
 def pattern_of(url: str) -> str:
-    """Return a URL's host and path with numbers as "0" and names as "*"."""
+    """Return the host and the path of a URL, with "0" for numbers and "*" for names."""
     path = url.partition("://")[2].partition("?")[0].partition("/")[2]
     return f"{hostname(url)}/{'/'.join(map(_class_of, path.split('/')))}"
 
@@ -110,7 +110,7 @@ def _class_of(segment: str) -> str:
 
 
 class _Seen(msgspec.Struct, array_like=True):
-    """Counts of one URL pattern or host: `made` renderings, of which `added` showed new links or text."""
+    """Counts of one URL pattern or host: There were `made` renderings; `added` of them showed new links or text."""
 
     made: int = 0
     added: int = 0
@@ -124,10 +124,10 @@ class Deciding:
 
     def __init__(self, config: RenderConfig) -> None:
         self._chance = config.chance
-        self._seen: OrderedDict[bytes, _Seen] = OrderedDict()  # by store key, the last rendered at the end
+        self._seen: OrderedDict[bytes, _Seen] = OrderedDict()  # by store key, the most recent at the end
 
     def load(self, store: KeyValue) -> None:
-        """Read what earlier runs have learned; skip damaged values, which are learned again."""
+        """Read what earlier runs have learned. Damaged values are skipped, because they are learned again."""
         for key, value in scan_prefix(store, RENDERED):
             try:
                 self._seen[key] = _decode(unseal(key, value))
@@ -135,7 +135,7 @@ class Deciding:
                 continue
 
     def why(self, host: int, url: str, seen: Signs) -> str:
-        """Return why to render a page ("mark", "learned" or "chance"), or "" if it is not to be rendered."""
+        """Return the reason for rendering a page ("mark", "learned" or "chance"); "" if it is not to be rendered."""
         if not seen.script:
             return ""
         if self.probability(host, url, candidate=seen.candidate) >= WORTH:
@@ -155,7 +155,7 @@ class Deciding:
         return added / made
 
     def learn(self, host: int, url: str, *, candidate: bool, added: bool, batch: Batch) -> None:
-        """Count a rendering of `url`, and whether it added something; put the new counts into the batch."""
+        """Count a rendering of `url`, and count whether it added something. Put the new counts into the batch."""
         for key in (_host_key(host, candidate), _pattern_key(host, url)):
             seen = self._seen.pop(key, None) or _Seen()
             seen.added += added
@@ -171,7 +171,7 @@ class Deciding:
 
 
 def _host_key(host: int, candidate: bool) -> bytes:
-    """Return the key of the counts of a host: one for its candidates, another for its other pages."""
+    """Return the key of the counts of a host. A host has one key for candidates and another for other pages."""
     return RENDERED + host.to_bytes(8, "big") + b"%d" % candidate
 
 

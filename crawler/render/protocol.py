@@ -1,10 +1,10 @@
-"""The Chrome DevTools Protocol over a pipe: JSON messages, each ended by a NUL byte.
+"""The Chrome DevTools Protocol over a pipe: JSON messages, each of which ends with a NUL byte.
 
-A *call* has an id and gets one answer; every other message that arrives is an *event*. Each call and event
-names a session: "" stands for the browser as a whole, any other for one target (a page, a frame of another
-site, or a worker).
+A *call* has an id and gets one answer. Every other message that arrives is an *event*. Each call and event
+names a session: "" stands for the browser as a whole. Any other session stands for one target: a page, a
+frame of another site, or a worker.
 
-`Session` is what the other modules use. All calls in progress fail when the pipe is closed.
+The other modules use the class `Session`. All calls in progress fail when the pipe is closed.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from crawler.errors import CrawlerError
 
 _END = b"\0"
 _READ_BYTES = 1 << 20
-MESSAGE_BYTES_MAX = 64 << 20  # enough for a DOM of 20 MiB in which every character is escaped
+MESSAGE_BYTES_MAX = 64 << 20  # this is enough for a DOM of 20 MiB in which every character is escaped
 
 Params = dict[str, Any]
 OnEvent = Callable[[str, Params], None]
@@ -63,7 +63,7 @@ class Pipe:
         self._loop.add_reader(read, self._readable)
 
     def listen(self, session: str, on_event: OnEvent | None) -> None:
-        """Send the events of a session to `on_event`; with None, drop them."""
+        """Pass the events of a session to `on_event`. If `on_event` is None, drop the events."""
         if on_event is None:
             self._listeners.pop(session, None)
         else:
@@ -73,7 +73,7 @@ class Pipe:
         """Make a call and return its result.
 
         Raises:
-            BrowserError: the browser refuses it, or has ended.
+            BrowserError: the browser refuses the call, or has ended.
         """
         if not self.open:
             raise BrowserError("the browser has ended")
@@ -151,7 +151,7 @@ class Pipe:
             future.set_result(message.result)
 
     def close(self) -> None:
-        """Close the pipes; all calls in progress fail."""
+        """Close the pipes. All calls in progress fail."""
         if not self.open:
             return
         self.open = False
@@ -180,5 +180,5 @@ class Session:
         self.pipe.tell(method, params, self.identity)
 
     def listen(self, on_event: OnEvent | None) -> None:
-        """Send the target's events to `on_event`; with None, drop them."""
+        """Pass the target's events to `on_event`. If `on_event` is None, drop the events."""
         self.pipe.listen(self.identity, on_event)

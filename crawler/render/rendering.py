@@ -1,17 +1,17 @@
-"""Shows pages in a browser, and lets the crawler answer each of their requests (the shell around `visit.py`).
+"""Shows pages in a browser, and lets the crawler answer each of their requests. This is the shell around `visit.py`.
 
     render(page)    wait for a free slot -> the browser, started if need be -> a page of its own
                     -> navigate: the page's own answer, then its requests, one answer each
                     -> the page is over (`visit.py`) -> its DOM as HTML, a picture if wanted
 
-One browser at a time takes new pages. This browser is replaced after `render.pages_per_browser` pages. It is
-also replaced when its memory exceeds `render.memory_bytes_max` and no page is to blame, and when it ends by
-itself.
+Only one browser at a time receives new pages. This browser is replaced after `render.pages_per_browser`
+pages. The browser is also replaced when it ends by itself, or when its memory exceeds
+`render.memory_bytes_max` and no page is to blame.
 
-When a browser ends, each of its pages is suspected of having caused that. A suspect gets one more try, in a
-browser of its own, so a hostile page only delays its neighbours. If that browser ends too, or if a page shows
-no DOM, the page's static answer is used. The `Rendering` then contains no DOM, but only the reason and the
-answers that were fetched for the page.
+When a browser ends, each of its open pages is suspected of having caused the end. A suspect gets one more
+try, in a browser of its own. So a hostile page only delays the pages that share its browser. If that browser
+ends too, or if a page shows no DOM, the page's static answer is used. The `Rendering` then contains no DOM,
+but only the reason and the answers that were fetched for the page.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ log = logging.getLogger("crawler")
 
 WATCH_INTERVAL = 1.0  # seconds between two measurements of a page's CPU time and of the browser's memory
 _READ_MAX = 5.0  # maximum time to read the DOM, in seconds; a page's scripts may never yield
-_STOPPED_MAX = 15.0  # the same, once the scripts have been stopped
+_STOPPED_MAX = 15.0  # the same limit, once the scripts have been stopped
 _NO_DOM = frozenset({"crash", "navigation"})  # limits and failures after which a page has no DOM to read
 # seconds after which an answer counts as received even if the browser does not report its arrival
 _DELIVERY_MAX = 3.0
@@ -45,15 +45,15 @@ _CHILDREN_MAX = 20  # maximum number of frames of other sites and workers per pa
 _WITHOUT = "; the crawl continues without a browser and stores the answers unrendered"
 # Beginnings of the URLs of frames without an origin of their own: the page provides their content.
 _OF_THE_PAGE = ("about:", "blob:", "data:")
-_BODY_DEPTH = 3  # levels from a frame's element to its body: document, html, body
+_BODY_DEPTH = 3  # levels from a frame's element to the frame's body: document, html, body
 _STARTS_MAX = 3  # after this many failed starts in a row, rendering is given up
 
-# (url, method, header lines, body); never raises
+# A function (url, method, header lines, body) -> answer, which never raises an exception.
 Ask = Callable[[str, str, tuple[str, ...], bytes], Awaitable[Fetch]]
 
 
 class _Delivery(NamedTuple):
-    """An answer on its way to the page; when `timer` fires, it counts as received."""
+    """An answer on its way to the page. When `timer` fires, the answer counts as received."""
 
     nbytes: int
     usable: bool
@@ -62,7 +62,7 @@ class _Delivery(NamedTuple):
 
 
 class StaticPage(NamedTuple):
-    """The page to render: its answer, and the function that fetches the answers to its requests."""
+    """A page to render: the response to its static fetch, and the function that fetches what the page requests."""
 
     fetch: Fetch
     ask: Ask
@@ -86,7 +86,10 @@ MakeRenderer = Callable[[Config, Stored, Callable[[], float], Unexpected], Rende
 
 
 class BrowserRenderer:
-    """The renderer with real browsers: one for most pages, one for a suspect. They start when first needed."""
+    """The renderer with real browsers: one for most pages, and one for a suspect.
+
+    A browser is started when it is first needed.
+    """
 
     def __init__(
         self, config: RenderConfig, user_agent: str, unexpected: Unexpected, shared: SharedAnswers
@@ -99,7 +102,7 @@ class BrowserRenderer:
         self._browser: Browser | None = None
         self._retired: set[Browser] = set()
         self._starting = asyncio.Lock()
-        self._alone = asyncio.Lock()  # one suspect at a time has a browser of its own
+        self._alone = asyncio.Lock()  # only one suspect at a time has a browser of its own
         self._failures = 0
         self._watching: asyncio.Task[None] | None = None
 
@@ -120,7 +123,7 @@ class BrowserRenderer:
             return await self._run_alone(page, rendering)
 
     async def _run_alone(self, page: StaticPage, first: Rendering) -> Rendering:
-        """Show a page whose browser has ended again, in a browser of its own; `first` is the failed rendering."""
+        """Show a page again, in a new browser, because its browser has ended. `first` is the failed rendering."""
         async with self._alone:
             browser = await self._started()
             if browser is None:
@@ -131,7 +134,7 @@ class BrowserRenderer:
         return rendering
 
     async def _run(self, page: StaticPage, browser: Browser) -> Rendering:
-        """Show a page in a browser; return its rendering, which has no DOM if the page could not be shown."""
+        """Show a page in a browser; return its rendering. The rendering has no DOM if the page could not be shown."""
         browser.in_use += 1
         run = PageRun(page, browser, self._config, self._shared)
         try:
@@ -147,7 +150,7 @@ class BrowserRenderer:
             await self._discard_retired()
 
     async def _ready(self) -> Browser | None:
-        """Return the browser for the next page, and start it if needed; return None if no browser can be started."""
+        """Return the browser for the next page, and start one if needed; return None if no browser can be started."""
         async with self._starting:
             if self._browser is not None and self._browser.pages >= self._config.pages_per_browser:
                 self._retire(self._browser)
@@ -175,12 +178,12 @@ class BrowserRenderer:
         return None
 
     def _ended(self, browser: Browser) -> None:
-        """Retire a browser that has ended by itself, so that the next page gets a new one."""
+        """Retire a browser that has ended by itself, so that the next page gets a new browser."""
         if browser is self._browser:
             self._retire(browser)
 
     def _retire(self, browser: Browser) -> None:
-        """Give a browser no more pages; it is closed after its last page."""
+        """Give a browser no more pages, and let it be closed after its last page."""
         if self._browser is browser:
             self._browser = None
         self._retired.add(browser)
@@ -202,7 +205,7 @@ class BrowserRenderer:
             await self._discard_retired()
 
     async def _limit_memory(self, browser: Browser) -> None:
-        """If the browser exceeds its memory limit, end its largest page, or the browser if no page is to blame."""
+        """If a browser exceeds its memory limit, end its largest page. If no page is to blame, end the browser."""
         memory = await asyncio.to_thread(browser.memory)
         used = sum(memory.values())
         if used <= self._config.memory_bytes_max:
@@ -228,7 +231,7 @@ class BrowserRenderer:
 
 
 class PageRun:
-    """One page in the browser, from an empty page to its DOM."""
+    """The work of showing one page in the browser, from an empty page to the DOM."""
 
     def __init__(
         self,
@@ -284,7 +287,7 @@ class PageRun:
         return self._rendering(dom, view)
 
     def without_dom(self) -> Rendering:
-        """Return the rendering of a page that shows no DOM: the answers fetched for it, and the reason."""
+        """Return a rendering without a DOM: it has the answers that were fetched for the page, and the reason."""
         self._visit.end("crash")
         return self._rendering(b"", b"")
 
@@ -307,7 +310,7 @@ class PageRun:
     # -- showing
 
     async def _show(self, session: Session, sessions: list[Session], context: str) -> None:
-        """Navigate, and answer requests until the visit is over."""
+        """Navigate to the page, and answer requests until the visit is over."""
         await self._listen(session, sessions)
         self._start(self._navigate(session))
         self._start(self._watch_work(context))
@@ -360,7 +363,7 @@ class PageRun:
         self._news.set()
 
     def _attached(self, session: Session, sessions: list[Session], params: Params) -> None:
-        """Intercept the requests of a new worker or foreign frame, then let it run; service workers never run."""
+        """Intercept the requests of a new worker or foreign frame, and then let it run. Service workers never run."""
         kind, target = params["targetInfo"]["type"], params["targetInfo"]["targetId"]
         self._children += 1
         if self._children > _CHILDREN_MAX or kind not in ("iframe", "worker", "shared_worker"):
@@ -382,7 +385,7 @@ class PageRun:
             self._news.set()
 
     async def _watch_work(self, context: str) -> None:
-        """Tell the visit the CPU time that the page, with its frames and workers, has used so far."""
+        """Report the CPU time of the page, with its frames and workers, to the visit at intervals."""
         while True:
             await asyncio.sleep(WATCH_INTERVAL)
             self._cpu = self._browser.worked(context)
@@ -390,7 +393,7 @@ class PageRun:
             self._news.set()
 
     async def _measure(self, context: str) -> None:
-        """Measure the total CPU time of the page; it is written to the page's metadata record."""
+        """Measure the total CPU time of the page, which is written to the page's metadata record."""
         with suppress(BrowserError, TimeoutError):
             await asyncio.wait_for(self._browser.measure(), WATCH_INTERVAL)
         self._cpu = self._browser.worked(context)
@@ -449,7 +452,7 @@ class PageRun:
             self._delivered(network)
 
     def _delivered(self, network: str) -> None:
-        """Note that the page has received an answer; only then can the page request what the answer refers to."""
+        """Note that the page has received an answer, after which it can request what the answer refers to."""
         delivery = self._delivering.pop(network, None)
         if delivery is not None:
             delivery.timer.cancel()
@@ -461,7 +464,7 @@ class PageRun:
     # -- reading
 
     async def _read(self, session: Session) -> tuple[bytes, bytes]:
-        """Return the DOM as HTML, and the screenshot if one is wanted; stop scripts that do not yield.
+        """Return the DOM as HTML, and a screenshot if one is wanted. Scripts that do not yield are stopped.
 
         Raises:
             BrowserError: the page shows no DOM.
@@ -483,7 +486,7 @@ class PageRun:
             raise BrowserError("the page's scripts could not be stopped") from error
 
     async def _dom(self, session: Session) -> bytes:
-        """Return the DOM as HTML; note the contents of its frames."""
+        """Return the DOM of the page as HTML, and note the contents of the page's frames."""
         dom = await _outer_html(session)
         if self._has_frames:
             self._frames = await _own_frames(session)
@@ -518,9 +521,10 @@ async def _outer_html(session: Session) -> bytes:
 
 
 async def _own_frames(session: Session) -> list[PageFrame]:
-    """Return the contents of the frames that belong to the page, in an order that does not depend on their loading.
+    """Return the contents of the frames that belong to the page, in an order that does not depend on loading times.
 
-    These are the frames of its origin, and those without an origin of their own, such as `srcdoc`.
+    These are the frames with the origin of the page, and frames without an origin of their own, such as
+    `srcdoc`.
     """
     tree = (await session.call("Page.getFrameTree"))["frameTree"]
     origin, frames = tree["frame"].get("securityOrigin"), _below(tree)
@@ -570,7 +574,7 @@ def _fulfil(session: Session, identity: str, fetch: Fetch) -> None:
 
 
 def _empty(session: Session, identity: str, kind: str) -> None:
-    """Answer a request for an image with one pixel, so that it loads; refuse other media."""
+    """Answer a request for an image with one pixel, so that the image loads. Refuse requests for other media."""
     if kind != "Image":
         return _refuse(session, identity, "BlockedByClient")
     session.tell(

@@ -1,10 +1,10 @@
-"""Answers that pages share: an answer comes from memory or the archive, or is fetched once for all waiting pages.
+"""Answers that pages share. An answer comes from memory or the archive, or is fetched once for all waiting pages.
 
     fresh in memory (`shared_cache.py`) -> the newest copy in the archive, if it is still fresh -> a request
 
-The archive serves as the part of the cache that is on disk: an answer is stored there once, in a WARC file,
-when the page that requested it is committed. So the cache needs no disk space of its own, survives a restart,
-and never contains withdrawn or erased answers.
+The archive serves as the part of the cache that is on disk. An answer is stored in a WARC file of the
+archive, once, when the page that requested it is committed. So the cache needs no disk space of its own,
+survives a restart, and never contains withdrawn or erased answers.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ class SharedAnswers:
         self._asking: dict[str, asyncio.Future[None]] = {}  # from each URL being fetched to its answer
 
     async def get(self, url: str, ask: Callable[[], Awaitable[Fetch]]) -> tuple[Fetch, bool]:
-        """Return the answer of a URL, and whether it was shared; if no answer can be shared, `ask` fetches one."""
+        """Return the answer of a URL, and whether it was shared. If no answer can be shared, `ask` fetches one."""
         while (asking := self._asking.get(url)) is not None:
             await asyncio.wait([asking])
         if (fetch := self._known(url)) is not None:

@@ -1,10 +1,10 @@
-"""A cache of scripts and style sheets that pages share, so that a thousand pages fetch them once (RFC 9111).
+"""A cache of scripts and style sheets that pages share (RFC 9111). A thousand pages then fetch a script only once.
 
 An answer is fresh for the time that its `Cache-Control` or `Expires` states, or for an hour if it has
-neither; the time that it spent in other caches (`Age`) is subtracted. An answer that may not be shared
-(`private`, `no-store`, `no-cache`, or a `Vary` that names more than the content coding) is not kept.
-An answer that varies with `Origin` is kept only if it allows all origins. When the cache is full, the
-least recently used answer is dropped.
+neither. From this time, the time that the answer spent in other caches (`Age`) is subtracted. An answer that
+may not be shared (`private`, `no-store`, `no-cache`, or a `Vary` that names more than the content coding) is
+not kept. An answer that varies with `Origin` is kept only if it allows all origins. When the cache is full,
+the least recently used answer is dropped.
 """
 
 from collections import OrderedDict
@@ -15,12 +15,12 @@ from crawler.records import Fetch, Outcome
 
 SHARED = frozenset({"Script", "Stylesheet", "Font"})  # resource types that are cached
 _SILENT = 3600.0  # seconds for which an answer without caching fields stays fresh
-_AGE_MAX = 7 * 86_400.0  # seconds; longer lifetimes are reduced to this
+_AGE_MAX = 7 * 86_400.0  # seconds; longer lifetimes are reduced to this value
 _HARMLESS_VARY = frozenset({"accept-encoding", "accept", "user-agent"})
 
 
 class SharedCache:
-    """Answers by URL, at most `bytes_max` of decoded content."""
+    """Maps URLs to answers, which have at most `bytes_max` bytes of decoded content."""
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
@@ -88,12 +88,12 @@ def _lifetime(fetch: Fetch, said: Mapping[str, str], now: float) -> float:
 
 
 def _field(fetch: Fetch, name: bytes) -> str:
-    """Return the value of a field; if it has several lines, they are joined to one list."""
+    """Return the value of a header field. Several lines of the same field are joined to one list."""
     return ",".join(value.decode("latin-1") for field, value in fetch.headers if field.lower() == name)
 
 
 def directives(field: str) -> Mapping[str, str]:
-    """Return the members of a list field such as Cache-Control, with their values, in lower case."""
+    """Return the members of a list field such as Cache-Control, with the values of the members, in lower case."""
     found = {}
     for part in field.split(","):
         name, _, value = part.strip().lower().partition("=")
@@ -106,7 +106,7 @@ def _seconds(text: str) -> float:
 
 
 def _instant(field: str) -> float:
-    """Return the time of an HTTP date; 0.0, which counts as expired, if it is not a date."""
+    """Return the time of an HTTP date. Other text gives 0.0, which counts as expired."""
     try:
         return parse_date(field).timestamp()
     except (TypeError, ValueError, OverflowError):

@@ -1,6 +1,6 @@
-"""One page in the browser: what happens to each of its requests, and when it has finished loading.
+"""One page in the browser. This module decides how each request is answered, and when the page has finished loading.
 
-`Visit` gets the browser's reports and the time `now` from its caller, and never waits:
+`Visit` receives the browser's reports and the time `now` from its caller. It never waits:
 
     decide(request)     returns how the shell answers a request that the browser has paused
     answered(...)       notes that this request has got its answer
@@ -28,9 +28,10 @@ RESTLESS = 10.0
 
 
 class Paused(NamedTuple):
-    """A request that the browser has paused; `kind` is the protocol's resource type.
+    """A request that the browser has paused. `kind` is the resource type in the terms of the protocol.
 
-    A `preflight` is the browser's own question whether another origin permits a request (Fetch standard, 3.3.8).
+    A `preflight` is a request by which the browser itself asks whether another origin permits a request
+    (Fetch standard, 3.3.8).
     """
 
     url: str
@@ -45,13 +46,13 @@ class Answering(StrEnum):
 
     DOCUMENT = "document"  # with the answer for the page itself, which the crawler already has
     FETCH = "fetch"  # with the answer that the crawler's fetcher gets
-    EMPTY = "empty"  # with an image of one pixel, or with an error, since pictures are not wanted
+    EMPTY = "empty"  # with an image of one pixel, or with an error, because pictures are not wanted
     STAY = "stay"  # with status 204, so that the browser stays on the page
     REFUSE = "refuse"
 
 
 class Visit:
-    """One page from its navigation to its last request; times are seconds."""
+    """One page from its navigation to its last request. Times are in seconds."""
 
     def __init__(self, url: str, config: RenderConfig, now: float) -> None:
         self.url = url
@@ -69,7 +70,7 @@ class Visit:
         self.broke = ""  # the limit or failure that ended the visit; "" if none did
 
     def decide(self, request: Paused, now: float) -> Answering:
-        """Return how a paused request is answered; for FETCH, call `answered` afterwards."""
+        """Return how a paused request is to be answered. After FETCH, the caller must also call `answered`."""
         if request.kind == "Document" and request.main_frame:
             return self._navigate(request)
         self._last = now
@@ -85,7 +86,7 @@ class Visit:
         return Answering.FETCH
 
     def _navigate(self, request: Paused) -> Answering:
-        """Answer the first navigation with the page; refuse any later one, since it would leave the page."""
+        """Answer the first navigation with the page. Refuse later ones, which would leave the page."""
         if not self._navigated:
             self._navigated = True
             return Answering.DOCUMENT
@@ -105,7 +106,10 @@ class Visit:
             self.end("bytes")
 
     def loaded(self, now: float) -> None:
-        """Note that the page's load event has fired; the load event of the empty page before it does not count."""
+        """Note that the page's load event has fired.
+
+        The load event of the empty page before this page does not count.
+        """
         if self._navigated:
             self._loaded_at = self._loaded_at or now
 
@@ -115,7 +119,7 @@ class Visit:
             self.end("cpu")
 
     def end(self, why: str) -> None:
-        """End the visit early; `why` names the limit or failure. Only the first call counts."""
+        """End the visit early. `why` names the limit or failure that is the reason. Only the first call counts."""
         self.broke = self.broke or why
 
     def next_wakeup(self) -> float:
@@ -144,7 +148,7 @@ class Visit:
 
 
 def _may_pass(request: Paused, *, post: bool) -> bool:
-    """Return whether the crawler makes such requests: GETs and, with `post`, POSTs, but not for streams or icons."""
+    """Return whether the crawler makes such requests: GET and, with `post`, POST, but not for streams or icons."""
     if (
         request.url.endswith("/favicon.ico")
         or request.kind in ENDLESS

@@ -1,9 +1,10 @@
 """Accounts for the CPU time of each page of a browser, with its frames, workers and compositor.
 
 The operating system counts CPU time by process, not by page. A page gets its renderer before the next page is
-opened, so a renderer that appears in between belongs to the first page. The CPU time of a renderer that
-appears later (for a frame of another site, or a shared worker) counts for every page that is open then. The
-CPU time of the browser's other processes, for example the compositor, is divided among the open pages.
+opened. So a renderer that appears between these two moments belongs to the first page. The CPU time of a
+renderer that appears later (for a frame of another site, or a shared worker) counts for every page that is
+open then. The CPU time of the browser's other processes, for example the compositor, is divided among the
+open pages.
 """
 
 from collections.abc import Iterable
@@ -29,7 +30,7 @@ class WorkAccount:
         self._owners: dict[int, frozenset[str]] = {}  # renderer -> the pages to which its CPU time is charged
 
     def opened(self, page: str, processes: Iterable[ProcessTime]) -> None:
-        """Note that a page has been opened; renderers that have appeared since the last call belong to this page."""
+        """Record that a page was opened. Renderers that have appeared since the last call belong to this page."""
         self._pages[page] = 0.0
         processes = list(processes)
         for process in processes:
@@ -42,7 +43,7 @@ class WorkAccount:
         self._pages.pop(page, None)
 
     def look(self, processes: Iterable[ProcessTime]) -> None:
-        """Charge the pages for the CPU time that the processes have used since the last call."""
+        """Charge to the pages the CPU time that the processes have used since the last call."""
         times: dict[int, float] = {}
         everyone = frozenset(self._pages)
         for pid, kind, seconds in processes:
@@ -58,9 +59,9 @@ class WorkAccount:
         self._owners = {pid: owners for pid, owners in self._owners.items() if pid in times}
 
     def renderers(self) -> list[int]:
-        """Return the renderers that ran at the last measurement."""
+        """Return the process ids of the renderers that ran at the last measurement."""
         return list(self._owners)
 
     def seconds(self, page: str) -> float:
-        """Return the CPU seconds that a page had used at the last measurement."""
+        """Return the CPU time of a page, in seconds, at the last measurement."""
         return self._pages.get(page, 0.0)

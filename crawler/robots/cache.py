@@ -11,14 +11,14 @@ answer of `verdict`:
                          FETCH; after `unreachable_max` (30 days, 2.3.1.4) all is allowed,
                          and the file is tried again once per `copy_max_age`
 
-Only the lines that apply to our product token are kept (`rules.Parsed`), with a checksum, under the key
-`r/<authority>`. A copy takes a few hundred bytes. Parsed copies of the most recently used authorities stay in
-memory, at most `entries_max` of them and at most 4 KiB each on average, so one huge file cannot displace
-thousands of others.
+A stored copy holds only the lines that apply to our product token (`rules.Parsed`), with a checksum, under
+the key `r/<authority>`. A stored copy takes a few hundred bytes. Parsed copies of the most recently used
+authorities stay in memory: at most `entries_max` copies, with at most 4 KiB each on average. So one huge file
+cannot displace thousands of others.
 
-The cache takes part in the commit in three steps. `record` changes memory at once (loop thread). `stage` puts
-everything recorded since its last call into the batch (writer thread). `committed` forgets the copies that
-are now in the store. Losing a copy in a crash costs one fetch.
+The cache takes part in the commit in three steps. `record` immediately changes the copy in memory (loop
+thread). `stage` puts everything recorded since its last call into the batch (writer thread). `committed`
+drops the copies that are now in the store. If a crash loses a copy, the file is fetched again.
 """
 
 import hashlib
@@ -53,7 +53,7 @@ class VerdictKind(StrEnum):
 
 
 class Verdict(msgspec.Struct, frozen=True, gc=False):
-    """The verdict on a URL. For WAIT only, `until` is the time to ask again, and `cause` is the reason."""
+    """The verdict on a URL. Only WAIT has `until`, the time to ask again, and `cause`, the reason."""
 
     kind: VerdictKind
     until: float = 0.0
@@ -74,7 +74,7 @@ class RobotsResult(StrEnum):
 
 
 def result_of(status: int, outcome: Outcome, *, complete: bool) -> RobotsResult:
-    """Return the meaning of the last answer, after at most five redirects.
+    """Return the meaning of the last answer, which came after at most five redirects.
 
     A 3xx status means that there were too many redirects, or that a redirect had no target. If there was no
     answer, `status` is 0.
@@ -92,7 +92,7 @@ Recording = Generator[None, None, RobotsResult]
 
 
 class RobotsSource(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """The origin of a copy's rules: the URL that answered, the instant of the request, the status, and the SHA-256."""
+    """The origin of a copy's rules: the URL that answered, the time of the request, the status and the SHA-256."""
 
     url: str
     at: float
@@ -103,9 +103,9 @@ class RobotsSource(msgspec.Struct, frozen=True, gc=False, array_like=True):
 class RobotsCopy(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """The stored state of an authority.
 
-    `parsed` is the last good answer (None if there never was one), `fetched_at` is the instant of this
-    answer, and `source` is its origin (None for copies stored by earlier versions). `failures` counts
-    consecutive unreachable tries since `unreachable_since`; `retry_at` is the instant of the next try.
+    `parsed` is the last good answer, or None if there never was one. `fetched_at` is the time of this answer.
+    `source` is its origin, or None for copies stored by earlier versions. `failures` counts the consecutive
+    tries since `unreachable_since` that found the file unreachable. `retry_at` is the time of the next try.
     """
 
     parsed: Parsed | None = None
@@ -157,19 +157,21 @@ class RobotsCache:
         self._entries_max = entries_max
         self._entries: OrderedDict[str, _Entry] = OrderedDict()
         self._weight = 0
-        # Copies to be staged. Two threads use the deque, because operations on its ends are atomic.
+        # Copies to be staged. Two threads may use the deque without a lock, because operations on its ends
+        # are atomic.
         self._recorded: deque[tuple[bytes, bytes]] = deque()
-        self._unsaved: dict[bytes, bytes] = {}  # recorded copies that may not yet be readable in the store
+        self._unsaved: dict[bytes, bytes] = {}  # recorded copies that the store may not hold yet
         self.hits = 0
         self.misses = 0
-        # Number of ignored rules, which exceed a file's `rules_max` or `wildcards_max`.
+        # The number of rules that were ignored because their file has more than `rules_max` or
+        # `wildcards_max`.
         self.rules_ignored = 0
-        self.sitemaps_ignored = 0  # number of ignored Sitemap lines, which exceed a file's `sitemaps_max`
+        self.sitemaps_ignored = 0  # number of Sitemap lines ignored beyond `sitemaps_max`
 
     def verdict(self, authority: str, target: str, now: float, *, policy: str = "") -> Verdict:
         """Return whether `target` (path and query) of `authority` may be requested at `now`.
 
-        `policy` overrides the configured policy for this authority ("ignore" allows all).
+        `policy`, if given, replaces the configured policy for this authority; "ignore" allows everything.
         """
         if (policy or self._config.policy) == "ignore":
             return ALLOWED
@@ -199,15 +201,15 @@ class RobotsCache:
         """Record the final answer for `authority`'s robots.txt; return the meaning of the answer.
 
         Args:
-            status, outcome: of the last answer, after at most five redirects;
-                a sixth redirect is passed as the last answer.
-            body: without its content coding.
+            status, outcome: those of the last answer, which came after at most five redirects.
+                A sixth redirect is passed as the last answer.
+            body: the body without its content coding.
             complete: False if the body is shorter than announced. Both values are accepted if the
                 transfer was ended at `bytes_max`.
             url, asked_at: the URL that answered, and when it was requested.
-            batch: receives the copy; without it the copy waits for `stage`.
+            batch: receives the copy; without a batch, the copy waits for `stage`.
 
-        This is a generator that pauses while it reads a long file; nothing changes before its end.
+        This generator pauses while it reads a long file, and changes nothing before its end.
         """
         cut = len(body) >= self._config.bytes_max
         result = result_of(status, outcome, complete=complete or cut)
@@ -230,7 +232,7 @@ class RobotsCache:
         return result
 
     def record(self, authority: str, **answer: Any) -> RobotsResult:
-        """Record the final answer for `authority`'s robots.txt like `recording`, but without pauses."""
+        """Record the final answer for `authority`'s robots.txt as `recording` does, but without pauses."""
         recording = self.recording(authority, **answer)
         while True:
             try:
@@ -240,17 +242,17 @@ class RobotsCache:
                 return result
 
     def crawl_delay(self, authority: str) -> float | None:
-        """Return the Crawl-delay of the last good copy in seconds; None if there is none."""
+        """Return the Crawl-delay of the last good copy in seconds, or None if it states none."""
         rules = self._entry(authority).rules
         return rules.crawl_delay if rules is not None else None
 
     def sitemaps(self, authority: str) -> tuple[str, ...]:
-        """Return the URLs of the `Sitemap` lines of the last good copy, as written."""
+        """Return the URLs of the `Sitemap` lines in the last good copy, as the file spells them."""
         rules = self._entry(authority).rules
         return rules.sitemaps if rules is not None else ()
 
     def names(self, authority: str, map_url: str) -> bool:
-        """Return whether the last good copy names the sitemap `map_url`, which is given in its request form.
+        """Return whether the last good copy lists the sitemap `map_url`, which is in request form.
 
         The request forms of a copy's Sitemap lines are computed only once while the copy is in memory.
         """
@@ -263,17 +265,20 @@ class RobotsCache:
         return map_url in entry.named
 
     def line(self, authority: str, target: str) -> str:
-        """Return the line of robots.txt that decides on `target`; "" if no line does, or there are no rules."""
+        """Return the line of robots.txt that decides on `target`.
+
+        Returns "" if no line decides on it, or if there are no rules.
+        """
         rules = self._entry(authority).rules
         rule = rules.rule(target) if rules is not None else None
         return "" if rule is None else f"{'Allow' if rule.allow else 'Disallow'}: {rule.pattern}"
 
     def copy(self, authority: str) -> RobotsCopy:
-        """Return the stored state of `authority`; `RobotsCopy()` if there is none."""
+        """Return the stored state of `authority`, or `RobotsCopy()` if there is none."""
         return self._entry(authority).copy
 
     def copies(self, host: str, limit: int) -> list[tuple[str, RobotsCopy]]:
-        """Return (authority, stored state) of up to `limit` authorities of a host, by name."""
+        """Return (authority, stored state) for up to `limit` authorities of a host, ordered by name."""
         found: list[tuple[str, RobotsCopy]] = []
         for scheme in ("http", "https"):
             begin = _key(f"{scheme}://{host}")
@@ -294,7 +299,7 @@ class RobotsCache:
             batch.put(*self._recorded.popleft())
 
     def committed(self) -> None:
-        """Forget the unsaved copies that the store now holds. Call this in the loop thread, at any time."""
+        """Drop the unsaved copies that the store now holds. Call this in the loop thread, at any time."""
         for key, value in list(self._unsaved.items()):
             if self._store.get(key) == value:
                 del self._unsaved[key]
@@ -326,7 +331,7 @@ class RobotsCache:
         return parsed
 
     def _bounded(self, parsed: Parsed) -> Parsed:
-        """Return `parsed` with at most `sitemaps_max` sitemaps; count the sitemaps beyond that."""
+        """Return `parsed` with at most `sitemaps_max` sitemaps. Count the sitemaps that are left out."""
         ignored = len(parsed.sitemaps) - self._config.sitemaps_max
         if ignored <= 0:
             return parsed
@@ -334,26 +339,29 @@ class RobotsCache:
         return msgspec.structs.replace(parsed, sitemaps=parsed.sitemaps[: self._config.sitemaps_max])
 
     def _wait_behind(self, copy: RobotsCopy) -> float:
-        """Return the delay after the last failure plus a second; a later `retry_at` means that the clock was wrong."""
+        """Return the delay that followed the last failure, plus a second.
+
+        A `retry_at` that is further away means that the clock was wrong.
+        """
         return 1.0 + max(
             self._delay(copy.failures - 1, copy.outcome), self._delay_beyond(copy.retry_at, copy)
         )
 
     def _delay_beyond(self, instant: float, copy: RobotsCopy) -> float:
-        """Return the daily retry delay if the file had been unreachable too long at `instant`, else 0."""
+        """Return the daily retry delay if the file had been unreachable for too long at `instant`, otherwise 0."""
         day = float(self._config.copy_max_age)
         return day if instant - day - copy.unreachable_since >= self._config.unreachable_max else 0.0
 
     def _delay(self, failures: int, outcome: str) -> float:
-        """Return the retry delay after a failure with `failures` earlier ones in a row."""
+        """Return the retry delay after a failure that follows `failures` consecutive failures."""
         if outcome == Outcome.TLS_ERROR and failures:
-            # the same as for pages, because certificates are not renewed hourly
+            # as long as for pages, because certificates are not renewed hourly
             return float(self._config.copy_max_age)
         delays = self._config.unreachable_delays
         return float(delays[min(failures, len(delays) - 1)])
 
     def _whole_lines(self, body: bytes, complete: bool) -> bytes:
-        """Return the first `bytes_max` bytes of `body`, without the line that the limit cuts."""
+        """Return the first `bytes_max` bytes of `body`, without the line that this limit cuts."""
         limit = self._config.bytes_max
         if len(body) < limit or (len(body) == limit and complete):
             return body
@@ -377,7 +385,7 @@ class RobotsCache:
     def _load(self, key: bytes) -> RobotsCopy | None:
         """Return the stored copy, or None if there is none.
 
-        A damaged copy counts as none; it will be fetched again.
+        A damaged copy counts as missing, so the file is fetched again.
         """
         value = self._unsaved.get(key) or self._store.get(key)
         if value is None:

@@ -9,7 +9,7 @@ from crawler.urls.canonical import hostname
 
 
 def move(to: NewProcess, bucket_of: Callable[[str], int]) -> None:
-    """Copy the robots files of the new process's hosts; `bucket_of` returns the bucket of a host name."""
+    """Copy the robots.txt files of the new process's hosts. `bucket_of` returns the bucket of a host name."""
     for source in to.sources:
         for key, value in scan_prefix(source.store, ROBOTS):
             if to.owns(bucket_of(hostname(key[2:].decode() + "/"))):

@@ -1,20 +1,21 @@
 """The rules of one robots.txt for one product token (RFC 9309, sections 2.2.1 to 2.2.4).
 
-A file is read line by line into groups: a group begins with a run of user-agent lines, which ends at the
-first rule line. Only the lines that apply to our token are kept: those of all groups that name the token or,
-if there are none, those of all `*` groups. So a parsed file takes a few hundred bytes, however long the file
-was.
+A file is read line by line into groups. A group begins with one or more user-agent lines, followed by rule
+lines. Only the lines that apply to our token are kept: the lines of all groups that name the token or, if
+there are no such groups, of all `*` groups. So a parsed file usually takes a few hundred bytes, even if the
+file is long.
 
-Matching follows section 2.2.2. Of all patterns that match the path and query, the longest in octets decides.
-If two are equally long, allow wins. If none matches, the URL is allowed. Patterns and targets are first
-converted to one spelling of percent-encoding (`spelling`). Patterns without `*` and `$` are prefixes, and one
-look-up per prefix length in use finds the longest match. Wildcard patterns are found by the same look-up with
-the part before the first wildcard. Then they are matched part by part from the left, in time linear in the
-target, without regular expressions. `wildcards_max` bounds the cost of a verdict, and `rules_max` the cost of
-a file; rules beyond these limits are ignored and counted.
+Matching follows section 2.2.2. Of all patterns that match the path and query, the longest one (in octets)
+decides. If an allow pattern and a disallow pattern are equally long, allow wins. If no pattern matches, the
+URL is allowed. Patterns and targets are first converted to one spelling of percent-encoding (`spelling`).
+Patterns without `*` and `$` are prefixes. One look-up for each length of such a prefix finds the longest
+match. A wildcard pattern is looked up in the same way, by the part before its first wildcard. Then the parts
+of the pattern are matched from the left, in time linear in the target, without regular expressions.
+`wildcards_max` bounds the cost of a verdict, and `rules_max` bounds the cost of a file. Rules beyond these
+limits are ignored and counted.
 
-For caution, lines without a colon (`disallow /x`) and common misspellings of disallow are accepted, which
-goes beyond the RFC.
+To be cautious, the parser also accepts lines without a colon (`disallow /x`) and common misspellings of
+disallow, which goes beyond the RFC.
 """
 
 import re
@@ -24,15 +25,15 @@ from dataclasses import field as of_dataclass
 
 import msgspec
 
-# Maximum numbers of rules per file, and of rules with wildcards; the largest files have some hundreds of
+# Maximum number of rules per file, and of rules with wildcards. The largest files have some hundreds of
 # rules.
 RULES_MAX, WILDCARDS_MAX = (10_000, 1_000)
-SLICE_LINES = 4_000  # lines read between two pauses: some 5 ms
+SLICE_LINES = 4_000  # number of lines read between two pauses; they take some 5 ms
 BOM = b"\xef\xbb\xbf"
 UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 
 # Limits for the Content-Usage, Content-Signal and License lines, which are kept as text for `consent/`. One
-# more line of each kind is kept, and one more octet of each line, so that a reader can see that a limit was
+# line more than the limit is kept of each kind, and one octet more of each line, to show that a limit was
 # exceeded.
 STATEMENTS_MAX, STATEMENT_OCTETS_MAX = 64, 8192
 
@@ -56,35 +57,35 @@ _FIELDS = {
     "content-signal": _SIGNAL,
     "license": _LICENSE,
 }
-# Matches a product token at the start of an agent line; any text after the token (`/1.0`, a comment) is
+# Matches the product token at the start of a user-agent line. Text after the token (`/1.0`, a comment) is
 # ignored.
 _AGENT = re.compile(r"([A-Za-z_-]+)(?=[\s/;(]|$)|(\*)(?=\s|$)")
-# Matches nearly all lines; lines of this form are read in half the time.
+# Matches nearly all lines. Matching lines are read in half the time that other lines take.
 _PLAIN_LINE = re.compile(rb"[ \t]*([A-Za-z-]+)[ \t]*:[ \t]*([!\"$-~]*)[ \t]*(?:#.*)?")
 _PLAIN_FIELDS = {name.encode(): field for name, field in _FIELDS.items()}
 _BLANK = " \t\x0b\x0c\x00"
 _ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})")
-_PLAIN_TARGET = re.compile(r"[!-#&-)+-~]*")  # printable ASCII except % $ *: such a text has only one spelling
+_PLAIN_TARGET = re.compile(r"[!-#&-)+-~]*")  # printable ASCII except % $ *; such a text has only one spelling
 _PLAIN_PATTERN = re.compile(r"[!-#&-~]*\$?")
 _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]*)?|\.[0-9]+")
 _NUMBER_DIGITS_MAX = 12  # a larger delay, over 30,000 years, is a mistake
 
 
 class Rule(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """One allow or disallow line, with its pattern in the common spelling (`spelling`)."""
+    """One allow or disallow line, with its pattern in the common spelling (see `spelling`)."""
 
     pattern: str
     allow: bool
 
 
 class Parsed(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """The rules of a robots.txt for one token, as stored.
+    """The rules of a robots.txt for one token, in the form in which they are stored.
 
-    `rules` are sorted: longest pattern first, allow before disallow. `crawl_delay` is in seconds, None if the
-    chosen group has none. `ignored` is the number of rules beyond the limits. `group` is the agent of the
-    chosen group: our token, "*", or "" if there is no such group. `usage` and `signals` are the values of the
-    Content-Usage and Content-Signal lines that apply to the token. `licenses` are the values of all License
-    lines. `consent/` interprets these values.
+    `rules` are sorted: the longest pattern comes first, and allow comes before disallow. `crawl_delay` is in
+    seconds, or None if the chosen group has none. `ignored` is the number of rules beyond the limits. `group`
+    is the user agent of the chosen group: our token, "*", or "" if there is no group for either. `usage` and
+    `signals` are the values of the Content-Usage and Content-Signal lines that apply to the token. `licenses`
+    are the values of all License lines. `consent/` interprets these values.
     """
 
     rules: tuple[Rule, ...] = ()
@@ -98,7 +99,7 @@ class Parsed(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class _ByPrefix:
-    """Rules, indexed by a prefix that a target must have; rules with the same prefix keep their order."""
+    """Rules, indexed by a prefix that their targets must have. Rules with the same prefix keep their order."""
 
     __slots__ = ("_lengths", "_rules")
 
@@ -109,7 +110,7 @@ class _ByPrefix:
         self._lengths = sorted({len(prefix) for prefix in self._rules}, reverse=True)
 
     def fitting(self, target: str) -> Iterator[list[Rule]]:
-        """Yield the rules of each prefix of `target`, the longest prefix first."""
+        """For each prefix of `target` that has rules, yield these rules, the longest prefix first."""
         for length in self._lengths:
             if length <= len(target) and (rules := self._rules.get(target[:length])):
                 yield rules
@@ -136,7 +137,7 @@ class RobotsRules:
         self._asked: tuple[str, Rule | None] | None = (
             None  # the latest verdict, cached because a URL is checked several times
         )
-        # Approximate size in memory, in bytes; the cache limits the sum.
+        # Approximate size in memory, in bytes. The cache limits the sum of these sizes.
         said = (*parsed.usage, *parsed.signals, *parsed.licenses)
         self.weight = 500 + sum(300 + len(rule.pattern) for rule in rules) + 100 * len(self.sitemaps)
         self.weight += sum(100 + len(line) for line in said)
@@ -147,7 +148,7 @@ class RobotsRules:
         return rule is None or rule.allow
 
     def rule(self, target: str) -> Rule | None:
-        """Return the rule that decides on `target`; None if no rule matches, so that `target` is allowed."""
+        """Return the rule that decides on `target`, or None if no rule matches and `target` is therefore allowed."""
         if target == "/robots.txt":
             return None
         if self._asked is None or self._asked[0] != target:
@@ -157,7 +158,7 @@ class RobotsRules:
     def _decide(self, target: str) -> Rule | None:
         best = next((rules[0] for rules in self._plain.fitting(target)), None)
         for rules in self._wildcards.fitting(target):
-            # rules are in order of rank, so the first rule that cannot win ends the search
+            # the rules are ordered by rank, so the search ends at the first rule that cannot win
             for rule in rules:
                 if best is not None and _rank(rule) >= _rank(best):
                     break
@@ -174,19 +175,21 @@ class RobotsRules:
 def _rank(rule: Rule) -> tuple[int, bool]:
     """Return the rank of a rule.
 
-    The rule of lowest rank decides: the longest pattern first, allow before disallow.
+    The matching rule of the lowest rank decides. Longer patterns have lower ranks, and allow has a lower rank
+    than disallow.
     """
     return -len(rule.pattern), not rule.allow
 
 
 def _head(pattern: str) -> str:
-    """Return the prefix that every match of a wildcard pattern has."""
+    """Return the prefix that all targets of a wildcard pattern have in common."""
     return pattern.removesuffix("$").partition("*")[0]
 
 
 def parse(body: bytes, token: str) -> RobotsRules:
-    """Return the rules that `body`, a robots.txt as decoded bytes, has for `token`. This never fails: unknown
-    and malformed lines are skipped, and bytes that are not UTF-8 invalidate only their line.
+    """Return the rules for `token` in `body`, the bytes of a robots.txt without content coding.
+
+    This never fails. Unknown and malformed lines are skipped, as is any line that is not UTF-8.
     """
     return RobotsRules(read(body, token))
 
@@ -194,7 +197,7 @@ def parse(body: bytes, token: str) -> RobotsRules:
 def read(
     body: bytes, token: str, *, rules_max: int = RULES_MAX, wildcards_max: int = WILDCARDS_MAX
 ) -> Parsed:
-    """Parse `body` like `parse`, but return the stored form, with a limited number of rules."""
+    """Parse `body` as `parse` does, but return the form that is stored, and limit the number of rules."""
     reading_ = reading(body, token, rules_max=rules_max, wildcards_max=wildcards_max)
     while True:
         try:
@@ -207,7 +210,7 @@ def read(
 def reading(
     body: bytes, token: str, *, rules_max: int = RULES_MAX, wildcards_max: int = WILDCARDS_MAX
 ) -> Generator[None, None, Parsed]:
-    """Parse `body` like `read`, but pause after each `SLICE_LINES` lines."""
+    """Parse `body` as `read` does, but pause after every `SLICE_LINES` lines."""
     groups = _Groups(token.lower(), rules_max, wildcards_max)
     lines = re.split(rb"[\r\n]+", body.removeprefix(BOM))
     for begin in range(0, len(lines), SLICE_LINES):
@@ -244,7 +247,7 @@ class _Choice:
             self.rules[Rule(pattern_of(value), field == _ALLOW)] = None
 
     def _takes(self, value: str) -> bool:
-        """Return whether one more rule is within the limits, and count it."""
+        """Return whether one more rule is within the limits. Count the rule in either case."""
         wildcard = _is_wildcard(value)
         if not self.rules_left or (wildcard and not self.wildcards_left):
             self.ignored += 1
@@ -255,7 +258,10 @@ class _Choice:
 
 
 class _Groups:
-    """The state of reading a file, including to which of the two choices (own, any) the current group belongs."""
+    """The state of reading a file.
+
+    `_present` holds the choices (`_own`, `_any`) to which the current group belongs.
+    """
 
     def __init__(self, token: str, rules_max: int, wildcards_max: int) -> None:
         self._token = token
@@ -340,7 +346,7 @@ def _fields(lines: Iterable[bytes]) -> Iterator[tuple[int, str]]:
 
 
 def _seconds(value: str) -> float | None:
-    """Return a crawl delay in seconds; None if unreadable. Only the leading digits are used: `10s` is 10."""
+    """Return a crawl delay in seconds, or None if unreadable. Only the leading digits are used: `10s` is 10."""
     match = _NUMBER.match(value)
     return float(match[0]) if match and len(match[0]) <= _NUMBER_DIGITS_MAX else None
 
@@ -352,11 +358,11 @@ def _longer(first: float | None, second: float | None) -> float | None:
 
 
 def spelling(target: str) -> str:
-    """Return `target` in the common spelling, in which equal octets are spelled equally.
+    """Return `target` in the common spelling, which spells equal octets in only one way.
 
     Non-ASCII characters and blanks are percent-encoded, escapes of unreserved characters are decoded, and
     hexadecimal digits become upper-case. Other escapes are kept, so `%2F` is not `/` (RFC 9309, 2.2.2). `*`
-    and `$` are encoded: a pattern writes these octets as `%2A` and `%24` (2.2.3).
+    and `$` are encoded, because patterns write these octets as `%2A` and `%24` (2.2.3).
     """
     if _PLAIN_TARGET.fullmatch(target):
         return target
@@ -366,7 +372,7 @@ def spelling(target: str) -> str:
 def pattern_of(value: str) -> str:
     """Return a pattern in the spelling of targets.
 
-    A run of `*` becomes a single `*`; `$` is special only at the end.
+    Several `*` in a row become a single `*`. A `$` is special only at the end.
     """
     if _PLAIN_PATTERN.fullmatch(value) and "**" not in value:
         return value
@@ -395,7 +401,7 @@ def _is_wildcard(pattern: str) -> bool:
 
 
 def matches(pattern: str, target: str) -> bool:
-    """Return whether `pattern` matches `target` from its first octet on; linear in `target`."""
+    """Return whether `pattern` matches the beginning of `target`, in time linear in the length of `target`."""
     if not _is_wildcard(pattern):
         return target.startswith(pattern)
     anchored = pattern.endswith("$")

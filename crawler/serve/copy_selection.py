@@ -8,7 +8,7 @@ earlier one was current at that time.
 from collections.abc import Iterable
 
 from crawler.clock import iso_time
-from crawler.pages.captures import is_copy
+from crawler.pages.captures import asks_no_archive, is_copy
 from crawler.pages.withdrawals import Erased, Withdrawal
 from crawler.records import Capture, PageRecord
 from crawler.serve.http_error import HttpError
@@ -41,14 +41,10 @@ def _nearer(best: Capture | None, capture: Capture, at: float) -> Capture:
 def withheld(
     record: PageRecord | None, capture: Capture | None, withdrawn: Withdrawal | Erased | None
 ) -> str:
-    """Return the reason why no copy of the page may be shown, or "" if copies may be shown.
-
-    A `noarchive` in the latest answer applies to all copies.
-
-    """
+    """Return the reason why no copy of the page may be shown, or "" if copies may be shown."""
     if withdrawn is not None:
         return f"withdrawn: {withdrawal_in_words(withdrawn)}"
-    if (record is not None and record.noarchive) or (capture is not None and capture.noarchive):
+    if asks_no_archive(record, capture):
         return "noarchive: the page's author does not want copies to be shown"
     return ""
 

@@ -19,6 +19,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import cast
 
+from crawler.config.forms import http_origin
 from crawler.errors import ConfigError, CrawlerError
 from crawler.serve.connection_slots import ConnectionSlots
 from crawler.serve.dates import dates_of
@@ -453,7 +454,7 @@ class HttpListener:
             )
         except OSError as error:
             raise ConfigError(
-                f"{key}: cannot listen on {address[0]}:{address[1]}: {_cause(error)}"
+                f"{key}: cannot listen on {http_origin(*address).removeprefix('http://')}: {_cause(error)}"
             ) from error
         self._sockets.append(server)
         self.address = server.sockets[0].getsockname()[:2]

@@ -36,8 +36,8 @@ from crawler.serve.stored_head import PassedLines, passed_lines
 from crawler.urls.canonical import resolve
 from crawler.urls.media_type import field_text
 
-# (content, Content-Type, URL) -> rewritten content; None if content of this type is not rewritten
-Rewriter = Callable[[bytes, bytes, str], bytes | None]
+# (content, Content-Type, URL, Refresh) -> rewritten content; None if content of this type is not rewritten
+Rewriter = Callable[[bytes, bytes, str, bytes], bytes | None]
 
 _BODILESS = (204, 205, 304)
 _REDIRECTS = (301, 302, 303, 307, 308)
@@ -153,7 +153,7 @@ def represent(
     note = b""
     if rewrites and rewriter is not None:
         sandbox = _SANDBOX_REWRITTEN
-        note = _rewrite(ready, rewriter, passed.kind, capture.url)
+        note = _rewrite(ready, rewriter, passed, capture.url)
     ready.etag = f'"{ready.etag}"'
     line = header_fields.head(status, copy.head.reason, ())
     ready.fields_at = len(line)
@@ -226,12 +226,12 @@ def _link(form: CopyForm, capture: Capture) -> bytes:
     return memento.link_field(form.base, capture.url, capture.fetched_at).encode("latin-1", "replace")
 
 
-def _rewrite(ready: Representation, rewriter: Rewriter, kind: bytes, url: str) -> bytes:
+def _rewrite(ready: Representation, rewriter: Rewriter, passed: PassedLines, url: str) -> bytes:
     """Point links into the cache; a page too long for memory stays unchanged, as the returned note says."""
     body = ready.held()
     if body is None:
         return b"X-Rewritten: no: the page is too long\r\n"
-    content = rewriter(body, kind, url)
+    content = rewriter(body, passed.kind, url, passed.refresh)
     if content is not None:
         ready.body, ready.length = content, len(content)
         ready.pieces, ready.stored = lambda: iter((content,)), None

@@ -2,30 +2,52 @@
 
 Links and frames point to `/page?url=...&rewrite=1`. Requisites (images, style sheets) point there, too, so
 that references within style sheets are rewritten. A URL that the cache lacks gets 404 with the reason.
+
+A browser ignores the refresh of a page in a sandbox without scripts, so a page that only sends its readers
+on would be a dead end. Such a page gets a link to the copy of its target, at its end.
 """
+
+from html import escape
 
 from crawler.serve.memento import page_path
 from crawler.serve.representation import Rewriter
-from crawler.urls.media_type import media_type
+from crawler.urls.canonical import resolve
+from crawler.urls.media_type import field_text, media_type
 
 _HTML = ("text/html", "application/xhtml+xml")
+_NOTE = (
+    '<p style="all: initial; display: block; padding: 8px; background: #fff; font: 16px sans-serif; color: #000">'
+    'This page sends its readers on to <a href="{path}">{target}</a></p>'
+)
 
 
 def rewriter() -> Rewriter | None:
     """Return a function that rewrites HTML and CSS by their Content-Type."""
     from crawler.extract.decode import to_utf8
-    from crawler.extract.rewrite import Kind, rewrite_css_bytes, rewrite_html
+    from crawler.extract.headers import refresh
+    from crawler.extract.rewrite import Kind, python_codec, rewrite_css_bytes, rewrite_html
 
-    def mapped(url: str, kind: Kind) -> str | None:
-        return "" if kind is Kind.BASE else page_path(url, rewrite=True)
-
-    def rewrite(content: bytes, content_type: bytes, url: str) -> bytes | None:
+    def rewrite(content: bytes, content_type: bytes, url: str, refresh_field: bytes) -> bytes | None:
         kind, charset = media_type([content_type])
-        if kind in _HTML or (not kind and content[:512].lstrip()[:1] == b"<"):
-            encoding = to_utf8(content, charset)[1]
-            return rewrite_html(content, encoding, url, mapped, xhtml=kind == _HTML[1])
         if kind == "text/css":
-            return rewrite_css_bytes(content, charset, url, mapped)
-        return None
+            return rewrite_css_bytes(content, charset, url, lambda target, _: page_path(target, rewrite=True))
+        if kind not in _HTML and (kind or content[:512].lstrip()[:1] != b"<"):
+            return None
+        said = refresh(field_text(refresh_field))
+        targets = [resolve(url, said[1])] if said is not None else []
+
+        def mapped(target: str, kind: Kind) -> str:
+            if kind is Kind.REFRESH:
+                targets.append(target)
+            return "" if kind is Kind.BASE else page_path(target, rewrite=True)
+
+        encoding, xhtml = to_utf8(content, charset)[1], kind == _HTML[1]
+        changed = rewrite_html(content, encoding, url, mapped, xhtml=xhtml)
+        onward = next((target for target in targets if target and target != url), "")
+        if not onward:
+            return changed
+        end = changed.rfind(b"</body") if xhtml else len(changed)
+        note = _NOTE.format(path=escape(page_path(onward, rewrite=True)), target=escape(onward))
+        return changed if end < 0 else changed[:end] + note.encode(python_codec(encoding)) + changed[end:]
 
     return rewrite

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import re
+import socket
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -78,6 +79,10 @@ class PageServer:
             host_check.parse_address(text, "serve.address"), "serve.address", shared=shared
         )
         return self.listener.address
+
+    async def start_on(self, listening: socket.socket) -> None:
+        """Accept clients on a socket that already listens."""
+        await self.listener.start_on(listening)
 
     async def close(self) -> None:
         await self.listener.close()

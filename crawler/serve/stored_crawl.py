@@ -7,42 +7,29 @@ their turn and count requests.
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from crawler.due.eliminator import Eliminator
 from crawler.frontier.refresh.refreshing import Refresh
-from crawler.frontier.views import FrontierViews
 from crawler.pages.page_cache import PageCache
-from crawler.records import PageState
 from crawler.serve.interfaces import Ahead, AheadState, Located
-from crawler.urlfilter.link_filter import LinkFilter
-
-_STATES = {
-    PageState.FAILED: "failed",
-    PageState.GONE: "gone",
-    PageState.DENIED: "denied",
-    PageState.REDIRECTED: "failed",
-    PageState.STORED: "failed",
-    PageState.RETIRED: "gone",
-}
 
 
 class ServedProcess(NamedTuple):
     """The parts of one process that answer questions about its pages.
 
     `owner` returns the name of the process that owns a page; it is None if the crawl has only one process.
-    `freshness` opens the refresh schedule.
+    `absence` returns the state of a URL without a copy, and the sentence of `crawler why`; `freshness` opens the
+    refresh schedule.
     """
 
     owner: Callable[[int], str] | None
     fingerprint: Callable[[str], int]
     pages: PageCache
-    links: LinkFilter
-    due: Eliminator
-    hosts: FrontierViews
+    absence: Callable[[str, int], tuple[str, str]]
+    disallowing_line: Callable[[str], str]
     freshness: Callable[[], Refresh | None]
 
 
 class StoredCrawl:
-    """Serves the pages of `processes`, a mapping by name; `now` returns the time.
+    """Serves the pages of `processes`, a mapping by name.
 
     A running crawl supplies `ahead(url, fingerprint)`, which lets a page be fetched soon, and
     `count(fingerprint)`. Both are None if the crawl is not running.
@@ -51,14 +38,12 @@ class StoredCrawl:
     def __init__(
         self,
         processes: Mapping[str, ServedProcess],
-        now: Callable[[], float],
         *,
         ahead: Callable[[str, int], Ahead] | None = None,
         count: Callable[[int], None] | None = None,
     ) -> None:
         self._processes = processes
         self._any = next(iter(processes.values()))
-        self._now = now
         self._ahead = ahead
         self._count = count
         self._owner_of = self._any.owner
@@ -76,21 +61,10 @@ class StoredCrawl:
         return self._any if self._owner_of is None else self._processes[self._owner_of(fingerprint)]
 
     def missing(self, url: str, fingerprint: int) -> tuple[str, str]:
-        """Return the state of a URL without a copy, and why, from its record, the filter, the DUE and the frontier."""
-        process = self._owner(fingerprint)
-        record = process.pages.record(fingerprint)
-        if record is not None:
-            why = record.error or str(record.outcome).replace("_", " ")
-            return _STATES.get(record.state, "failed"), why
-        explanation = process.links.explain(url)
-        if explanation.rule:
-            return "filtered", f"{explanation.rule}: {explanation.reason}"
-        if process.due.contains(fingerprint):
-            return "todo", str(process.hosts.explain(url, self._now()))
-        return "unknown", "no link to it has been found"
+        return self._owner(fingerprint).absence(url, fingerprint)
 
     def disallowed(self, url: str) -> str:
-        return self._owner(self._any.fingerprint(url)).hosts.disallowing_line(url)
+        return self._owner(self._any.fingerprint(url)).disallowing_line(url)
 
     def fresh_probability(self, fingerprint: int, fetched_at: float, now: float) -> float | None:
         """Return P(fresh) from the running or stored refresh schedule; None if no page was ever refreshed."""

@@ -14,7 +14,7 @@ from crawler.pages.stored_bodies import codings_of
 from crawler.serve import header_fields
 from crawler.serve.header_fields import Field
 
-_READ = (*header_fields.PASSED, b"content-encoding", b"location", b"connection")
+_READ = (*header_fields.PASSED, b"content-encoding", b"location", b"refresh", b"connection")
 _FIELD = re.compile(rb"\r\n(%b):[ \t]*(.*?)[ \t]*(?=\r\n)" % b"|".join(_READ), re.IGNORECASE)
 _GAP = b"\r\n\r\n"
 _OF_A_BODY = (b"content-type", b"content-disposition", b"content-language")
@@ -71,6 +71,7 @@ class PassedLines(msgspec.Struct, frozen=True):
     codings: tuple[bytes, ...]
     kind: bytes
     location: bytes
+    refresh: bytes
 
 
 @lru_cache(maxsize=1024)
@@ -84,4 +85,5 @@ def passed_lines(fields: tuple[Field, ...]) -> PassedLines:
         tuple(codings_of(fields)),
         header_fields.first(fields, b"content-type"),
         header_fields.first(fields, b"location"),
+        header_fields.first(fields, b"refresh"),
     )

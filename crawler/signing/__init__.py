@@ -1,4 +1,4 @@
-"""Signed requests, which prove who sent them (Web Bot Auth); `signing/README.md` has the rules.
+"""Signs requests, so that sites can check who sent them (Web Bot Auth). `signing/README.md` has the rules.
 
 message_signatures.py   signature bases and parameters of RFC 9421
 signing_keys.py         an Ed25519 key and its public form; which key signs, and which are published

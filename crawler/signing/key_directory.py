@@ -1,8 +1,8 @@
-"""The key directory: the document with the public keys, which sites fetch to check signatures.
+"""The key directory is the document with the public keys. Sites fetch it to check signatures.
 
-The directory is a JWK set. The response is signed with each key in it. This proves that the keys belong
-together, and that they belong to the authority of `identity.signature_agent`. The response is never signed
-for another authority, because an impostor could then present our keys as his own
+The directory is a JWK set. The response is signed with each key in the directory. These signatures prove that
+the keys belong together, and that they belong to the authority of `identity.signature_agent`. The response is
+never signed for another authority, because an impostor could then present our keys as his own
 (draft-ietf-webbotauth-httpsig-protocol, "Possession Proof on the Directory Response").
 """
 
@@ -16,7 +16,7 @@ from crawler.signing.signing_keys import Keys, published
 PATH = "/.well-known/http-message-signatures-directory"
 MEDIA_TYPE = "application/http-message-signatures-directory+json"
 TAG = "http-message-signatures-directory"
-PROOF_LIFETIME = 7 * 86_400  # seconds; operators of bot lists fetch the directory again after a shorter time
+PROOF_LIFETIME = 7 * 86_400  # seconds; operators of bot lists fetch the directory again sooner than this
 
 
 def directory_body(keys: Keys, now: float) -> bytes:
@@ -30,7 +30,7 @@ def authority_of(agent: str) -> str:
 
 
 def proof_fields(body: bytes, keys: Keys, agent: str, now: float) -> list[tuple[str, str]]:
-    """Return the header fields with which each published key signs the response with `body`."""
+    """Return the header fields of a response with `body`: they have one signature for each published key."""
     digest = f"sha-256={byte_sequence(hashlib.sha256(body).digest())}"
     components: list[Component] = [('"@authority";req', authority_of(agent)), ('"content-digest"', digest)]
     created, inputs, signatures = int(now), [], []

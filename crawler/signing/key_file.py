@@ -1,4 +1,4 @@
-"""The key file: private keys as a JWK set (RFC 7517, 5), mode 0600, shared by the processes of a crawl.
+"""The key file: private keys as a JWK set (RFC 7517, 5). It has mode 0600, and all processes of a crawl share it.
 
 The key file is `signing.key` in the crawl directory, unless `identity.key_file` names another file. No
 other file contains a private key. A running process reads the file again when the file has changed,
@@ -29,20 +29,20 @@ def key_path(config: Config, directory: Path) -> Path:
 
 
 def with_key_file(config: Config, directory: Path) -> Config:
-    """Return the configuration with the path of its key file, if the crawl signs its requests."""
+    """Return the configuration. If the crawl signs its requests, the path of the key file is filled in."""
     if config.identity.signature == OFF:
         return config
     return replace(config, identity=replace(config.identity, key_file=str(key_path(config, directory))))
 
 
 def write_keys(path: Path, keys: Keys) -> None:
-    """Replace the key file durably; only its owner may read it."""
+    """Replace the key file durably. Only its owner may read the new file."""
     content = msgspec.json.format(msgspec.json.encode({"keys": [key.secret() for key in keys]}), indent=1)
     atomic_write(path, content + b"\n", mode=0o600)
 
 
 def read_keys(path: Path) -> Keys:
-    """Return the keys of a key file, the oldest first.
+    """Return the keys of a key file, beginning with the oldest.
 
     The group of the file may have read access, because cluster software mounts secrets that way. A file to
     which all users have access is refused.
@@ -66,7 +66,10 @@ def read_keys(path: Path) -> Keys:
 
 
 def _decoded(content: bytes) -> list[SigningKey]:
-    """Decode the content of a key file; return no keys if it is damaged. Drop the error, which could contain a key."""
+    """Decode the content of a key file. Return no keys if the content is damaged.
+
+    The error is dropped, because its message could contain a key.
+    """
     try:
         rows: list[dict[str, Any]] = msgspec.json.decode(content, type=dict[str, list[dict[str, Any]]])[
             "keys"
@@ -82,7 +85,10 @@ def _decoded(content: bytes) -> list[SigningKey]:
 
 
 class KeyFile:
-    """The keys of a file, read again when the file changes. If that fails, the keys read before stay in use."""
+    """The keys of a file, which are read again when the file changes.
+
+    If reading fails, the earlier keys stay in use.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -90,10 +96,10 @@ class KeyFile:
         self._stamp = self._look()
 
     def renew(self) -> bool:
-        """Read the file if it has changed; return whether the keys have changed.
+        """Read the file again if it has changed; return whether the keys have changed.
 
         Raises:
-            ConfigError: it cannot be read; the keys in use stay.
+            ConfigError: the file cannot be read; the keys in use stay in use.
         """
         stamp = self._look()
         if stamp == self._stamp:

@@ -9,8 +9,8 @@ parameters (RFC 9421, 2.5):
     "@signature-params": ("@authority" "signature-agent";key="sig");created=1;expires=2;keyid="k"
 
 Component identifiers are given in their serialized form, such as `"@authority"` with its quotes. Values and
-parameters must be free of quotes, backslashes and control characters: callers only pass origins, thumbprints
-and numbers.
+parameters must not contain quotes, backslashes or control characters. Callers only pass origins, thumbprints
+and numbers, which contain none of them.
 """
 
 import re
@@ -23,7 +23,7 @@ _KEY_ID = re.compile(rb'\r\nSignature-Input:[^\r\n]*;keyid="([^"\r\n]*)"')
 
 
 def parameters(components: Iterable[Component], values: Iterable[Parameter]) -> str:
-    """Return the covered components and the parameters of a signature in Signature-Input's form (RFC 9421, 2.3)."""
+    """Return the covered components and the parameters of a signature, in the form of Signature-Input (RFC 9421, 2.3)."""
     covered = " ".join(identifier for identifier, _ in components)
     own = "".join(
         f";{name}={value}" if type(value) is int else f';{name}="{value}"' for name, value in values
@@ -32,18 +32,18 @@ def parameters(components: Iterable[Component], values: Iterable[Parameter]) -> 
 
 
 def signature_base(components: Sequence[Component], signed: str) -> bytes:
-    """Return the bytes to sign for `components`; `signed` is the result of `parameters`."""
+    """Return the bytes to sign for `components`. `signed` is what the function `parameters` has returned for them."""
     lines = [f"{identifier}: {value}" for identifier, value in components]
     return "\n".join([*lines, f'"@signature-params": {signed}']).encode("ascii")
 
 
 def byte_sequence(data: bytes) -> str:
-    """Return bytes as a value of a structured field: base64 between colons (RFC 9651, 4.1.8)."""
+    """Return bytes in the form of a structured field: base64 between colons (RFC 9651, 4.1.8)."""
     return f":{b64encode(data).decode()}:"
 
 
 def key_id_of(request_head: bytes) -> str:
-    """Return the id of the key that signed a request, from its recorded head; "" if the request is not signed."""
+    """Return the id of the key that signed a request, given its recorded head; "" if the request is not signed."""
     if b"\r\nSignature-Input:" not in request_head:
         return ""
     found = _KEY_ID.search(request_head)

@@ -3,13 +3,14 @@
     dictionary   Signature-Agent: sig="https://bot.example"      the working group's form
     string       Signature-Agent: "https://bot.example"          the form that deployed verifiers accept
 
-A signature covers the authority of the request and Signature-Agent. So one signature
+A signature covers the authority of the request and the field Signature-Agent. So one signature
 serves all requests to an authority for `signature_reuse` seconds, and a redirect to
-another authority is signed anew. The cost is stated in `signing/README.md`, "Requests".
+another authority is signed anew. The section "Requests" of `signing/README.md` states the cost.
 
 With `sign_when = "challenge"`, requests are signed only for authorities that have asked for signatures,
-either with an Accept-Signature field (RFC 9421, 5) or with a 401 or 403 that names signatures. At most
-`signature_hosts_max` challenges and signatures are remembered; the oldest are forgotten first.
+either with an Accept-Signature field (RFC 9421, 5) or with an answer 401 or 403 whose WWW-Authenticate names
+signatures. At most `signature_hosts_max` challenges and signatures are remembered. The oldest are forgotten
+first.
 """
 
 import logging
@@ -30,7 +31,7 @@ TAG = "web-bot-auth"
 LABEL = "sig"
 ON_CHALLENGE = "challenge"
 LOOK_INTERVAL = 10.0  # seconds between two checks of the key file
-# status codes after which the same request may succeed if it is sent again, signed
+# status codes after which the same request may succeed if it is sent again with a signature
 REPEATABLE = frozenset({401, 403})
 # A challenge in WWW-Authenticate whose parameters name Web Bot Auth, or whose scheme uses signatures.
 _NAMED = re.compile(
@@ -61,7 +62,7 @@ class RequestSigner:
         self._asked: dict[str, None] = {}  # the authorities that asked for signatures
 
     def fields(self, authority: str, now: float) -> str:
-        """Return the header lines that sign a request to `authority` (the Host field); "" if it is sent unsigned."""
+        """Return the header lines that sign a request to `authority` (the Host field); "" if it is not to be signed."""
         if self._identity.sign_when == ON_CHALLENGE and authority not in self._asked:
             return ""
         if now >= self._look_at:
@@ -74,7 +75,7 @@ class RequestSigner:
         return made.fields
 
     def note(self, authority: str, status: int, fields: Fields, *, signed: bool) -> bool:
-        """Note an answer; return whether the request should be repeated because the server wants it signed."""
+        """Note an answer. Return whether the request should be repeated because the server asks for a signature."""
         if signed or self._identity.sign_when != ON_CHALLENGE or not asks_for_signature(status, fields):
             return False
         self._asked[authority] = None
@@ -132,7 +133,7 @@ def make_signer(identity: IdentityConfig) -> RequestSigner | None:
 
 
 def asks_for_signature(status: int, fields: Fields) -> bool:
-    """Return whether an answer asks for requests that are signed as in Web Bot Auth."""
+    """Return whether an answer asks for requests with the signatures of Web Bot Auth."""
     for name, value in fields:
         lower = name.lower()
         if lower == b"accept-signature" and _accepts(value):
@@ -144,7 +145,7 @@ def asks_for_signature(status: int, fields: Fields) -> bool:
 
 def _accepts(value: bytes) -> bool:
     """Return whether a member of an Accept-Signature field (RFC 9421, 5.1) has our tag or no tag."""
-    import http_sf  # imported here, as few servers send the field
+    import http_sf  # imported here because few servers send the field
 
     try:
         members: Any = http_sf.parse(value, tltype="dictionary")

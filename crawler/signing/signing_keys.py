@@ -1,13 +1,13 @@
 """Signing keys: Ed25519 (RFC 8032), named by their thumbprints (RFC 7638; RFC 8037, appendix A.3).
 
-A rotation replaces the key so that sites can check signatures at any time:
+A rotation replaces the key in three steps, so that sites can check signatures at any time:
 
     at once        the new key is published beside the old one
     + 1 day        copies of the key directory have expired everywhere: the new key signs
     + 2 days       the last signature of the old key has expired: the old key is no longer published
 
-If a key is compromised, the rotation happens at once: the old key is dropped, and sites that
-hold a copy of the directory reject requests until their copy expires.
+If a key is compromised, the rotation happens at once: the old key is dropped, and sites that have a copy of
+the directory reject requests until their copy expires.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ PRIVATE_BYTES = 32
 
 
 class SigningKey:
-    """A private key, which signs from `begins` until the next key begins, and is published until `ends` (wall time).
+    """A private key. It signs from `begins` until the next key begins, and is published until `ends` (wall time).
 
     Raises:
         ConfigError: the package `cryptography` is missing.
@@ -41,17 +41,17 @@ class SigningKey:
         self.id = thumbprint(self.x)
 
     def sign(self, base: bytes) -> bytes:
-        """Return the signature of a signature base, 64 bytes."""
+        """Return the signature of a signature base, which has 64 bytes."""
         return self._private.sign(base)
 
     def public(self) -> dict[str, Any]:
-        """Return the public key as a JWK (RFC 8037), with the instants between which it is in use."""
+        """Return the public key as a JWK (RFC 8037), with the times at which its use begins and ends."""
         times = {"nbf": int(self.begins)} if self.begins else {}
         times |= {"exp": int(self.ends)} if self.ends < inf else {}
         return {"kty": "OKP", "crv": "Ed25519", "kid": self.id, "x": self.x, "use": "sig", **times}
 
     def secret(self) -> dict[str, Any]:
-        """Return the JWK with its private part, for the key file only."""
+        """Return the JWK with its private part. This is only for the key file."""
         return self.public() | {"d": encode(self._private.private_bytes_raw())}
 
     def until(self, ends: float) -> "SigningKey":
@@ -66,7 +66,7 @@ Keys = tuple[SigningKey, ...]  # the oldest first
 
 
 def signing(keys: Keys, now: float) -> SigningKey:
-    """Return the key that signs now: the last one that has begun, or the first one if none has begun yet."""
+    """Return the key that signs now: the last key that has begun, or the first key if none has begun yet."""
     assert keys
     begun = [key for key in keys if key.begins <= now]
     return begun[-1] if begun else keys[0]
@@ -78,7 +78,7 @@ def published(keys: Keys, now: float) -> Keys:
 
 
 def rotated(keys: Keys, private: bytes, now: float, *, at_once: bool) -> Keys:
-    """Return the keys and a new one that begins to sign in a day; with `at_once`, the new one replaces them now.
+    """Return the keys and a new key that begins to sign in a day; with `at_once`, only a new key that signs now.
 
     Raises:
         UsageError: an earlier rotation is not finished.
@@ -99,7 +99,7 @@ def encode(data: bytes) -> str:
 
 
 def decode(text: str) -> bytes:
-    """Return the bytes that base64url text encodes; raise ValueError if the text is not base64url."""
+    """Return the bytes that a base64url text encodes. Raise ValueError if the text is not base64url."""
     return urlsafe_b64decode(text + "=" * (-len(text) % 4))
 
 
@@ -110,7 +110,7 @@ def thumbprint(x: str) -> str:
 
 def _ed25519(private: bytes) -> "Ed25519PrivateKey":
     try:
-        # Imported here: only crawls that sign need it.
+        # Imported here because only crawls that sign need it.
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     except ImportError:
         raise ConfigError("signing needs the package cryptography: pip install 'crawler[sign]'") from None

@@ -1,4 +1,4 @@
-"""The host splitter: sends links to hosts of other processes over TCP, in durable batches.
+"""The host splitter, which sends links to hosts of other processes over TCP, in durable batches.
 
     accepted links --> partition --own--> CLOCK cache, DUE
                            |
@@ -15,7 +15,7 @@ session       one connection as a state machine without I/O
 coordination  shares of the rate, limits and the end of a crawl without a central process
 peers         sockets, reconnects, TLS
 
-The guarantee (the design follows Broder, Najork, Wiener 2003, section 4.1): a link that the committer has
-made durable is applied by its owner exactly once, even if either process crashes. A lost disk can only cause
-links to be sent twice.
+The host splitter guarantees that every link which the committer has made durable is applied by its owner
+exactly once, even if one of the two processes crashes. The design follows Broder, Najork, Wiener 2003,
+section 4.1. A lost disk can only cause links to be sent twice.
 """

@@ -1,20 +1,23 @@
-"""Rewrites a long outbox queue without repeated links, while its peer is not connected.
+"""Rewrites a long outbox queue without its repeated links, while the peer is not connected.
 
-A worker thread reads the committed entries, drops every link whose fingerprint occurred earlier, and writes
-the rest, in the order of discovery, as full entries under a new generation. Their numbers count *down* from
-the number of the last rewritten entry, so that the entries appended meanwhile follow without a gap:
+A worker thread reads the committed entries, and drops every link whose fingerprint occurred earlier. The
+thread writes the other links, in the order of their discovery, as full entries under a new generation. The
+numbers of the new entries count *down* from the number of the last entry that was read. So the entries that
+are appended meanwhile follow without a gap:
 
     before   [acked+1 ....................... boundary][boundary+1 ...]   generation 0 (or an earlier one)
     after                     [boundary-N+1 . boundary][boundary+1 ...]   new generation | generation 0
 
-The new entries are not referenced until one batch makes boundary, generation and a fresh epoch current. When
-the outbox is opened, it deletes the new entries if that batch was not written, and the replaced entries if
-the batch was written. So either all entries are swapped or none. Each batch of new entries is synced, because
-once LevelDB has begun another log file, a later synced write does not make an earlier one durable.
+Nothing refers to the new entries until one batch stores the new boundary, the generation and a fresh epoch.
+When the outbox is next opened, it deletes the new entries if that batch was not written, and the replaced
+entries if it was. So either all entries are swapped or none. Each batch of new entries is synced. A synced
+write at the end would not be enough: it does not make earlier writes durable if LevelDB has begun another log
+file since.
 
-A compaction takes slightly more than 8 bytes of memory per link, and a 16th of that again while sorting:
-about 120 MB for 1 GiB of entries. It decodes each link twice and encodes it once, which takes 1.5 us per link
-(measured with 300,000 links in 24 MB, of which 60,000 in 4.8 MB were left).
+A compaction takes slightly more than 8 bytes of memory per link, and another 16th of that while sorting. For
+1 GiB of entries, this is about 120 MB. Each link is decoded twice, and each link that is left is encoded
+once. A compaction takes 1.5 us per link (measured with 300,000 links in 24 MB, of which 60,000 links in 4.8
+MB were left).
 """
 
 from array import array
@@ -31,7 +34,7 @@ from crawler.storage.kv import KeyValue
 
 _RANGES = 16  # number of fingerprint ranges, which are sorted one after another
 _BATCH_BYTES = 4 << 20
-_LINK_BYTES = 40  # maximal size of a link in MessagePack, without its URL
+_LINK_BYTES = 40  # maximum size in bytes of a link in MessagePack, without its URL
 
 
 class Compaction:
@@ -57,7 +60,7 @@ class Compaction:
         self._chunk_bytes = 0
 
     def run(self) -> None:
-        """Write the new entries. This runs in a worker thread and takes about 20 s for 1 GiB.
+        """Write the new entries. Call this in a worker thread; it takes about 20 s for 1 GiB.
 
         Raises:
             DamageError: an entry cannot be read.
@@ -101,7 +104,7 @@ class Compaction:
         return self.bytes_before - self.bytes_after
 
     def sweep(self) -> None:
-        """Delete the old entries if the new ones are current, otherwise the new ones (worker thread)."""
+        """Delete the old entries if the new ones are current; otherwise, delete the new ones (worker thread)."""
         sweep(self._store, self._old_keys() if self.adopted else self._new_keys())
 
     def _old_keys(self) -> Iterator[bytes]:
@@ -132,7 +135,7 @@ class Compaction:
             raise DamageError(f"store: outbox entry {key!r}: {error}; run `crawler check`") from error
 
     def _pack(self, links: list[Link], *, last: bool) -> Iterator[tuple[bytes, bytes]]:
-        """Fill entries from the newest link backwards; yield a pair (key, entry) for each complete entry."""
+        """Fill entries with links, from the newest link backwards; yield (key, entry) for each complete entry."""
         for link in reversed(links):
             size = len(link.url) + _LINK_BYTES
             if self._chunk and self._chunk_bytes + size > self._entry_bytes:
@@ -157,7 +160,7 @@ class Compaction:
 
 
 def first_occurrences(fingerprints: np.ndarray) -> np.ndarray:
-    """Return a mask of the fingerprints, uint64 (n,), that do not occur earlier in the array."""
+    """Return a mask, bool (n,), of the fingerprints, uint64 (n,), that do not occur earlier in the array."""
     keep = np.zeros(len(fingerprints), dtype=bool)
     for remainder in range(_RANGES):
         positions = np.flatnonzero(fingerprints % np.uint64(_RANGES) == remainder)

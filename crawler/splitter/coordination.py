@@ -1,38 +1,40 @@
-"""Lets all processes agree on shares of the rate, on limits and on the end, without a central process.
+"""Lets all processes agree, without a central process, on shares of the rate, on limits and on the end of the crawl.
 
 Every process sends its `Counters` to every other process about once a second, with acks and heartbeats. From
-these counters, each process computes everything on its own.
+these counters, each process computes its share, the limits and the end on its own.
 
-**Rate.** With w the number of hosts that have work, process i takes the share
+**Rate.** Let w be the number of hosts of a process that have work. Process i takes the share
 
     w_i / (w_i + sum over j of the w_j received)
 
-of the rate. Here its own w_i is the least of the values that any peer may still have for it: the value that
-the peer echoed last, and all values sent to the peer since then. No process underestimates another, so the
-shares never add up to more than 1, even if messages are lost or late; a share grows only after all peers have
-heard of it.
+of the rate. For its own w_i, the process uses the least value that any peer may hold. A peer may hold the
+value that it echoed last, and any value that was sent to it since. So no process underestimates another one,
+and the shares never add up to more than 1, even if messages are lost or late. A share grows only after all
+peers have received the new value.
 
 A peer that has sent nothing for `silence_max` is missing. It may be dead, or cut off and still fetching. In
-both cases 1/N of the rate is reserved for it, and the c processes that still hear one another divide c/N in
-proportion to their work. If this makes the share of a process smaller, it applies at once. If it makes the
-share larger, it applies only after another `silence_max`, when the missing process has reduced its own share.
-A process that has heard no peer uses 1/N. So the sum can exceed 1 only for one interval, while processes
-start or after a network cut has ended.
+both cases, 1/N of the rate is reserved for the missing peer. The c processes that still receive messages from
+each other divide c/N in proportion to their work. If this makes the share of a process smaller, the process
+uses the new share immediately. If it makes the share larger, the process uses it only after another
+`silence_max`, when the missing process has reduced its own share. A process that has heard from no peer uses
+1/N. So the shares can add up to more than 1 only for one interval, while processes start or after a network
+cut has ended.
 
-**Known pages.** Their part of the rate is divided in the same way, in proportion to the `weight` of each
-process's refresh schedule. For its own weight, a process uses the least value that a peer may have. Levels
-are sent together with the weights, and the schedule adjusts its weight by them.
+**Known pages.** The part of the rate that is spent on known pages is divided in the same way, in proportion
+to the `weight` of each process's refresh schedule. For its own weight, a process uses the least value that a
+peer may hold. The processes also send their levels, and each schedule adjusts its weight to these.
 
-**Limits.** The pages and bytes of this run are sums of the values received last. Fetches in flight are
-included, so a limit is exceeded by at most the fetches that all processes can begin in one interval.
+**Limits.** The numbers of pages and bytes of this run are sums of the values received last. Fetches in flight
+are included. So a limit is exceeded at most by the fetches that all processes can begin in one interval.
 
 **The end.** Each process makes two rounds. A round is good if all processes, including itself, are idle with
 empty outboxes. The second round must show the same (boot, appended, applied) for each process, in messages
-written after the first round was complete. Such a message echoes a number that was sent after the first
-round. Then no link was left or in transit at the instant between the rounds, because an entry leaves an
-outbox only after its owner has applied it. The process that finds this tells the others (`ended`). A missing
-peer sends nothing, so it delays the end, but not the crawl. A process that knows of the end may leave, so a
-process announces the end only after storing it durably (`tells_end`).
+that were written after the first round was complete. Such a message echoes a number that was sent after the
+first round. If the values are the same, no link was left or in transit between the rounds, because an entry
+leaves an outbox only after its owner has applied it. A process that finds this tells the others (`ended`). A
+missing peer sends nothing, so it delays the end, but not the crawl. A process may exit once it knows of the
+end. Therefore, a process announces the end only after it has durably stored that the crawl has ended
+(`tells_end`).
 """
 
 from collections import deque
@@ -42,12 +44,12 @@ import msgspec
 
 from crawler.splitter.wire import Counters, PastEnd
 
-# maximum number of counters sent to a peer and not echoed yet; if there are more, the oldest are merged
+# maximum number of counters that were sent to a peer and not echoed yet; beyond it, the oldest are merged
 _OUTSTANDING_MAX = 256
 
 
 class Progress(msgspec.Struct, gc=False):
-    """The progress of a process at this moment; the fields mean the same as in `Counters`."""
+    """The progress of a process at this moment. The fields have the same meaning as in `Counters`."""
 
     idle: bool = False
     outbox: int = 0
@@ -67,7 +69,7 @@ _SUMMED = ("outbox", "appended", "applied", "pages", "bytes", "in_flight", "work
 
 
 class _Told(msgspec.Struct, frozen=True, gc=False):
-    """The values by which the rate is divided, as sent to a peer in message number `number`."""
+    """The values by which the rate is divided, as they were sent to a peer in message number `number`."""
 
     number: int
     work: int
@@ -75,7 +77,11 @@ class _Told(msgspec.Struct, frozen=True, gc=False):
 
 
 class _Round(msgspec.Struct):
-    """A good round: its evidence, our last message number when it was complete, and peers yet to echo a later one."""
+    """A good round: what the processes reported in it, and the peers still to be awaited.
+
+    `number` is the number of our last message when the round was complete. A peer is awaited until it echoes
+    a message with a higher number.
+    """
 
     said: tuple[int, int, int]
     number: int
@@ -83,7 +89,7 @@ class _Round(msgspec.Struct):
 
 
 class _Peer:
-    """The last values received from a peer, and the values of ours that it may hold."""
+    """The last values received from a peer, and the values of this process that the peer may hold."""
 
     __slots__ = ("echo", "heard", "heard_at", "held", "outstanding", "rest")
 
@@ -96,11 +102,17 @@ class _Peer:
         self.outstanding: deque[_Told] = deque()  # our messages sent after `held`
 
     def least_work(self) -> int:
-        """Return the least of our `work` values that the peer may hold; 0 if it has echoed none of our messages."""
+        """Return the least of our `work` values that the peer may hold.
+
+        Returns 0 if the peer has echoed none of our messages.
+        """
         return min((told.work for told in self._may_hold()), default=0)
 
     def least_weight(self) -> float:
-        """Return the least of our `weight` values that the peer may hold; 0 if it has echoed none of our messages."""
+        """Return the least of our `weight` values that the peer may hold.
+
+        Returns 0 if the peer has echoed none of our messages.
+        """
         return min((told.weight for told in self._may_hold()), default=0.0)
 
     def _may_hold(self) -> list[_Told]:
@@ -110,8 +122,8 @@ class _Peer:
 class Coordination:
     """One process's view of the whole crawl.
 
-    `progress` returns the current progress of the process.
-    `rate` is in pages per second. For `rate` and the other limits, 0 means no limit.
+    `progress` returns the current progress of the process. `rate` is in pages per second. For `rate`,
+    `pages_max` and `bytes_max`, 0 means no limit.
     """
 
     def __init__(
@@ -134,17 +146,17 @@ class Coordination:
         self.silence_max = silence_max
         self._progress = progress
         self.ended = False
-        self.tells_end = True  # False as long as this process would not remember the end after a crash
+        self.tells_end = True  # False as long as this process would forget the end in a crash
         self._number = 0
         self._peers = {name: _Peer() for name in names if name != me}
-        self._at_work = len(self._peers)  # number of peers that have work or were never heard
-        self._changes = 0  # how often the `rest` of any peer has changed
+        self._at_work = len(self._peers)  # number of peers that have work or have sent nothing yet
+        self._changes = 0  # number of times that the `rest` of any peer has changed
         self._round: _Round | None = None
 
     # -- input ------------------------------------------------------------------------------------
 
     def counters_for(self, name: str) -> Counters:
-        """Return the counters for a message to the peer `name`, and note that they were sent."""
+        """Return the counters for a message to the peer `name`, and record that they were sent."""
         peer = self._peers[name]
         self._number += 1
         own = self._progress()
@@ -165,15 +177,18 @@ class Coordination:
         )
 
     def record_counters(self, name: str, counters: Counters, now: float) -> None:
-        """Record the counters that a peer sent; ignore a message older than the last one."""
+        """Record the counters that a peer sent.
+
+        A message that is not newer than the last one is ignored.
+        """
         peer = self._peers[name]
         last = peer.heard
         if last is not None and last.boot == counters.boot and counters.number <= last.number:
             return
-        if last is not None and last.boot != counters.boot:  # a restarted peer has none of our values
+        if last is not None and last.boot != counters.boot:  # a restarted peer holds none of our values
             peer.held, peer.echo = None, 0
         peer.heard, peer.heard_at = counters, now
-        if counters.echo_boot == self.boot:  # otherwise the peer echoes messages from before our restart
+        if counters.echo_boot == self.boot:  # otherwise, the echo is for an earlier start
             peer.echo = counters.echo
         while peer.outstanding and peer.outstanding[0].number <= peer.echo:
             peer.held = peer.outstanding.popleft()
@@ -194,9 +209,9 @@ class Coordination:
     # -- the end ----------------------------------------------------------------------------------
 
     def advance(self) -> None:
-        """Begin, confirm or abandon a round; call this also when this process has become idle.
+        """Begin, confirm or abandon a round. Call this also when this process has become idle.
 
-        It is called for every message, so it examines all peers only to begin a round.
+        Every message leads to a call. To save time, only a call that begins a round examines all peers.
         """
         said = self._all_idle()
         if said is None:
@@ -208,7 +223,10 @@ class Coordination:
             self.ended = True
 
     def _all_idle(self) -> tuple[int, int, int] | None:
-        """If all processes are idle with empty outboxes, return a value that changes with any later work; else None."""
+        """Return None if a process has work; otherwise, a value that changes with any later work.
+
+        A process has work unless it is idle and its outbox is empty.
+        """
         if self._at_work:
             return None
         own = self._progress()
@@ -216,7 +234,7 @@ class Coordination:
 
     @property
     def all_know(self) -> bool:
-        """True if the crawl has ended and every peer has reported the end, so that no peer waits for this process."""
+        """True if the crawl has ended and every peer has reported the end, so no peer waits for this process."""
         return self.ended and not self.uninformed()
 
     # -- shares and limits ------------------------------------------------------------------------
@@ -242,25 +260,28 @@ class Coordination:
 
     @property
     def heard_all(self) -> bool:
-        """True if each peer was heard since this process started."""
+        """True if every peer has sent something since this process started."""
         return all(peer.heard is not None for peer in self._peers.values())
 
     def missing(self, now: float) -> list[str]:
-        """Return the peers that were not heard for `silence_max`."""
+        """Return the peers that have sent nothing for `silence_max`."""
         return [name for name, peer in self._peers.items() if not self._is_present(peer, now)]
 
     def _portion(self, peers: Sequence[_Peer]) -> float:
-        """Return this process's part of the work that it and `peers` have, by the least that a peer may hold."""
+        """Return this process's part of the work that it and `peers` have.
+
+        For its own work, it uses the least value that a peer may hold.
+        """
         mine = min([self._progress().work, *(peer.least_work() for peer in peers)])
         return (
             mine / (mine + sum(peer.heard.work for peer in peers if peer.heard is not None)) if mine else 0.0
         )
 
     def refresh_share(self) -> float:
-        """Return this process's part, 0 to 1, of the rate spent on known pages, by the weights of all processes.
+        """Return this process's part, 0 to 1, of the rate for known pages, which is divided by the weights.
 
-        A peer that has sent nothing for long keeps its weight. Until all peers were heard, the part is at
-        most 1/N.
+        A peer that has sent nothing for a long time keeps its weight. Until all peers have echoed a message,
+        the part is at most 1/N.
         """
         peers = self._peers.values()
         if any(peer.held is None for peer in peers):
@@ -274,7 +295,7 @@ class Coordination:
         return {self.me: self._progress(), **others}
 
     def pages_left(self, now: float) -> int | None:
-        """Return the number of fetches that may still begin before the limit of pages; None without a limit."""
+        """Return the number of fetches that may still begin before the limit of pages; None if there is no limit."""
         if not self.pages_max:
             return None
         in_flight = sum(
@@ -303,14 +324,21 @@ class Coordination:
         return [self._progress(), *(peer.heard for peer in self._peers.values() if peer.heard is not None)]
 
     def total(self) -> Progress:
-        """Return the sums over all processes, from the counters received last; `idle` tells whether all are idle."""
+        """Return the sums over all processes, from the counters received last.
+
+        `idle` is True if all processes are idle.
+        """
         everyone = self._everyone()
         sums = {name: sum(getattr(each, name) for each in everyone) for name in _SUMMED}
         return Progress(idle=self._all_idle() is not None, **sums)
 
     @property
     def process_count(self) -> int:
-        """The number of processes. Gaps per address are multiplied by it, as each process may have hosts there."""
+        """The number of processes.
+
+        Each process multiplies its gaps per address by this number, because any process may have hosts at
+        that address.
+        """
         return len(self._peers) + 1
 
     def __contains__(self, name: str) -> bool:

@@ -1,19 +1,19 @@
-"""Receives the links that other processes send: accepts them in order, applies them once, confirms durable ones.
+"""Receives the links that other processes send. Links are accepted in order, applied once, and confirmed.
 
 For each peer, the store holds under the key `i/<peer>`: the epoch of the peer's outbox, the last durable
 sequence number, the number of links ever applied, and the checksum of the epoch's entries (`wire.chained`).
-The number of the last accepted entry, `accepted`, is kept only in memory. It is ahead of the durable number
-and keeps the input in order. Only `durable` is sent to the peer.
+The number of the last accepted entry, `accepted`, is kept only in memory. `accepted` may be ahead of the
+durable number, and keeps the input in order. Only the durable number is sent to the peer.
 
     entry --accept--> queue --take--> cache, DUE, committer
                                           write, stage (i/), committed --> durable: the session acks
 
 * An entry numbered accepted + 1 is queued. An entry with a smaller number is dropped, because
-  the next ack covers it. After an entry with a larger number, the session asks for a resync.
-* A peer that connects again waits until all its queued entries are durable, so
-  the entries of two connections never mix.
-* The queue of a peer holds at most twice the window. More entries are a protocol error,
-  because a sender never has more than one window of entries unconfirmed.
+  the next ack covers it. An entry with a larger number makes the session ask for a resync.
+* A peer that connects again must wait until all its queued entries are durable. So the entries
+  of two connections never mix.
+* The queue of a peer holds at most twice the window. If more entries arrive, this is a protocol
+  error, because a sender never has more than one window of unconfirmed entries.
 
 Threads: `write` and `stage` run in the writer thread, everything else in the loop thread.
 """
@@ -47,7 +47,10 @@ class Arrival(Enum):
 
 
 class Received(msgspec.Struct, gc=False):
-    """The links of one entry, which must be applied and committed in the order in which `take` returns them."""
+    """The links of one entry.
+
+    Entries must be applied and committed in the order in which `take` returns them.
+    """
 
     peer: str
     epoch: bytes
@@ -60,7 +63,8 @@ class Received(msgspec.Struct, gc=False):
 class _Durable(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """The value of `i/<peer>`.
 
-    `before` counts links that a reshard put into this store, as if the peer had sent them.
+    `before` is the number of links that a reshard put into this store, and which count as if the peer had
+    sent them.
     """
 
     epoch: Annotated[bytes, Meta(min_length=8, max_length=8)] = NO_EPOCH
@@ -74,7 +78,7 @@ _DURABLE_DECODER = msgspec.msgpack.Decoder(_Durable)
 
 
 class _Source:
-    """The state of one peer's outbox, as far as its entries have arrived."""
+    """The state of one peer's outbox, as this process knows it from the entries that have arrived."""
 
     __slots__ = ("accepted", "chain", "durable", "epoch", "queued", "queued_bytes", "staged")
 
@@ -89,7 +93,7 @@ class _Source:
 
 
 class Inbox:
-    """The entries accepted from each peer, and which of them are durable.
+    """The entries accepted from each peer, with the number of the last durable one.
 
     Raises:
         DamageError: a stored value is damaged.
@@ -103,7 +107,7 @@ class Inbox:
         self._queue_bytes_max = 2 * max(config.window_bytes, config.frame_bytes_max)
         self._sources = {peer: _Source(_load(store, peer)) for peer in peers}
         self.applied = sum(source.durable.applied for source in self._sources.values())  # links ever applied
-        # Peers with newly durable entries (at first all peers). The caller clears this after sending acks.
+        # Peers with newly durable entries; at first, all peers. The caller clears this after sending acks.
         self.news: dict[str, None] = dict.fromkeys(self._sources)
         self._queue: deque[Received] = deque()
         self._writing: list[Received] = []  # used by the writer thread, between `write` and `stage`
@@ -112,7 +116,10 @@ class Inbox:
     # -- the connections --------------------------------------------------------------------------
 
     def greet(self, peer: str, epoch: bytes) -> int | None:
-        """Return the durable number of `epoch` for the Welcome; None while older entries are not durable yet."""
+        """Return the durable number of `epoch` for the Welcome message.
+
+        Returns None as long as older entries are not durable.
+        """
         source = self._sources[peer]
         if source.queued:
             return None
@@ -122,12 +129,15 @@ class Inbox:
         return source.accepted
 
     def durable(self, peer: str) -> int:
-        """Return the last sequence number of the peer's current epoch that is durable here."""
+        """Return the sequence number of the last entry of the peer's current epoch that is durable here."""
         source = self._sources[peer]
         return source.durable.sequence if source.durable.epoch == source.epoch else 0
 
     def applied_from(self, peer: str) -> int:
-        """Return the number of the peer's links that were ever durable here; a store restored from a backup has fewer."""
+        """Return the number of the peer's links that were ever durable here.
+
+        If this store was restored from a backup, the number is lower than before.
+        """
         durable = self._sources[peer].durable
         return durable.before + durable.applied
 
@@ -164,7 +174,7 @@ class Inbox:
     def _refuse_foreign(self, peer: str, links: list[Link]) -> None:
         fingerprints = np.array([link.fingerprint for link in links], dtype=np.uint64)
         foreign = np.flatnonzero(self._partition.owners(fingerprints) != self._me).tolist()
-        # These links are sent to all processes.
+        # links with the flag SCOPE are sent to all processes
         foreign = [place for place in foreign if not links[place].flags & LinkFlag.SCOPE]
         if foreign:
             raise NotOwnedError(
@@ -172,18 +182,21 @@ class Inbox:
             )
 
     def take(self) -> list[Received]:
-        """Return all entries accepted since the last call; all of them must be committed, in this order."""
+        """Return all entries accepted since the last call.
+
+        The caller must commit all these entries, in this order.
+        """
         taken, self._queue = list(self._queue), deque()
         return taken
 
     # -- the commit phases ------------------------------------------------------------------------
 
     def write(self, items: Iterable[Received]) -> None:
-        """Note the entries of a group, in the order of `take` (writer thread)."""
+        """Record the entries of a group, in the order in which `take` returned them (writer thread)."""
         self._writing.extend(items)
 
     def stage(self, batch: Batch) -> None:
-        """Put the state that becomes durable with the group into the batch (writer thread)."""
+        """Put the state into the batch that becomes durable together with the group (writer thread)."""
         group, self._writing = self._writing, []
         for received in group:
             source = self._sources[received.peer]
@@ -198,7 +211,10 @@ class Inbox:
         self._staged.append(group)
 
     def committed(self) -> None:
-        """Note that the oldest staged group is durable, so that it may be confirmed to the peers (loop thread)."""
+        """Record that the oldest staged group is durable (loop thread).
+
+        From now on, the group's entries may be confirmed to the peers.
+        """
         group = self._staged.popleft()
         for received in group:
             source = self._sources[received.peer]
@@ -241,7 +257,7 @@ def _durable(received: Received, before: _Durable) -> _Durable:
 
 
 def held_before(peer: str, links: int) -> tuple[bytes, bytes]:
-    """Return the key and value for a new store into which a reshard has put `links` links."""
+    """Return the key and the value for a new store into which a reshard has put `links` links of the peer."""
     return _key(peer), seal(msgspec.msgpack.encode(_Durable(before=links)))
 
 

@@ -1,15 +1,15 @@
-"""Keeps links on their way to other processes durable until their owners have confirmed them.
+"""Stores links to other processes durably until the owners of the links have confirmed them.
 
-There is one `Spool` per peer; `spool.py` describes keys, numbers and epochs. A group of
+There is one `Spool` per peer. `spool.py` describes keys, numbers and epochs. A group of
 results is committed in three phases:
 
     write(items)   [writer thread]  encode the links of the group, at most `entry_bytes` per entry
     stage(batch)   [writer thread]  put the entries, delete the entries that peers have confirmed
     committed()    [loop thread]    from here on the entries may be sent
 
-The queue of an unreachable peer grows. At `spool_bytes_max` it is rewritten without repeated links
-(`compaction`). At twice that size, `full` becomes True, and the caller must fetch no more pages. Links from
-other processes are still accepted.
+The queue of an unreachable peer grows. When a queue reaches `spool_bytes_max`, it is rewritten without
+repeated links (`compaction`). At twice that size, `full` becomes True, and the caller must not fetch more
+pages. Links from other processes are still accepted.
 """
 
 import logging
@@ -49,8 +49,8 @@ class BitSource(Protocol):
 class Outbox:
     """The queues of all peers of this process.
 
-    `clean` is False after an unclean stop of a crawl without synced writes. Then the end of a queue may be
-    lost here although the peer has received it, so every queue gets a fresh epoch.
+    `clean` is False after an unclean stop of a crawl without synced writes. Such a stop may have lost the end
+    of a queue that the peer has received. So every queue gets a fresh epoch.
 
     Raises:
         DirectoryError: links wait for a process that is not a peer.
@@ -76,7 +76,7 @@ class Outbox:
         self._staged: deque[list[Spool]] = deque()
         self.spools: dict[str, Spool] = {}
         self._totals = Totals()
-        # Peers whose queues a commit has changed (at first all peers). The caller clears this after sending.
+        # Peers whose queues a commit has changed; at first, all peers. The caller clears this after sending.
         self.news = dict.fromkeys(sorted(peers))
         self._open(list(self.news), clean)
 
@@ -117,27 +117,36 @@ class Outbox:
             self._encoded[peer] = encode_entries(all_links, self._config.entry_bytes)
 
     def stage(self, batch: Batch) -> None:
-        """Put the group's entries, and all deletes and state changes due since the last group (writer thread)."""
+        """Put the group's entries into the batch, and all deletes and state changes that are due (writer thread)."""
         encoded, self._encoded = self._encoded, {}
         self._staged.append(
             [spool for peer, spool in self.spools.items() if spool.stage(batch, encoded.get(peer, ()))]
         )
 
     def committed(self) -> None:
-        """Note that the oldest staged group is durable, so its entries may be sent (loop thread)."""
+        """Record that the oldest staged group is durable (loop thread).
+
+        From now on, the group's entries may be sent.
+        """
         for spool in self._staged.popleft():
             spool.apply_group()
             self.news[spool.peer] = None
 
     @property
     def urgent(self) -> bool:
-        """True if a peer waits for a fresh epoch, so that a group must be committed even if it is empty."""
+        """True if a peer waits for a fresh epoch.
+
+        While it waits, a group must be committed even if the group is empty.
+        """
         return self._totals.wanting > 0
 
     # -- the connections --------------------------------------------------------------------------
 
     def welcome(self, peer: str, epoch: bytes, durable: int, chain: int, applied: int) -> Greeting:
-        """Return what the peer's Welcome to a Hello with `epoch` means; any meaning but GO_ON ends the connection."""
+        """Return the meaning of the peer's Welcome, which answers a Hello with `epoch`.
+
+        Any meaning other than GO_ON ends the connection.
+        """
         spool = self.spools[peer]
         greeting = spool.greet(epoch, durable, chain, applied)
         if greeting is Greeting.TAIL_LOST:
@@ -146,7 +155,7 @@ class Outbox:
         return greeting
 
     def start_over(self, peer: str) -> None:
-        """Accept that a peer has lost links that it had confirmed, because they have been queued again."""
+        """Accept that a peer has lost confirmed links. Call this after these links were queued again."""
         self.spools[peer].start_over(self._fresh_epoch())
 
     # -- sizes and totals -------------------------------------------------------------------------
@@ -157,7 +166,7 @@ class Outbox:
 
     @property
     def links(self) -> int:
-        """The number of links in the outbox, which were appended and are not yet confirmed."""
+        """The number of links in the outbox: those that were appended and are not yet confirmed."""
         return self._totals.links
 
     @property
@@ -177,7 +186,7 @@ class Outbox:
 
     @property
     def sent_bytes(self) -> int:
-        """The number of bytes of the entries ever confirmed."""
+        """The size in bytes of all entries that were ever confirmed."""
         return sum(spool.confirmed.bytes for spool in self.spools.values())
 
     @property
@@ -192,7 +201,10 @@ class Outbox:
         return self.bytes >= mark and any(spool.bytes >= mark for spool in self.spools.values())
 
     def compaction(self) -> Compaction | None:
-        """Return a compaction to `run` in a worker thread and then adopt; None if no queue needs one."""
+        """Return a compaction, or None if no queue needs one.
+
+        `run` the compaction in a worker thread, and then pass it to `adopt`.
+        """
         if self._compacting is not None or self.bytes < self._config.spool_bytes_max:
             return None
         for spool in self.spools.values():
@@ -205,10 +217,10 @@ class Outbox:
         return None
 
     def adopt(self, compaction: Compaction) -> bool:
-        """Make a finished compaction current with the next group; return False if the queue has moved on meanwhile.
+        """Make a finished compaction current with the next group; return False if the queue has changed meanwhile.
 
-        Afterwards, call `Compaction.sweep` in a worker thread: after that group is committed or, if the
-        result is False, at once.
+        Afterwards, call `Compaction.sweep` in a worker thread. If the result is True, wait until that group
+        is committed; if it is False, call it at once.
         """
         assert compaction is self._compacting, compaction
         self._compacting = None

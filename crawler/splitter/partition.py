@@ -1,17 +1,17 @@
-"""The bucket table, which tells the owner of each part of the web.
+"""The bucket table, which determines the process that owns each part of the web.
 
-A bucket is the top 16 bits of a fingerprint, which come from the keyed hash of the
-registrable domain (`urls/README.md`, "Fingerprint"), so all URLs of a domain have one
-owner. The table maps each of the 65,536 buckets to the index of a process name. Names
-are sorted, so equal settings make equal tables in every process.
+A bucket is the top 16 bits of a fingerprint. The bucket is part of a keyed hash of the registrable domain
+(`urls/README.md`, "Fingerprint"), so all URLs of a domain have the same owner. The table maps each of the
+65,536 buckets to the index of a process name. Names are sorted, so processes with the same settings have the
+same table.
 
-Without a file, every process owns one contiguous range of (almost) equal
+Without a table file, every process owns one contiguous range of buckets, and all ranges have almost the same
 length. A table file is JSON; a reshard reads and writes it:
 
     {"epoch": 2, "ranges": [["p0", 0, 40000], ["p1", 40000, 65536]]}
 
-Two processes connect only if their tables have the same epoch and digest. Otherwise a
-link could be sent back and forth, or two processes could crawl the same host.
+Two processes connect only if their tables have the same epoch and digest. With different tables, a link could
+be sent back and forth, or two processes could crawl the same host.
 """
 
 import hashlib
@@ -30,7 +30,7 @@ _BUCKET_SHIFT = np.uint64(48)
 
 
 class _TableFile(msgspec.Struct, forbid_unknown_fields=True):
-    """The file format of a bucket table; each range is (name, first bucket, end of the range)."""
+    """The file format of a bucket table. Each range is (name, first bucket, bucket after the last one)."""
 
     epoch: int
     ranges: list[tuple[str, int, int]]
@@ -54,14 +54,14 @@ class Partition:
 
     @classmethod
     def equal_ranges(cls, names: Sequence[str], *, epoch: int = 1) -> "Partition":
-        """Return a table with one contiguous range per sorted name; lengths differ by at most one bucket."""
+        """Return a table with one range of buckets per name, in order of names. Lengths differ by at most one."""
         count = max(1, len(names))
         ends = -(-np.arange(1, count + 1) * BUCKETS // count)  # rounded up
         return cls(names, np.repeat(np.arange(count, dtype=np.uint16), np.diff(ends, prepend=0)), epoch=epoch)
 
     @classmethod
     def from_ranges(cls, ranges: Sequence[tuple[str, int, int]], *, epoch: int) -> "Partition":
-        """Return the table for ranges (name, first, end), which must cover every bucket once.
+        """Return the table for ranges (name, first, end). The ranges must cover every bucket exactly once.
 
         Raises:
             ConfigError: the ranges overlap, leave a gap or exceed the buckets.
@@ -140,7 +140,7 @@ class Partition:
         return self.owner_of_bucket.take((fingerprints >> _BUCKET_SHIFT).view(np.int64))
 
     def split(self, fingerprints: np.ndarray) -> dict[str, list[int]]:
-        """Return the positions of fingerprints, uint64 (n,), by their owner's name; 100 of one owner take 6 us."""
+        """Return the positions of fingerprints, uint64 (n,), by owner name. 100 positions of one owner take 6 us."""
         if len(self.names) == 1:
             return {self.names[0]: list(range(len(fingerprints)))} if len(fingerprints) else {}
         owners = self.owners(fingerprints).tolist()

@@ -1,9 +1,9 @@
 """Handles the sockets of the host splitter: connections in both directions, reconnects, and TLS.
 
-`session.py` decides what to send; this module transfers the bytes. For each peer, one task dials the peer for
-as long as the process lives. It resolves the peer's name at every attempt, because addresses change in a
-cluster. A missing peer costs one attempt per back-off. Nothing waits for a write: unsent entries stay in the
-outbox, and a transport buffers at most one window of them.
+`session.py` decides what to send, and this module transfers the bytes. For each peer, one task dials the peer
+for as long as the process lives. It resolves the peer's name at every attempt, because addresses change in a
+cluster. While a peer is missing, it costs one attempt per back-off. Nothing waits for a write to finish:
+unsent entries stay in the outbox, and a transport buffers at most one window of entries.
 
     process                              peers
     after each commit  ---- flush() ---> acks, entries, welcomes are sent
@@ -11,9 +11,10 @@ outbox, and a transport buffers at most one window of them.
                                          committed
 
 There are three pitfalls. Under uvloop, a write to a dead peer raises RuntimeError, not ConnectionError. With
-TLS, a connection must count towards the limit from the moment it is accepted, not after its handshake;
-otherwise unidentified clients could hold any number of connections. A `sock_accept` that is cancelled while
-it completes loses the socket, so nothing is awaited between accepting a connection and storing it.
+TLS, a connection must count towards the limit from the moment when it is accepted. If it counted only after
+its handshake, unidentified clients could hold any number of connections. If a `sock_accept` is cancelled
+while it completes, the socket is lost. Therefore, nothing is awaited between accepting a connection and
+storing it.
 """
 
 import asyncio
@@ -64,7 +65,7 @@ def listen_address(config: SplitterConfig, secret: bytes) -> Address:
 
 
 def listening_socket(host: str, port: int) -> socket.socket:
-    """Open a socket that listens at `host` and `port`, for IPv4 and IPv6 if `host` means any address.
+    """Open a socket that listens at `host` and `port`. If `host` is "::", it accepts IPv4 and IPv6.
 
     Raises:
         OSError: listening on the address is not possible.
@@ -77,7 +78,7 @@ def listening_socket(host: str, port: int) -> socket.socket:
 
 
 def tls_contexts(config: SplitterConfig) -> tuple[ssl.SSLContext, ssl.SSLContext] | tuple[None, None]:
-    """Return the contexts of mutual TLS for listening and for dialling; (None, None) if TLS is not configured.
+    """Return the contexts of mutual TLS for listening and for dialling, or (None, None) without TLS.
 
     Raises:
         ConfigError: a file is missing or cannot be read.
@@ -107,14 +108,14 @@ class _Connection(asyncio.Protocol):
         self.session = session
         self.closed = asyncio.Event()
         self.was_streaming = False
-        # set while an accepted connection has no transport yet
+        # the task that creates the transport of an accepted connection
         self.opening: asyncio.Task[None] | None = None
         self._peers = peers
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
         self._closing = False
-        self._pump_scheduled = False  # whether another `pump` is scheduled
+        self._pump_scheduled = False  # whether the next `pump` is already scheduled
 
     # -- asyncio ----------------------------------------------------------------------------------
 
@@ -169,13 +170,16 @@ class _Connection(asyncio.Protocol):
         self._set_timer()
 
     def _reached(self) -> None:
-        """Pass the fault point at which a crash test may end the process."""
+        """Report that a fault point is reached. A crash test may end the process there."""
         if step := self.session.step:
             self.session.step = ""
             reach(step)
 
     def _close(self, transport: asyncio.Transport) -> None:
-        """Close the connection after its last bytes are sent; abort it if the peer does not read these bytes."""
+        """Close the connection after its last bytes are sent.
+
+        If the peer does not read these bytes in time, the connection is aborted.
+        """
         self._closing = True
         transport.close()
         if self._timer is not None:
@@ -183,7 +187,7 @@ class _Connection(asyncio.Protocol):
         self._timer = asyncio.get_running_loop().call_later(self._peers.linger, transport.abort)
 
     def _pump_again(self) -> None:
-        """Send the next frame after other tasks had their turn."""
+        """Send the next frame, now that other tasks have had their turn."""
         self._pump_scheduled = False
         self.pump()
 
@@ -193,7 +197,7 @@ class _Connection(asyncio.Protocol):
             self.flush()
 
     def _guarded(self, step: Callable[[], None]) -> bool:
-        """Run a step of the session. If our own store fails, end the process, not only the connection."""
+        """Run a step of the session. If the store of this process fails, end the process, not only the connection."""
         try:
             step()
         except CrawlerError as error:
@@ -203,7 +207,7 @@ class _Connection(asyncio.Protocol):
         return True
 
     def abort(self) -> None:
-        """Close the connection at once."""
+        """Close the connection immediately, without sending the rest."""
         if self._transport is not None:
             self._transport.abort()
 
@@ -211,7 +215,7 @@ class _Connection(asyncio.Protocol):
         due = self.session.next_wakeup()
         if self._timer is not None:
             if due >= self._timer_at:
-                return  # the timer is set again when it fires; an extra tick does no harm
+                return  # when the timer fires, it is set again; the extra tick does no harm
             self._timer.cancel()
         self._timer_at = due
         delay = max(0.0, due - self._peers.now())
@@ -224,7 +228,10 @@ class _Connection(asyncio.Protocol):
 
 
 async def readable(listening: socket.socket) -> None:
-    """Wait until a connection can be accepted; another process may still take it first."""
+    """Wait until a connection can be accepted.
+
+    Another process may still accept that connection first.
+    """
     loop = asyncio.get_running_loop()
     come = asyncio.Event()
     loop.add_reader(listening, come.set)
@@ -235,14 +242,17 @@ async def readable(listening: socket.socket) -> None:
 
 
 class Strangers:
-    """Limits the log lines about connections that never identified themselves to one per minute, with a count."""
+    """Limits the log lines about connections that never identified themselves.
+
+    There is at most one line per minute, with the number of such connections.
+    """
 
     def __init__(self) -> None:
         self._unsaid = 0
         self._said_at = -STRANGERS_EVERY
 
     def note(self, ending: str, now: float) -> str:
-        """Count an unidentified connection that has ended; return the line to log, or "" if no line is due."""
+        """Count an unidentified connection that has ended; return a line to log, or "" if no line is due."""
         self._unsaid += 1
         if now - self._said_at < STRANGERS_EVERY:
             return ""
@@ -259,10 +269,10 @@ class Peers:
 
     A peer whose port is 0 is not dialled until `set_address` gives its port.
 
-    `on_news` is called when the process has something to take or to commit, and `on_failure` when the store
-    fails and the process must end. `on_older` is called when the clock of this process is behind: a peer
-    knows a newer start, but no peer has accepted this start yet, and no other process of its name is
-    connected. The argument is the number of the newest start.
+    `on_news` is called when the process has entries to take or a group to commit. `on_failure` is called when
+    the store fails and the process must end. `on_older` is called when the clock of this process seems to be
+    behind. In this case, a peer knows a newer start of this process, but no peer has accepted this start yet,
+    and no other process of its name is connected. The argument is the number of the newest start.
     """
 
     def __init__(
@@ -283,11 +293,11 @@ class Peers:
         self._on_news = on_news
         self.on_failure = on_failure
         self._on_older = on_older
-        self._was_accepted = False  # whether a peer has accepted this start
+        self._was_accepted = False  # whether any peer has accepted this start of the process
         self.now = clock.now
         self.linger = float(common.config.handshake_timeout)
         self._doorkeeper = Doorkeeper(sessions_max=len(self._addresses) + common.config.strangers_max)
-        self._connections: dict[_Connection, None] = {}  # ordered, so that a simulated run can be repeated
+        self._connections: dict[_Connection, None] = {}  # a dict, whose order is repeatable
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._socket: socket.socket | None = None
         tls = tls_contexts(common.config)
@@ -300,7 +310,7 @@ class Peers:
         self.last_ending: dict[str, str] = {}  # for each peer, the reason why its last connection ended
 
     async def start(self) -> Address:
-        """Listen, and start to dial every peer; return the address in use.
+        """Listen, and start to dial every peer; return the address on which the process listens.
 
         Raises:
             ConfigError: the process cannot listen on the address, or the address requires a secret and none is set.
@@ -320,12 +330,15 @@ class Peers:
             self._spawn(self._keep_dialling(peer))
 
     def set_address(self, peer: str, address: Address) -> None:
-        """Use `address` from the next attempt on."""
+        """Use `address` for this peer from the next attempt on."""
         self._addresses[peer] = address
         self._recheck_dialling()
 
     def flush(self, peers: Container[str]) -> None:
-        """Send these peers what a commit has made ready; call this after every commit."""
+        """Send these peers what a commit has made ready.
+
+        Call this after every commit.
+        """
         self._recheck_dialling()
         for connection in tuple(self._connections):
             if connection.session.peer in peers:
@@ -333,7 +346,7 @@ class Peers:
         self.tell_news()
 
     async def close(self) -> None:
-        """Close all connections; entries in flight will be sent again."""
+        """Close all connections. Entries in flight will be sent again later."""
         self._closing = True
         for task in self._tasks:
             task.cancel()
@@ -346,7 +359,7 @@ class Peers:
         await asyncio.gather(*(connection.closed.wait() for connection in connections))
 
     def status(self) -> dict[str, PeerStatus]:
-        """Return the connection state of each peer, by name, and the number of links that wait for it."""
+        """Return, by name, the connection state of each peer and the number of links that wait for it."""
         spools = self._common.outbox.spools
         up = {
             connection.session.peer: connection
@@ -368,7 +381,7 @@ class Peers:
     # -- called by connections --------------------------------------------------------------------
 
     def left(self, connection: _Connection) -> None:
-        """Note that a connection is closed, and log why."""
+        """Remove a connection that was closed, and log the reason."""
         self._connections.pop(connection, None)
         session = connection.session
         if isinstance(session, Listener):
@@ -382,7 +395,7 @@ class Peers:
         self.tell_news()
 
     def flush_parted(self) -> None:
-        """Write the last messages of sessions that others have replaced, and close these sessions."""
+        """Write the last messages of sessions that were replaced or rejected, and close their connections."""
         if parted := self._doorkeeper.take_parted():
             for connection in tuple(self._connections):
                 if connection.session in parted:
@@ -396,12 +409,12 @@ class Peers:
     # -- connecting -------------------------------------------------------------------------------
 
     async def _accept(self, listening: socket.socket) -> None:
-        """Accept connections. Each one counts towards the limit at once, even before its TLS handshake."""
+        """Accept connections. Each connection counts towards the limit immediately, even before its TLS handshake."""
         while True:
             await readable(listening)
             try:
                 accepted, _ = listening.accept()
-            except BlockingIOError:  # the client has disconnected again
+            except BlockingIOError:  # the client has already disconnected
                 continue
             except OSError as error:  # the process is out of file descriptors
                 self._log("listening", str(error), True)
@@ -429,7 +442,7 @@ class Peers:
 
     @staticmethod
     def _taken(connection: _Connection, accepted: socket.socket, task: "asyncio.Task[None]") -> None:
-        """Clean up after a connection that was closed before it had a transport, or before its first step."""
+        """Clean up after an accepted connection if the creation of its transport was cancelled."""
         if task.cancelled():
             accepted.close()
             connection.connection_lost(None)
@@ -448,7 +461,10 @@ class Peers:
             await asyncio.sleep(backoff.next())
 
     async def _attempt(self, peer: str) -> bool:
-        """Connect once and wait until the connection ends; return whether it was in use and ended without an error."""
+        """Connect once, and wait until the connection ends.
+
+        Returns True if the connection was in use and ended without an error.
+        """
         connection: _Connection | None = None
         host, port = self._addresses[peer]
 
@@ -479,7 +495,10 @@ class Peers:
         return connection.was_streaming and ending.reason is None
 
     def _judge(self, peer: str, ending: Ending, accepted: bool) -> None:
-        """Note whether the peer accepts us; stop this process if the peer knows a newer start of it."""
+        """Record whether the peer accepts this process.
+
+        If the peer knows a newer start of this process, stop this process.
+        """
         if accepted:
             self._was_accepted = True
             self._refused_by.discard(peer)
@@ -499,7 +518,7 @@ class Peers:
         )
 
     def _stop_if_behind(self, peer: str, ending: Ending) -> None:
-        """Stop this process if a peer reports that links are missing here that this process had confirmed."""
+        """Stop this process if a peer reports that it lacks links that it had confirmed."""
         if ending.by_peer and ending.reason is Reason.BEHIND:
             self.on_failure(
                 BehindError(
@@ -509,14 +528,20 @@ class Peers:
 
     @property
     def is_outcast(self) -> bool:
-        """True if a peer refuses this process and no peer accepts its links, so that it must fetch nothing."""
+        """True if a peer refuses this process and no peer accepts its links.
+
+        A process in this state must fetch nothing.
+        """
         return bool(self._refused_by) and not any(
             connection.session.state is SessionState.STREAMING and isinstance(connection.session, Dialler)
             for connection in self._connections
         )
 
     def _log(self, peer: str, text: str, blame: bool) -> None:
-        """Log why a connection ended; log the same reason only once per peer until it changes."""
+        """Log why a connection ended.
+
+        If the reason is the same as last time for this peer, it is not logged again.
+        """
         if self.last_ending.get(peer) != text:
             self.last_ending[peer] = text
             logger.log(logging.ERROR if blame else logging.INFO, "splitter: %s: %s", peer, text)

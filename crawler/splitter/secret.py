@@ -1,10 +1,11 @@
 """The shared secret of a crawl on several machines, and the keys derived from it.
 
-The secret is a file of at least 16 bytes that others may not read. It is never sent. Each connection has two
-keys, one per direction, that depend on the secret and on a fresh challenge from each side, so a recorded
-connection cannot be replayed. The fingerprint seed and the crawl's name are derived from the secret, too, so
-processes that share the secret agree on seed and name without communicating. Without a secret (loopback
-only), the same code runs with an empty secret. The tags then detect damage, but not attacks.
+The secret is a file of at least 16 bytes that others may not read. The secret is never sent. Each connection
+has two keys, one per direction. The keys depend on the secret and on a fresh challenge from each side, so a
+recorded connection cannot be replayed. The fingerprint seed and the crawl's name are derived from the secret,
+too. So processes that share the secret agree on the seed and the name without communicating. If there is no
+secret, which is possible only on loopback, the same code runs with an empty secret. The tags of frames then
+detect damage, but not attacks.
 """
 
 import hashlib
@@ -20,8 +21,8 @@ SECRET_BYTES_MAX = 4096
 def read_secret(path: Path) -> bytes:
     """Return the secret in a file, without surrounding white space.
 
-    The group may have access to the file, because clusters mount secrets for a group. A file that everyone
-    may read is refused.
+    The file's group may have access to the file, because clusters mount secrets with group permissions. A
+    file that everyone may read is refused.
 
     Raises:
         ConfigError: the file cannot be read, is too short or too long, or others may read it.
@@ -41,7 +42,7 @@ def read_secret(path: Path) -> bytes:
 
 
 def derive(secret: bytes, purpose: bytes) -> bytes:
-    """Return 32 bytes for a purpose, which reveal neither the secret nor the bytes for another purpose."""
+    """Return 32 bytes for `purpose`, which reveal neither the secret nor the bytes for any other purpose."""
     return hmac.digest(secret, b"crawler " + purpose, hashlib.sha256)
 
 
@@ -56,6 +57,6 @@ def crawl_name(secret: bytes) -> str:
 
 
 def connection_keys(secret: bytes, dialler_nonce: bytes, listener_nonce: bytes) -> tuple[bytes, bytes]:
-    """Return two keys: the first for what the dialler sends, the second for what the listener sends."""
+    """Return two keys: the first is for data from the dialler, and the second is for data from the listener."""
     challenges = dialler_nonce + listener_nonce
     return derive(secret, b"dialler" + challenges), derive(secret, b"listener" + challenges)

@@ -1,7 +1,7 @@
 """One connection between two processes, as a state machine without I/O.
 
-The process that sends links dials. So two processes have two connections, one for each direction, and
-receiving never waits for sending.
+The process that sends links opens the connection (it *dials*). So any two processes have two connections, one
+for each direction, and receiving never waits for sending.
 
     dialler                                             listener
     OPENING    Open{protocol, challenge}         -->    WAITING
@@ -12,13 +12,13 @@ receiving never waits for sending.
                <-- Ack{durable, counters} after each commit and each second; Resync{accepted}
                Heartbeat{counters} each second   -->
 
-The caller (`peers.py`) passes received bytes to `receive`, calls `tick` at `next_wakeup` and `pump`
-after every commit, sends the bytes that `data_to_send` returns, and closes the transport
-once `ending` is set and everything is sent. Any call may end the session; no call
-raises an exception because of the peer's behaviour.
+The caller (`peers.py`) passes received bytes to `receive`. The caller must call `tick` at the time
+`next_wakeup()`, and `pump` after every commit. The caller sends the bytes that `data_to_send` returns, and
+closes the transport once `ending` is set and everything is sent. Any call may end the session. No call raises
+an exception because of the peer's behaviour.
 
-The listener proves that it knows the secret by the tag of its first keyed frame. The dialler proves it by the
-tag of its Hello. No link is sent before the Welcome.
+The tag of the listener's first keyed frame proves that the listener knows the secret. The tag of the Hello
+proves that the dialler knows it. No link is sent before the Welcome.
 """
 
 from collections.abc import Callable
@@ -59,12 +59,12 @@ from crawler.splitter.wire import (
 )
 from crawler.storage.faults import reach
 
-# Bytes of entries per frame. A frame holds a few entries, so that frames cost little and none is long.
+# Bytes of entries per frame: enough for a few entries, so that there are not many frames and none is long.
 _FRAME_BYTES = 64 << 10
 
 
 class SessionState(StrEnum):
-    """The states of a session; see the picture in the module docstring."""
+    """The states of a session, of which the module docstring has a picture."""
 
     OPENING = "opening"
     GREETING = "greeting"
@@ -79,8 +79,9 @@ class Identity(msgspec.Struct, frozen=True):
     """The identity of a process, and the facts on which both ends must agree.
 
     `canonical` is the version of the canonical form of URLs. `check` is the fingerprint of a fixed URL, which
-    differs if the seed or the method of fingerprints differs. `incarnation` is the number of a start, which
-    grows with each start of a process. Of two processes with the same name, the older one must stop.
+    is different if the seed or the fingerprint method is different. `incarnation` is the number of this start
+    of the process, which grows with each start. Of two processes with the same name, the one that started
+    earlier must stop.
     """
 
     crawl: str
@@ -92,9 +93,9 @@ class Identity(msgspec.Struct, frozen=True):
 
 
 class Ending(msgspec.Struct, frozen=True):
-    """The reason why a session ended; `by_peer` is set if the peer sent the reason or closed the connection.
+    """The reason why a session ended. `by_peer` is True if the peer sent the reason or closed the connection.
 
-    `newest` is the field of that name in the peer's `Refuse`.
+    `newest` is the field `newest` of the peer's `Refuse` message.
     """
 
     reason: Reason | None
@@ -108,7 +109,7 @@ class Ending(msgspec.Struct, frozen=True):
 
 
 class Random(Protocol):
-    """The part of a random generator that sessions need. Outside tests, it is `random.SystemRandom()`."""
+    """The methods of a random generator that sessions need. Outside tests, it is `random.SystemRandom()`."""
 
     def getrandbits(self, bits: int, /) -> int: ...
 
@@ -116,7 +117,7 @@ class Random(Protocol):
 
 
 class Backoff:
-    """Delays between attempts, which double from `backoff_min` to `backoff_max`, with a jitter of one half."""
+    """Delays between attempts, which double from `backoff_min` to `backoff_max`. Up to half of a delay is random."""
 
     def __init__(self, config: SplitterConfig, rng: Random) -> None:
         self._config = config
@@ -129,7 +130,7 @@ class Backoff:
         return self._delay * (0.5 + 0.5 * self._rng.random())
 
     def reset(self) -> None:
-        """Start again from the minimum, after a successful attempt."""
+        """Start from the minimum again. Call this after a successful attempt."""
         self._delay = 0.0
 
 
@@ -147,11 +148,11 @@ class Common(msgspec.Struct):
     shares_directory: bool = False  # whether all processes use the same crawl directory
 
     def lost_by(self, peer: str, boot: bytes, applied: int) -> str:
-        """Return the message to a peer if its count `applied` shows that it has lost links from here, else "".
+        """Return a message to the peer if its count `applied` shows that it has lost links of this process, else "".
 
-        The count in a Hello may be out of date, because the same start of the peer may meanwhile have
-        confirmed more links on the other connection. So links count as lost only if the peer was started
-        again.
+        The count in a Hello may be out of date, because meanwhile the peer may have confirmed more links on
+        the other connection. So links count as lost only if the peer has been restarted since it last
+        confirmed links.
         """
         spool = self.outbox.spools[peer]
         missing = 0 if spool.peer_boot == boot else spool.missing(applied)
@@ -159,7 +160,7 @@ class Common(msgspec.Struct):
 
 
 def lost_links_text(me: str, peer: str, missing: int, shares_directory: bool) -> str:
-    """Return the message about `missing` links that `me` sent and `peer` confirmed, with its remedy.
+    """Return the message that `peer` lacks `missing` links of `me` which it had confirmed, with a remedy.
 
     A `missing` of 0 means that the number is unknown.
     """
@@ -173,9 +174,10 @@ def lost_links_text(me: str, peer: str, missing: int, shares_directory: bool) ->
 
 
 class _Session:
-    """The code that both sides share: frames, timers, and the table of states."""
+    """The code that both sides of a session share: frames, timers, and the table of states."""
 
-    # For each state, the types of messages that are accepted, with the method that handles each type.
+    # Maps each state to the types of messages that are accepted in it, and each type to the method that
+    # handles it.
     TABLE: dict[SessionState, dict[type, str]] = {}
 
     def __init__(self, common: Common, state: SessionState, now: float) -> None:
@@ -187,9 +189,9 @@ class _Session:
         self._tagger = Tagger()
         self._out = bytearray()
         self._heard_at = now
-        self._told_at = now  # the instant at which counters were last sent
+        self._told_at = now  # the time when counters were last sent
         self.more = False  # whether `pump` must be called again after the current data is sent
-        self.step = ""  # the fault point (`storage.faults`) that the bytes to send begin or end
+        self.step = ""  # the fault point (`storage.faults`) that is reached when the bytes are sent
         # The deadline of the handshake, or infinity once the handshake is complete.
         self._deadline = now + common.config.handshake_timeout
 
@@ -220,7 +222,7 @@ class _Session:
         getattr(self, method)(message, now)
 
     def tick(self, now: float) -> None:
-        """End the session if the peer is silent, or send a heartbeat if one is due. An extra call does no harm."""
+        """End the session if the peer is silent, or send a heartbeat if one is due. Extra calls do no harm."""
         if self.ending is not None:
             return
         if now >= self._deadline:
@@ -233,22 +235,22 @@ class _Session:
             self.pump(now)
 
     def next_wakeup(self) -> float:
-        """Return the instant when `tick` is due."""
+        """Return the time when `tick` is due."""
         silence = self._heard_at + self.common.config.silence_max
         told = self._told_at + self.common.config.heartbeat if self._may_tell else self._deadline
         return min(self._deadline, silence, told)
 
     def connection_lost(self, text: str) -> None:
-        """Note that the transport is closed."""
+        """End the session, because the transport is closed."""
         self._end(None, text or "closed", by_peer=True)
 
     def pump(self, now: float) -> None:
-        """Send what can be sent; call this after every commit."""
+        """Send what can be sent. Call this after every commit."""
 
     # -- output -----------------------------------------------------------------------------------
 
     def data_to_send(self) -> bytes:
-        """Return the bytes to send now; each byte is returned once."""
+        """Return the bytes to send now. Each byte is returned only once."""
         data = bytes(self._out)
         self._out.clear()
         return data
@@ -278,20 +280,20 @@ class _Session:
             self._ended()
 
     def _ended(self) -> None:
-        """Clean up after the end of the session."""
+        """Clean up, now that the session has ended."""
 
     # -- shared steps -----------------------------------------------------------------------------
 
     @property
     def _first_keyed(self) -> bool:
-        """True if the next frame from the peer is its first under the secret's key."""
+        """True if the next frame from the peer is its first frame with a key that depends on the secret."""
         return self.state in (SessionState.GREETING, SessionState.CHALLENGING) and self._deadline < float(
             "inf"
         )
 
     @property
     def _may_tell(self) -> bool:
-        """True if our counters may be sent, because the peer has proved that it knows the secret."""
+        """True if the peer has proved that it knows the secret, so that our counters may be sent."""
         return self._deadline == float("inf")
 
     def _use_keys(self, receive_key: bytes, send_key: bytes) -> None:
@@ -387,10 +389,10 @@ class Dialler(_Session):
         self._spool.resync(message.accepted)
 
     def pump(self, now: float) -> None:
-        """Send a frame of entries if the window has room; set `more` if there may be another frame to send.
+        """Send a frame of entries if the window has room. Set `more` if there may be another frame to send.
 
-        Only one frame is sent per call. So the owner of the links can commit the first entries while the next
-        ones are read, and a long queue does not delay the other work of the process.
+        Each call sends only one frame. So the owner of the links can commit the first entries while this
+        process reads the next ones, and a long queue does not delay the other work of this process.
         """
         if self.state is not SessionState.STREAMING:
             return
@@ -407,7 +409,7 @@ class Dialler(_Session):
 
 
 class Listener(_Session):
-    """Receives the entries that a peer sends. `admit` decides whether to accept a Hello, given the other sessions."""
+    """Receives the entries that a peer sends. `admit` knows all sessions and admits or refuses a Hello."""
 
     TABLE = {
         SessionState.WAITING: {Open: "_on_open"},
@@ -420,7 +422,7 @@ class Listener(_Session):
         super().__init__(common, SessionState.WAITING, now)
         self.boot = b""
         self.incarnation = 0
-        self.loss = ""  # a message about confirmed links that the peer has lost; such a peer is not admitted
+        self.loss = ""  # a message if the peer has lost confirmed links; such a peer is not admitted
         self._admit = admit
         self._epoch = b""
         self._durable_told = 0
@@ -478,13 +480,16 @@ class Listener(_Session):
                 reach("entries accepted")
 
     def _ask_again(self) -> None:
-        """Ask for a resync, but only once, because the entries already in transit have the same gap."""
+        """Ask for a resync.
+
+        Ask only once, because all entries that are already in transit follow the same gap.
+        """
         if not self._resyncing:
             self._resyncing = True
             self._send(Resync(self.common.inbox.accepted(self.peer)))
 
     def pump(self, now: float) -> None:
-        """Send the Welcome once the peer's older entries are durable; acknowledge newly durable entries."""
+        """Send the Welcome once the peer's older entries are durable; later, acknowledge newly durable entries."""
         if self.state is SessionState.DRAINING:
             self._welcome()
         elif (
@@ -518,7 +523,10 @@ class Listener(_Session):
         self._send(Ack(self._durable_told, self.common.coordination.counters_for(self.peer)))
 
     def turn_away(self) -> None:
-        """End this session, which has not proved that it knows the secret, because there are too many connections."""
+        """End this session, because there are too many connections.
+
+        The client of the session has not proved that it knows the secret.
+        """
         self._refuse(Reason.BUSY, "too many connections")
 
     def supersede(self) -> None:
@@ -529,25 +537,26 @@ class Listener(_Session):
 class Doorkeeper:
     """Admits and limits the listening sessions.
 
-    There is at most one session per peer. A second session with the same boot id replaces the first, whose
-    connection broke unnoticed. A session of a newer start also replaces the first, whose process may run on a
-    copy of the folder. A session of an older start is refused, and learns the number of the newest start if
-    no process of its name is connected. A session of another start with the same number is refused while the
-    first is connected. Two processes with the same name would lose links and send requests to the same hosts.
-    A process that has lost links that it had confirmed replaces no session.
+    There is at most one session per peer. A second session with the same boot id replaces the first one,
+    whose connection must have broken unnoticed. A session of a newer start also replaces the first one, whose
+    process may run on a copy of the folder. A session of an older start is refused. If no process of its name
+    is connected, it receives the number of the newest start. A session of another start with the same number
+    is refused while the first one is connected. The reason for these rules is that two processes with the
+    same name would lose links and send requests to the same hosts. A process that has lost links which it had
+    confirmed is refused, so it replaces no session.
     """
 
     def __init__(self, *, sessions_max: int) -> None:
         self._sessions_max = sessions_max
         self._known: dict[str, Listener] = {}
-        self._newest: dict[str, int] = {}  # the number of the latest start of each peer that was admitted
+        self._newest: dict[str, int] = {}  # for each peer, the number of its latest start that was admitted
         self._strangers: dict[Listener, None] = {}  # sessions not yet admitted, oldest first
         self._parted: list[Listener] = []  # sessions replaced or rejected since the last `take_parted`
 
     def enter(self, session: Listener) -> None:
         """Register a new connection.
 
-        Above the limit, end the oldest one that has not proved that it knows the secret.
+        If there are too many connections, end the oldest one whose client has not been admitted.
         """
         self._strangers[session] = None
         if len(self._strangers) + len(self._known) > self._sessions_max:
@@ -580,7 +589,10 @@ class Doorkeeper:
         return None
 
     def take_parted(self) -> list[Listener]:
-        """Return the sessions replaced or rejected since the last call; send their last messages afterwards."""
+        """Return the sessions that were replaced or rejected since the last call.
+
+        Afterwards, send the last messages of these sessions.
+        """
         parted, self._parted = self._parted, []
         return parted
 
@@ -595,7 +607,10 @@ class Doorkeeper:
 
 
 def _instant(incarnation: int) -> str:
-    """Return the time of a start as text, from its number, which is the time in ms unless the clock was behind."""
+    """Return the time of a start, computed from its number, as text.
+
+    The number is the time in ms, unless the clock was behind.
+    """
     try:
         return datetime.fromtimestamp(incarnation / 1000, UTC).isoformat(" ", "seconds")
     except (OverflowError, ValueError, OSError):

@@ -1,8 +1,8 @@
 """The durable queue of links for one peer: entries, numbers and epochs.
 
-Entries are stored under consecutive numbers. An entry's *sequence number* on
-the wire is its number minus `base`, so one small write renumbers a whole queue from
-1 under a fresh epoch:
+Entries are stored under consecutive numbers. On the wire, an entry has a *sequence number*,
+which is its number minus `base`. So one small write of a new `base` renumbers a whole queue
+from 1 under a fresh epoch:
 
     o/<peer> 0 <generation, 4> <number, 8>   entry (`wire.encode_entries`)
     m/outbox/<peer>                          SpoolState
@@ -10,22 +10,22 @@ the wire is its number minus `base`, so one small write renumbers a whole queue 
     number  ... acked | acked+1 ... sent | sent+1 ... committed | ... staged
             deleted     in flight          waiting                being committed
 
-An entry is deleted from the store after the peer has confirmed that the entry is durable there. The delete
-and the new `acked` are part of the next group, so an empty queue keeps its position.
+An entry is deleted from the store after the peer has confirmed that it holds the entry durably. The delete
+and the new `acked` are part of the next group. `acked` is stored, so even an empty queue keeps its position.
 
 A fresh epoch begins (`splitter/README.md`, "Protocol")
 * when the peer has a later entry than this queue, or other entries under the same numbers.
-  Then the end of this queue was lost, or a copy of this store has sent entries under the same
-  name. A checksum of all entries of the epoch (`wire.chained`) detects this;
+  Then the end of this queue was lost, or a copy of this store has sent entries under the name
+  of this process. A checksum of all entries of the epoch (`wire.chained`) detects both cases;
 * after the links of a peer that lost data were queued again (`crawler recover`);
-* after an unclean start without synced writes, and after a compaction.
-A fresh epoch is `wanted` until it is durable, and the peer is not dialled until then.
+* after an unclean stop without synced writes, and after a compaction.
+A fresh epoch is `wanted` until it is durable. The peer is not dialled until then.
 
 Both ends count the links that were ever durable at the peer (`Confirmed.applied`). If the peer counts fewer
-links than it had confirmed, its store was restored from an earlier state or its disk was lost. The entries
-with these links have already been deleted here, so nothing is sent until `crawler recover` has run.
+links than it had confirmed, its store was restored from an earlier state or its disk was lost. This process
+has already deleted the entries with these links. So nothing is sent until `crawler recover` has run.
 
-Threads: `stage` runs in the writer thread and owns the fields it sets; everything else runs in the loop
+Threads: `stage` runs in the writer thread and owns the fields that it sets. Everything else runs in the loop
 thread. In memory, the queue holds at most `window_bytes` of entries for a connected peer, and none for any
 other peer.
 """
@@ -43,25 +43,25 @@ from crawler.splitter.wire import ProtocolError, chained, link_count
 from crawler.storage.keys import OUTBOX, OUTBOX_STATE
 from crawler.storage.kv import Batch, KeyValue, scan_prefix, seal, unseal
 
-# The number of the first entry. It leaves room below, because compactions count down from existing numbers.
+# The number of the first entry. This number leaves room for lower ones, because compactions count down.
 FIRST_NUMBER = 1 << 40
-APPENDED = 0  # the generation of entries that were not compacted
+APPENDED = 0  # the generation of entries that no compaction has rewritten
 
 
 class Greeting(StrEnum):
-    """The meanings that a peer's Welcome can have for the queue of links to this peer."""
+    """The meanings that the Welcome of a peer can have for this peer's queue."""
 
     GO_ON = "go on"
-    TAIL_LOST = "tail lost"  # the peer has entries from this process that are not in the queue
+    TAIL_LOST = "tail lost"  # the peer has entries of this process that are not in the queue
     BEHIND = "behind"  # the peer has lost entries that it had confirmed
     STALE = "stale"  # the queue was renumbered after the Hello
 
 
 class Confirmed(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """The last number that the peer has made durable, and the totals it has ever confirmed.
+    """The number of the last entry that the peer has made durable, and totals of all that it has ever confirmed.
 
-    `applied` is the peer's own count of the links that it ever received from here; links sent twice count
-    twice.
+    `applied` is the peer's own count of the links that it ever received from this process. Links that were
+    sent twice count twice.
     """
 
     number: int = FIRST_NUMBER - 1
@@ -75,8 +75,8 @@ class Confirmed(msgspec.Struct, frozen=True, gc=False, array_like=True):
 class SpoolState(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """The value of `m/outbox/<peer>`.
 
-    Entries up to `boundary` belong to `generation`, later entries to generation 0.
-    `repeated` counts the links that compactions dropped.
+    Entries up to `boundary` belong to `generation`, and later entries to generation 0. `repeated` counts the
+    links that compactions dropped.
     """
 
     epoch: Annotated[bytes, Meta(min_length=8, max_length=8)]
@@ -100,7 +100,7 @@ class SpoolState(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class _Sent(NamedTuple):
-    """An entry in flight: its size in bytes, its number of links, and the checksum of the epoch's entries up to it."""
+    """An entry in flight: its size in bytes, its number of links, and the checksum of the epoch up to this entry."""
 
     bytes: int
     links: int
@@ -108,7 +108,7 @@ class _Sent(NamedTuple):
 
 
 class Totals(msgspec.Struct, gc=False):
-    """Sums over the queues of a process, updated with every change; `wanting` queues wait for a fresh epoch.
+    """Sums over the queues of a process, updated at every change. `wanting` queues wait for a fresh epoch.
 
     Every message to a peer contains these sums, so reading them must not require a loop over all queues.
     """
@@ -120,7 +120,7 @@ class Totals(msgspec.Struct, gc=False):
 
 
 class _Change(msgspec.Struct, gc=False):
-    """A state that takes effect once it is durable. The change of a compaction also reduces bytes and links."""
+    """A state that takes effect once it is durable. `bytes_saved` is set for a compaction."""
 
     state: SpoolState
     bytes_saved: int = 0
@@ -137,7 +137,10 @@ _STATE_DECODER = msgspec.msgpack.Decoder(SpoolState)
 
 
 def confirmed_before(peer: str, epoch: bytes, links: int) -> tuple[bytes, bytes]:
-    """Return the key and value for a new store whose peer holds `links` links that a reshard has put there."""
+    """Return the key and the value that describe the queue for `peer` in a new store.
+
+    A reshard has put `links` links into the store of the peer, as if this queue had sent them.
+    """
     state = SpoolState(epoch, confirmed=Confirmed(applied=links))
     return state_key(peer), seal(msgspec.msgpack.encode(state))
 
@@ -176,7 +179,7 @@ def load_state(store: KeyValue, peer: str) -> SpoolState | None:
 
 
 class Spool:
-    """The queue of one peer. `bytes` and `links` count what is committed and not confirmed; `totals` is the sum."""
+    """The queue of one peer. `bytes` and `links` count what is committed but not confirmed."""
 
     def __init__(
         self,
@@ -190,7 +193,7 @@ class Spool:
         self.peer = peer
         self.state = state  # the state that is durable and in use
         self.wanted: _Change | None = None  # set by `_want`, taken by `_adopt`
-        # the boot id of the start of the peer by which the latest entries were confirmed
+        # the boot id of the peer when it last confirmed entries
         self.peer_boot = b""
         self.connected = False
         self.compacted_bytes = 0  # the size of the queue after the last compaction
@@ -199,19 +202,19 @@ class Spool:
         self._totals = totals or Totals()
         self._store = store
         self._window_bytes = window_bytes
-        self.confirmed = state.confirmed  # always replaced as a whole, because the writer thread reads it
+        self.confirmed = state.confirmed  # is always replaced as a whole, because the writer thread reads it
         self.committed = state.acked
         self._load()
-        self.appended = state.confirmed.links + state.repeated + self.links  # links ever appended
+        self.appended = state.confirmed.links + state.repeated + self.links  # number of links ever appended
         self._totals.appended += self.appended
         self.sent = state.acked
         self._in_flight: deque[_Sent] = deque()  # acked+1 .. sent
         self.in_flight_bytes = 0
-        self._recent: deque[bytes] = deque()  # entries from sent+1 on, as many as fit into the window
+        self._recent: deque[bytes] = deque()  # the entries from sent+1 on, as many as fit into the window
         self._recent_bytes = 0
         self._groups: deque[_Group] = deque()  # staged groups that are not yet known to be committed
         self._staged = self.committed  # writer thread
-        self._written = state  # used by the writer thread: the state of the last group
+        self._written = state  # writer thread: the state in the last group
 
     def _load(self) -> None:
         """Count the stored entries, delete entries that no state refers to, and detect missing entries."""
@@ -229,7 +232,10 @@ class Spool:
         sweep(self._store, iter(swept))
 
     def _add(self, bytes_: int, links: int) -> None:
-        """Add to the counts of the queue; the values are negative for entries that have left it."""
+        """Add to the counts of the queue.
+
+        The values are negative for entries that have left the queue.
+        """
         self.bytes += bytes_
         self.links += links
         self._totals.bytes += bytes_
@@ -242,7 +248,10 @@ class Spool:
 
     @property
     def ready(self) -> bool:
-        """True if the epoch in use is durable and no fresh one is wanted, so that the peer may be dialled."""
+        """True if the epoch in use is durable and no fresh epoch is wanted.
+
+        Only then may the peer be dialled.
+        """
         return self.wanted is None
 
     # -- the commit phases ------------------------------------------------------------------------
@@ -250,7 +259,7 @@ class Spool:
     def stage(self, batch: Batch, entries: Sequence[tuple[bytes, int]]) -> bool:
         """Put new entries, delete confirmed ones, and write the state if it has changed (writer thread).
 
-        Return whether there was anything to write; if so, `apply_group` must follow the commit.
+        Return whether there was anything to write. If there was, `apply_group` must follow the commit.
         """
         change, confirmed = self.wanted, self.confirmed
         previous = self._written
@@ -258,7 +267,7 @@ class Spool:
             return False
         if change is not None and change.state.epoch != previous.epoch:
             state = change.state
-        else:  # a staged change that is not committed yet may be ahead of the confirmed entries
+        else:  # the confirmed entries may be behind a staged change that is not committed yet
             change = None
             latest = max(previous.confirmed, confirmed, key=lambda each: each.number)
             state = msgspec.structs.replace(previous, confirmed=latest)
@@ -276,7 +285,7 @@ class Spool:
         return True
 
     def apply_group(self) -> None:
-        """Note that the oldest staged group is durable (loop thread)."""
+        """Apply the oldest staged group, which is now durable (loop thread)."""
         group = self._groups.popleft()
         if group.change is not None:
             self._adopt(group.change)
@@ -306,13 +315,15 @@ class Spool:
     # -- the connection ---------------------------------------------------------------------------
 
     def missing(self, applied: int) -> int:
-        """Return the number of confirmed links that are missing at the peer, which has counted `applied` links."""
+        """Return the number of confirmed links that the peer lacks if it counts only `applied` links."""
         return max(0, self.confirmed.applied - applied)
 
     def greet(self, epoch: bytes, durable: int, chain: int, applied: int) -> Greeting:
-        """Continue after the peer's `durable` entries of `epoch` if `chain` is their checksum; return the result.
+        """Compare the queue with the peer's Welcome. If they agree, continue after the peer's `durable` entries.
 
-        `applied` is the peer's count of the links that it ever received from here.
+        Queue and Welcome agree if the epoch is `epoch` and `chain` is the checksum of these entries.
+        `applied` is the peer's count of the links that it ever received from this process. Returns the
+        meaning of the Welcome.
         """
         if not self.ready or epoch != self.state.epoch:
             return Greeting.STALE
@@ -331,14 +342,14 @@ class Spool:
         return Greeting.GO_ON
 
     def _chain_at(self, number: int) -> int:
-        """Return the checksum of the epoch's entries up to a number."""
+        """Return the checksum of the epoch's entries up to the entry `number`."""
         chain = self.confirmed.chain
         for entry in range(self.acked + 1, number + 1):
             chain = chained(chain, self._read(entry))
         return chain
 
     def disconnect(self) -> None:
-        """Mark the entries in flight as waiting again."""
+        """End the use of the connection; entries in flight wait again."""
         self.connected = False
         self._rewind(self.acked)
 
@@ -350,13 +361,20 @@ class Spool:
             self._want(_Change(state.renumbered(epoch)))
 
     def start_over(self, epoch: bytes) -> None:
-        """Request a fresh epoch, and forget what the peer has confirmed, because its lost links are queued again."""
+        """Request a fresh epoch, and forget what the peer has confirmed.
+
+        Call this after the links that the peer lost were queued again.
+        """
         assert self.wanted is None, self
         self.confirmed = msgspec.structs.replace(self.confirmed, applied=0)
         self.renumber(epoch)
 
     def replace(self, state: SpoolState, acked: int, bytes_saved: int) -> bool:
-        """Request the state of a compaction that began after `acked`; return False if the queue has moved on."""
+        """Request the state that a compaction has prepared.
+
+        The compaction began when the last confirmed number was `acked`. Returns False if the queue has
+        changed in a way that makes the state useless.
+        """
         if self.connected or self.wanted is not None or self.acked != acked:
             return False
         self._want(_Change(state, bytes_saved))
@@ -367,9 +385,9 @@ class Spool:
         self._totals.wanting += 1
 
     def take_unsent(self, bytes_max: int = 1 << 62) -> tuple[int, list[bytes]]:
-        """Mark waiting entries that fit into the window as in flight; return the first sequence number, and the entries.
+        """Return (first sequence number, waiting entries that fit into the window). The entries are then in flight.
 
-        At most `bytes_max` bytes are returned, or a single entry if it is larger.
+        At most `bytes_max` bytes are returned, or a single entry if that is larger.
 
         Raises:
             DamageError: a stored entry is damaged.
@@ -393,10 +411,10 @@ class Spool:
         return first, taken
 
     def acknowledge(self, durable: int) -> None:
-        """Note that the peer has made all entries up to sequence number `durable` durable.
+        """Record that all entries up to sequence number `durable` are durable at the peer.
 
         Raises:
-            ProtocolError: such an entry was never sent.
+            ProtocolError: an entry with this number was never sent.
         """
         number = self.state.base + durable
         if number > self.sent:
@@ -404,7 +422,7 @@ class Spool:
         self._retire(number)
 
     def resync(self, accepted: int) -> None:
-        """Send again from the entry after sequence number `accepted`, as the peer requests.
+        """Let all entries after sequence number `accepted` be sent again, because the peer requests it.
 
         Raises:
             ProtocolError: that entry was deleted or never sent.
@@ -452,7 +470,7 @@ class Spool:
         return entry
 
     def _check(self) -> None:
-        """Assert every invariant that holds between calls in the loop thread while no group is being committed."""
+        """Assert all invariants that hold between calls in the loop thread while no group is being committed."""
         assert self.state.base <= self.acked <= self.sent <= self.committed, self
         assert len(self._in_flight) == self.sent - self.acked, self
         assert self.in_flight_bytes == sum(sent.bytes for sent in self._in_flight), self
@@ -475,7 +493,10 @@ class Spool:
 
 
 def sweep(store: KeyValue, keys: Iterator[bytes], *, batch_keys: int = 1_000) -> None:
-    """Delete the unreferenced `keys` in bounded batches, which are not synced, because a sweep can be repeated."""
+    """Delete the unreferenced `keys` in bounded batches.
+
+    The batches are not synced, because a sweep can be repeated.
+    """
     while True:
         batch = store.batch(sync=False)
         count = 0

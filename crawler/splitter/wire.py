@@ -7,18 +7,17 @@ A frame is
     payload                  the message in MessagePack, fields in order
     tag (16)                 HMAC-SHA256 of (frame number, type, payload), cut to 16 bytes
 
-The first frame of each side is tagged under an empty key, so its tag is only a checksum.
-After that, each direction has its own key, derived from the shared
-secret and both sides' challenges. Frames of a direction are numbered, so a frame
-that is repeated, omitted or moved has a wrong tag.
+The tag of each side's first frame is computed with an empty key, so this tag is only a checksum. After that,
+each direction has its own key, which is derived from the shared secret and the challenges of both sides. The
+frames of a direction are numbered. So if a frame is repeated, omitted or moved, a tag is wrong.
 
-An *entry* is one numbered piece of an outbox: links in MessagePack after a
-version byte and a crc32 (`storage.kv.seal`). It is stored and sent as the same
-bytes. Neither end encodes it again, and any reader detects damage.
+An *entry* is one numbered piece of an outbox: links in MessagePack after a version byte and a crc32
+(`storage.kv.seal`). An entry is stored and sent as the same bytes, so neither end encodes it again, and every
+reader can detect damage.
 
-For 100 links of 78 bytes, encoding takes 5 us, decoding 18 us, and the tag 8 us. Front coding of the URLs in
-Python would take ten times as long as the encoding, and would save only what the store's own compression
-saves anyway.
+For 100 links of 78 bytes, encoding takes 5 us, decoding takes 18 us, and the tag takes 8 us. Front coding of
+the URLs in Python would take ten times as long as the encoding. Front coding would save only what the store's
+own compression saves anyway.
 
 Any input from a peer results in a message or in a `ProtocolError`.
 """
@@ -36,10 +35,10 @@ from crawler.errors import CrawlerError
 from crawler.records import UNDECODABLE, Link
 from crawler.storage.kv import VALUE_VERSION, seal
 
-PROTOCOL = 5  # the protocol number in the handshake: processes with different numbers refuse each other
+PROTOCOL = 5  # the protocol number in the handshake; processes with different numbers refuse each other
 TAG_BYTES = 16
 LENGTH_BYTES = 4
-_SEAL_BYTES = 5  # bytes at the start of an entry: version and crc32 of its links
+_SEAL_BYTES = 5  # length of the version and the crc32 at the start of an entry
 FRAME_OVERHEAD = 1 + TAG_BYTES  # the part of `length` that is not payload
 # maximum size of a frame from a peer that has not yet proved that it knows the secret
 HANDSHAKE_BYTES_MAX = 4096
@@ -58,24 +57,24 @@ class OversizeError(ProtocolError):
 
 
 class TagError(ProtocolError):
-    """A frame's tag is wrong: the secrets differ, or bytes were changed in transit."""
+    """The tag of a frame is wrong, because the secrets differ or bytes were changed in transit."""
 
 
 class NotOwnedError(ProtocolError):
-    """A peer sent a link that this process does not own: the bucket tables differ."""
+    """A peer sent a link that this process does not own, because the bucket tables differ."""
 
 
 class Frame(IntEnum):
     """Types of frames, in the order in which they occur on a connection."""
 
     OPEN = 1  # dialler: protocol and challenge
-    CHALLENGE = 2  # listener: its challenge; the first frame under a key
-    HELLO = 3  # dialler: its identity and the facts to agree on
-    WELCOME = 4  # listener: the last of the dialler's entries that is durable here
+    CHALLENGE = 2  # listener: its challenge; all later frames have a key
+    HELLO = 3  # dialler: its identity, and the facts on which both must agree
+    WELCOME = 4  # listener: the last of the dialler's entries that is durable at the listener
     REFUSE = 5  # either side: the reason for closing
     ENTRIES = 6  # dialler: entries of its outbox
     ACK = 7  # listener: the last durable entry, and its counters
-    RESYNC = 8  # listener: an entry is missing; continue after the given entry
+    RESYNC = 8  # listener: an entry is missing; continue after the entry with this number
     HEARTBEAT = 9  # either side: a sign of life, with its counters
 
 
@@ -89,9 +88,9 @@ class Reason(StrEnum):
     TABLE = "table"  # the bucket tables differ
     CANONICAL = "canonical"  # the canonical forms of URLs differ
     FINGERPRINT = "fingerprint"  # the seeds or methods of fingerprints differ
-    DOUBLE = "double"  # a newer start of that name is known, or another one is connected
+    DOUBLE = "double"  # a newer start under this name is known, or another process of this name is connected
     OWNER = "owner"  # the receiver does not own a link
-    BEHIND = "behind"  # the peer's store is older than what it had confirmed
+    BEHIND = "behind"  # the peer's store lacks entries that the peer had confirmed
     BUSY = "busy"  # there are too many connections, or more data was sent than the window allows
 
 
@@ -105,10 +104,10 @@ Epoch = Annotated[bytes, Meta(min_length=8, max_length=8)]
 
 
 class PastEnd(IntEnum):
-    """The knowledge of a process about an end of the crawl before the process started."""
+    """The knowledge of a process about an end that the crawl had reached before this process started."""
 
     NONE = 0  # no end is known
-    HOLDS = 1  # the crawl had ended, and this process has done nothing since
+    HOLDS = 1  # the crawl had ended, and this process has done nothing since then
     VOID = 2  # the crawl had ended, but later work or other limits mean that this end no longer applies
 
 
@@ -117,7 +116,7 @@ class _Message(msgspec.Struct, frozen=True, gc=False, array_like=True, forbid_un
 
 
 class Open(_Message, frozen=True):
-    """The dialler's first frame; `magic` identifies the protocol, so stray clients are rejected at once."""
+    """The dialler's first frame. `magic` identifies the protocol, so other clients are rejected immediately."""
 
     magic: Annotated[bytes, Meta(min_length=8, max_length=8)]
     protocol: _Count
@@ -125,7 +124,7 @@ class Open(_Message, frozen=True):
 
 
 class Challenge(_Message, frozen=True):
-    """The listener's answer, tagged under the key derived from both challenges."""
+    """The listener's answer. The keys of all later frames are derived from both challenges."""
 
     nonce: _Nonce
 
@@ -150,11 +149,11 @@ class Hello(_Message, frozen=True):
 
 
 class Welcome(_Message, frozen=True):
-    """`durable` is the last entry of the dialler's outbox epoch that is durable here, or 0.
+    """The listener's consent to receive entries, and where the dialler is to continue.
 
-    For `chain`, see `chained`.
-
-    `applied` is the number of links of all the dialler's epochs that were ever durable here.
+    `durable` is the number of the last entry of the dialler's outbox epoch that is durable at the listener,
+    or 0. `chain` is the checksum of the entries up to this one (see `chained`). `applied` is the number of
+    links of all the dialler's epochs that were ever durable at the listener.
     """
 
     boot: _Token
@@ -164,10 +163,10 @@ class Welcome(_Message, frozen=True):
 
 
 class Refuse(_Message, frozen=True):
-    """The reason why the connection ends; `text` is for the log.
+    """The reason why the connection ends. `text` is for the log.
 
-    With DOUBLE, `newest` is the number of the latest known start under the peer's name if no process of that
-    name is connected, else 0.
+    If the reason is DOUBLE and no process of the peer's name is connected, `newest` is the number of the
+    latest known start of this name. Otherwise, `newest` is 0.
     """
 
     reason: Reason
@@ -176,7 +175,7 @@ class Refuse(_Message, frozen=True):
 
 
 class Entries(_Message, frozen=True):
-    """Entries with consecutive numbers, starting at `first`, each in its stored form."""
+    """Entries with consecutive numbers from `first` on, each in the form in which it is stored."""
 
     first: _Count
     entries: list[bytes]
@@ -186,11 +185,12 @@ class Counters(_Message, frozen=True):
     """The values that a process sends to all others, with every heartbeat and ack.
 
     `number` counts the messages of this process. `echo` is the last number that this process received from
-    the addressee, whose boot id was then `echo_boot`. `outbox` is the number of links not yet confirmed by
-    their owners; `appended` counts the links ever appended to its outboxes, and `applied` the links from
-    other processes that it ever applied. `work` is the number of hosts with URLs to fetch. `level`, `weight`
-    and `busy` are values of the refresh schedule, 0 in a process that has no known pages to refetch.
-    `past_end` tells what the process knew about an end of the crawl when it started.
+    the process to which it sends the message, and `echo_boot` is the boot id of that process then. `outbox`
+    is the number of links that are not yet confirmed by their owners. `appended` counts the links that were
+    ever appended to the outbox. `applied` counts the links from other processes that this process ever
+    applied. `work` is the number of hosts with URLs to fetch. `level`, `weight` and `busy` are values of the
+    refresh schedule, which are 0 in a process that has no known pages to refetch. `past_end` tells what the
+    process knew about an end of the crawl when it started.
     """
 
     boot: _Token
@@ -226,7 +226,7 @@ class Resync(_Message, frozen=True):
 
 
 class Heartbeat(_Message, frozen=True):
-    """Sent when nothing else was sent for a while."""
+    """Is sent when nothing else was sent for a while."""
 
     counters: Counters
 
@@ -253,7 +253,7 @@ _LINKS_DECODER = msgspec.msgpack.Decoder(list[Link])
 
 
 class Tagger:
-    """Computes the tags of one direction, by HMAC-SHA256 under its key over a frame's number and content."""
+    """Computes the tags of one direction: an HMAC-SHA256 of a frame's number and content with the direction's key."""
 
     __slots__ = ("_keyed", "_number")
 
@@ -262,11 +262,11 @@ class Tagger:
         self._number = 0
 
     def rekey(self, key: bytes) -> None:
-        """Continue under another key, without restarting the numbering of frames."""
+        """Continue with another key. The numbering of frames is not restarted."""
         self._keyed = hmac.new(key, digestmod="sha256")
 
     def tag(self, content: bytes | memoryview) -> bytes:
-        """Return the tag of the next frame; `content` is its type and payload."""
+        """Return the tag of the next frame. `content` is the frame's type and payload."""
         keyed = self._keyed.copy()
         keyed.update(self._number.to_bytes(8, "big"))
         keyed.update(content)
@@ -275,17 +275,17 @@ class Tagger:
 
 
 def encode_frame(message: Message, tagger: Tagger) -> bytes:
-    """Return `message` as the next frame of the direction of `tagger`."""
+    """Return `message` as the next frame in the direction to which `tagger` belongs."""
     content = bytes([_FRAMES[type(message)]]) + _ENCODER.encode(message)
     length = len(content) + TAG_BYTES
     return length.to_bytes(LENGTH_BYTES, "big") + content + tagger.tag(content)
 
 
 class FrameReader:
-    """Splits a stream of bytes into messages, independent of how the bytes arrive.
+    """Splits a stream of bytes into messages. The bytes may arrive in pieces of any size.
 
-    After each `feed`, call `next_message` until it returns None. Then at most one incomplete frame remains,
-    so memory is bounded by `bytes_max` plus the bytes of one read.
+    After each `feed`, call `next_message` until it returns None. After that, at most one incomplete frame
+    remains. So memory is bounded by `bytes_max` plus the bytes of one read.
     """
 
     __slots__ = ("_buffer", "_start", "bytes_max", "tagger")
@@ -304,12 +304,12 @@ class FrameReader:
         self._buffer += data
 
     def next_message(self) -> Message | None:
-        """Return the next complete message, or None if more bytes must be fed first.
+        """Return the next complete message, or None if more bytes are needed.
 
         Raises:
             OversizeError: the announced length of the frame exceeds `bytes_max`.
-            TagError: its tag is wrong.
-            ProtocolError: its type is unknown, or its payload is not a message of that type.
+            TagError: the tag of the frame is wrong.
+            ProtocolError: the type of the frame is unknown, or its payload is not a message of that type.
         """
         held = len(self._buffer) - self._start
         if held < LENGTH_BYTES:
@@ -343,7 +343,10 @@ class FrameReader:
 
 
 def encode_entries(links: Sequence[Link], bytes_max: int) -> list[tuple[bytes, int]]:
-    """Return `links` in order as pairs (entry, number of links); an entry has up to `bytes_max` bytes or one link."""
+    """Return `links`, in order, as pairs (entry, number of links).
+
+    Entries have up to `bytes_max` bytes or one link.
+    """
     if not links:
         return []
     entry = seal(_ENCODER.encode(links))
@@ -360,10 +363,10 @@ def encode_entries(links: Sequence[Link], bytes_max: int) -> list[tuple[bytes, i
 
 
 def chained(chain: int, entry: bytes) -> int:
-    """Return the checksum of an epoch's entries up to `entry`, from the checksum of the earlier ones; 0 before the first.
+    """Return the checksum of an epoch's entries up to `entry`. `chain` is the checksum of the earlier entries, or 0.
 
-    If the checksums of two queues differ at the same epoch and number, one of the queues was continued from a
-    copy or an older state of the store, under the same numbers.
+    If two queues have different checksums at the same epoch and number, one of them was continued from a copy
+    or an older state of the store, and has used the same numbers for other entries.
     """
     return zlib.crc32(entry[:_SEAL_BYTES], chain)
 
@@ -388,7 +391,7 @@ def decode_entry(entry: bytes) -> list[Link]:
 
 
 def link_count(entry: bytes) -> int:
-    """Return the number of links in an entry, from its first bytes alone."""
+    """Return the number of links in an entry. Only the first bytes of the entry are read."""
     kind = entry[5]
     if kind & 0xF0 == 0x90:
         return kind & 0x0F

@@ -1,1 +1,1 @@
-"""Durable state: one ordered key-value store per process, files beside it, and one commit point."""
+"""Durable state: each process has an ordered key-value store, files beside the store, and one commit point."""

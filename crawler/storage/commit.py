@@ -1,9 +1,9 @@
 """The commit point of a process (`storage/README.md`, "The commit point").
 
 Results are queued in FIFO order, either as `Change`s or as functions that make `Change`s. All queued changes,
-up to a limit, form one group. The shell may wait briefly while more results are expected, since a commit for
-one page costs as much as a commit for thirty pages. The following are the steps of a commit; step 0 of a
-group need not wait until the previous group is committed:
+up to a limit, form one group. The shell may wait briefly for more results, because a commit for one page
+costs as much as a commit for thirty pages. A commit has the following steps. Step 0 of a group need not wait
+until the previous group is committed:
 
     0  make       make decisions, in order: filter links, ask the caches, update the hosts
     1  write      append and sync the WARC records and the links log
@@ -12,18 +12,18 @@ group need not wait until the previous group is committed:
     3  committed  only after the batch: free fetch slots, send acknowledgements and
                   the outbox, add the group's links to the pending links of the DUE
 
-A page's record and its links form one change, so neither is ever stored without the other. Steps 1
-and 2 run in the one writer thread or, if the loop thread has nothing else to do,
-in the loop thread like steps 0 and 3; two groups never run at once. An
-exception in step 1 or 2 ends the process: no change of the group was acknowledged, and
-the restarted process repeats the work since the last commit.
+A page's record and its links form one change, so neither is ever stored without the other. Steps 0 and 3 run
+in the loop thread. Steps 1 and 2 run in the only writer thread or, if the loop thread has nothing else to do,
+in the loop thread. Two groups never run at once. An exception in step 1 or 2 ends the process. At that time,
+no change of the group has been acknowledged, so the restarted process repeats the work since the last commit.
 
-A change with very many links is made by a generator (`Making`) that pauses at intervals: `step` resumes it,
-and the shell may let the event loop run in between. The next change is started only when this one is
-complete, so the caches receive the links in queue order. A group contains only complete changes.
+A change with very many links is made by a generator (`Making`) that pauses at intervals: `step` resumes the
+generator, and the shell may let the event loop run between the calls. The next change is started only when
+this change is complete, so the caches receive the links in queue order. A group contains only complete
+changes.
 
-Step 0 saves time by batching: deciding on many pages in a row costs a fifth less than deciding
-on each page right after parsing it, because parsing displaces other data from the processor's caches.
+Step 0 decides on many pages in a row. This costs a fifth less than deciding on each page right after parsing
+it, because parsing displaces other data from the processor's caches.
 """
 
 from collections import Counter, deque
@@ -50,7 +50,7 @@ class Participant(Protocol):
 
 
 class CaptureAppender(Participant, Protocol):
-    """The page cache: appends captures; they are durable when `write` returns."""
+    """The page cache, to which captures are appended. They are durable when `write` returns."""
 
     def write(self, capturings: list[Any]) -> int: ...
 
@@ -78,10 +78,11 @@ class Incoming(Participant, Protocol):
 class Change:
     """All effects of one result on stored state. A change is also a batch, so stages can put keys into it.
 
-    `captures` are appended to the page cache. `links`, those not found in the CLOCK cache, go to the DUE, and
-    `foreign` links to the outbox of a peer. `received` is the entry of a peer that the change applies.
-    `counts` are added to the durable counters. The functions in `after` are called once everything is
-    durable. `sync` requests a synced batch even if the crawl's durability does not.
+    `captures` are appended to the page cache. `links` are the links that were not found in the CLOCK cache;
+    they are passed to the DUE. `foreign` links are added to the outboxes of peers. `received` is an entry
+    that a peer has sent and that this change applies. `counts` are added to the durable counters. The
+    functions in `after` are called once everything is durable. `sync` requests a synced batch even if the
+    crawl's setting for durability does not.
     """
 
     __slots__ = (
@@ -115,15 +116,15 @@ Maker = Callable[[], Change | Making]
 
 
 def steps(made: Change | Making) -> Making:
-    """Convert the result of a maker to a generator, even if the maker is a plain function."""
+    """Return the result of a maker as a generator, even if the maker is a plain function."""
     return made if isinstance(made, Change) else (yield from made)
 
 
 class CommitPoint:
     """Queues changes and commits them group by group.
 
-    The shell drives it: `take` in the loop thread, `write` in the writer
-    thread, `committed` in the loop thread, one group at a time.
+    For each group, the shell calls `take` in the loop thread, `write` in the writer thread, and `committed`
+    in the loop thread. It handles one group at a time.
     """
 
     def __init__(
@@ -144,7 +145,7 @@ class CommitPoint:
         self._queue: deque[Change | Maker] = deque()
         # functions passed to `add_heavy`; they start when no other change is left to make
         self._heavy: deque[Maker] = deque()
-        self.unmade = 0  # number of queued functions that have not made their change
+        self.unmade = 0  # number of queued functions that have not made their changes
         self._making: Making | None = None  # the generator of the first queued change, if it is being made
         self._made: deque[Change] = deque()  # complete changes, queued before the one that is being made
         self.counters: Counter[str] = Counter(load_counters(store))
@@ -160,7 +161,7 @@ class CommitPoint:
 
     @property
     def unmade_light(self) -> int:
-        """The number of those `light` changes that are functions and have not started."""
+        """The number of `light` changes that are functions which have not started."""
         return self.unmade - len(self._heavy)
 
     @property
@@ -169,26 +170,29 @@ class CommitPoint:
         return len(self._made)
 
     def add(self, change: Change | Maker) -> None:
-        """Queue a change, or a function that makes it; it takes effect when its group is committed.
+        """Queue a change, or a function that makes a change. The change takes effect when its group is committed.
 
-        If a change depends on state that queued changes alter, pass a function, which is called in queue
+        If a change depends on state that queued changes alter, pass a function. Functions are called in queue
         order.
         """
         self._queue.append(change)
         self.unmade += not isinstance(change, Change)
 
     def add_heavy(self, maker: Maker) -> None:
-        """Queue a function that takes long to make its change; these functions run last, one at a time."""
+        """Queue a function that needs a long time to make its change. Such functions run last, one at a time."""
         self._heavy.append(maker)
         self.unmade += 1
 
     def drop_heavy(self) -> None:
-        """Drop the functions passed to `add_heavy` that have not started; their fetches then count as unfinished."""
+        """Drop the functions passed to `add_heavy` that have not started. Their fetches then count as unfinished."""
         self.unmade -= len(self._heavy)
         self._heavy.clear()
 
     def make(self) -> None:
-        """Make all queued changes, except unstarted heavy ones. Call this before any decision outside the queue."""
+        """Make all queued changes, except heavy changes that have not started.
+
+        Call this before any decision that is made outside of the queue.
+        """
         while self._making is not None or self._queue:
             self.step()
 
@@ -199,7 +203,7 @@ class CommitPoint:
             yield
 
     def step(self, *, heavy: bool = True) -> bool:
-        """Make changes up to the next pause; return False if all are made. Start a heavy one only with `heavy`."""
+        """Make changes up to the next pause; return False if all are made. Only with `heavy`, start a heavy one."""
         if self._making is None:
             if not self._queue and not (heavy and self._heavy):
                 return False
@@ -221,7 +225,7 @@ class CommitPoint:
         return True
 
     def take(self) -> list[Change]:
-        """Make the next group of at most `group_entries_max` changes; remove it from the queue and return it."""
+        """Make the next group of at most `group_entries_max` changes, remove it from the queue, and return it."""
         while len(self._made) < self._group_entries_max and self.step():
             pass
         return self.take_made()
@@ -235,7 +239,7 @@ class CommitPoint:
         """Make a group durable. Runs in the writer thread.
 
         Raises:
-            StoreError: a file or the store failed; the process must end.
+            StoreError: writing to a file or to the store failed; the process must end.
         """
         try:
             self._write_files(group)
@@ -281,7 +285,7 @@ class CommitPoint:
         batch.put(keys.COUNTERS, seal(msgspec.msgpack.encode(dict(self.counters))))
 
     def committed(self, group: Sequence[Change]) -> None:
-        """Run the effects that had to wait until the group was durable. Runs in the loop thread."""
+        """Call the functions in `after`, which had to wait until the group was durable. Runs in the loop thread."""
         self.groups += 1
         for participant in (self._pages, self._due, self._outbox, self._inbox):
             if participant is not None:
@@ -289,7 +293,7 @@ class CommitPoint:
         for change in group:
             for action in change.after:
                 action()
-            change.after.clear()  # the effects refer to the change, which this cycle would keep in memory
+            change.after.clear()  # the effects refer to the change: break this cycle, which would keep it in memory
         reach("committed")
 
     def __repr__(self) -> str:
@@ -297,6 +301,6 @@ class CommitPoint:
 
 
 def load_counters(store: KeyValue) -> dict[str, int]:
-    """Return the durable counters; for a new store, the dictionary is empty."""
+    """Return the durable counters. For a new store, the dictionary is empty."""
     value = store.get(keys.COUNTERS)
     return {} if value is None else msgspec.msgpack.decode(unseal(keys.COUNTERS, value), type=dict[str, int])

@@ -3,8 +3,8 @@
     leveldb      LevelDB through plyvel: wheels up to Python 3.12, otherwise a compiler and LevelDB's headers
     rocksdict    RocksDB through rocksdict: wheels for all
 
-The files of a store show its engine, so opening a store needs no configuration;
-`store.engine` only determines the engine of new stores.
+The files of a store show its engine, so a store can be opened without a configuration. `store.engine` only
+determines the engine of new stores.
 """
 
 import importlib
@@ -31,7 +31,8 @@ _PACKAGES = {
     "apt-get install gcc g++ libleveldb-dev python3-dev)",
     "rocksdict": "`pip install rocksdict`",
 }
-# Files that only a RocksDB store has: its identity, its options, rocksdict's configuration, its tables.
+# Files that only a RocksDB store has: the identity, the options, the configuration of rocksdict, and the
+# tables.
 _OF_ROCKS = ("IDENTITY", "OPTIONS-*", "rocksdict-config.json", "*.sst")
 
 
@@ -54,7 +55,7 @@ def chosen(engine: Choice = AUTO) -> Engine:
     """Return the engine for a new store: `engine`, or the first engine that can be imported.
 
     Raises:
-        UsageError: `engine` cannot be imported, or for AUTO no engine can be.
+        UsageError: `engine` cannot be imported or, if `engine` is AUTO, no engine can be imported.
     """
     wanted: list[Engine] = list(_MODULES) if engine == AUTO else [engine]
     for name in wanted:
@@ -64,10 +65,10 @@ def chosen(engine: Choice = AUTO) -> Engine:
 
 
 def open_store(path: Path, engine: Choice = AUTO, **sizes: int) -> DiskStore:
-    """Open the store in the folder `path`, or create one with `engine`; `sizes` are arguments of the store's class.
+    """Open the store in the folder `path`, or create one with `engine`. `sizes` are arguments of the store's class.
 
     Raises:
-        DirectoryError: the store has another engine than `engine`, or its engine is not installed.
+        DirectoryError: the store has an engine other than `engine`, or its engine is not installed.
         DamageError, StoreError: see the engine's class.
     """
     found = engine_of(path)
@@ -78,7 +79,7 @@ def open_store(path: Path, engine: Choice = AUTO, **sizes: int) -> DiskStore:
 
 
 def another_engine(where: Path, found: str, wanted: str) -> DirectoryError:
-    """Return the exception for a crawl or store in `where` that has the engine `found` instead of `wanted`."""
+    """Return the exception to raise if the crawl or store in `where` has the engine `found` instead of `wanted`."""
     change = f"`crawler reshard --to N --set store.engine={wanted}` converts it; N is its number of processes"
     return DirectoryError(f'{where}: was created with store.engine = "{found}"; {change}')
 
@@ -93,12 +94,12 @@ def _class(engine: Engine, path: Path) -> Any:
 
 
 def repair(path: Path, engine: Choice = AUTO, before: Callable[[], None] = lambda: None) -> tuple[str, bool]:
-    """Rebuild a store that cannot be opened or cannot be read to its end, from the data that can be read.
+    """Rebuild a store from the data that can be read, if the store cannot be opened or cannot be read to its end.
 
-    Return a description of what was done ("" if nothing), and whether the store was rebuilt. A rebuild is not
-    needed if opening the store is enough, which may cut a torn tail. A rebuild by the engine reads every
-    table, writes a new manifest, and moves the files that it cannot read to `lost/`. No other process may
-    have the store open. `before` is called before the rebuild.
+    Return a description of what was done ("" if nothing), and whether the store was rebuilt. Sometimes
+    opening the store is enough, which may cut a torn tail of the log; then the store is not rebuilt. In a
+    rebuild, the engine reads every table, writes a new manifest, and moves the files that it cannot read to
+    `lost/`. No other process may have the store open. `before` is called before the rebuild.
 
     Raises:
         DamageError: the store cannot be rebuilt.

@@ -1,16 +1,16 @@
 """Named points in the write path where a test can end the process.
 
-`CRAWLER_FAULT=point:n` in the environment sends SIGKILL to this process the
-n-th time `point` is reached. If the variable is unset, as it is outside crash tests,
-a point costs one comparison. `storage/README.md`, "Fault points", lists the points.
+`CRAWLER_FAULT=point:n` in the environment sends SIGKILL to this process the n-th time `point` is reached. If
+the variable is not set, which is the case outside of crash tests, a point costs one comparison.
+`storage/README.md`, "Fault points", lists the points.
 """
 
 import os
 import signal
 from collections.abc import Callable, Mapping
 
-# The points are listed in the order in which they are reached: by a page, a flush, a compaction, and the end
-# of a run.
+# The points are in the order in which they are reached: first those of a page, then those of a flush, a
+# compaction, and the end of a run.
 POINTS = (
     "seeds loading",
     "fetch begun",
@@ -55,6 +55,11 @@ POINTS = (
     "segment shipped",
     "shipping noted",
     "segment deleted",
+    "segment fetched, written",
+    "segment fetched, synced",
+    "segment fetched, renamed",
+    "segment fetched, named",
+    "crawl moved aside",
     "stopping",
     "closing",
 )

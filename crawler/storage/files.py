@@ -9,13 +9,13 @@ The guarantee of each operation after a crash:
     atomic_write     the old content or the new one, never a mixture
 
 An `AppendFile` is cut to its committed length when it is opened: later bytes belong to a group that never
-committed. The first failed write closes the file permanently, since it is unknown how many bytes were
+committed. The first failed write closes the file permanently, because it is unknown how many bytes were
 written. Then the process ends with StoreError and is restarted
 (`storage/README.md`, "Known traps of LevelDB").
 
-A lock is `flock` on a file that is never deleted (deleting it would let two processes hold two files of one
-name). The kernel releases the lock when the process ends for any reason. A child process does not inherit the
-lock: the descriptor of the lock is closed on exec and in a forked child.
+A lock is an `flock` on a file that is never deleted. If it were deleted, two processes could each lock a
+different file of the same name. The kernel releases the lock when the process ends for any reason. A child
+process does not inherit the lock: the descriptor of the lock is closed on exec and in a forked child.
 """
 
 import errno
@@ -31,7 +31,7 @@ from typing import IO
 
 from crawler.errors import BusyError, DamageError, DirectoryError, StoreError, UsageError
 
-BRIEF_MAX = 30.0  # seconds to wait for a lock that its holder keeps only briefly
+BRIEF_MAX = 30.0  # seconds to wait for a lock that its holder will release soon
 _LOOK_AGAIN = 0.05  # seconds between two attempts
 _READ_CHUNK_BYTES = 1 << 20
 
@@ -59,7 +59,10 @@ def sync_directory(path: Path) -> None:
 
 
 def write_all(descriptor: int, data: bytes | bytearray | memoryview) -> None:
-    """Write every byte of `data`; on a nearly full disk, `os.write` may write only a part without an error."""
+    """Write every byte of `data`.
+
+    On a nearly full disk, a single `os.write` may write only a part, without an error.
+    """
     view = memoryview(data)
     while len(view):
         view = view[os.write(descriptor, view) :]
@@ -73,9 +76,9 @@ _FORMER = "~former"  # suffix of the name of a folder that is being replaced
 def new_file(
     path: Path, *, mode: int = 0o644, reached: Callable[[str], None] = lambda _: None
 ) -> Iterator[IO[bytes]]:
-    """Open a file for writing that durably replaces `path` when the block ends; on failure `path` is unchanged.
+    """Open a file for writing that durably replaces `path` when the block ends. If this fails, `path` is unchanged.
 
-    A kill leaves `NAME~` on the disk; the next writer of the same file overwrites it.
+    A kill leaves `NAME~` on the disk. The next writer of the same file overwrites it.
     `reached` is called with the name of each step, so that tests can crash there.
 
     Raises:
@@ -102,7 +105,7 @@ def new_file(
 
 @contextmanager
 def named_output(path: Path) -> Iterator[IO[bytes]]:
-    """Open an output file named by a user, like `new_file`, but follow symbolic links, and open pipes and devices.
+    """Open an output file that a user named. Unlike `new_file`, follow symbolic links, and open pipes and devices.
 
     Raises:
         UsageError: the output cannot be written.
@@ -118,7 +121,7 @@ def named_output(path: Path) -> Iterator[IO[bytes]]:
 
 
 def _is_open_already(path: Path) -> bool:
-    """Return whether `path` is a pipe, a device or a named descriptor (/dev/stdout), which must not be replaced."""
+    """Return whether `path` must not be replaced, because it is a pipe, a device or a descriptor such as /dev/stdout."""
     return path.exists() and (not path.is_file() or str(path).startswith(("/dev/", "/proc/")))
 
 
@@ -137,7 +140,7 @@ def refuse_output(path: Path) -> None:
 
 
 def refuse_occupied(folder: Path) -> None:
-    """Raise UsageError unless `folder` is empty, or does not exist and can be created."""
+    """Raise UsageError unless `folder` is an empty folder, or does not exist but can be created."""
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         occupied = folder.exists() and any(folder.iterdir())
@@ -149,10 +152,10 @@ def refuse_occupied(folder: Path) -> None:
 
 @contextmanager
 def new_folder(path: Path, *, replace: bool = False) -> Iterator[Path]:
-    """Yield a folder to fill; it becomes `path` when the block ends. With `replace`, it replaces an existing folder.
+    """Yield an empty folder, which becomes `path` when the block ends.
 
-    Without `replace`, `path` must be an empty folder, or must not exist. A kill leaves `NAME~` on the disk;
-    the next writer deletes it and starts again.
+    With `replace`, the folder replaces an existing one. Without `replace`, `path` must be an empty folder, or
+    must not exist. A kill leaves `NAME~` on the disk. The next writer deletes this folder and starts again.
 
     Raises:
         StoreError: the disk failed; `path` is unchanged.
@@ -194,7 +197,7 @@ def atomic_write(path: Path, data: bytes, *, mode: int = 0o644) -> None:
 
 
 def rename(old: Path, new: Path) -> None:
-    """Rename a file durably, within a directory or between directories of one disk.
+    """Rename a file durably. The new name may be in another directory of the same disk.
 
     Raises:
         StoreError: the disk failed.
@@ -207,7 +210,7 @@ def rename(old: Path, new: Path) -> None:
 
 
 def cut(path: Path, length: int) -> int:
-    """Cut the file to `length` bytes, durably; return the number of bytes that were dropped.
+    """Cut the file durably to `length` bytes; return the number of bytes that were dropped.
 
     Raises:
         DamageError: the file is missing or shorter than `length`.
@@ -241,7 +244,7 @@ def total_bytes(path: Path) -> int:
 
 
 def reserve(path: Path, length: int) -> None:
-    """Allocate `length` bytes of disk space to the file `path`, the ballast, which a repair may free.
+    """Allocate `length` bytes of disk space to the file `path`, the ballast. A repair may free this space.
 
     Raises:
         StoreError: the disk is too full.
@@ -257,10 +260,10 @@ def reserve(path: Path, length: int) -> None:
 
 
 class AppendFile:
-    """A file that only grows; `length` is the number of bytes appended so far.
+    """A file that only grows. `length` is the number of bytes in the file.
 
-    A missing file is created, and its name is made durable immediately; an existing file
-    is cut to `committed_length`.
+    A missing file is created, and its name is made durable immediately. An existing file is cut to
+    `committed_length`.
 
     Raises:
         DamageError: the file is shorter than `committed_length`, or missing.
@@ -344,10 +347,10 @@ class Lock:
 
     The lock file has one line about the holder: its name, process id and boot id (a random id of this start
     of the process). The line is missing if the disk is full. A command that reads a crawl at rest marks its
-    lock as `brief`: other processes wait up to `BRIEF_MAX` seconds until the lock is released.
+    lock as `brief`. Other processes wait up to `BRIEF_MAX` seconds until such a lock is released.
 
     Raises:
-        BusyError: another process, or another Lock of this one, holds it.
+        BusyError: another process, or another Lock of this process, holds the lock.
         DirectoryError: the directory cannot be locked.
     """
 
@@ -359,13 +362,13 @@ class Lock:
         self.boot_id = boot_id or os.urandom(8).hex()
         self._descriptor = self._wait()
         _held.add(self)
-        with suppress(OSError):  # a full disk must not prevent a command from freeing space
+        with suppress(OSError):  # even on a full disk, a command that frees space must get the lock
             os.ftruncate(self._descriptor, 0)
             words = f"{name} {os.getpid()} {self.boot_id}{' brief' * brief}\n"
             write_all(self._descriptor, words.encode())
 
     def _wait(self) -> int:
-        """Open and lock the file; if another process holds the lock and will soon release it, wait."""
+        """Open and lock the file. If another process holds the lock and will release it soon, wait for that."""
         give_up = time.monotonic() + BRIEF_MAX
         while True:
             try:
@@ -430,7 +433,7 @@ def is_held(path: Path) -> bool:
 
 
 def lock_holder(path: Path) -> str:
-    """Return the holder that the lock file names (the present or the last one) as text for a message."""
+    """Return, as text for a message, the present or last holder of the lock, which the lock file names."""
     try:
         fields = path.read_text(encoding="utf-8", errors="replace").split()
     except OSError:
@@ -441,7 +444,7 @@ def lock_holder(path: Path) -> str:
 
 
 def _is_brief(path: Path) -> bool:
-    """Return whether the lock will be released soon: it is brief, or its file names an ended process or none."""
+    """Return whether the lock will be released soon: it is brief, or its file names no process or one that has ended."""
     try:
         fields = path.read_text(encoding="utf-8", errors="replace").split()
     except OSError:
@@ -455,7 +458,7 @@ _held: weakref.WeakSet[Lock] = weakref.WeakSet()
 
 
 def _forget_in_child() -> None:
-    """Close a forked child's copies of the descriptors, which would keep the locks after the parent has ended."""
+    """Close a forked child's copies of the descriptors. They would keep the locks after the parent has ended."""
     for lock in list(_held):
         lock._close()  # the parent keeps its lock, which lasts until the last copy of the descriptor is closed
     _held.clear()
@@ -465,10 +468,10 @@ os.register_at_fork(after_in_child=_forget_in_child)
 
 
 def disown_locks(descriptors: Collection[int]) -> None:
-    """Let the locks of a dead simulated process forget their descriptors, without closing the descriptors.
+    """Make the locks of a dead simulated process forget their descriptors, without closing the descriptors.
 
-    The numbers of the descriptors will be used for other files, which a release or a forked child would
-    otherwise close.
+    The numbers of these descriptors will be used for other files. Otherwise, a release or a forked child
+    would close those files.
     """
     for lock in list(_held):
         if lock._descriptor in descriptors:

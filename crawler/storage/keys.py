@@ -1,8 +1,8 @@
-"""The keys of a process's store, the owner of each, and how the keys move when a crawl is resharded.
+"""The keys of a process's store, the stages that own them, and how the keys move when a crawl is resharded.
 
-A key is a prefix of two bytes (a letter and a slash), followed by a part that its owner
-defines. Keys that belong to a host begin with its bucket (two bytes, big-endian), so a
-range of buckets corresponds to a range of keys.
+A key is a prefix of two bytes (a letter and a slash), followed by a part that the owner of the prefix
+defines. Keys that belong to a host begin with its bucket (two bytes, big-endian), so a range of buckets
+corresponds to a range of keys.
 
     prefix  owner     key after the prefix         value
     u/      pages     <duplicate key>              page record: state, times, digests, validators
@@ -35,8 +35,9 @@ range of buckets corresponds to a range of keys.
     x/      api       <duplicate key>              page to hand to the user's code; deleted when done
     m/      (see META)                             one value per key
 
-To add a prefix, add its line here; `check` then reads its values and `reshard` moves them. If the keys with
-this prefix do not begin with a bucket, the `reshard.py` of their owner decides which process gets them.
+To add a prefix, add a line for it here. `check` then reads the values with this prefix, and `reshard` moves
+them. If the keys with this prefix do not begin with a bucket, the `reshard.py` of their owner decides which
+process gets them.
 """
 
 from collections.abc import Mapping
@@ -59,7 +60,7 @@ class Travel(Enum):
 
 
 class Family(msgspec.Struct, frozen=True):
-    """The keys of one prefix. `sealed`: every value carries a version and a checksum (`kv.seal`)."""
+    """The keys of one prefix. If `sealed` is True, every value carries a version and a checksum (`kv.seal`)."""
 
     prefix: bytes
     owner: str
@@ -120,7 +121,7 @@ BUCKET_TABLE = b"m/buckets"  # the table with which this process was opened
 SETTLED = b"m/settled"  # settings on which stored state depends
 COUNTERS = b"m/counters"  # the durable counters
 FRONTIER = b"m/frontier"  # last sequence number, parked URLs by rule, limits, latest unclean opening
-WAITING_WHOLE = b"m/waiting"  # this key exists while y/ has an entry for each key of t/
+WAITING_WHOLE = b"m/waiting"  # this key exists as long as y/ has an entry for each key of t/
 REFRESH_LEVEL = b"m/refresh"  # the level that the refresh schedule last found
 REFRESH_REVISIT = b"m/revisit"  # the mean time between two crawls of a page
 REFRESH_TILT = b"m/tilt"  # weight of the pages of this process, relative to pages of other processes
@@ -153,7 +154,7 @@ METAS: Mapping[bytes, Family] = {
     OUTBOX_STATE: Family(OUTBOX_STATE, "splitter", Travel.ANEW),
 }
 
-# For each counter of stored keys, the prefix of those keys.
+# Maps each counter of stored keys to the prefix of those keys.
 KEPT: Mapping[str, bytes] = {"stored.records": PAGE, "stored.captures": CAPTURE}
 
 BY_BUCKET = tuple(family.prefix for family in FAMILIES if family.travel is Travel.BUCKET)
@@ -161,7 +162,7 @@ _BY_PREFIX = {family.prefix: family for family in FAMILIES}
 
 
 def family(key: bytes) -> Family | None:
-    """Return the family of a key, or None if this version of the crawler writes no such key."""
+    """Return the family of a key; None if this version of the crawler writes no such key."""
     found = _BY_PREFIX.get(key[:2])
     if found is None or found.prefix != META:
         return found

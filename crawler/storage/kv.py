@@ -1,16 +1,16 @@
 """The ordered key-value store of a process: its interface and guarantees, and the in-memory store.
 
-What survives a crash is decided by one synced write batch of this store (`storage/commit.py`). The interface
+One synced write batch of this store decides which state survives a crash (`storage/commit.py`). The interface
 is small, so that several engines can implement it: `level_store.py` (LevelDB) and `rocks_store.py` (RocksDB).
-`engines.py` tells which engine a folder holds.
+`engines.py` finds out which engine the store in a folder has.
 
     batch = store.batch(sync=True)  collect puts and deletes
     store.write(batch)              write all of them or none; durable on return if sync
     store.get(key)                  return bytes or None
     store.scan(start, stop)         yield (key, value) in key order, start <= key < stop
 
-Values that are decoded when read carry a version byte and a crc32 (`seal`,
-`unseal`): when an engine repairs a store, it may keep values whose bytes are garbage.
+When an engine repairs a store, it may keep values whose bytes are garbage. Therefore, values that are decoded
+when they are read carry a version byte and a crc32 (`seal`, `unseal`).
 """
 
 import bisect
@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
-from isal.isal_zlib import crc32  # for short values, this crc32 takes a third of the time of zlib's
+from isal.isal_zlib import crc32  # for short values, three times as fast as zlib's crc32
 
 from crawler.errors import DamageError, StoreError
 
@@ -56,7 +56,7 @@ def after_prefix(prefix: bytes) -> bytes | None:
 
 
 class Batch(Protocol):
-    """Writes that take effect together, in the order given."""
+    """Writes that take effect together, in the order in which they were added."""
 
     def put(self, key: bytes, value: bytes) -> None: ...
 
@@ -66,8 +66,8 @@ class Batch(Protocol):
 class KeyValue(Protocol):
     """An ordered map of bytes to bytes with atomic, durable batches.
 
-    `writes` is the number of writes that have ended, successful or not. As long as it does not change, a
-    value that was read is still current.
+    `writes` is the number of writes that have ended, successful or not. As long as this number does not
+    change, a value that was read is still current.
     """
 
     writes: int
@@ -91,7 +91,7 @@ def scan_prefix(store: KeyValue, prefix: bytes) -> Iterator[tuple[bytes, bytes]]
 
 
 class MemoryBatch:
-    """Puts and deletes in order; a delete is a put of None."""
+    """Puts and deletes, in order. A delete is stored as a put of None."""
 
     __slots__ = ("operations", "sync")
 
@@ -107,10 +107,10 @@ class MemoryBatch:
 
 
 class MemoryStore:
-    """The store without a disk, for tests and the lab.
+    """A store in memory only, for tests and the lab.
 
-    With `keep_durable`, the attribute `durable` is a copy of the state after the last synced write, which is
-    what a power cut would leave. Each write then copies the whole store.
+    With `keep_durable`, the attribute `durable` is a copy of the state after the last synced write. A power
+    cut would leave this state. With `keep_durable`, each write copies the whole store.
     """
 
     def __init__(self, data: dict[bytes, bytes] | None = None, *, keep_durable: bool = False) -> None:
@@ -159,12 +159,12 @@ class MemoryStore:
 class DiskStore:
     """A `KeyValue` on the disk: the base class of all engines.
 
-    A write that fails (disk full, I/O error) closes the store permanently: after such a failure, an engine
-    may acknowledge writes that are gone after a restart. Every later write raises StoreError; the process
-    must end and be restarted.
+    A write that fails (disk full, I/O error) closes the store permanently, because after such a failure, an
+    engine may acknowledge writes that are gone after a restart. Every later write raises StoreError. The
+    process must then end and be restarted.
 
-    A process that has opened a store (`opened`) must not fork a child that uses an engine: the engine's
-    background threads do not exist in the child, so `close` would wait for them forever.
+    A process that has opened a store (`opened`) must not fork a child that uses an engine. The engine's
+    background threads do not exist in the child, so `close` in the child would wait for them forever.
     """
 
     opened: ClassVar[bool] = False
@@ -182,16 +182,16 @@ class DiskStore:
         """Return the value of `key`; None if there is none.
 
         Raises:
-            DamageError: the block of the value fails its checksum, or its table cannot be read.
+            DamageError: the checksum of the block with the value is wrong, or the table cannot be read.
         """
         raise NotImplementedError
 
     def batch(self, *, sync: bool = True) -> Any:
-        """Return a new `Batch` for `write`; with `sync`, it is durable when `write` returns."""
+        """Return a new `Batch` for `write`. With `sync`, the batch is durable when `write` returns."""
         raise NotImplementedError
 
     def write(self, batch: Any) -> None:
-        """Apply a batch that `batch()` returned; it is durable on return if it was made with `sync`.
+        """Apply a batch that `batch()` returned. A batch made with `sync` is durable when this method returns.
 
         Raises:
             DamageError: a merge of tables, which runs in the background, found damage.
@@ -207,7 +207,7 @@ class DiskStore:
                 raise DamageError(f"store: write failed: {self._failed}; {REMEDY}") from error
             raise StoreError(f"store: write failed: {self._failed}") from error
         finally:
-            # counted after the write, since another thread may read the old value until then
+            # counted after the write, because another thread may read the old value until then
             self.writes += 1
 
     def _write(self, batch: Any) -> None:
@@ -223,7 +223,7 @@ class DiskStore:
         """Scan like `KeyValue.scan`, in the state that the store had at the time of the call.
 
         Raises:
-            DamageError: a table cannot be read, or a block met by the scan fails its checksum.
+            DamageError: a table cannot be read, or the checksum of a block that the scan reads is wrong.
         """
         raise NotImplementedError
 

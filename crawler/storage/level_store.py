@@ -1,6 +1,6 @@
 """An implementation of the `KeyValue` interface on LevelDB (plyvel).
 
-Known traps that this file handles, each reproduced:
+Known traps that this file handles; each was reproduced:
 
 * After a write error LevelDB acknowledges writes that it does not keep
   (`DiskStore.write`).
@@ -9,9 +9,9 @@ Known traps that this file handles, each reproduced:
 * A default read returns a flipped byte of a table as data, or loses keys, so every
   read verifies the checksum of its block (5 us more for a random read).
 
-LevelDB maps its open tables into memory. They take at most `tables_max` (which is at least 64) times
-`table_bytes` of resident memory. Many small tables, of which few are open, take no more CPU time than a few
-large ones.
+LevelDB maps its open tables into memory. The mapped tables take at most `tables_max` (which is at least 64)
+times `table_bytes` of resident memory. Many small tables, of which few are open, take no more CPU time than a
+few large tables.
 """
 
 import itertools
@@ -28,13 +28,13 @@ from crawler.storage.torn_log import cut_torn_tail, mend_logs
 
 
 def _text(error: BaseException) -> str:
-    """Return LevelDB's error message as text; plyvel passes the message on as bytes."""
+    """Return LevelDB's error message as text. In plyvel's exceptions, the message is bytes."""
     what = error.args[0] if error.args else error
     return what.decode("utf-8", "replace") if isinstance(what, bytes) else str(what)
 
 
 def rebuild(path: Path) -> None:
-    """Make a new manifest from the readable tables; move the other files to `lost/`.
+    """Make a new manifest from the readable tables, and move the other files to `lost/`.
 
     Raises:
         DamageError: the store cannot be rebuilt.
@@ -87,7 +87,7 @@ class LevelStore(DiskStore):
             raise DirectoryError(f"store {path}: cannot be opened: {_text(error)}") from error
 
     def _open(self, path: Path, options: dict[str, Any]) -> Any:
-        """Open the store; if only a torn tail of the newest log prevents it, cut that tail first."""
+        """Open the store. If only a torn tail of the newest log prevents this, cut that tail first."""
         self.mended = mend_logs(path, REMEDY)
         try:
             return plyvel.DB(str(path), **options)
@@ -117,7 +117,7 @@ class LevelStore(DiskStore):
     ) -> Iterator[tuple[bytes, bytes]]:
         if not reverse:
             return self._verified(self._iterator(start=start, stop=stop))
-        # In reverse order, plyvel leaves out the last key if it equals `start`.
+        # When plyvel scans in reverse order, it leaves out the last key if that key equals `start`.
         backwards = self._iterator(stop=stop, reverse=True)
         return itertools.takewhile(lambda item: item[0] >= start, self._verified(backwards))
 

@@ -6,13 +6,13 @@ tables and the oldest live log. LevelDB treats two losses as normal:
 * Without CURRENT it creates an empty store in the same folder and deletes the tables
   there.
 * It reads a truncated manifest to its end, which gives an earlier state, and deletes
-  later tables. A crash while an edit is appended also leaves a truncated manifest. But then the log that the
-  earlier state names still exists, because a log is deleted only after the edit that makes it unnecessary was
-  synced.
+  later tables. A crash while an edit is appended also leaves a truncated manifest. But after a crash, the log
+  that the earlier state names still exists, because a log is deleted only after the edit that makes the log
+  unnecessary was synced.
 
 Both losses were reproduced. This module finds them before LevelDB opens the folder.
 
-Format (leveldb/doc/log_format.md, db/version_edit.cc): the manifest is framed like a log; an edit is a
+Format (leveldb/doc/log_format.md, db/version_edit.cc): the manifest is framed like a log, and each edit is a
 sequence of fields. Each field is a tag, followed by numbers (varints) or byte strings (each preceded by its
 length).
 """
@@ -24,7 +24,7 @@ from pathlib import Path
 BLOCK_BYTES = 32 << 10
 _HEADER = struct.Struct("<IHB")
 _FULL, _FIRST, _MIDDLE, _LAST = range(1, 5)
-# The fields that follow each tag of an edit: n is a number, s is a string.
+# Maps each tag of an edit to the fields that follow it: n is a number, s is a string.
 _FIELDS = {1: "s", 2: "n", 3: "n", 4: "n", 5: "ns", 6: "nn", 7: "nnnss", 9: "n"}
 _LOG_NUMBER, _NEXT_FILE = 2, 3
 # The fields that precede the tables in an edit of LevelDB or RocksDB: comparator, log, previous log, next file,
@@ -33,7 +33,7 @@ BEFORE_TABLES = {1: "s", 2: "n", 3: "n", 4: "n", 9: "n", 10: "n", 203: "n", 0x20
 
 
 def lost_bookkeeping(store: Path) -> str:
-    """Return a description of what LevelDB's bookkeeping has lost; "" if nothing, or if LevelDB finds the loss itself."""
+    """Return a description of the loss in LevelDB's bookkeeping; "" if there is none, or if LevelDB finds it itself."""
     current = store / "CURRENT"
     if not current.exists():
         return without_current(store, ("ldb", "log"))
@@ -47,7 +47,7 @@ def lost_bookkeeping(store: Path) -> str:
 
 
 def without_current(store: Path, kinds: tuple[str, ...]) -> str:
-    """Return a message that names the files of a store without CURRENT; "" if there are none."""
+    """Return a message that names a file of a store without CURRENT; "" if the store has no files."""
     left = next((path.name for kind in kinds for path in store.glob(f"*.{kind}")), "")
     return f"CURRENT is missing beside {left}" if left else ""
 
@@ -61,7 +61,7 @@ def _oldest_log(manifest: bytes) -> int:
 
 
 def next_file(manifest: bytes) -> int:
-    """Return the next free file number in a manifest (of LevelDB or RocksDB); its tables have lower numbers."""
+    """Return the next free file number in a manifest of LevelDB or RocksDB. Its tables have lower numbers."""
     number = 0
     for edit in edits(manifest, BEFORE_TABLES):
         number = edit.get(_NEXT_FILE, number)
@@ -69,12 +69,15 @@ def next_file(manifest: bytes) -> int:
 
 
 def edits(manifest: bytes, fields: Mapping[int, str]) -> Iterator[dict[int, int]]:
-    """Yield for each edit {tag: first number} of its fields, up to the first tag that is not in `fields`."""
+    """Yield, for each edit, {tag: first number of the field}, up to the first tag that is not in `fields`."""
     return (dict(_fields(edit, fields)) for edit in whole_records(manifest))
 
 
 def whole_records(data: bytes) -> Iterator[bytes]:
-    """Yield the complete records of a file that is framed like a log; checksums are left to LevelDB."""
+    """Yield the complete records of a file that is framed like a log.
+
+    Checksums are not verified; LevelDB does that.
+    """
     offset, parts = 0, []
     while offset + _HEADER.size <= len(data):
         left = BLOCK_BYTES - offset % BLOCK_BYTES
@@ -93,7 +96,7 @@ def whole_records(data: bytes) -> Iterator[bytes]:
 
 
 def _fields(edit: bytes, fields: Mapping[int, str]) -> Iterator[tuple[int, int]]:
-    """Yield (tag, first number) of each field; stop where the edit is malformed."""
+    """Yield (tag, first number) of each field. Stop where the edit is malformed."""
     offset = 0
     while offset < len(edit):
         tag, offset = _varint(edit, offset)

@@ -1,15 +1,14 @@
-"""Object storage in S3, Google Cloud Storage, Azure or a folder, through the library obstore.
+"""Accesses object storage in S3, Google Cloud Storage, Azure or a folder, through the library obstore.
 
     s3://bucket/prefix    gs://bucket/prefix    az://container/prefix    file:///folder
 
-Credentials, region and endpoint come from the environment variables of each service
-(`AWS_ACCESS_KEY_ID`, `AWS_ENDPOINT_URL`, ...). They are not part of the configuration, so
-no file of a crawl contains them.
+Credentials, region and endpoint come from the environment variables of each service (`AWS_ACCESS_KEY_ID`,
+`AWS_ENDPOINT_URL`, ...). These values are not part of the configuration, so no file of a crawl contains them.
 
 An object appears under its name only when it is complete, and only if no other object has that name. A small
-file is uploaded with one conditional request. A larger file is uploaded in parts to `NAME~`; this object is
-then copied to its final name, under the same condition, and deleted. A kill leaves at most `NAME~`, which the
-next attempt replaces. So every operation of this module may be repeated.
+file is uploaded with one conditional request. A larger file is uploaded in parts to the object `NAME~`. This
+object is then copied to its final name, under the same condition, and deleted. A kill leaves at most the
+object `NAME~`, which the next attempt replaces. So every operation of this module may be repeated.
 """
 
 import contextlib
@@ -19,12 +18,13 @@ from pathlib import Path
 from typing import Any
 
 from crawler.errors import ObjectStoreError, UsageError
+from crawler.storage.faults import reach
 from crawler.storage.files import UNFINISHED, new_file
 
 SCHEMES = ("s3", "gs", "az", "file")
-# Larger files are uploaded in parts, so that no large file is held in memory as a whole.
+# Files above this size are uploaded in parts, so that no large file is held in memory as a whole.
 WHOLE_BYTES_MAX = 8 << 20
-_PART_BYTES = 8 << 20  # bytes; S3 allows 10,000 parts, so files may have up to 80 GB
+_PART_BYTES = 8 << 20  # bytes; S3 allows 10,000 parts, so a file may have up to 80 GB
 _PARTS_AT_ONCE = 2
 _READ_BYTES = 1 << 20
 _RETRIES: Any = {"max_retries": 4}
@@ -39,7 +39,7 @@ def local_folder(name: str | Path) -> Path:
     """Return the path of a crawl directory.
 
     Raises:
-        UsageError: it is a URL.
+        UsageError: `name` is a URL.
     """
     if is_url(str(name)):
         raise UsageError(
@@ -54,7 +54,7 @@ class ObjectStore:
 
     Raises:
         UsageError: the URL names no object storage, or obstore is not installed.
-        ObjectStoreError: the storage cannot be reached, or refuses.
+        ObjectStoreError: the storage cannot be reached, or refuses the request.
     """
 
     def __init__(self, url: str) -> None:
@@ -78,10 +78,10 @@ class ObjectStore:
         return f"{self.url}/{name}"
 
     def create(self, name: str, path: Path) -> bool:
-        """Create an object with the content of a file; return False if an object with this name and content exists.
+        """Create an object with the content of a file. Return False if an object with this name and content exists.
 
         Raises:
-            ObjectStoreError: there is an object of that name with other content.
+            ObjectStoreError: an object of this name with other content exists.
         """
         try:
             self._put_new(name, path)
@@ -94,7 +94,7 @@ class ObjectStore:
         return True
 
     def replace(self, name: str, path: Path) -> None:
-        """Write an object with the content of a file; replace an existing one."""
+        """Write an object with the content of a file. An existing object of this name is replaced."""
         with _named(self.place(name)), path.open("rb") as file:
             self._library.put(self._store, name, file, chunk_size=_PART_BYTES, max_concurrency=_PARTS_AT_ONCE)
 
@@ -113,11 +113,17 @@ class ObjectStore:
             digest.update(piece)
         return digest.hexdigest()
 
-    def fetch(self, name: str, path: Path) -> None:
-        """Write an object to a file, which gets its name when it is complete."""
-        with new_file(path) as file:
+    def fetch(self, name: str, path: Path, sha256: str) -> None:
+        """Write an object with this SHA-256 to a file, which gets its name when it is complete and verified."""
+        digest = hashlib.sha256()
+        with new_file(path, reached=lambda step: reach(f"segment fetched, {step}")) as file:
             for piece in self._pieces(name):
+                digest.update(piece)
                 file.write(piece)
+            if digest.hexdigest() != sha256:
+                raise ObjectStoreError(
+                    f"{self.place(name)}: its content in object storage is not what was shipped"
+                )
 
     def _put_new(self, name: str, path: Path) -> None:
         with _named(self.place(name)), path.open("rb") as file:

@@ -1,4 +1,4 @@
-"""Parts: the bodies of large files, kept on disk from their first megabyte until the capture is durable.
+"""Parts: bodies of large files, which are kept on disk from their first megabyte until the capture is durable.
 
     <folder>/<id>.part    the payload received so far
     <folder>/<id>.head    the answer that it belongs to (`PartHead`), and the boot of the machine
@@ -6,8 +6,8 @@
     begin --write--> whole --commit--> drop
                '--disconnect, stop or kill--> left --write--> whole
 
-A body in a part takes no memory: its digests are computed while the body arrives, and readers get the body in
-pieces. A part stays on the disk when its process ends. So a transfer that broke off is resumed at the next
+A body in a part takes no memory, because its digests are computed while it arrives, and readers get it in
+pieces. A part stays on the disk when its process ends. So an interrupted transfer is resumed at the next
 request, even in a later run. Parts are not synced. A kill loses no written byte. After a reboot, bytes could
 be missing, so the parts from before the reboot are deleted.
 """
@@ -32,8 +32,8 @@ _BOOT = Path("/proc/sys/kernel/random/boot_id")
 class PartHead(msgspec.Struct, gc=False):
     """The answer with which a part began.
 
-    `request` is the head of the request. `length` is the length that the answer stated, or -1 if it stated
-    none. `resumed` lists the lengths that the part had when later answers continued it.
+    `request` is the head of the request for this answer. `length` is the length that the answer stated, or -1
+    if it stated none. `resumed` lists the lengths that the part had when later answers continued it.
     """
 
     url: str
@@ -53,7 +53,7 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 class Part:
-    """The body of one answer, on disk. Its methods raise StoreError if the disk fails."""
+    """The body of one answer, on disk. All methods raise StoreError if the disk fails."""
 
     def __init__(self, path: Path, head: PartHead) -> None:
         self.head = head
@@ -97,7 +97,7 @@ class Part:
             self._content.update(data)
 
     def hash_content(self, content: bytes) -> None:
-        """Hash decoded bytes. Call this before the first `write`, then for all content of the body."""
+        """Hash decoded content. Call this before the first `write`, and then for all content of the body."""
         self._is_decoded = True
         self._content.update(content)
 
@@ -112,14 +112,17 @@ class Part:
         self.save_head()
 
     def save_head(self) -> None:
-        """Write the head of the part to a file of its own."""
+        """Write the head of the part to a separate file."""
         try:
             self._path.with_suffix(_HEAD).write_bytes(_encode(self.head))
         except OSError as error:
             raise StoreError(f"{self._path}: cannot write: {error.strerror}") from error
 
     def pieces(self) -> Iterator[bytes]:
-        """Yield the payload in pieces of at most `PIECE_BYTES`; may be called in any thread, any number of times."""
+        """Yield the payload in pieces of at most `PIECE_BYTES`.
+
+        This may be called in any thread, any number of times.
+        """
         read = 0
         for piece in self._read(self.length):
             read += len(piece)
@@ -141,7 +144,7 @@ class Part:
             yield piece
 
     def close(self) -> None:
-        """Close the file; a second call does nothing."""
+        """Close the file. A second call does nothing."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -157,12 +160,12 @@ class Part:
 
 
 def part_files(folder: Path) -> Iterator[Path]:
-    """Yield the files of the parts that a folder holds."""
+    """Yield the files that belong to parts in a folder."""
     return folder.glob(f"*{_BODY}")
 
 
 class PartFolder:
-    """The parts of one process, in `folder`, which is created for the first part."""
+    """The parts of one process. They are in `folder`, which is created with the first part."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -170,7 +173,7 @@ class PartFolder:
         self._left = {path.stem for path in folder.glob(f"*{_HEAD}")}
 
     def begin(self, identity: str, head: PartHead) -> Part:
-        """Create a part; replace an existing part with the same identity.
+        """Create a part. An existing part with the same identity is replaced.
 
         Raises:
             StoreError: the disk failed.
@@ -187,11 +190,14 @@ class PartFolder:
         return part
 
     def has(self, identity: str) -> bool:
-        """Return whether a transfer that broke off has left a part."""
+        """Return whether an interrupted transfer has left a part."""
         return identity in self._left
 
     def left(self, identity: str) -> Part | None:
-        """Reopen the part that a broken-off transfer has left; return None if there is none. Takes 2 ms per MB."""
+        """Reopen the part that an interrupted transfer has left; return None if there is none.
+
+        This takes 2 ms per MB.
+        """
         if identity not in self._left:
             return None
         self._left.discard(identity)
@@ -205,7 +211,7 @@ class PartFolder:
         return part
 
     def keep(self, identity: str, part: Part) -> None:
-        """Close a part whose transfer broke off, to be reopened by `left`."""
+        """Close the part of an interrupted transfer. `left` can open it again."""
         part.close()
         self._left.add(identity)
 

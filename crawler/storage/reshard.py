@@ -1,7 +1,7 @@
 """Moves the keys of a stage to other processes, for `crawler reshard`.
 
-`copy_rest` copies every family whose keys begin with a bucket. The `reshard.py` of a stage
-uses a `NewProcess` to move the keys that do not begin with a bucket, and keys whose values it must inspect.
+`copy_rest` copies every family whose keys begin with a bucket. The `reshard.py` of a stage uses a
+`NewProcess` to move keys that do not begin with a bucket, and keys whose values must be inspected.
 """
 
 from collections import Counter
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class OldProcess(msgspec.Struct, frozen=True):
-    """An old process from which keys are read; it is closed, and no link is in transit to it."""
+    """An old process from which keys are read. The process is closed, and no link is in transit to it."""
 
     name: str
     folder: Path
@@ -28,10 +28,10 @@ class OldProcess(msgspec.Struct, frozen=True):
 class NewProcess(msgspec.Struct, frozen=True):
     """One new process that is being created.
 
-    `pieces` are its ranges of buckets with their old owner, in ascending order: (source, first, end). `owns`
-    tells whether the process owns a bucket; `put` writes a key. The `heir`, one of the new processes, takes
-    over the keys that belong to no bucket. `copied` counts the keys that were copied by bucket, for each
-    family; `done` is the set of these families.
+    `pieces` are the ranges of buckets of this process with their old owners, in ascending order: (source,
+    first, end). `owns` tells whether the process owns a bucket, and `put` writes a key. One new process is
+    the `heir`: it takes over the keys that belong to no bucket. `copied` counts the keys of each family that
+    were copied by bucket. `done` is the set of these families.
     """
 
     folder: Path
@@ -48,7 +48,7 @@ class NewProcess(msgspec.Struct, frozen=True):
         return self.owns(bucket(key))
 
     def copy(self, prefix: bytes) -> Iterator[tuple[OldProcess, bytes, bytes]]:
-        """Copy those keys of a family that belong to this process; yield the source, key and value of each."""
+        """Copy the keys of a family that belong to this process; yield the source, key and value of each."""
         self.done.add(prefix)
         for source, first, end in self.pieces:
             for key, value in source.store.scan(*bucket_range(prefix, first, end)):

@@ -1,9 +1,9 @@
 """Finds losses in RocksDB's own bookkeeping that RocksDB does not notice.
 
-The two losses are those of LevelDB (`manifest.py`): without `CURRENT` RocksDB creates an empty store, and a
-truncated manifest gives an earlier state. A truncated manifest is not recognized as for LevelDB, because when
-RocksDB opens a store, it may name an oldest log that is never created. If the named log is gone, the oldest
-existing log must continue the manifest:
+The two losses are the same as those of LevelDB (`manifest.py`). Without `CURRENT`, RocksDB creates an empty
+store. A truncated manifest gives an earlier state. The method by which `manifest.py` recognizes a truncated
+manifest does not work here: when RocksDB opens a store, it may write to the manifest an oldest log that is
+never created. If the named log does not exist, the oldest existing log must begin where the manifest ends:
 
     it has records    the first one is write S + 1, where S is the last write in tables when the log was named
     it is empty       its number was allocated before the end of the manifest (a clean close leaves such a log)
@@ -22,11 +22,11 @@ from typing import NamedTuple
 from crawler.storage.manifest import BEFORE_TABLES, edits, whole_records, without_current
 
 _LOG_NUMBER, _NEXT_FILE, _LAST_SEQUENCE = 2, 3, 4
-_FIRST_RECORD_MAX = 64 << 10  # number of bytes that are read; the record of `_mark_opening` has only 13
+_FIRST_RECORD_MAX = 64 << 10  # number of bytes that are read; the record of `_mark_opening` has only 13 bytes
 
 
 def lost_bookkeeping(store: Path) -> str:
-    """Return a description of what RocksDB's bookkeeping has lost; "" if nothing, or if RocksDB finds the loss itself."""
+    """Return a description of the loss in RocksDB's bookkeeping; "" if there is none, or if RocksDB finds it itself."""
     current = store / "CURRENT"
     if not current.exists():
         return without_current(store, ("sst", "log"))
@@ -48,7 +48,7 @@ class _Known(NamedTuple):
     """The state at the end of a manifest."""
 
     log: int = 0  # the oldest live log
-    sequence: int = 0  # the last write in tables when that log was named
+    sequence: int = 0  # the last write that was in a table when that log was named
     next_file: int = 0
 
 
@@ -62,7 +62,7 @@ def _known(manifest: bytes) -> _Known:
 
 
 def _oldest_log(store: Path, least: int) -> tuple[int, int]:
-    """Return the numbers of the oldest log from `least` on and of its first write; (0, 0) if there is no such log."""
+    """Return (number of the oldest log from `least` on, number of its first write); (0, 0) if there is no such log."""
     numbers = sorted(int(path.stem) for path in store.glob("[0-9]*.log"))
     oldest = next((number for number in numbers if number >= least), 0)
     if not oldest:

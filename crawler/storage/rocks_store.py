@@ -1,7 +1,7 @@
 """An implementation of the `KeyValue` interface on RocksDB (rocksdict), for machines without LevelDB.
 
-Its files are framed like LevelDB's (`torn_log.py`, `rocks_manifest.py`).
-Known traps that this file handles, each reproduced:
+RocksDB's files are framed like those of LevelDB (`torn_log.py`, `rocks_manifest.py`).
+Known traps that this file handles; each was reproduced:
 
 * rocksdict holds the interpreter lock while it writes, so a synced write would stop
   the loop for as long as the disk takes. So batches are written to the kernel without a sync, and `write`
@@ -58,7 +58,7 @@ def _options(write_buffer_bytes: int, block_cache_bytes: int, table_bytes: int, 
 
 
 def rebuild(path: Path) -> None:
-    """Make a new manifest from the readable tables; move the other files to `lost/`.
+    """Make a new manifest from the readable tables, and move the other files to `lost/`.
 
     Raises:
         DamageError: the store cannot be rebuilt.
@@ -101,7 +101,7 @@ class RocksStore(DiskStore):
             raise DirectoryError(f"store {path}: cannot be opened: {error}") from error
 
     def _open(self, path: Path, options: Any) -> Any:
-        """Open the store; if only a torn tail of the newest log prevents it, cut that tail first."""
+        """Open the store. If only a torn tail of the newest log prevents this, cut that tail first."""
         self.mended = mend_logs(path, REMEDY)
         try:
             try:
@@ -117,7 +117,7 @@ class RocksStore(DiskStore):
             raise _opening_error(path, str(error)) from error
 
     def _mark_opening(self) -> None:
-        """Write the first record of the log; it shows `rocks_manifest.py` that no earlier log is missing."""
+        """Write the first record of the log, which shows `rocks_manifest.py` that no earlier log is missing."""
         batch = self.batch(sync=True)
         batch.delete(_NO_KEY)
         self.write(batch)
@@ -137,7 +137,7 @@ class RocksStore(DiskStore):
             self._sync_logs()
 
     def _sync_logs(self) -> None:
-        """Make all writes survive a power cut: sync the logs that are not fully synced, the oldest first."""
+        """Sync the logs that are not fully synced, the oldest first, so that all writes survive a power cut."""
         logs = sorted(int(name[:-4]) for name in os.listdir(self.path) if name.endswith(".log"))
         for number in logs:
             if number >= self._synced_log:
@@ -189,7 +189,7 @@ class RocksStore(DiskStore):
         self._require_end(end)
 
     def _require_end(self, end: Any) -> None:
-        """Raise if the iterator stopped because it could not read the next block."""
+        """Raise an error if the iterator stopped because it could not read the next block."""
         try:
             end.status()
         except self._errors as error:
@@ -207,7 +207,7 @@ class RocksStore(DiskStore):
         except (
             self._errors
         ) as error:  # writing the memtable to a table failed, but its content is in the logs
-            # this is not an error here, because reads report the damage
+            # no error is raised here, because reads report the damage
             if not self._failed and not str(error).startswith(_DAMAGE):
                 raise StoreError(f"store: cannot be closed: {self._said(error)}") from error
 

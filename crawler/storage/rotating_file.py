@@ -1,12 +1,12 @@
-"""Log files that several processes append to, and that are rotated while they are open.
+"""Log files to which several processes append, and which are rotated while they are open.
 
     pages.jsonl   pages.jsonl.1   pages.jsonl.2 ...     the newest lines are in the file without a number
 
-A file is rotated when it would exceed a size, or when its first line is older than an age. Any process may
-rotate a file, and holds a lock on the file meanwhile. At their next write, the other processes notice that
-the name now belongs to another file. In the same way, they notice a rotation by logrotate. No line is split
-between two files. `reopen_on` lets a process open its files again when it receives a signal; so it closes a
-renamed file at once, and not only when it writes the next line.
+A file is rotated when it would exceed a given size, or when its first line is older than a given age. Any
+process may rotate a file. During the rotation, it holds a lock on the file. At their next write, the other
+processes notice that the name now belongs to another file. In the same way, they notice a rotation by
+logrotate. No line is split between two files. With `reopen_on`, a process opens its files again when it
+receives a signal. So the process closes a renamed file at once, and not only when it writes the next line.
 
 A write costs two system calls (3 us) more than a plain append.
 """
@@ -24,16 +24,17 @@ from pathlib import Path
 from crawler.storage.files import write_all
 
 _INSTANT = re.compile(rb"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d")
-_HEAD_BYTES = 4096  # the time of the first line is searched in this many bytes at the start of a file
+_HEAD_BYTES = 4096  # the time of the first line is looked for in this many bytes at the start of a file
 _THREAD = "reopen"
 _files: "weakref.WeakSet[RotatingFile]" = weakref.WeakSet()  # the files of this process
 
 
 class RotatingFile:
-    """Appends to `path`; starts a new file at `bytes_max`, or when the file is `age_max` seconds old (0: no limit).
+    """Appends to `path`.
 
-    At most `kept` former files remain (0: all). The lines must contain a time in ISO form, from which their
-    age is computed.
+    A new file is started at `bytes_max`, or when the file is `age_max` seconds old (0: no limit). At most
+    `kept` former files remain (0: all). The lines must contain a time in ISO form, from which their age is
+    computed.
     """
 
     def __init__(self, path: Path, *, bytes_max: int = 0, age_max: float = 0.0, kept: int = 0) -> None:
@@ -59,7 +60,7 @@ class RotatingFile:
                 write_all(self._descriptor, data)
 
     def reopen(self) -> None:
-        """Open the file again if its name now belongs to another file or to none; a closed file stays closed.
+        """Open the file again if its name now belongs to another file or to none. A closed file stays closed.
 
         Raises:
             OSError: the file cannot be opened.
@@ -69,7 +70,7 @@ class RotatingFile:
                 self._opened()
 
     def close(self) -> None:
-        """Close the file; do nothing if it is closed already."""
+        """Close the file. Do nothing if it is closed already."""
         with self._lock:
             self._close()
 
@@ -110,7 +111,7 @@ class RotatingFile:
         return now - self._began > self._age_max
 
     def _rotate(self, more: int, now: float) -> None:
-        """Rename the file, unless another process has done so meanwhile; open the new one."""
+        """Rename the file, unless another process has just renamed it, and open the new file."""
         fcntl.flock(self._descriptor, fcntl.LOCK_EX)
         try:
             if self._is_current() and self._is_full(more, now):
@@ -131,7 +132,10 @@ class RotatingFile:
 
 
 def reopen_on(number: signal.Signals) -> None:
-    """Start a thread that reopens the files of this process at each signal; all other threads must block the signal."""
+    """Start a thread that reopens the files of this process at each signal.
+
+    All other threads must block the signal.
+    """
     if any(thread.name == _THREAD for thread in threading.enumerate()):
         return
 
@@ -139,14 +143,14 @@ def reopen_on(number: signal.Signals) -> None:
         while True:
             signal.sigwait((number,))
             for file in list(_files):
-                with suppress(OSError):  # the next line tries again, and its writer reports the error
+                with suppress(OSError):  # the next write tries again, and its caller reports the error
                     file.reopen()
 
     threading.Thread(target=wait, name=_THREAD, daemon=True).start()
 
 
 def generations(path: Path) -> list[Path]:
-    """Return the files of a log, the oldest first and `path` last; missing ones are left out."""
+    """Return the existing files of a log: the oldest first, and `path` last."""
     former = [file for _, file in sorted(_numbered(path), reverse=True)]
     return former + ([path] if path.exists() else [])
 
@@ -159,7 +163,7 @@ def _numbered(path: Path) -> list[tuple[int, Path]]:
 
 
 def _first_instant(head: bytes) -> float:
-    """Return the first instant in the text, taken as UTC; 0.0 if there is none."""
+    """Return the first time in the text, which is read as UTC; 0.0 if the text has no time."""
     match = _INSTANT.search(head)
     try:
         return datetime.fromisoformat(match[0].decode()).replace(tzinfo=UTC).timestamp() if match else 0.0

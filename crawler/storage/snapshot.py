@@ -1,19 +1,20 @@
 """A consistent copy of a store that another process has open.
 
-Only one process may open a store. But its tables never change after they are written, so a hard link to a
-table serves as a copy. The log and the manifest only grow, so a copy of them is in a state that a crash could
-have left; when the copy is opened, the log and manifest are replayed. A copy is valid only if the manifest is
-the same before and after copying: then no table was added or removed in the meantime. The crawling process is
-not involved.
+Only one process may open a store. But the tables of a store never change after they are written, so a hard
+link to a table serves as a copy. The log and the manifest only grow, so a copy of them is in a state that a
+crash could have left. When the copy is opened, the engine replays its log and manifest as after a crash. A
+copy is valid only if the manifest is the same before and after copying, because then no table was added or
+removed in the meantime. The crawling process is not involved.
 
     CURRENT, MANIFEST-*, *.log    copied (a few MB); also the files by which a RocksDB store is recognized
     *.ldb, *.sst                  linked; see `link`
 
-Cost: one link per table, 20 us each. Until the copy is deleted, tables that the store has meanwhile removed
-in compactions still take disk space.
+Cost: one link per table, 20 us each. As long as the copy exists, tables that the store has removed in
+compactions still take disk space.
 """
 
 import os
+import re
 import shutil
 import tempfile
 import time
@@ -35,9 +36,9 @@ _FOLDER = "snapshot-"
 
 @contextmanager
 def private_folder(beside: Path | None = None) -> Iterator[Path]:
-    """Yield a new folder, if possible in `beside` (hard links need one file system); delete the folder at the end.
+    """Yield a new folder, if possible in `beside`, because hard links need one file system. Delete it at the end.
 
-    The folders that killed readers left in `beside` are deleted too.
+    Folders that killed readers have left in `beside` are deleted, too.
     """
     folder = _made(beside)
     try:
@@ -68,6 +69,7 @@ def snapshot(store: Path, into: Path, *, pause: Callable[[float], None] = time.s
 
     Raises:
         DirectoryError: there is no store, this user may not read it, or it changes too fast.
+        DamageError: `CURRENT` names no manifest, or one that is missing.
         StoreError: the copy cannot be written.
     """
     for _ in range(TRIES):
@@ -83,6 +85,10 @@ def snapshot(store: Path, into: Path, *, pause: Callable[[float], None] = time.s
         except OSError as error:
             raise StoreError(f"store {store}: cannot be copied: {error.strerror or error}") from error
         pause(PAUSE)
+    if not (store / (name := _manifest_name(store))).exists():
+        raise DamageError(
+            f"store {store}: CURRENT names {name}, which is missing; `crawler check --repair` may repair it"
+        )
     raise DirectoryError(f"store {store}: it changes faster than it can be copied; try again")
 
 
@@ -96,7 +102,7 @@ def _copied(store: Path, into: Path) -> bool:
         if name.endswith(".log") or name == before[0] or name.startswith(_COPIED):
             shutil.copyfile(store / name, into / name)
     # The store opened on the copy numbers its new tables from `fresh` on. A file that already has such a
-    # number, and that the manifest does not name yet, must not be linked: the store opened on the copy would
+    # number, and that the manifest does not name yet, must not be linked. The store opened on the copy would
     # overwrite that file, which also belongs to the original store.
     fresh = next_file((into / before[0]).read_bytes())
     for name in names:
@@ -109,10 +115,15 @@ def _copied(store: Path, into: Path) -> bool:
 
 def _manifest(store: Path) -> tuple[str, int]:
     """Return the name of the current manifest, and its length in bytes."""
-    name = (store / "CURRENT").read_text(errors="replace").strip()
-    if "/" in name or not name:
-        raise DamageError(f"store {store}: CURRENT names no manifest; `crawler check --repair` may repair it")
+    name = _manifest_name(store)
     return name, (store / name).stat().st_size
+
+
+def _manifest_name(store: Path) -> str:
+    name = (store / "CURRENT").read_text(errors="replace").strip()
+    if not re.fullmatch(r"MANIFEST-[0-9]+", name):
+        raise DamageError(f"store {store}: CURRENT names no manifest; `crawler check --repair` may repair it")
+    return name
 
 
 def link(source: Path, target: Path) -> None:

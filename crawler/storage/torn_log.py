@@ -1,20 +1,20 @@
-"""Finds and cuts the torn tail that a power cut can leave in a store's newest log; refuses other damage.
+"""Finds and cuts the torn tail that a power cut can leave in a store's newest log, and refuses other damage.
 
-A record that was not written to its end was never acknowledged, so it may be dropped.
-If the damage is in the middle of a log, acknowledged records follow it. So a tail is cut
-only if no record begins after the first damage; a log with other damage is refused.
+A record that was not written to its end was never acknowledged, so it may be dropped. If the damage is in the
+middle of a log, acknowledged records follow the damage. So a tail is cut only if no record begins after the
+first damage. A log with other damage is refused.
 
-An engine that is opened with paranoid checks finds wrong checksums itself. But it mistakes three
-kinds of damage for the end of the log, and silently drops the records that follow: a fragment that is
-longer than the rest of the file, a file that ends in the middle of a record, and
-zeros in place of a header. A single flipped bit in a length in the last block causes such damage.
-So the headers are checked before an engine opens the log (10 ms per MB of small
-records). A test that flipped every byte of a log found no other silent loss.
+An engine that is opened with paranoid checks finds wrong checksums itself. But such an engine mistakes three
+kinds of damage for the end of the log, and silently drops the records that follow: a fragment that is longer
+than the rest of the file, a file that ends in the middle of a record, and zeros in place of a header. A
+single flipped bit in a length in the last block causes such damage. So the headers are checked before an
+engine opens the log (10 ms per MB of small records). A test that flipped every byte of a log found no other
+silent loss.
 
 Format (leveldb/doc/log_format.md): a log consists of blocks of 32 KiB. A record is one or more fragments,
-each with a header `crc32c (4, masked) length (2) type (1)`, followed by its bytes. No fragment crosses the
-end of a block. The types FULL, FIRST, MIDDLE and LAST are 1 to 4. If 6 or fewer bytes are left in a block,
-these bytes are zero.
+each with a header `crc32c (4, masked) length (2) type (1)`, followed by the bytes of the fragment. No
+fragment crosses the end of a block. The types FULL, FIRST, MIDDLE and LAST are 1 to 4. If 6 or fewer bytes
+are left in a block, these bytes are zero.
 """
 
 import struct
@@ -43,7 +43,10 @@ _TABLE = _crc32c_table()
 
 
 def crc32c(data: bytes) -> int:
-    """Return the CRC-32C (Castagnoli) at about 10 MB/s, fast enough for a log of a few MB that is read once."""
+    """Return the CRC-32C (Castagnoli).
+
+    At about 10 MB/s, this is fast enough for a log of a few MB that is read once.
+    """
     value = 0xFFFFFFFF
     table = _TABLE
     for byte in data:
@@ -64,7 +67,7 @@ class Fragment(NamedTuple):
 
 
 def fragment_at(data: bytes, offset: int) -> Fragment | None:
-    """Return the fragment whose header is at `offset`; None if it is incomplete or its checksum is wrong."""
+    """Return the fragment whose header is at `offset`; None if the fragment is incomplete or its checksum is wrong."""
     block_end = min(len(data), (offset // BLOCK_BYTES + 1) * BLOCK_BYTES)
     begin = offset + _HEADER.size
     if begin > block_end:
@@ -101,7 +104,10 @@ def _damaged_at(data: bytes) -> int:
 
 
 def ends_whole(data: bytes) -> bool:
-    """Return whether a reader that follows the headers ends exactly behind a complete record; ignore checksums."""
+    """Return whether a reader that follows the headers ends exactly after a complete record.
+
+    Checksums are ignored.
+    """
     offset = end = 0
     kind = _LAST
     while offset + _HEADER.size <= len(data):
@@ -139,7 +145,7 @@ def mend_logs(store: Path, remedy: str) -> str:
     """Cut the torn tail that the engine would silently skip; return a description, or "" if there was none.
 
     Raises:
-        DamageError: the damage is followed by records, or is in an older log.
+        DamageError: records follow the damage, or the damage is in an older log.
         StoreError: the disk failed.
     """
     done = ""

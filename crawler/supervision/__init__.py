@@ -1,1 +1,1 @@
-"""Several processes on one machine: the supervisor, its children, and their restarts."""
+"""Runs a crawl in several processes on one machine: the supervisor, its child processes, and their restarts."""

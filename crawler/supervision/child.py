@@ -2,19 +2,19 @@
 
     python -m crawler.supervision FD
 
-FD is one end of a socket pair. The supervisor writes one JSON object per line: first `Start`, then
-{"addresses": {name: port}} whenever ports become known, {"ended": true} when a process has found that the
-crawl has ended, and {"stop": reason} when the child should stop. The child first writes {"port": n}, then
-{"status": ...} at the interval given in `Start`, and finally {"report": ...}. The child ends after the
-supervisor has answered the report with {"reported": true}. The end of the stream means that the supervisor
-has ended. The child also watches the process of the supervisor (`parent.py`).
+FD is one end of a socket pair. The supervisor writes one JSON object per line. The first is `Start`. Later
+ones are {"addresses": {name: port}} whenever ports become known, {"ended": true} when a process has found
+that the crawl has ended, and {"stop": reason} when the child should stop. The child first writes {"port": n},
+then {"status": ...} at the interval given in `Start`, and finally {"report": ...} or, after an error,
+{"failure": message}. The child ends after the supervisor has answered this with {"reported": true}. If the
+stream ends, the supervisor has ended. The child also watches the process of the supervisor (`parent.py`).
 """
 
 import asyncio
 import contextlib
 import logging
+import signal
 import socket
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,15 +39,15 @@ if TYPE_CHECKING:
 
 MESSAGE_BYTES_MAX = 64 << 20
 LOOPBACK = "127.0.0.1"
-ORPHAN_GRACE = 1.0  # seconds in which an orphaned child may complete its fetches in flight
+ORPHAN_GRACE = 1.0  # seconds that an orphaned child may use to complete its fetches in flight
 CLEAR_LIMIT = 10.0  # seconds to end the tasks that remain in a child's loop
 
 
 class Start(msgspec.Struct):
     """The first message to a child.
 
-    `supervisor` is the process id of the sender. `seeds_file` holds the seeds of this run.
-    `status_interval` is in seconds; with 0, no status is sent.
+    `supervisor` is the process id of the sender. `seeds_file` is the path of a file with the seeds of this
+    run. `status_interval` is in seconds. If it is 0, no status is sent.
     """
 
     config: dict[str, Any]
@@ -72,7 +72,7 @@ def main(argv: list[str]) -> int:
 
 
 def warm_up() -> None:
-    """Import the modules of a crawl once for all children, before forking; this saves 0.02 CPU seconds per child."""
+    """Import the modules of a crawl once for all children, before forking. This saves 0.02 CPU seconds per child."""
     import encodings.ascii
     import encodings.cp1252
     import encodings.idna  # noqa: F401
@@ -95,11 +95,7 @@ def work(link: socket.socket) -> int:
     parser = fork_parser()
     gc.freeze()
     gc.enable()
-    try:
-        return shutdown.run(_work(link, parser), uvloop.new_event_loop, CLEAR_LIMIT)
-    except CrawlerError as error:
-        print(f"crawler: {' '.join(str(error).split())}", file=sys.stderr)
-        return error.exit_code
+    return shutdown.run(_work(link, parser), uvloop.new_event_loop, CLEAR_LIMIT)
 
 
 async def _work(link: socket.socket, parser: ForkedChild | None) -> int:
@@ -107,12 +103,26 @@ async def _work(link: socket.socket, parser: ForkedChild | None) -> int:
     line = b""
     with contextlib.suppress(ConnectionError):
         line = await reader.readline()
-    if not line:  # the supervisor has ended before it sent anything
+    if not line:  # the supervisor ended before it sent anything
         writer.close()
         return 0
     start = msgspec.json.decode(line, type=Start)
-    await _Child(start, reader, writer).run(parser)
+    child = _Child(start, reader, writer)
+    try:
+        await child.run(parser)
+    except CrawlerError as error:
+        await child.hand_over({"failure": " ".join(str(error).split())})
+        return error.exit_code
     return 0
+
+
+def _stop(loop: asyncio.AbstractEventLoop, crawl: "Crawl") -> None:
+    """Handle a stop signal; do nothing if the crawl has already ended, so that the exit code stays.
+
+    The handlers of an event loop would end with the loop, and a later signal would end the process.
+    """
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(crawl.stop, "signal")
 
 
 class _Child:
@@ -146,7 +156,7 @@ class _Child:
         ) as crawl:
             loop = asyncio.get_running_loop()
             for number in early_signals.stop_signals():
-                loop.add_signal_handler(number, crawl.stop, "signal")
+                signal.signal(number, lambda *_: _stop(loop, crawl))
             reopen_on(early_signals.REOPEN)
             if early_signals.begin():
                 crawl.stop("signal")
@@ -160,17 +170,21 @@ class _Child:
                 for task in tasks:
                     task.cancel()
                 await asyncio.gather(*tasks, return_exceptions=True)
-        await shutdown.within(CLEAR_LIMIT, "report to the supervisor", self._hand_over(crawl.final))
+        await self.hand_over({"report": crawl.final})
+
+    async def hand_over(self, message: dict[str, Any]) -> None:
+        """Send the last message, and close the connection."""
+        await shutdown.within(CLEAR_LIMIT, "report to the supervisor", self._confirmed(message))
         self._writer.close()
         await shutdown.within(CLEAR_LIMIT, "supervisor's pipe", self._writer.wait_closed())
 
-    async def _hand_over(self, report: object) -> None:
-        """Send the report, and read messages until the supervisor confirms that it has received the report.
+    async def _confirmed(self, message: dict[str, Any]) -> None:
+        """Send a message, and read messages until the supervisor confirms that it has received this one.
 
-        Closing a socket that has unread messages resets the connection. The supervisor could then lose
-        messages that it has not read yet.
+        Closing a socket that has unread messages resets the connection. After a reset, the supervisor could
+        lose messages that it has not read yet.
         """
-        self._say({"report": report})
+        self._say(message)
         with contextlib.suppress(ConnectionError):
             while line := await self._reader.readline():
                 if "reported" in msgspec.json.decode(line):
@@ -180,7 +194,7 @@ class _Child:
         self._writer.write(msgspec.json.encode(message) + b"\n")
 
     async def _listen(self, crawl: "Crawl") -> None:
-        """Obey the messages of the supervisor until the supervisor has ended."""
+        """Receive and obey messages of the supervisor until the supervisor has ended."""
         with contextlib.suppress(ConnectionError):  # the supervisor ended before it read our messages
             while line := await self._reader.readline():
                 self._heed(crawl, msgspec.json.decode(line))
@@ -206,7 +220,7 @@ class _Child:
             await asyncio.sleep(interval)
 
     def _addresses(self) -> dict[str, tuple[str, int]]:
-        """Return the addresses of the siblings, with port 0 for those whose port is not known."""
+        """Return the addresses of the sibling processes. If the port of a sibling is not known, its port is 0."""
         from crawler.crawl.process_names import process_names
 
         me, ports = self._start.name, self._start.ports

@@ -1,7 +1,8 @@
 """Ends a child soon after its parent has ended, even if the pipe between them does not show that.
 
-The pipe may be full, or broken by unread bytes, and the child's event loop may be blocked. So a thread waits
-for the end of the parent process. A process descriptor (Linux, pidfd_open) becomes readable at that moment.
+The pipe may be full, or unread bytes may have broken it, and the child's event loop may be blocked. So a
+thread waits for the end of the parent process. A process descriptor (on Linux: pidfd_open) becomes readable
+at the moment when the process ends.
 """
 
 import contextlib
@@ -26,7 +27,7 @@ def watch_parent(parent: int, gone: Callable[[], object], limit: float = ORPHAN_
 def _watch(parent: int, gone: Callable[[], object], limit: float) -> None:
     try:
         wait_for_end(parent)
-    except OSError as error:  # without pidfd_open in the kernel, only the pipe can show the end
+    except OSError as error:  # if the kernel has no pidfd_open, only the pipe can show the end of the parent
         log.warning("cannot watch the supervisor: %s", error)
         return
     with contextlib.suppress(RuntimeError):  # if the loop is closed, this process is already ending
@@ -36,13 +37,13 @@ def _watch(parent: int, gone: Callable[[], object], limit: float) -> None:
 
 
 def wait_for_end(parent: int) -> None:
-    """Wait until the parent of this process has ended; return immediately if `parent` is no longer the parent."""
+    """Wait until the parent of this process has ended. Return immediately if `parent` is no longer the parent."""
     try:
         descriptor = os.pidfd_open(parent)
     except ProcessLookupError:
         return
     try:
-        if os.getppid() == parent:  # otherwise, the process id may belong to another process
+        if os.getppid() == parent:  # if it is not, the process id may belong to another process
             ended = select.poll()
             ended.register(descriptor, select.POLLIN)
             ended.poll()

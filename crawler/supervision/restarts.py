@@ -7,7 +7,7 @@ anything else              restarted, after a growing delay if it failed soon; a
 
 from enum import Enum
 
-RESTARTS_MAX = 10  # after this many short runs in a row, the crawl ends with the exit code of the child
+RESTARTS_MAX = 10  # after this many short runs in a row, the crawl ends with the exit code of the last run
 LASTED = 60.0  # seconds after which a start is considered successful
 RESTART_DELAY, RESTART_DELAY_MAX = 0.2, 30.0
 HOPELESS = (2, 3)
@@ -22,7 +22,7 @@ class Next(Enum):
 
 
 class Restarts:
-    """The record of one child's starts and failures."""
+    """Records the starts and failures of one child."""
 
     def __init__(self) -> None:
         self._failures = 0  # number of starts in a row that ended within `LASTED` seconds
@@ -31,7 +31,10 @@ class Restarts:
         return f"Restarts({self._failures} failures in a row)"
 
     def ended(self, code: int, lasted: float, *, stopping: bool) -> Next:
-        """Note that the child ended with `code` (negative: a signal) after `lasted` seconds; return the reaction."""
+        """Note that the child ended with `code` after `lasted` seconds; return the reaction.
+
+        If a signal ended the child, `code` is the negative number of the signal.
+        """
         if code == 0 or stopping:
             return Next.NOTHING
         self._failures = 0 if lasted >= LASTED else self._failures + 1

@@ -1,4 +1,4 @@
-"""`crawler crawl --processes N`: runs N children of this program, connected over loopback, as one crawl.
+"""`crawler crawl --processes N`: runs one crawl in N child processes, which are connected over loopback.
 
     supervisor --socket pair--> p0 ... pN-1 (`child.py`), each with its own folder in DIR
         seeds      checked here, written to DIR/seeds.run, read by every child (each queues its own)
@@ -6,12 +6,12 @@
         progress   the status of the children, added up; at the end their reports, merged
         stop       a first signal asks all children to stop, a second kills them
 
-Children start as forks (`forked_children.py`), so modules are imported once. A child that dies is restarted
-as a separate program (see `restarts.py`). Meanwhile, the links for the child's hosts wait in the outboxes of
-the other children. If a child stops because of a limit or of the disk, all children stop. If a child finds
-that the crawl has ended, the supervisor informs the others. The supervisor reaps its children, so that their
-CPU time is counted. Children whose parent has ended stop by themselves (`parent.py`); a child that does not
-stop when asked is killed.
+Children start as forks (`forked_children.py`), so modules are imported only once. A child that dies is
+restarted as a separate program (see `restarts.py`). Meanwhile, the links for the child's hosts wait in the
+outboxes of the other children. If a child stops because of a limit or because of the disk, all children stop.
+If a child finds that the crawl has ended, the supervisor informs the others. The supervisor reaps its
+children, so that their CPU time is counted. Children whose parent has ended stop by themselves (`parent.py`).
+A child that does not stop when asked is killed.
 """
 
 import asyncio
@@ -29,6 +29,7 @@ from typing import Any
 import msgspec
 
 from crawler.admin import report
+from crawler.admin.process_metrics import RecentErrors
 from crawler.admin.report import Report
 from crawler.admin.status import Status, merge, resting, whole
 from crawler.clock import SystemClock
@@ -53,18 +54,18 @@ from crawler.upgrade.ready import ready
 
 log = logging.getLogger("crawler")
 
-PROGRAM = ("-m", "crawler.supervision")  # arguments that start a restarted child
+PROGRAM = ("-m", "crawler.supervision")  # arguments with which a child is restarted
 BACKOFF_MAX = 1.0  # seconds between attempts to connect to a sibling that is restarting
 SHUTDOWN_STEPS = 10  # steps of a child's shutdown, each taking at most `crawl.shutdown_step_max`
-FINISHED = ("done", "patience")  # the reasons of a process that has nothing left to do
+FINISHED = ("done", "patience")  # reasons why a process ends if it has nothing left to do
 _LIMITS = ("max_pages", "max_time", "max_bytes", "disk", "signal", "stopped")
 
 
 class Supervisor:
     """Runs the processes of the crawl in `directory` until all of them have ended.
 
-    The processes send their status every `status_interval` seconds. With 0, which suffices if `status` is not
-    needed, they never send it.
+    The processes send their status every `status_interval` seconds. If this is 0, they never send it; 0
+    suffices if `status` is not needed.
     """
 
     def __init__(
@@ -94,6 +95,7 @@ class Supervisor:
         crawl = config.crawl
         self._stop_limit = STOP_GRACE + crawl.drain_max + SHUTDOWN_STEPS * crawl.shutdown_step_max
         self._stopping: asyncio.TimerHandle | None = None
+        self.errors = RecentErrors()
         self._children = [_Child(self, name) for name in process_names(config)]
 
     def fork(self) -> None:
@@ -104,10 +106,10 @@ class Supervisor:
                 child.adopt(forked)
 
     async def run(self) -> dict[str, Any]:
-        """Crawl to the end; return the merged report of all processes, which is also written to DIR/report.json.
+        """Crawl to the end. Return the merged report of all processes, which is also written to DIR/report.json.
 
         Raises:
-            UsageError: the directory holds another number of processes.
+            UsageError: the crawl in the directory has another number of processes.
             CrawlerError: a child failed and was not restarted; the error has the child's exit code.
             NoSeedError: the crawl ended without fetching a single page.
         """
@@ -123,15 +125,17 @@ class Supervisor:
             self._seed_file.write(self._seeds)
             shipper = Shipper(self.directory.path, self._config.pages, self.clock.now)
             shipper.start()
+            logging.getLogger("crawler").addHandler(self.errors)
             try:
                 await self._run_children()
             finally:
+                logging.getLogger("crawler").removeHandler(self.errors)
                 await self._reap()
                 await shipper.end()
             return self._finish()
 
     async def _run_children(self) -> None:
-        """Run the children until all have ended; give up on children that survive a kill."""
+        """Run the children until all have ended. Children that survive a kill are not waited for."""
         self._given_up = asyncio.Event()
         running = asyncio.ensure_future(self._all_ended())
         given_up = asyncio.ensure_future(self._given_up.wait())
@@ -196,7 +200,7 @@ class Supervisor:
         self._tell({"addresses": self.ports})
 
     def learn_end(self) -> None:
-        """Tell all children that the crawl has ended, so that only one of them needs to find out."""
+        """Tell all children that the crawl has ended, so that only one of them needs to detect it."""
         if not self.ended:
             self.ended = True
             self._tell({"ended": True})
@@ -209,7 +213,7 @@ class Supervisor:
             self._stopping = asyncio.get_running_loop().call_later(self._stop_limit, self._kill_stubborn)
 
     def _kill_stubborn(self) -> None:
-        """Kill the children that have not stopped; nothing that they committed is lost."""
+        """Kill the children that have not stopped. Nothing that they have committed is lost."""
         names = [child.name for child in self._children if child.runs]
         log.error("%s: did not stop within %g s; killed", ", ".join(names), self._stop_limit)
         self.kill()
@@ -217,7 +221,7 @@ class Supervisor:
         self._stopping = asyncio.get_running_loop().call_later(limit, self._given_up.set)
 
     def kill(self) -> None:
-        """Kill all children immediately; nothing that they committed is lost."""
+        """Kill all children immediately. Nothing that they have committed is lost."""
         for child in self._children:
             child.kill()
 
@@ -230,8 +234,13 @@ class Supervisor:
         for child in self._children:
             child.tell(message)
 
+    @property
+    def ending(self) -> bool:
+        """True if the children have been asked to end, or have found that the crawl has ended."""
+        return self.ended or bool(self.stopped_by)
+
     def folders(self) -> dict[str, Path]:
-        """Return the folder of each process, which holds its control socket."""
+        """Return the folder of each process. The folder contains the control socket of the process."""
         return {child.name: self.directory.process(child.name) for child in self._children}
 
     @property
@@ -244,13 +253,14 @@ class Supervisor:
 
 
 class _Child:
-    """Starts, listens to, restarts and reaps one process."""
+    """Starts one process, receives its messages, restarts the process if needed, and reaps it."""
 
     def __init__(self, supervisor: Supervisor, name: str) -> None:
         self._supervisor = supervisor
         self.name = name
         self.status = Status(name=name)
         self.report: Report | None = None
+        self._said = ""  # the error message with which the process ended last
         self._process: asyncio.subprocess.Process | ForkedChild | None = None
         self._waiting: ForkedChild | None = None  # forked, but not yet sent its `Start`
         self._writer: asyncio.StreamWriter | None = None
@@ -261,7 +271,7 @@ class _Child:
         self._process = self._waiting = forked
 
     async def run(self) -> None:
-        """Run the process, with restarts, until it ends normally or is not restarted any more."""
+        """Run the process, and restart it, until it ends normally or no restart is allowed."""
         while True:
             begun = time.monotonic()
             code = await self._run_once()
@@ -270,28 +280,28 @@ class _Child:
                 case Next.NOTHING:
                     return self._ended(code)
                 case Next.FAIL:
-                    return self._supervisor.fail(_failure(self.name, code))
+                    return self._supervisor.fail(_failure(self.name, code, self._said))
             delay = self._restarts.delay
-            log.error("%s: ended with %s; restarting it in %.1f s", self.name, _cause(code), delay)
+            log.error("%s: %s; restarting it in %.1f s", self.name, self._said or _cause(code), delay)
             await self._wait(delay)
 
     async def _wait(self, delay: float) -> None:
-        """Wait `delay` seconds before a restart, or until the crawl is stopped."""
+        """Wait `delay` seconds before a restart. Wait no longer if the crawl is stopped."""
         while delay > 0.0 and not self._supervisor.stopped_by:
             await asyncio.sleep(min(delay, RESTART_DELAY))
             delay -= RESTART_DELAY
 
     def _ended(self, code: int) -> None:
-        """Note that the process has ended for good; stop the others if the reason concerns them, too."""
+        """Note that the process has ended for good. If the reason concerns the other processes too, stop them."""
         if code != 0 and self._supervisor.failure is None and code != -signal.SIGKILL:
-            self._supervisor.fail(_failure(self.name, code))
+            self._supervisor.fail(_failure(self.name, code, self._said))
         if self.report is not None and self.report.stopped_by in _LIMITS:
             self._supervisor.stop(self.report.stopped_by)
 
     async def _run_once(self) -> int:
         """Start the process, wait for its end and return its exit code."""
         process, ours = await self._start()
-        self._process = process
+        self._process, self._said = process, ""
         reader, self._writer = await asyncio.open_connection(sock=ours, limit=MESSAGE_BYTES_MAX)
         self._writer.write(msgspec.json.encode(self._supervisor.start_of(self.name)) + b"\n")
         if self._supervisor.stopped_by:
@@ -305,13 +315,13 @@ class _Child:
         return code
 
     async def _start(self) -> tuple[asyncio.subprocess.Process | ForkedChild, socket.socket]:
-        """Return a process that waits for its `Start`, and our end of its socket pair."""
+        """Return a process that waits for its `Start`, and the supervisor's end of the socket pair."""
         if self._waiting is not None:
             forked, self._waiting = self._waiting, None
             return forked, forked.link
         ours, theirs = socket.socketpair()
         environ = dict(os.environ)
-        if self._process is not None:  # inject faults into the first start only, or restarts would fail, too
+        if self._process is not None:  # only the first start gets faults, or restarts would fail, too
             environ.pop("CRAWLER_FAULT", None)
         with theirs:
             process = await asyncio.create_subprocess_exec(
@@ -332,6 +342,9 @@ class _Child:
                 self._supervisor.listening(self.name, message["port"])
             if "status" in message:
                 self.status = msgspec.convert(message["status"], Status)
+            if "failure" in message:
+                self._said = message["failure"]
+                self.tell({"reported": True})
             if "report" in message:
                 self.report = msgspec.convert(message["report"], Report)
                 self.tell({"reported": True})
@@ -359,20 +372,21 @@ class _Child:
 
 
 def _cause(code: int) -> str:
-    return f"signal {-code}" if code < 0 else f"exit code {code}"
+    return f"ended with signal {-code}" if code < 0 else f"ended with exit code {code}"
 
 
-def _failure(name: str, code: int) -> CrawlerError:
-    """Return the error with which the whole crawl ends after the failure of one process."""
+def _failure(name: str, code: int, said: str) -> CrawlerError:
+    """Return the error with which the whole crawl ends after a process failed; `said` is that process's message."""
     if code == StoreError.exit_code:
-        return StoreError(f"{name}: the store failed; start again when the disk is repaired")
-    failure = CrawlerError(f"{name}: ended with {_cause(code)}; see its own message above")
+        cause = f" ({said})" if said else ""
+        return StoreError(f"{name}: the store failed{cause}; start again when the disk is repaired")
+    failure = CrawlerError(f"{name}: {said or _cause(code)}")
     failure.exit_code = code if 0 < code < 128 else 1
     return failure
 
 
 def merged_report(reports: list[Report], supervisor: Supervisor) -> Report:
-    """Return the report of the whole crawl, merged from those of its processes."""
+    """Return the report of the whole crawl, which is merged from the reports of its processes."""
     merged = merge([_nothing(supervisor), *reports])
     if supervisor.ended and not merged.problems and len(reports) == supervisor.process_count:
         merged.problems = _on_the_way(merged.splitter)
@@ -382,7 +396,7 @@ def merged_report(reports: list[Report], supervisor: Supervisor) -> Report:
 
 
 def _nothing(supervisor: Supervisor) -> Report:
-    """Return the supervisor's own report, which contains only the times of the run."""
+    """Return the report of the supervisor itself, which contains only the times of the run."""
     return Report(
         crawl_id=supervisor.directory.crawl_id(),
         started=supervisor.started,
@@ -403,7 +417,7 @@ def _nothing(supervisor: Supervisor) -> Report:
 
 
 def _on_the_way(splitter: SplitterCounts | None) -> list[str]:
-    """Check that all sent links have been applied, as must be the case once a crawl has ended; return any violation."""
+    """Check that all sent links have been applied, as they must be when a crawl has ended; return any violation."""
     if splitter is None or splitter.sent == splitter.applied:
         return []
     return [f"sent = applied: {splitter.sent} != {splitter.applied}"]

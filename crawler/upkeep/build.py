@@ -11,7 +11,7 @@ the other counters of each process, because a URL that one process knows may hav
 import contextlib
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +36,7 @@ from crawler.splitter.inbox import held_before
 from crawler.splitter.partition import Partition
 from crawler.splitter.spool import confirmed_before
 from crawler.storage.commit import load_counters
-from crawler.storage.engines import AUTO, Choice, open_store
+from crawler.storage.engines import open_store
 from crawler.storage.files import sync_directory
 from crawler.storage.keys import BUCKET_TABLE, BUCKETS, CLEAN, COUNTERS, KEPT, PARKED, SETTLED, TODO, family
 from crawler.storage.kv import KeyValue
@@ -55,15 +55,27 @@ def open_source(folder: Path, name: str) -> OldProcess:
         DirectoryError: its store holds a key that `reshard` does not know.
     """
     store = open_store(folder / "store")
+    try:
+        return source_of(folder, name, store)
+    except DirectoryError:
+        store.close()
+        raise
+
+
+def source_of(folder: Path, name: str, store: KeyValue) -> OldProcess:
+    """Return an old process whose store is open.
+
+    Raises:
+        DirectoryError: its store holds a key that `reshard` does not know.
+    """
     for key, _ in store.scan(b""):
         if family(key) is None:
-            store.close()
             raise DirectoryError(f"{folder}: reshard does not know how to move the key {key!r}")
     return OldProcess(name, folder, store)
 
 
 class Build:
-    """Builds new processes, with stores of `engine`, from the old processes `sources` and their table `old_table`."""
+    """Builds new processes from the old processes `sources` and their table `old_table`."""
 
     def __init__(
         self,
@@ -71,47 +83,44 @@ class Build:
         sources: Mapping[str, OldProcess],
         old_table: Partition,
         fingerprinter: Fingerprinter,
-        *,
-        engine: Choice = AUTO,
     ) -> None:
         self._config = config
-        self._engine = engine
         self._sources = sources
         self._old_table = old_table
         self._fingerprinter = fingerprinter
 
-    def run(self, folder: Path, name: str, table: Partition) -> int:
-        """Write the folder of the process `name` of the new table; return the number of URLs that the process knows.
+    def run(self, folder: Path, store: KeyValue, name: str, table: Partition) -> int:
+        """Write the process `name` of the new table to its new folder and its empty store.
+
+        Return the number of URLs that the process knows.
 
         Raises:
             StoreError: the disk failed.
             DamageError: a value of a source is damaged.
         """
         kept = self._settled()
-        folder.mkdir(parents=True)
-        with contextlib.closing(open_store(folder / "store", self._engine)) as store:
-            writer = BoundedWriter(store)
-            owner, me = table.owner_of_bucket, table.index(name)
-            to = NewProcess(
-                folder,
-                list(self._sources.values()),
-                list(self._pieces(table, name)),
-                owns=lambda bucket: bool(owner[bucket] == me),
-                put=writer.put,
-                heir=name == table.names[0],
-            )
-            crawler.pages.reshard.move(to, f"{self._config.pages.prefix}-{name}", _receipt_of)
-            crawler.frontier.reshard.move(to)
-            crawler.robots.reshard.move(to, self._fingerprinter.bucket)
-            crawler.urlfilter.reshard.move(to)
-            crawler.urls.reshard.move(to)
-            to.copy_rest()
-            books = self._move_due(to)
-            to.put(COUNTERS, pack(_counters(to, books)))
-            to.put(BUCKET_TABLE, table.encode())
-            to.put(SETTLED, encode_immutable(kept))
-            to.put(CLEAN, b"1")
-            writer.flush()
+        writer = BoundedWriter(store)
+        owner, me = table.owner_of_bucket, table.index(name)
+        to = NewProcess(
+            folder,
+            list(self._sources.values()),
+            list(self._pieces(table, name)),
+            owns=lambda bucket: bool(owner[bucket] == me),
+            put=writer.put,
+            heir=name == table.names[0],
+        )
+        crawler.pages.reshard.move(to, f"{self._config.pages.prefix}-{name}", _receipt_of)
+        crawler.frontier.reshard.move(to)
+        crawler.robots.reshard.move(to, self._fingerprinter.bucket)
+        crawler.urlfilter.reshard.move(to)
+        crawler.urls.reshard.move(to)
+        to.copy_rest()
+        books = self._move_due(to)
+        to.put(COUNTERS, pack(_counters(to, books)))
+        to.put(BUCKET_TABLE, table.encode())
+        to.put(SETTLED, encode_immutable(kept))
+        to.put(CLEAN, b"1")
+        writer.flush()
         sync_directory(folder)
         return books.new
 
@@ -145,8 +154,10 @@ class Build:
             return crawler.due.reshard.move(to, dues)
 
 
-def keep_counts(built: Path, known: Mapping[str, int]) -> None:
-    """Store in each new process the counts by which its peers will notice if it loses its store.
+def keep_counts(
+    store: KeyValue, name: str, known: Mapping[str, int], random_bytes: Callable[[int], bytes] = os.urandom
+) -> None:
+    """Store in the new process `name` the counts by which its peers will notice if it loses its store.
 
     Peers compare these counts at each greeting. Each process counts as having received all URLs that it knows
     (`known`) from each of its peers.
@@ -154,13 +165,11 @@ def keep_counts(built: Path, known: Mapping[str, int]) -> None:
     Raises:
         StoreError: the disk failed.
     """
-    for name in known:
-        with contextlib.closing(open_store(built / name / "store")) as store:
-            batch = store.batch(sync=True)
-            for peer in known.keys() - {name}:
-                batch.put(*held_before(peer, known[name]))
-                batch.put(*confirmed_before(peer, os.urandom(8), known[peer]))
-            store.write(batch)
+    batch = store.batch(sync=True)
+    for peer in sorted(known.keys() - {name}):
+        batch.put(*held_before(peer, known[name]))
+        batch.put(*confirmed_before(peer, random_bytes(8), known[peer]))
+    store.write(batch)
 
 
 def _receipt_of(store: KeyValue, fingerprint: int, digest: bytes) -> bytes:

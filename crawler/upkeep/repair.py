@@ -20,7 +20,7 @@ from crawler.config import Config
 from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.journal import Journal, end_journal, keep_journal, load_journal
 from crawler.storage.files import AppendFile
-from crawler.storage.kv import DiskStore
+from crawler.storage.kv import DiskStore, KeyValue
 from crawler.urls.fingerprint import Fingerprinter
 
 LOST_FILE = "repair.lost"
@@ -93,7 +93,7 @@ class LostPages(set[int]):
 class BoundedWriter:
     """Writes puts and deletes in synced batches of bounded size; `before` is called before each batch."""
 
-    def __init__(self, store: DiskStore, before: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, store: KeyValue, before: Callable[[], None] = lambda: None) -> None:
         self._store = store
         self._before = before
         self._batch, self._bytes = store.batch(sync=True), 0

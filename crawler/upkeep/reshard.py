@@ -16,6 +16,7 @@ DIR/.resharded/       old processes, until they are removed
 import contextlib
 import shutil
 from collections.abc import Callable
+from pathlib import Path
 
 import msgspec
 from msgspec.structs import replace
@@ -29,8 +30,10 @@ from crawler.crawl.topology import TABLE_FILE, Topology, topology
 from crawler.errors import DirectoryError, UsageError
 from crawler.process.opening.stages import at_rest
 from crawler.splitter.partition import Partition
+from crawler.storage.engines import open_store
 from crawler.storage.faults import reach
 from crawler.storage.files import Lock, atomic_write, sync_directory
+from crawler.storage.kv import DiskStore
 from crawler.upkeep.build import Build, keep_counts, open_source, problems_of
 from crawler.upkeep.deliver_pending import deliver_pending
 from crawler.urls.fingerprint import Fingerprinter
@@ -112,7 +115,8 @@ class Resharding:
 
     def _build(self) -> None:
         built = self._directory.path / BUILT
-        shutil.rmtree(built, ignore_errors=True)
+        for left in (built, self._directory.path / REPLACED):
+            _remove(left)
         urls = self._old_config.urls
         fingerprinter = Fingerprinter(
             self._directory.seed(),
@@ -126,20 +130,22 @@ class Resharding:
                 folder = self._directory.process(name)
                 sources[name] = open_source(folder, name)
                 stack.enter_context(contextlib.closing(sources[name].store))
-            build = Build(
-                self._old_config,
-                sources,
-                self._old_table,
-                fingerprinter,
-                engine=self._config.store.engine,
-            )
+            build = Build(self._old_config, sources, self._old_table, fingerprinter)
             known = {}
             for name in self._target.names:
                 self._say(f"building {name}")
-                known[name] = build.run(built / name, name, self._target)
-            keep_counts(built, known)
+                (built / name).mkdir(parents=True)
+                with self._new_store(name) as store:
+                    known[name] = build.run(built / name, store, name, self._target)
+            for name in self._target.names:
+                with self._new_store(name) as store:
+                    keep_counts(store, name, known)
         sync_directory(built)
         reach("reshard built")
+
+    def _new_store(self, name: str) -> "contextlib.closing[DiskStore]":
+        path = self._directory.path / BUILT / name / "store"
+        return contextlib.closing(open_store(path, self._config.store.engine))
 
     def _verify(self) -> None:
         built, seed = self._directory.path / BUILT, self._directory.seed()
@@ -162,6 +168,20 @@ class Resharding:
         keep_journal(self._directory.path, Journal(COMMAND, facts=msgspec.to_builtins(switch)))
         reach("reshard decided")
         finish(self._directory)
+
+
+def _remove(left: Path) -> None:
+    """Remove what an earlier reshard has left.
+
+    Raises:
+        DirectoryError: it cannot be removed, for example because it is a file.
+    """
+    try:
+        shutil.rmtree(left)
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        raise DirectoryError(f"{left}: cannot be removed: {error.strerror}; remove it yourself") from error
 
 
 def finish(directory: CrawlDirectory) -> bool:

@@ -1,4 +1,5 @@
-"""Turns the hrefs of a page into accepted links; this is the hot path of the URL filter.
+# cython: annotation_typing=False
+"""Turns the hrefs of a page into accepted links. This part of the URL filter must be fast.
 
     hrefs --> cut the fragment --> unique --> memo --(miss)--> canonical form, verdict, fingerprint
                                                 |
@@ -6,26 +7,29 @@
 
 Pages of one directory share most of their hrefs (navigation, index), and the meaning of a relative href
 depends only on the directory of the base. So there is one table per directory, which maps each href to its
-result, and a link costs one dictionary look-up. Some hrefs are resolved each time. These are hrefs that are
-empty or begin with `?` (the result depends on the file name or query of the base), hrefs such as `http:x`
-(which the standard reads as relative), and hrefs with tabs or newlines (which the parser removes). Pages in
-an encoding other than UTF-8 have tables of their own; requisites have their own tables too. All tables are
-emptied when the scope widens, or when fingerprints change because two authorities were proven to be one.
+result. A link then costs one dictionary look-up. Some hrefs are resolved each time: those that are empty or
+begin with `?`, because their result depends on the file name or query of the base; those such as `http:x`,
+which the standard reads as relative; and those with tabs or newlines, which the parser removes. Pages in an
+encoding other than UTF-8 have tables of their own, and so have requisites. All tables are emptied when the
+scope widens, or when fingerprints change because two authorities were proven to be one.
 
-`memo_bytes_max` bounds all tables together; the least recently used directory is evicted first. Directories
-that link to the same URLs share the results for up to `_JUDGED_MAX` recent URLs.
+`memo_bytes_max` bounds the size of all tables together. The table of the least recently used directory is
+evicted first. Results for up to `_JUDGED_MAX` recent URLs are shared by all directories that link to these
+URLs.
 
-A rejected href, without its fragment, is counted once per page, under the rule that rejected it.
-Links that consist only of a fragment are dropped before this, and are not counted. A link to the page
-itself is treated like any other; the duplicate check recognizes it.
+A rejected href, without its fragment, is counted once per page, under the rule that rejected it. Links that
+consist only of a fragment are dropped before that, and are not counted. A link to the page itself is treated
+like any other link; the duplicate check recognizes it.
 """
 
 import re
 from array import array
-from collections import Counter, OrderedDict
-from collections.abc import Iterable
+from collections import OrderedDict
+from collections.abc import Collection, Iterable
 from typing import Any, NamedTuple
 
+import cython
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -43,25 +47,27 @@ from crawler.urls.canonical import (
 )
 from crawler.urls.fingerprint import Fingerprinter
 
-_Entry = tuple[int, str] | str  # a result: (fingerprint, url), or the name of the rejecting rule
+COMPILED: bool = cython.compiled
 
-# Beginnings of hrefs that depend on the whole base, or that the parser trims.
+
+# Matches the beginning of hrefs whose result depends on the whole base, or that the parser trims.
 _NOT_BY_DIRECTORY = re.compile(r"$|[ ?]|https?:(?![/\\])", re.IGNORECASE)
-_ENTRY_BYTES = 300  # bytes of an entry without its characters: slot, tuple, integer and two string headers
-# Limits on the stored results for recently judged URLs, by request form (number, length): at most about 5 MB.
+_ENTRY_BYTES = 300  # size of an entry without its characters: slot, link, integer and two string headers
+# Limits on the number and length of the request forms of recently judged URLs, whose results are stored: at
+# most about 5 MB.
 _JUDGED_MAX = 1 << 13
 _JUDGED_LENGTH_MAX = 400
-_TABLE_BYTES = 1000  # bytes of a table without its entries and the characters of its ancestors
+_TABLE_BYTES = 1000  # size of a table in bytes, without its entries and the characters of its ancestors
 
-# Matches bases that are already request forms, as nearly all are; such a base need not be parsed.
+# Matches bases that are already request forms, which nearly all are. Such a base need not be parsed.
 _REQUEST_FORM = re.compile(r"https?://[a-z0-9.-]+(?::[0-9]+)?/[!$-;=@-\[\]_a-z|~]*(?:\?[!$-;=?-~]*)?")
 
 
 class Accepted(NamedTuple):
     """The accepted links of a page in order of appearance, unique by fingerprint.
 
-    `urls` are the request forms of the links, and `fingerprints` their fingerprints, shape (n,). `rejected`
-    counts the other links by rule.
+    `urls` are the request forms of the links, and `fingerprints` are their fingerprints, shape (n,).
+    `rejected` counts the other links by rule.
     """
 
     urls: list[str]
@@ -70,7 +76,7 @@ class Accepted(NamedTuple):
 
 
 class Judged(NamedTuple):
-    """One URL: its request form and fingerprint, and the rule that rejects it ("" = accepted)."""
+    """One URL: its request form, its fingerprint, and the rule that rejects it ("" if it is accepted)."""
 
     url: str
     fingerprint: int
@@ -78,7 +84,7 @@ class Judged(NamedTuple):
 
 
 class Explanation(NamedTuple):
-    """The form and verdict that `crawler why` shows for a URL; `reason` is a text for users."""
+    """The forms of a URL and the verdict on it, as `crawler why` shows them. `reason` is a text for users."""
 
     url: str
     key: str
@@ -87,8 +93,18 @@ class Explanation(NamedTuple):
     reason: str
 
 
+class _Link(msgspec.Struct, frozen=True, gc=False):
+    """An accepted link. Unlike tuples, the many links of the tables cost the garbage collector nothing."""
+
+    fingerprint: int
+    url: str
+
+
+_Entry = _Link | str  # a result: a link, or the name of the rule that rejects it
+
+
 class _Table(dict[str, _Entry]):
-    """The results of one directory; `above` are its ancestors, `size` is its approximate size in bytes."""
+    """The results of one directory. `above` are its ancestors; `size` is the table's approximate size in bytes."""
 
     __slots__ = ("above", "size")
 
@@ -103,7 +119,7 @@ class LinkFilter:
 
     Args:
         length_max: limit on a request form, in bytes.
-        memo_bytes_max: limit on all stored results together, in bytes; 0 = none are stored.
+        memo_bytes_max: limit on all stored results together, in bytes; with 0, none are stored.
     """
 
     def __init__(
@@ -123,7 +139,7 @@ class LinkFilter:
         self._tables: OrderedDict[object, _Table] = OrderedDict()  # the least recently used is first
         self._judged: dict[str, _Entry] = {}
         self._revision = self._present_revision()
-        self.links = 0  # number of hrefs so far; repeated hrefs of a page count once
+        self.links = 0  # number of hrefs so far; an href that a page repeats counts once
         self.misses = 0
 
     def filter_links(
@@ -131,24 +147,27 @@ class LinkFilter:
     ) -> Accepted:
         """Return the accepted links among `hrefs`, the raw hrefs of a page, which are relative to `base_url`.
 
-        `encoding` is the encoding of the page, `flags` are the flags of all its links. No page content can
-        make this function raise an exception.
+        `encoding` is the encoding of the page. `flags` are the flags of all its links. No content of a page
+        can make this function raise an exception.
         """
         return _sort_out(self._results(base_url, _without_fragments(hrefs), encoding, flags))
 
     def filter_spelled(
         self, base_url: str, hrefs: Iterable[str], encoding: str = "utf-8", flags: int = 0
     ) -> tuple[Accepted, list[str]]:
-        """Like `filter_links`, but also return the first spelling of each link, without its fragment."""
+        """Return the result of `filter_links`, and the first spelling of each link, without its fragment.
+
+        The spellings are in the order of the links.
+        """
         raw = _without_fragments(hrefs)
         results = self._results(base_url, raw, encoding, flags)
         spellings: dict[int, str] = {}
         for href, entry in zip(raw, results, strict=True):
-            if entry.__class__ is tuple:
-                spellings.setdefault(entry[0], href)
+            if entry.__class__ is _Link:
+                spellings.setdefault(entry.fingerprint, href)
         return _sort_out(results), list(spellings.values())
 
-    def _results(self, base_url: str, raw: dict[str, None], encoding: str, flags: int) -> list[Any]:
+    def _results(self, base_url: str, raw: Collection[str], encoding: str, flags: int) -> list[Any]:
         """Return the result for each of the `raw` hrefs."""
         base: str | None = base_url
         if not _REQUEST_FORM.fullmatch(base_url):
@@ -206,26 +225,32 @@ class LinkFilter:
         encoding: str,
         flags: int,
     ) -> None:
-        """Compute the results that are still None; store those that depend only on the directory."""
+        """Compute the results that are still None.
+
+        Results that depend only on the directory are stored.
+        """
         form, verdict, fingerprint, above = self._form, self.filter.verdict, self._fingerprint, table.above
         size, length_max, depends_on_base = 0, self._length_max, _NOT_BY_DIRECTORY.match
-        missing = [position for position, entry in enumerate(results) if entry is None]
-        self.misses += len(missing)
-        hrefs, judged = list(raw), self._judged
-        for position in missing:
-            href, rule = hrefs[position], ""
+        judged = self._judged
+        position: cython.Py_ssize_t = -1
+        for href in raw:
+            position += 1
+            if results[position] is not None:
+                continue
+            self.misses += 1
+            rule = ""
             url = plain = plain_join(above, href)
             if not plain or len(plain) > length_max:
                 url, rule = form(base, href, plain, encoding)
             known: _Entry | None = rule or (None if flags else judged.get(url))
             if known is None:
-                known = verdict(url, flags) or (fingerprint(url), url)
+                known = verdict(url, flags) or _Link(fingerprint(url), url)
                 if not flags and self._size_max and len(url) <= _JUDGED_LENGTH_MAX:
                     if len(judged) >= _JUDGED_MAX:
                         judged.clear()
                     judged[url] = known
             results[position] = entry = known
-            # Tabs and newlines are not printable.
+            # Hrefs with tabs or newlines are not printable.
             if plain or (href.isprintable() and not depends_on_base(href)):
                 table[href] = entry
                 size += _ENTRY_BYTES + len(href) + len(url)
@@ -233,18 +258,18 @@ class LinkFilter:
         self._size += size
 
     def _form(self, base: str | None, href: str, plain: str, encoding: str) -> tuple[str, str]:
-        """Return (request form, "") or ("", rule that rejects it); `plain` is the result of `plain_join`."""
+        """Return (request form, "") or ("", rule that rejects the href). `plain` is the result of `plain_join`."""
         if not plain:
             return resolve_or_rule(base, href, encoding=encoding, length_max=self._length_max)
         return (plain, "") if len(plain) <= self._length_max else ("", TOO_LONG)
 
     def _shrink(self) -> None:
-        """Evict the least recently used directories until the bound holds."""
+        """Evict the tables of the least recently used directories until the bound holds."""
         while self._size > self._size_max:
             self._size -= self._tables.popitem(last=False)[1].size
 
     def _present_revision(self) -> int:
-        """Return a number that changes whenever results may change. It is the sum of two numbers that only grow."""
+        """Return a number that changes whenever results may change: the sum of two revisions, which only grow."""
         return self.filter.revision + self.fingerprinter.revision
 
     def _forget(self) -> None:
@@ -262,8 +287,8 @@ class LinkFilter:
         return f"LinkFilter({memo}, {self.links} links, {self.misses} misses)"
 
 
-def _without_fragments(hrefs: Iterable[str]) -> dict[str, None]:
-    """Return the hrefs as keys, each once, without their fragments.
+def _without_fragments(hrefs: Iterable[str]) -> Collection[str]:
+    """Return the hrefs, each once, without their fragments.
 
     A `#` after a blank is kept, because without the `#` the parser would trim the blank.
     """
@@ -276,13 +301,16 @@ def _without_fragments(hrefs: Iterable[str]) -> dict[str, None]:
 
 
 def _sort_out(results: list) -> Accepted:
-    """Return the accepted links, unique by fingerprint, in their first spelling, and the number rejected by each rule."""
-    links = [entry for entry in results if entry.__class__ is tuple]
-    unique: dict[int, str] = dict(links)
-    if len(unique) < len(links):
-        unique.update(reversed(links))
+    """Return the accepted links, and the number of links rejected by each rule.
+
+    The accepted links are unique by fingerprint. Of several spellings, the first one is kept.
+    """
+    unique: dict[int, str] = {}
     rejected: dict[str, int] = {}
-    if len(links) < len(results):
-        rejected = dict(Counter([entry for entry in results if entry.__class__ is str]))
+    for entry in results:
+        if entry.__class__ is _Link:
+            unique.setdefault(entry.fingerprint, entry.url)
+        else:
+            rejected[entry] = rejected.get(entry, 0) + 1
     fingerprints = np.frombuffer(array("Q", unique), np.uint64)
     return Accepted(list(unique.values()), fingerprints, rejected)

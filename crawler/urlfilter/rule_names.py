@@ -14,7 +14,7 @@ PORT = "port"
 HOOK = "hook"
 WITHDRAWN = "withdrawn"
 
-# Every rule, in the order in which they are tried, with its reason as shown to users.
+# Maps the rules, in the order in which they are tried, to the reasons that are shown to users.
 RULES = {
     canonical.UNPARSABLE: "it is not a URL: the WHATWG parser rejects it, or its host has no name",
     canonical.SCHEME: "its scheme is neither http nor https",

@@ -1,16 +1,20 @@
-"""Traps that are visible in the path alone (`urlfilter/README.md`, "Traps"; Heritrix's decide rules).
+# cython: annotation_typing=False
+"""Recognizes traps by the path of a URL alone (`urlfilter/README.md`, "Traps"; Heritrix's decide rules).
 
-A broken relative link on a page that answers under any path produces endless
-paths: `/a/a/a/...`, `/en/shop/en/shop/...`. Two rules stop them: the
-number of segments (TooManyPathSegments), and the number of times that a unit of one or
-several segments is repeated in a row (PathologicalPath, whose pattern also matches
-units of several segments).
+If a page answers under any path and has a broken relative link, this link produces endless paths:
+`/a/a/a/...`, `/en/shop/en/shop/...`. Two rules stop such paths. One limits the number of segments (Heritrix:
+TooManyPathSegments). The other limits how often a unit of one or several segments is repeated in a row
+(Heritrix: PathologicalPath, whose pattern also matches units of several segments).
 
-Segments are separated by slashes and may be empty; there is no segment after the last slash of a path that
-ends with one: `/a//b/` has the three segments `a`, ``, `b`. All functions are pure, read the path of a
-request form, and take time proportional to its length. A limit of 0 disables its rule. Every path below a
-trap is a trap too, so most verdicts follow from the directory.
+Segments are separated by slashes and may be empty. If a path ends with a slash, there is no segment after
+this slash: `/a//b/` has the three segments `a`, ``, `b`. All functions are pure, read the path of a request
+form, and take time proportional to its length. A limit of 0 disables its rule. Every path below a trap is
+also a trap, so the directory usually determines the verdict.
 """
+
+import cython
+
+COMPILED: bool = cython.compiled
 
 PATH_SEGMENTS = "path_segments"
 REPEATED_SEGMENTS = "repeated_segments"
@@ -18,14 +22,14 @@ _UNIT_MAX = 6  # number of segments; a longer unit cannot occur three times with
 
 
 def trap(url: str, segments_max: int = 20, repeats_max: int = 2) -> str:
-    """Return the name of the trap rule that rejects a request form; "" if none does."""
+    """Return the name of the trap rule that rejects a request form, or "" if none does."""
     return _rule(_segments(url), segments_max, repeats_max)
 
 
 def directory_trap(directory: str, segments_max: int = 20, repeats_max: int = 2) -> str | None:
-    """Return the rule that rejects all files of a directory; "" if none rejects any, None if it depends on the file.
+    """Return the rule that rejects all files of a directory, "" if none rejects any, None if it depends on the file.
 
-    `directory` is a request form that ends with a slash. Its files have one more segment, or no more if their
+    `directory` is a request form that ends with a slash. A file in it has one segment more, or no more if its
     name is empty.
     """
     segments = _segments(directory)
@@ -33,7 +37,7 @@ def directory_trap(directory: str, segments_max: int = 20, repeats_max: int = 2)
     room = not segments_max or len(segments) < segments_max
     if rule:
         return rule if room or rule == PATH_SEGMENTS else None
-    # A unit must occur twice before one more segment can complete the third occurrence.
+    # One more segment can complete the third occurrence of a unit only if segments are repeated already.
     settled = not repeats_max or (repeats_max >= 2 and len(set(segments)) == len(segments))
     return "" if room and settled else None
 
@@ -56,7 +60,7 @@ def _rule(segments: list[str], segments_max: int, repeats_max: int) -> str:
 def repeats(segments: list[str], repeats_max: int) -> bool:
     """Return whether a unit of up to 6 segments occurs more than `repeats_max` times in a row."""
     for unit in range(1, min(_UNIT_MAX, len(segments) // (repeats_max + 1)) + 1):
-        run = 0  # number of consecutive segments that equal the segment one unit earlier
+        run = 0  # number of consecutive segments so far that are equal to the segment one unit earlier
         for position in range(unit, len(segments)):
             run = run + 1 if segments[position] == segments[position - unit] else 0
             if run == unit * repeats_max:

@@ -1,10 +1,10 @@
+# cython: annotation_typing=False
 """The URL filter: scope, traps, extensions and kinds, exclude and include.
 
-A URL is accepted, or rejected by exactly one rule: the first that applies in
-the order of RULES. Rule names are stable: they are keys of the report, and
-`crawler why` prints them.
+A URL is either accepted or rejected by exactly one rule, the first rule in the order of RULES that applies.
+Rule names are stable: they are keys of the report, and `crawler why` prints them.
 
-Flags decide which rules apply (`-` = the rule does not apply):
+The flags of a link decide which rules apply to it (`-`: the rule does not apply):
 
     rule               page link   SEED   SITEMAP   REQUISITE           EXTERNAL
     withdrawn              x         x       x         x                   x
@@ -17,17 +17,20 @@ Flags decide which rules apply (`-` = the rule does not apply):
     port, path_segments... x         x       x         x                   x
 
 `include` does not apply to seeds, which the user asked for, nor to sitemaps, which only lead to pages. A
-sitemap may be on another host if the robots.txt of a host in scope names it; requisites may come from any
-host. External links are out of scope. Only their status is of interest, so the kind of file does not matter.
+sitemap may be on another host if the robots.txt of a host in scope lists it. Requisites may be on any host.
+External links are links out of the scope. Only the status of an external link is of interest, so its kind of
+file does not matter.
 
-Patterns are Python regular expressions, searched anywhere in the request form. The patterns are given by the
-user, who should avoid nested repetitions such as `(a+)+`: nothing but the length of a URL limits the time
-that such a pattern takes.
+Patterns are Python regular expressions, which may match anywhere in the request form. The patterns come from
+the user, who should avoid nested repetitions such as `(a+)+`. Only the length of a URL limits the time that
+such a pattern takes.
 """
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
+
+import cython
 
 from crawler.config import FilterConfig, TrapsConfig
 from crawler.errors import ConfigError
@@ -51,18 +54,22 @@ from crawler.urls.ports import BAD_PORTS, port_of
 from crawler.urls.suffixes import registrable_domain
 from crawler.urls.surt_prefix import surt_of, surt_prefix
 
+COMPILED: bool = cython.compiled
+
 _REQUISITE = LinkFlag.REQUISITE
 _EXTERNAL = LinkFlag.EXTERNAL
 _ANY_HOST = LinkFlag.SEED | LinkFlag.SITEMAP | LinkFlag.REQUISITE | _EXTERNAL
 _ANY_EXTENSION = LinkFlag.SEED | LinkFlag.SITEMAP | _EXTERNAL
-# Limits on remembered verdicts of directories (number, length in characters): at most about 4 MB.
+# Limits on the number of directories whose verdict is remembered, and on their length in characters: at most
+# about 4 MB.
 _DIRECTORIES_MAX = 1 << 13
 _DIRECTORY_LENGTH_MAX = 400
 
 _SHOWN_ENTRIES = 5  # number of entries of a scope that are shown to users
-_UNKNOWN = "unknown"  # not a rule: the directory has not been judged yet
+_UNKNOWN = "unknown"  # not a rule, but the mark of a directory that has not been judged yet
 
-# From narrow to wide. A scope can be restored from the state of a scope of its own kind or a narrower kind.
+# The kinds of scopes, from narrow to wide. A scope can be restored from the state of a scope of the same kind
+# or a narrower kind.
 SCOPES = ("prefix", "host", "domain", "any")
 PAGE = "page"  # a kind that only single seeds can have
 
@@ -76,11 +83,12 @@ class Scope:
     any      everywhere
 
     A seed may have a kind of its own (`kind_of`), for example `page`, which includes only the seed itself.
-    URLs under the SURT prefixes are in scope, too.
+    URLs with one of the SURT prefixes are in scope, too.
 
     The scope stores one short entry per host, domain or directory, and no entries for `any`. The scope of the
-    seeds noted by `give`, without their redirects, is stored separately: headers with credentials are sent
-    only to URLs in that scope. If the kind is `any`, they are sent only to the hosts of the seeds.
+    seeds that `give` records, without their redirects, is stored separately, because headers with credentials
+    are sent only to URLs in that scope. If the kind is `any`, such headers are sent only to the hosts of the
+    seeds.
 
     Raises:
         ConfigError: `kind` is not in SCOPES, or a prefix is not a SURT prefix.
@@ -106,7 +114,7 @@ class Scope:
             self.add(url)
 
     def add(self, url: str) -> bool:
-        """Widen the scope by a seed or its redirect (a request form); return whether it changed."""
+        """Widen the scope by a seed or its redirect (a request form); return whether the scope changed."""
         own = self._kind_of(url) if self._kind_of is not None and self.kind != "any" else None
         if own is not None and own != self.kind:
             return self._other(own).add(url)
@@ -131,7 +139,7 @@ class Scope:
         )
 
     def names(self, url: str) -> bool:
-        """Return whether a URL is in scope individually: as a seed of kind `page`, or by a SURT prefix."""
+        """Return whether a URL is in scope by itself: as a seed of kind `page`, or by a SURT prefix."""
         if PAGE in self._others and self._others[PAGE]._has(url):
             return True
         return bool(self._surts) and surt_of(url).startswith(self._surts)
@@ -142,17 +150,17 @@ class Scope:
         return self._entry(url) in self._entries
 
     def give(self, url: str) -> bool:
-        """Note a seed; return whether anything changed."""
+        """Record a seed that the user gave; return whether anything changed."""
         if self._given is None:
             self._given = Scope("host" if self.kind == "any" else self.kind, kind_of=self._kind_of)
         return self._given.add(url)
 
     def was_given(self, url: str) -> bool:
-        """Return whether a request form is in the scope of the noted seeds."""
+        """Return whether a request form is in the scope of the seeds that `give` has recorded."""
         return self._given is not None and self._given.covers(url)
 
     def _entry(self, url: str) -> str:
-        """Return the entry for a seed."""
+        """Return the entry that a scope of this kind has for a URL."""
         if self.kind in ("prefix", PAGE):
             return _prefix(url) if self.kind == "prefix" else url.partition("//")[2]
         name = hostname(url)
@@ -167,14 +175,14 @@ class Scope:
         return False
 
     def state(self) -> dict[str, Any]:
-        """Return the state for a restart, as plain values: kind, entries, entries of other kinds, and noted seeds."""
+        """Return the state for a restart, as plain values: kind, entries, entries of other kinds, and given seeds."""
         state: dict[str, Any] = {"kind": self.kind, "entries": sorted(self._entries)}
         if self._others:
             state["others"] = {kind: sorted(other._entries) for kind, other in self._others.items()}
         return state if self._given is None else state | {"given": self._given.urls()}
 
     def summary(self) -> str:
-        """Return the scope as text for users: its kind and its first entries."""
+        """Return a text for users that states the scope's kind and first entries."""
         entries = sorted(self._entries)
         more = f" and {len(entries) - _SHOWN_ENTRIES:,} more" if len(entries) > _SHOWN_ENTRIES else ""
         own = f"{self.kind} {', '.join(entries[:_SHOWN_ENTRIES])}{more}"
@@ -183,7 +191,10 @@ class Scope:
         return "; ".join(([own] if entries or not (others or surts) else []) + others + surts)
 
     def urls(self) -> list[str]:
-        """Return URLs that, added to another scope of the same kinds, make it include this scope."""
+        """Return URLs that stand for the entries of this scope.
+
+        If they are added to another scope of the same kinds, that scope includes this scope.
+        """
         own = ["http://" + entry if "/" in entry else f"http://{entry}/" for entry in sorted(self._entries)]
         return own + [url for other in self._others.values() for url in other.urls()]
 
@@ -196,7 +207,7 @@ class Scope:
         kind_of: Callable[[str], str | None] | None = None,
         surts: Iterable[str] = (),
     ) -> "Scope":
-        """Restore the scope of an earlier run as a scope of this `kind`, which must not be narrower.
+        """Restore the scope of an earlier run as a scope of `kind`, which must not be narrower than the earlier kind.
 
         Raises:
             ConfigError: `kind` is unknown, or narrower than the kind of the earlier run.
@@ -233,7 +244,7 @@ def _fold(name: str) -> str:
 
 
 def _prefix(url: str) -> str:
-    """Return host, port and directory of a request form, without the scheme: "h.example:8080/a/"."""
+    """Return the host, port and directory of a request form, without the scheme, such as "h.example:8080/a/"."""
     return directory(url).partition("//")[2]
 
 
@@ -246,13 +257,13 @@ class UrlFilter:
     """The verdict on a URL in its request form.
 
     Args:
-        scope: the scope, which `widen` widens; `revision` then changes.
+        scope: the scope, which `widen` can widen; this changes `revision`.
         config: include, exclude, extensions.
         trap_limits: limits on the path.
         allow_ports: ports of other protocols that are allowed.
         requisites: whether links with the flag REQUISITE are wanted.
         hook: the user's filter, called last; False rejects. It is not called for seeds and sitemaps.
-        withdrawn: whether the operator has withdrawn a URL; call `renew` after its answers change.
+        withdrawn: returns whether the operator has withdrawn a URL. Call `renew` after its answers change.
 
     Raises:
         ConfigError: a pattern is not a regular expression.
@@ -271,7 +282,7 @@ class UrlFilter:
     ) -> None:
         self._withdrawn = withdrawn
         self.scope = scope
-        self._bad_ports = BAD_PORTS.difference(allow_ports, (0,))  # 0 stands for a URL that names no port
+        self._bad_ports = BAD_PORTS.difference(allow_ports, (0,))  # 0 stands for a URL without a port
         self.revision = 0
         self._requisites = requisites
         self._hook = hook
@@ -296,11 +307,14 @@ class UrlFilter:
         return widened
 
     def renew(self) -> None:
-        """Note that the set of withdrawn URLs has changed, so that earlier verdicts are forgotten."""
+        """Increase `revision`, because the set of withdrawn URLs has changed.
+
+        Callers then forget earlier verdicts.
+        """
         self.revision += 1
 
     def verdict(self, url: str, flags: int = 0) -> str:
-        """Return the name of the rule (a key of RULES) that rejects a request form; "" if it is accepted."""
+        """Return the name of the rule (a key of RULES) that rejects a request form, or "" if it is accepted."""
         if self._withdrawn(url):
             return WITHDRAWN
         if flags & _REQUISITE and not self._requisites:
@@ -324,7 +338,10 @@ class UrlFilter:
         return traps.trap(url, *self._limits) if rule is None else rule
 
     def detail(self, url: str, rule: str) -> str:
-        """Return the part of a rule's setting that rejected a request form (a pattern or the scope); "" if none."""
+        """Return the part of a rule's setting that rejected a request form.
+
+        For example, the result is a pattern or the scope. If no part of the setting did, the result is "".
+        """
         if rule == SCOPE:
             return self.scope.summary()
         if rule == EXTENSION:
@@ -336,7 +353,10 @@ class UrlFilter:
         return ", ".join(pattern.pattern for pattern in self._include) if rule == INCLUDE else ""
 
     def _directory_verdict(self, place: str) -> str | None:
-        """Return the verdict as far as the directory decides it: SCOPE, PORT or the result of `directory_trap`."""
+        """Return the verdict as far as the directory decides it.
+
+        The verdict is SCOPE, PORT or the result of `directory_trap`.
+        """
         rule: str | None = SCOPE
         if self.scope.spans(place):
             rule = self._port(place) or traps.directory_trap(place, *self._limits)
@@ -347,7 +367,7 @@ class UrlFilter:
         return rule
 
     def _port(self, url: str) -> str:
-        """Return PORT if the port of a request form, or of its directory, is refused."""
+        """Return PORT if the port of a URL is refused. The URL is a request form or a directory."""
         return PORT if port_of(url) in self._bad_ports else ""
 
     def _pattern_verdict(self, url: str, flags: int) -> str:

@@ -1,39 +1,43 @@
+# cython: annotation_typing=False
 """The forms of a URL (`urls/README.md`, "Forms of a URL").
 
     raw_url   as written on the page                          "../A%7e?q=é#top"
     url       request form: sent and stored, ASCII            "http://h.example/A%7e?q=%C3%A9"
     key       duplicate key: only hashed, never sent          b"http://h.example/A~?q=%C3%A9"
 
-`resolve` makes the request form. It applies the WHATWG URL parser (ada) with the page's base, and encodes the
-query in the page's encoding. Then it removes the fragment, the credentials and one trailing dot of the host.
-The parser converts the host to lower case and A-labels (UTS 46), drops the default port and resolves dot
-segments; path and query stay as the parser returns them, so no escape is ever decoded, re-encoded or
-re-ordered. `canonical(canonical(u)) == canonical(u)`.
+`resolve` makes the request form. `resolve` applies the WHATWG URL parser (ada) with the page's base, and
+encodes the query in the page's encoding. Then `resolve` removes the fragment, the credentials and one dot at
+the end of the host. The parser converts the host to lower case and A-labels (UTS 46), drops the default port
+and resolves dot segments. The path and the query stay as the parser returns them, so no escape is ever
+decoded or encoded again, and nothing is re-ordered. `canonical(canonical(u)) == canonical(u)`.
 
-`duplicate_key` gives one key to spellings that certainly mean the same resource:
-it decodes escapes of unreserved characters, writes the hex digits of the others in
-upper case, and removes session identifiers.
+`duplicate_key` returns the same key for all spellings that certainly mean the same resource. In a key,
+escapes of unreserved characters are decoded, the hex digits of other escapes are in upper case, and session
+identifiers are removed.
 
-The functions `hostname`, `authority`, `directory` and `target` return parts of a request
-form and do not check their argument.
+The functions `hostname`, `authority`, `directory` and `target` return parts of a request form, without
+checking their argument.
 
-Most hrefs are plain: `../a/b.html?x=1`, or absolute and already in the final form. `plain_join` appends these
-to the directories of the base, which gives the same result as the parser in a fifth of the time. It leaves
-all other hrefs to the parser.
+Most hrefs are plain: `../a/b.html?x=1`, or absolute and already in the final form. `plain_join` appends plain
+hrefs to the directories of the base, which gives the same result as the parser in a fifth of the time. All
+other hrefs are left to the parser.
 
-These functions raise no exception for any text: if a text is not a usable http or https URL, they return
-None, and `resolve_or_rule` returns the name of the rule that rejects it.
+The functions of this module raise no exception for any text. If a text is not a usable http or https URL,
+they return None. `resolve_or_rule` instead returns the name of the rule that rejects the text.
 """
 
 import codecs
 import re
 from functools import lru_cache
 
+import cython
 from ada_url import URL, join_url
 
+COMPILED: bool = cython.compiled
+
 LENGTH_MAX = 8192  # octets; RFC 9110 section 4.1 asks for at least 8,000
-RAW_LENGTH_FACTOR = 8  # longer texts than this multiple of the limit are not parsed; parsing may shorten some
-SESSION_IDS_VERSION = 2  # version of _SESSION_PATH and _SESSION_QUERY; if these lists change, keys change
+RAW_LENGTH_FACTOR = 8  # texts of more than this many times the limit are not parsed
+SESSION_IDS_VERSION = 2  # version of _SESSION_PATH and _SESSION_QUERY; if these change, keys change
 
 # The reasons why a raw URL has no request form. The URL filter explains the names.
 UNPARSABLE = "unparsable"
@@ -42,7 +46,7 @@ TOO_LONG = "too_long"
 
 
 def parse(raw_url: str, base: str | None = None) -> str | None:
-    """Return the serialised WHATWG URL, of any scheme and with its fragment; None on failure.
+    """Parse a URL of any scheme; return it as the WHATWG standard serialises it, or None if parsing fails.
 
     Lone surrogates become U+FFFD, as in the standard's USVString.
     """
@@ -53,7 +57,7 @@ def parse(raw_url: str, base: str | None = None) -> str | None:
 
 
 def _parse_scalar(raw_url: str, base: str | None) -> str | None:
-    """Parse again without lone surrogates if the parser rejected them."""
+    """Parse again, with lone surrogates replaced, if there are any. The parser rejects lone surrogates."""
     clean, clean_base = _scalar(raw_url), None if base is None else _scalar(base)
     return parse(clean, clean_base) if (clean, clean_base) != (raw_url, base) else None
 
@@ -67,23 +71,23 @@ def _scalar(text: str) -> str:
 
 
 def resolve(base: str, raw_url: str, *, encoding: str = "utf-8", length_max: int = LENGTH_MAX) -> str | None:
-    """Return the request form of `raw_url` on a page with `base`; None if it must be dropped.
+    """Return the request form of `raw_url` on a page with `base`, or None if the link must be dropped.
 
-    `encoding` is the page's WHATWG encoding name; it applies only to the query. The path is always encoded in
-    UTF-8.
+    `encoding`, the WHATWG name of the page's encoding, applies only to the query. The path is always
+    encoded in UTF-8.
     """
     return resolve_or_rule(base, raw_url, encoding=encoding, length_max=length_max)[0] or None
 
 
 def canonical(raw_url: str, *, length_max: int = LENGTH_MAX) -> str | None:
-    """Return the request form of an absolute URL; None if it has none."""
+    """Return the request form of an absolute URL, or None if it has none."""
     plain = _PLAIN.fullmatch(raw_url)
     if plain is not None and "/." not in plain[2] and len(raw_url) <= length_max and _is_canonical(plain[1]):
         return raw_url
     return resolve_or_rule(None, raw_url, length_max=length_max)[0] or None
 
 
-# An origin with a path that the parser leaves unchanged, unless a segment begins with a dot
+# Matches an origin with a path that the parser leaves unchanged, unless a segment begins with a dot.
 _PLAIN = re.compile(r"(https?://[-.0-9:a-z]{1,80})(/[-.0-9A-Z_a-z~/]*)")
 
 
@@ -113,7 +117,7 @@ def resolve_or_rule(
 
 def _request_form(href: str, length_max: int) -> tuple[str, str]:
     """Remove fragment, credentials and the host's trailing dot from a parsed http(s) URL."""
-    href = href.partition("#")[0]  # the fragment of the base is kept if the raw URL is empty
+    href = href.partition("#")[0]  # if the raw URL is empty, the parser keeps the fragment of the base
     start = 8 if href[4] == "s" else 7
     slash = href.index("/", start)
     if "@" in href[start:slash] or href[slash - 1] == "." or ".:" in href[start:slash]:
@@ -125,12 +129,12 @@ def _request_form(href: str, length_max: int) -> tuple[str, str]:
 
 
 def _bare_netloc(netloc: str) -> str:
-    """Return the authority without credentials and one trailing dot; "" if the name then still ends with a dot.
+    """Return the authority without its credentials and without one trailing dot; "" if the name is invalid.
 
-    A name that still ends with a dot, or that consists only of dots, is not a host name.
+    A name that still ends with a dot after that, or that consists only of dots, is invalid.
     """
     netloc = netloc.rpartition("@")[2]
-    if netloc[0] == "[":  # an IPv6 address contains colons and has no dot at its end
+    if netloc[0] == "[":  # an IPv6 address contains colons and does not end with a dot
         return netloc
     host, colon, port = netloc.partition(":")
     host = host.removesuffix(".")
@@ -141,16 +145,15 @@ def _bare_netloc(netloc: str) -> str:
 _QUERY_ESCAPES = [
     f"%{byte:02X}" if byte <= 0x20 or byte >= 0x7F or byte in b"\"#<>'" else chr(byte) for byte in range(256)
 ]
-_TRIMMED = "".join(map(chr, range(0x21)))  # C0 controls and space, removed from both ends of any URL
+_TRIMMED = "".join(map(chr, range(0x21)))  # C0 controls and space, removed from both ends of a URL
 _REMOVED = {ord(character): None for character in "\t\n\r"}
 
 
 def _encode_query(raw_url: str, encoding: str) -> str:
     """Percent-encode the query, from the first `?`, in the page's encoding.
 
-    This is the standard's "percent-encode after encode": a character outside the
-    encoding becomes a decimal character reference. The caller has emptied
-    the fragment.
+    The standard calls this "percent-encode after encode". A character that the encoding lacks becomes a
+    decimal character reference. The caller has removed the fragment, except its `#`.
     """
     codec = query_codec(encoding)
     if codec == "utf-8":
@@ -162,7 +165,10 @@ def _encode_query(raw_url: str, encoding: str) -> str:
 
 
 def _reference(error: UnicodeError) -> tuple[str, int]:
-    """Handle an encoding error: return the characters as percent-encoded decimal character references."""
+    """Handle an encoding error.
+
+    Returns percent-encoded decimal character references for the characters that cannot be encoded.
+    """
     assert isinstance(error, UnicodeEncodeError), error
     bad = error.object[error.start : error.end]
     return "".join(f"%26%23{ord(character)}%3B" for character in bad), error.end
@@ -170,26 +176,26 @@ def _reference(error: UnicodeError) -> tuple[str, int]:
 
 codecs.register_error("crawler.reference", _reference)
 
-# Replacements where Python's codec differs from the standard's encoder.
+# Replacements for characters that Python's codec encodes otherwise than the standard's encoder.
 _GB18030_EXCEPTIONS = {0xE5E5: "%26%2358853%3B"}
 _CODEC_EXCEPTIONS = {
     "gb18030": _GB18030_EXCEPTIONS,
     "gbk": _GB18030_EXCEPTIONS,
-    # In this encoding, these characters would switch the character set.
+    # In this encoding, these three characters would switch the character set.
     "iso2022_jp": dict.fromkeys((0x0E, 0x0F, 0x1B), "%26%2365533%3B"),
     "cp1252": {code: f"%{code:02X}" for code in (0x81, 0x8D, 0x8F, 0x90, 0x9D)},
     "ascii": {0xF780 + byte: f"%{0x80 + byte:02X}" for byte in range(128)},
 }
 # an encoding of ASCII and 128 private-use characters, for which Python has no codec
 _X_USER_DEFINED = "x-user-defined"
-# The standard's "get an output encoding": on pages in one of these encodings, queries are encoded in UTF-8.
+# On pages in one of these encodings, queries are encoded in UTF-8 (the standard's "get an output encoding").
 _UTF8_OUTPUT = {"utf-8", "utf-16le", "utf-16be", "replacement"}
 
 
 @lru_cache(maxsize=512)
 def query_codec(encoding: str) -> str:
-    """Return the Python codec for queries of pages in `encoding`; UTF-8 for unknown labels."""
-    import webencodings  # imported only if needed: most pages are UTF-8
+    """Return the Python codec for the queries on pages in `encoding`, or UTF-8 if the label is unknown."""
+    import webencodings  # imported only if needed, because most pages are in UTF-8
 
     known = webencodings.lookup(encoding)
     if known is None or known.name in _UTF8_OUTPUT:
@@ -206,9 +212,10 @@ def _normal_escape(match: re.Match[str]) -> str:
     return character if character in _UNRESERVED else match[0].upper()
 
 
-# Version 2. Names are case-insensitive; a value ends at the next delimiter of its kind. If a name has other
-# common meanings, a value counts as an identifier only if it consists of at least 16 letters and digits (with
-# both), or of 32 hexadecimal digits: `sid=7` and `session_id=autumn` describe the page's content.
+# Version 2. Names are case-insensitive. A value ends at the next delimiter of its part of the URL. If a name
+# has other common meanings, its value counts as an identifier only if it consists of 32 hexadecimal digits,
+# or of at least 16 letters and digits, with at least one of each. Other values, as in `sid=7` and
+# `session_id=autumn`, describe the page's content.
 _SESSION_PATH = re.compile(r";jsessionid=[^/;]*|/\(S\([^/()]*\)\)(?=/|$)", re.IGNORECASE)
 _SESSION_QUERY = re.compile(
     r"(?:PHPSESSID|CFID|CFTOKEN)=.*"
@@ -219,7 +226,7 @@ _SESSION_QUERY = re.compile(
 
 
 def duplicate_key(url: str, *, strip_session_ids: bool = True) -> bytes:
-    """Return the duplicate key of a request form, as ASCII bytes. The key is only ever hashed."""
+    """Return the duplicate key of a request form, as ASCII bytes. The key is hashed, and used for nothing else."""
     if "%" in url:
         url = _ESCAPE.sub(_normal_escape, url)
     if strip_session_ids and ("?" in url or ";" in url or "(" in url):
@@ -241,17 +248,17 @@ def _without_session(url: str) -> str:
     return path + mark + query
 
 
-# Plain references. Segments that the parser does not change: without a colon (which could end a scheme), a
-# dot in front (dot segments) or characters that must be escaped. A host in its final form: in lower case and
-# without a port. Its last label begins with a letter, since it might be a number otherwise. All repetitions
-# are possessive.
+# Plain references. The parser does not change their segments, which have no colon (it could end a scheme), no
+# dot in front (as in dot segments) and no characters that must be escaped. The host of a plain reference is
+# in its final form: in lower case and without a port. The last label of the host begins with a letter,
+# because it might otherwise be a number. All repetitions are possessive.
 _SEGMENT = r"[\w~+,;=@()!$&*-][\w.~+,;=@()!$&*-]*+"
 _PATH = rf"(?:{_SEGMENT}/)*+(?:{_SEGMENT}(?:\?[\w.~=&;/+%:,@!$()*?-]*+)?+)?+"
 _PLAIN_RELATIVE = re.compile(rf"((?:\.\./)*+|/){_PATH}", re.ASCII)
 _PLAIN_ABSOLUTE = re.compile(rf"https?://(?:[a-z0-9_-]++\.)*+[a-z][a-z0-9_-]*+(/{_PATH})?", re.ASCII)
 
 
-# Maximum number of slashes; the memory for the ancestors of a path grows with the square of its depth.
+# Maximum number of slashes. The memory for the ancestors of a path grows with the square of its depth.
 _DEPTH_MAX = 40
 
 
@@ -270,23 +277,25 @@ def ancestors(base: str) -> tuple[str, ...]:
 
 
 def plain_join(above: tuple[str, ...], href: str) -> str:
-    """Return the result of `resolve` for a plain `href` on a base with these `ancestors`; "" for any other href.
+    """Return the result of `resolve` for a plain `href`, or "" for any other. `above` are the base's `ancestors`.
 
-    The length is not checked.
+    The length of the result is not checked.
     """
     if ":" in href:
         return "" if (match := _PLAIN_ABSOLUTE.fullmatch(href)) is None else href if match[1] else href + "/"
-    match = _PLAIN_RELATIVE.fullmatch(href)
-    if match is None or not above or not href:
+    if not above or not href or _PLAIN_RELATIVE.fullmatch(href) is None:
         return ""
-    end = match.end(1)
-    if end == 1:
+    if href[0] == "/":
         return above[-1] + href[1:]
-    return above[min(end // 3, len(above) - 1)] + href[end:]
+    level: cython.Py_ssize_t = 0
+    while href.startswith("../", 3 * level):
+        level += 1
+    place = above[min(level, len(above) - 1)]
+    return place + href[3 * level :] if level else place + href
 
 
 def directory(url: str) -> str:
-    """Return a request form up to the last slash of its path."""
+    """Return a request form up to and including the last slash of its path."""
     query = url.find("?")
     return url[: url.rindex("/", 0, query) + 1] if query >= 0 else url[: url.rindex("/") + 1]
 
@@ -297,12 +306,12 @@ def authority(url: str) -> str:
 
 
 def target(url: str) -> str:
-    """Return path and query of a request form."""
+    """Return the path and the query of a request form."""
     return url[url.index("/", 8) :]
 
 
 def hostname(url: str) -> str:
-    """Return the host of a request form, without the port; an IPv6 address keeps its brackets."""
+    """Return the host of a request form, without the port. An IPv6 address keeps its brackets."""
     start = 8 if url[4] == "s" else 7
     netloc = url[start : url.index("/", start)]
     if ":" not in netloc or netloc[-1] == "]":

@@ -25,25 +25,25 @@ link takes the remaining room:
     bit 63 ........ r+2 | r+1 ....... 2 |   1   |  0
     q: 62-r bits of key | link: r bits  | first | mark
 
-Only the top 62 bits of a key are used. The home slot and q determine these bits, so two different keys are
-never confused. A free slot is not marked as first and links to itself; no member of a circle has both
+Only the top 62 bits of a key are used. The home slot and q determine these bits, so keys that differ in them
+are never confused. A free slot is not marked as first, and it links to itself. No member of a circle has both
 properties.
 
-*To look up a key*, walk the circle from its home slot; if the home slot is not first, there is no such
-circle. *To make room*, the CLOCK hand moves around the array, clears the marks that it passes, and evicts the
-first key without a mark. A hit sets the mark of a key; a new key is unmarked (marking new keys caused 2 to 9
-% more misses). *To unlink* a key, walk its circle to its predecessor; if the key was the first, its successor
-moves to the home slot, and the successor's slot is free. *To insert* a key whose home slot holds a member of
-another circle, move that member and its mark to the free slot, and put the key into the home slot. So the
-links and positions of keys change, but a key always belongs to the same circle. Circles are short: 1.5
-members on average when the table is full.
+*To look up a key*, walk the circle from the key's home slot. If the home slot is not marked as first, there
+is no such circle. *To make room*, the CLOCK hand moves around the array, clears the marks that it passes, and
+evicts the first key without a mark. A hit sets the mark of a key. A new key is unmarked, because marking new
+keys caused 2 to 9 % more misses. *To unlink a key*, walk the circle to the key's predecessor. If the key was
+the first, its successor moves to the home slot, and the successor's slot becomes free. *To insert a key* whose
+home slot holds a member of another circle, move that member and its mark to the free slot, and put the key
+into the home slot. So the links and positions of keys change, but a key always belongs to the same circle.
+Circles are short: they have 1.5 members on average when the table is full.
 
-The top bits must be evenly distributed over the keys; otherwise one circle holds all of
-them, which is slow but still correct. Pass `rotl64(fingerprint, 16)`: the top 16
-bits of a fingerprint are the same for a whole domain.
+The top bits of the keys must be evenly distributed. If they are not, one circle can hold all keys, which is
+slow but still correct. So do not pass a fingerprint itself, whose top 16 bits are the same for a whole
+domain. Pass `rotl64(fingerprint, 16)`.
 
-This file is in Cython's pure-Python mode. It is compiled if there was a C compiler at installation
-(`COMPILED`). Otherwise it is interpreted, which is about 90 times slower but gives the same result for every
+This file is in Cython's pure-Python mode. If there was a C compiler at installation, the file is compiled
+(`COMPILED`). Otherwise, it is interpreted, which is about 90 times slower but gives the same result for every
 request.
 """
 
@@ -53,7 +53,7 @@ import cython
 
 COMPILED: bool = cython.compiled
 
-BITS_MAX = 30  # maximum of r; with a larger r, q would have too few bits to keep false hits at about 2^-32
+BITS_MAX = 30  # maximum of r; the chance of a false hit is up to 2^(r - 62), here 2^-32
 
 
 @cython.final
@@ -61,8 +61,8 @@ BITS_MAX = 30  # maximum of r; with a larger r, q would have too few bits to kee
 class ClockCache:
     """A cache of at most 2^`bits` 64-bit keys.
 
-    Use a cache from one thread at a time. A second thread can get a RuntimeError, since `add_many` releases
-    the interpreter lock.
+    Use a cache from only one thread at a time. A second thread can get a RuntimeError, because `add_many`
+    releases the interpreter lock.
 
     Args:
         bits: 1 to 30.
@@ -93,7 +93,7 @@ class ClockCache:
         self._table = array("Q", [0]) * (1 << bits)
         if cython.compiled:
             view: cython.ulonglong[::1] = self._table
-            self._words = cython.address(view[0])  # the array is never resized, so the address stays valid
+            self._words = cython.address(view[0])  # stays valid, because the array is never resized
         else:
             self._words = self._table
         self._busy = False
@@ -124,7 +124,10 @@ class ClockCache:
     @cython.boundscheck(False)
     @cython.wraparound(False)
     def add_many(self, keys) -> bytearray:
-        """Call `add` for each key of a uint64 buffer, in order; return a byte per key: 1 if the key was new."""
+        """Call `add` for each key of a uint64 buffer, in order.
+
+        Returns one byte per key, which is 1 if the key was new.
+        """
         i: cython.Py_ssize_t
         if not cython.compiled:
             keys = _as_words(keys)
@@ -142,10 +145,10 @@ class ClockCache:
     @cython.boundscheck(False)
     @cython.wraparound(False)
     def missing(self, fingerprints) -> list[int]:
-        """Call `add` for the keys of `fingerprints`, a uint64 buffer; return the positions of the new keys.
+        """Call `add` for the keys of `fingerprints`, a uint64 buffer; return the positions of the keys that were new.
 
         The keys are the fingerprints rotated left by 16 bits. The interpreter lock is held meanwhile, so pass
-        at most a few hundred.
+        at most a few hundred fingerprints.
         """
         i: cython.Py_ssize_t
         fingerprint: cython.ulonglong
@@ -161,7 +164,7 @@ class ClockCache:
         return found
 
     def __contains__(self, key: cython.ulonglong) -> bool:
-        """Return whether the cache holds `key`; set no mark and change no counter."""
+        """Return whether the cache holds `key`, without setting a mark or changing a counter."""
         self._check_idle()
         home: cython.ulonglong = key >> (64 - self._bits)
         return self._words[home] & 2 != 0 and self._find(home, self._short_key(key)) < self._slot_count
@@ -189,7 +192,10 @@ class ClockCache:
         return self._moves
 
     def keys(self) -> list[int]:
-        """Return all keys in the cache, ordered by home slot; their two low bits, which are not stored, are 0."""
+        """Return all keys in the cache, ordered by home slot.
+
+        The two low bits of a key, which are not stored, are 0 in the result.
+        """
         self._check_idle()
         return [
             home << (64 - self._bits) | self._table[slot] >> (self._bits + 2) << 2
@@ -208,7 +214,7 @@ class ClockCache:
             f"hand {self._hand})"
         )
 
-    # The structure. Fields of a word: first = word & 2, mark = word & 1; links are kept shifted left by 2.
+    # The structure. Fields of a word: first = word & 2, mark = word & 1. Links are stored shifted left by 2.
 
     @cython.cfunc
     @cython.nogil
@@ -238,7 +244,7 @@ class ClockCache:
     @cython.inline
     @cython.exceptval(check=False)
     def _find(self, home: cython.ulonglong, short_key: cython.ulonglong) -> cython.ulonglong:
-        """Return the slot that holds `short_key` in the circle of `home`; 2^r if there is no such slot."""
+        """Return the slot that holds `short_key` in the circle of `home`, or 2^r if there is no such slot."""
         slot: cython.ulonglong = home
         while True:
             if self._words[slot] & self._short_key_mask == short_key:
@@ -252,7 +258,7 @@ class ClockCache:
     @cython.inline
     @cython.exceptval(check=False)
     def _predecessor(self, slot: cython.ulonglong) -> cython.ulonglong:
-        """Return the member of the circle of `slot` that links to it."""
+        """Return the slot that links to `slot` in the same circle."""
         before: cython.ulonglong = slot
         while self._link(before) != slot:
             before = self._link(before)
@@ -280,14 +286,15 @@ class ClockCache:
     @cython.inline
     @cython.exceptval(check=False)
     def _insert(self, home: cython.ulonglong, short_key: cython.ulonglong) -> cython.void:
-        """Insert a key that the cache does not hold; the key is unmarked."""
+        """Insert a key that the cache does not hold. It is unmarked."""
         slot: cython.ulonglong
         if self._count < self._slot_count:
             self._count += 1
             slot = home if self._words[home] & 3 == 0 and self._link(home) == home else self._take_free()
         else:
             slot = self._evict()
-        # Checked after the eviction, which may have ended or moved the circle of `home`.
+        # The mark is checked after the eviction, which may have ended the circle of `home`, or moved its
+        # member.
         if self._words[home] & 2:
             self._words[slot] = short_key | self._link(home) << 2
             self._set_link(home, slot)
@@ -301,7 +308,7 @@ class ClockCache:
     @cython.inline
     @cython.exceptval(check=False)
     def _take_free(self) -> cython.ulonglong:
-        """Return the lowest free slot; there is one until the table is full."""
+        """Return the lowest free slot. There is one as long as the table is not full."""
         while self._words[self._next_free] & 3 or self._link(self._next_free) != self._next_free:
             self._next_free += 1
         return self._next_free
@@ -311,7 +318,10 @@ class ClockCache:
     @cython.inline
     @cython.exceptval(check=False)
     def _evict(self) -> cython.ulonglong:
-        """Evict the first unmarked key that the CLOCK hand reaches; return the slot that becomes free."""
+        """Evict the first unmarked key that the CLOCK hand reaches.
+
+        Returns the slot that becomes free.
+        """
         victim: cython.ulonglong
         while self._words[self._hand] & 1:
             self._words[self._hand] &= ~cython.cast(cython.ulonglong, 1)
@@ -333,8 +343,8 @@ class ClockCache:
         if successor == victim:
             self._words[victim] = victim << 2
             return victim
-        # The victim is the first of a longer circle, whose home slot must stay in use. If the successor
-        # linked back to the victim, this makes the successor link to itself.
+        # The victim is the first of a circle with more members, whose home slot must stay in use. So the
+        # successor moves there. If it linked back to the victim, it now links to itself.
         self._words[victim] = self._words[successor] | 2
         self._moves += 1
         return successor
@@ -344,7 +354,7 @@ class ClockCache:
     @cython.inline
     @cython.exceptval(check=False)
     def _move(self, source: cython.ulonglong, target: cython.ulonglong) -> cython.void:
-        """Move the member of another circle in slot `source`, with its mark, to the free slot `target`."""
+        """Move the key in slot `source`, a member of another circle, with its mark to the free slot `target`."""
         self._set_link(self._predecessor(source), target)
         self._words[target] = self._words[source]
         self._moves += 1
@@ -365,7 +375,7 @@ class ClockCache:
         return slots
 
     def _check(self) -> None:
-        """Assert every invariant: circles partition the held keys, and each starts at its home."""
+        """Assert every invariant: each key is in exactly one circle, and each circle starts at its home slot."""
         homes = [slot for slot in range(self._slot_count) if self._table[slot] & 2]
         members = [slot for home in homes for slot in self._circle(home)]
         free = [slot for slot in range(self._slot_count) if self._table[slot] == slot << 2]

@@ -1,14 +1,14 @@
 """Pairs of authorities that were proven to be the same site (`urls/README.md`, "Forms of a URL").
 
 Many sites answer `http://h/x` with a redirect to `https://h/x`, or redirect from the bare domain to `www` or
-back. Once an authority has redirected 5 requests to the same path and query on one other authority, its URLs
-get the duplicate keys of the other authority. So the second spelling of each link is recognised without a
-request.
+back. When an authority has redirected 5 requests, each to the same path and query on one other authority, its
+URLs get the duplicate keys of that other authority. So the other spelling of each link is recognised without
+a request.
 
     http -> https, www <-> apex, or both at once; default ports only
 
-An authority that has itself answered a request with a page never becomes an
-alias: it may redirect only some pages, such as log-in pages. A proof is permanent,
+An authority that has itself answered a request with a page never becomes an alias,
+because it may redirect only some pages, such as log-in pages. A proof is permanent,
 and proofs cannot form a ring. Only duplicate keys change, never the URL that is requested.
 
 Each process learns equivalences by itself. A link from a peer carries the fingerprint that the peer computed.
@@ -21,17 +21,17 @@ from collections.abc import Mapping
 
 from crawler.urls.canonical import authority, target
 
-PROOFS = 5  # this many redirects from one authority to the same path on another prove an equivalence
-# maximum number of pairs, of 250 bytes each; for further pairs, each redirect costs a request
+PROOFS = 5  # number of redirects, each to the same path on one other authority, that prove an equivalence
+# maximum number of pairs, which take 250 bytes each; for further pairs, each redirect costs a request
 _PROVEN_MAX = 100_000
-# Maximum number of authorities whose redirects are counted or that answered; the least recently seen is
-# dropped.
+# Maximum number of authorities that are remembered because their redirects are counted or because they
+# answered. The least recently seen one is dropped.
 _TRIAL_MAX = 20_000
 _ANSWERED = ("", 0)
 
 
 class Equivalences:
-    """Counts redirects between authorities; `proven` maps an authority to the authority that replaces it in keys."""
+    """Counts redirects between authorities. `proven` maps an authority to the one that replaces it in keys."""
 
     def __init__(self, proven: Mapping[str, str] | None = None) -> None:
         self.proven: dict[str, str] = dict(proven or {})
@@ -39,7 +39,7 @@ class Equivalences:
         self._trial: OrderedDict[str, tuple[str, int]] = OrderedDict()
 
     def redirected(self, url: str, location: str) -> bool:
-        """Note a redirect between two request forms; return whether it proved an equivalence."""
+        """Count a redirect between two request forms; return whether it proved an equivalence."""
         source, other = authority(url), authority(location)
         if source in self.proven or target(url) != target(location) or not _names_of_one_site(source, other):
             return False
@@ -53,7 +53,10 @@ class Equivalences:
         return False
 
     def answered(self, url: str) -> None:
-        """Note that a request form was answered with a page, so its authority never becomes an alias."""
+        """Record that a request form was answered with a page.
+
+        The authority of the URL will then never become an alias.
+        """
         self._note(authority(url), _ANSWERED)
 
     def state(self) -> dict[str, str]:
@@ -80,7 +83,7 @@ class Equivalences:
             self._trial.popitem(last=False)
 
     def _check(self) -> None:
-        # each alias leads to its final target in one step
+        # no authority is both an alias and the target of an alias
         assert not self.proven.keys() & set(self.proven.values()), self
         assert len(self._trial) <= _TRIAL_MAX, self
         assert len(self.proven) <= _PROVEN_MAX, self
@@ -90,7 +93,7 @@ class Equivalences:
 
 
 def _names_of_one_site(source: str, other: str) -> bool:
-    """Return whether `other` differs from `source` only in https instead of http, a leading `www.`, or both."""
+    """Return whether `other` differs from `source` only by https instead of http, by a leading `www.`, or by both."""
     if source == other or source.startswith("https:") and other.startswith("http:"):
         return False
     source, other = source.partition("//")[2], other.partition("//")[2]

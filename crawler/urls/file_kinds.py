@@ -6,9 +6,10 @@ A *kind* is one of
     pdf  .pdf  *.pdf       the end of the file name
     report-*.pdf  a?c      a pattern of the whole file name (with * ? [ in it)
 
-The file name in a URL decides whether the URL is requested: a URL of a rejected kind is not requested. If
-`accept` lists kinds, the URL is requested only if it may be one of them, or a page or style sheet that may
-lead to them. The answer decides whether the file is stored: a page fetched only for its links is not stored.
+The file name in a URL decides whether the URL is requested. A URL of a rejected kind is not requested. If
+`accept` lists kinds, a URL is requested only if its file may be of such a kind, or may be a page or style
+sheet that leads to such files. The answer decides whether the file is stored. A page that was fetched only
+for its links is not stored.
 """
 
 import fnmatch
@@ -24,19 +25,22 @@ _PAGES = frozenset({"text/html", "application/xhtml+xml", "application/xml", "te
 
 @functools.lru_cache(1)
 def _types() -> Any:
-    """Return Python's own table of media types; with the system's table, crawls would differ between machines."""
-    import mimetypes  # imported here because few crawls use kinds, and the import also reads the system's table
+    """Return Python's own table of media types.
+
+    With the system's table, crawls would differ between machines.
+    """
+    import mimetypes  # imported here, because few crawls use kinds and the import also reads the system's table
 
     return mimetypes.MimeTypes()
 
 
 def _type_by_name(name: str) -> str:
-    """Return the media type that the ending of a file name suggests; "" if there is none."""
+    """Return the media type that the end of a file name suggests, or "" if there is none."""
     return _types().guess_type(name)[0] or ""
 
 
 class _Wanted:
-    """A set of kinds, matched with names and types."""
+    """A set of kinds, with which file names and media types are compared."""
 
     def __init__(self, kinds: Iterable[str]) -> None:
         self.types: list[str] = []
@@ -67,7 +71,7 @@ class _Wanted:
 
 
 class Kinds:
-    """Applies `accept` and `reject` to URLs and answers; the object is false if both are empty."""
+    """Applies `accept` and `reject` to URLs and answers. The object is false if both are empty."""
 
     def __init__(self, accept: Iterable[str] = (), reject: Iterable[str] = ()) -> None:
         self._accept = _Wanted(accept)
@@ -92,7 +96,7 @@ class Kinds:
         return self._accept.name(name) or self._accept.type(guess)
 
     def keeps(self, url: str, media_type: str) -> bool:
-        """Return whether an answer of that type is stored.
+        """Return whether an answer of this media type is stored.
 
         >>> kinds = Kinds(["pdf", "image/*"])
         >>> kinds.keeps("http://x/a.pdf", "text/html"), kinds.keeps("http://x/a", "image/png")

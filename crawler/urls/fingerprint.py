@@ -1,22 +1,26 @@
+# cython: annotation_typing=False
 """Fingerprints: 64 bits that identify a URL (`urls/README.md`, "Fingerprint").
 
     fingerprint(url) = H(domain)[top 16 bits] << 48 | H(key)[low 48 bits]
 
-`key` is the duplicate key, `domain` is the registrable domain of its host (or the host itself, with
-`partition="host"`), and H is a hash keyed by the seed of the crawl. The top 16 bits are the URL's bucket: all
-URLs of a domain have the same bucket, so they belong to one process and are adjacent in sorted files.
+`key` is the duplicate key of the URL. `domain` is the registrable domain of the URL's host, or the host
+itself with `partition="host"`. H is a hash keyed by the seed of the crawl. The top 16 bits are the URL's
+bucket. All URLs of a domain have the same bucket, so they belong to one process and are close together in
+sorted files.
 
-The seed is secret. If the seed were known, a URL with the fingerprint of a victim's page could be computed in
-seconds, and that page might then never be fetched. For crawls of hostile sites there is `method="blake2b"`.
+The seed is secret. If the seed were known, an attacker could find, in seconds, a URL with the same
+fingerprint as another page. That page might then never be fetched. For crawls of hostile sites, there is
+`method="blake2b"`.
 
-Among N URLs that are evenly distributed over hosts, N^2/2^65 URLs are expected to be lost by collisions; a
-host with n URLs adds n^2/2^49.
+Of N URLs that are evenly distributed over hosts, N^2/2^65 URLs are expected to be lost by collisions. A host
+with n URLs adds n^2/2^49 to this number.
 """
 
 import hashlib
 from array import array
 from collections.abc import Callable, Iterable
 
+import cython
 import mmh3
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +30,8 @@ from crawler.urls.canonical import authority, duplicate_key, hostname, target
 from crawler.urls.equivalence import Equivalences
 from crawler.urls.suffixes import registrable_domain
 
+COMPILED: bool = cython.compiled
+
 SEED_BYTES = 16
 CHECK_URL = "http://fingerprint.check/"
 _LOW_48 = (1 << 48) - 1
@@ -34,12 +40,14 @@ _ALL_64 = (1 << 64) - 1
 _HOSTS_MAX = 1 << 15  # number of hosts whose bucket is cached (600 bytes each); a process needs some 10,000
 
 
+@cython.final
+@cython.cclass
 class Fingerprinter:
-    """Hashes URLs, hosts and domains under the seed of one crawl.
+    """Hashes URLs, hosts and domains with the seed of one crawl.
 
     Args:
         seed: 16 secret bytes, the same on all processes of a crawl. mmh3 uses
-            the first four (little-endian), blake2b all.
+            the first four bytes (little-endian), and blake2b uses all.
         method: "mmh3" (0.12 us per URL) or "blake2b" (0.6 us).
         partition: "domain" or "host": the name whose hash is the bucket.
         strip_session_ids: whether session identifiers are removed from the key.
@@ -48,6 +56,14 @@ class Fingerprinter:
     Raises:
         ConfigError: the seed's length, the method or the partition is invalid.
     """
+
+    _number: Callable[[bytes], int]
+    _partition: str
+    _strip: cython.bint
+    _equivalences: Equivalences
+    _aliases: dict[str, str]
+    _host_bits: dict[str, int]
+    _authority_bits: dict[str, int]
 
     def __init__(
         self,
@@ -67,8 +83,8 @@ class Fingerprinter:
         self._strip = strip_session_ids
         self._equivalences = equivalences or Equivalences()
         self._aliases = self._equivalences.proven
-        self._host_bits: dict[str, int] = {}
-        self._authority_bits: dict[str, int] = {}
+        self._host_bits = {}
+        self._authority_bits = {}
 
     def hash(self, data: bytes) -> int:
         """Return H(data): the first 8 bytes of the keyed digest, little-endian."""
@@ -79,7 +95,7 @@ class Fingerprinter:
         return self._bits_of_host(name) >> 48
 
     def host_key(self, name: str) -> int:
-        """Return 64 bits that identify a host: the top 16 are its bucket, the low 48 are a hash of its name."""
+        """Return 64 bits that identify a host. The top 16 are its bucket, and the low 48 are a hash of its name."""
         return self._bits_of_host(name) | self._number(name.encode("ascii")) & _LOW_48
 
     def host_key_beside(self, name: str, fingerprint: int) -> int:
@@ -87,12 +103,15 @@ class Fingerprinter:
         return fingerprint & ~_LOW_48 | self._number(name.encode("ascii")) & _LOW_48
 
     def domain_key(self, domain: str) -> int:
-        """Return the `host_key` of a registrable domain; it needs no look-up, because the domain is known."""
+        """Return the `host_key` of a registrable domain.
+
+        This needs no look-up in the public suffix list, because the domain is known.
+        """
         return self.hash(domain.encode("ascii"))
 
     @property
     def revision(self) -> int:
-        """A number that changes when fingerprints change because an equivalence was proven."""
+        """A number that changes whenever fingerprints change because an equivalence was proven."""
         return self._equivalences.revision
 
     def key(self, url: str) -> bytes:
@@ -114,15 +133,16 @@ class Fingerprinter:
 
     @property
     def check_value(self) -> int:
-        """Return the fingerprint of a fixed URL; on two processes, it is equal only if seed and method are equal.
+        """Return the fingerprint of a fixed URL. Two processes with different seeds or methods get different values.
 
-        The host of this URL is a registrable domain by any public suffix list, so the list is not needed.
+        The host of this URL is a registrable domain by any public suffix list, so the list itself is not
+        needed.
         """
         bucket = self.hash(hostname(CHECK_URL).encode("ascii")) & ~_LOW_48
         return bucket | self._number(duplicate_key(CHECK_URL)) & _LOW_48
 
     def _bits_of_host(self, name: str) -> int:
-        """Return the bucket of a host, shifted to the top of 64 bits; results are cached."""
+        """Return the bucket of a host, shifted to the top of 64 bits. Results are cached."""
         bits = self._host_bits.get(name)
         if bits is None:
             domain = registrable_domain(name) if self._partition == "domain" else name
@@ -137,7 +157,10 @@ class Fingerprinter:
 
 
 def _remember(memo: dict[str, int], name: str, bits: int) -> int:
-    """Put `bits` into a bounded cache, which is cleared when it is full, and return them."""
+    """Put `bits` into a bounded cache, and return them.
+
+    The cache is cleared when it is full.
+    """
     if len(memo) >= _HOSTS_MAX:
         memo.clear()
     memo[name] = bits
@@ -145,7 +168,10 @@ def _remember(memo: dict[str, int], name: str, bits: int) -> int:
 
 
 def _hash_function(method: str, seed: bytes) -> Callable[[bytes], int]:
-    """Return a function from bytes to a number whose lowest 64 bits are the digest's first 8 bytes, little-endian."""
+    """Return a function that maps bytes to a number.
+
+    The lowest 64 bits of the number are the first 8 bytes of the keyed digest, little-endian.
+    """
     if method == "mmh3":
         number, digest = int.from_bytes(seed[:4], "little"), mmh3.mmh3_x64_128_uintdigest
         return lambda data: digest(data, number)
@@ -156,6 +182,9 @@ def _hash_function(method: str, seed: bytes) -> Callable[[bytes], int]:
 
 
 def cache_keys(fingerprints: NDArray[np.uint64] | Iterable[int]) -> NDArray[np.uint64]:
-    """Return the CLOCK cache's keys: fingerprints rotated left by 16 bits, so that the bucket is in the low bits."""
+    """Return the keys of fingerprints for the CLOCK cache.
+
+    A key is the fingerprint rotated left by 16 bits, so that the bucket is in the low bits.
+    """
     values = np.asarray(fingerprints, np.uint64)
     return values << _SIXTEEN | values >> _FORTY_EIGHT

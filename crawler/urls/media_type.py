@@ -1,4 +1,4 @@
-"""Content-Type fields, read as browsers read them."""
+"""Parses Content-Type fields in the same way as browsers."""
 
 import re
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ _CHARSET = re.compile(rb"(?:^|;)[ \t]*charset[ \t]*=[ \t]*(?:\"([^\"]*)\"?|([^;]
 
 
 def media_type(values: Sequence[bytes]) -> tuple[str, str]:
-    """Return (essence, charset) of the last usable Content-Type, in lower case; "" stands for a missing part.
+    """Return (essence, charset) of the last usable Content-Type, in lower case. A missing part is "".
 
     Args:
         values: the values of all Content-Type fields of an answer, in order.
@@ -22,7 +22,7 @@ def media_type(values: Sequence[bytes]) -> tuple[str, str]:
 
 
 def field_text(raw: bytes) -> str:
-    """Return a field value as text: decoded as UTF-8 if it is valid UTF-8, else as latin-1."""
+    """Return a field value as text, decoded as UTF-8 if it is valid UTF-8, and otherwise as latin-1."""
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError:

@@ -1,8 +1,8 @@
-"""Ports of protocols other than HTTP; the crawler refuses these ports, as browsers do."""
+"""Ports of protocols other than HTTP. The crawler refuses these ports, as browsers do."""
 
 import re
 
-# WHATWG Fetch, section 2.9: no web server is expected at these ports.
+# No web server is expected at these ports (WHATWG Fetch, section 2.9).
 BAD_PORTS = frozenset(
     (0, 1, 7, 9, 11, 13, 15, 17, 19, 20, 21, 22, 23, 25, 37, 42, 43, 53, 69, 77, 79, 87, 95, 101, 102, 103)
     + (104, 109, 110, 111, 113, 115, 117, 119, 123, 135, 137, 139, 143, 161, 179, 389, 427, 465, 512, 513)
@@ -14,6 +14,6 @@ _PORT = re.compile(r"https?://[^/]*:([0-9]+)/")
 
 
 def port_of(url: str) -> int:
-    """Return the port in a request form; 0 if it has none and uses the scheme's default."""
+    """Return the port in a request form, or 0 if it has none and so uses the scheme's default."""
     found = _PORT.match(url)
     return int(found[1]) if found is not None else 0

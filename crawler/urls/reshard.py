@@ -9,7 +9,7 @@ from crawler.storage.reshard import NewProcess, load_json
 
 
 def move(to: NewProcess) -> None:
-    """Store the equivalences that the old processes have proven; move all traces to the heir."""
+    """Store the equivalences that the old processes have proven. Move all traces to the heir."""
     proven: dict[str, str] = {}
     for source in to.sources:
         proven |= load_json(source.store, EQUIVALENCES) or {}

@@ -1,8 +1,8 @@
 """The public suffix list, read once per process, on first use.
 
-The library converts each of some 10,000 rules to A-labels. This would block the event loop for 40 ms, and for
-longer on a busy machine. So this module converts only the few hundred rules that contain characters other
-than ASCII.
+The library would convert each of some 10,000 rules to A-labels. The conversion would block the event loop for
+40 ms, or longer on a busy machine. So this module converts the rules itself, but only the few hundred rules
+that are not ASCII.
 """
 
 from collections.abc import Iterator
@@ -11,20 +11,23 @@ from typing import Any
 
 from ada_url import idna
 
-_HOSTS_MAX = 1 << 15  # number of hosts whose domain is cached; a process works on some 10,000 hosts at a time
+_HOSTS_MAX = 1 << 15  # number of hosts whose domain is cached; a process uses some 10,000 hosts at a time
 
 
 @lru_cache(maxsize=1)
 def suffix_list() -> Any:
     """Return the public suffix list, including its private section: `privatesuffix(name)`, `is_public(name)`."""
-    import publicsuffixlist  # imported only if needed, because some crawls never use it
+    import publicsuffixlist  # imported only when it is needed, because some crawls never use it
 
     with open(publicsuffixlist.PSLFILE, encoding="utf-8") as file:
         return publicsuffixlist.PublicSuffixList(_both_forms(file), accept_encoded_idn=False)
 
 
 def _both_forms(lines: Iterator[str]) -> Iterator[str]:
-    """Yield the rules of the file; yield those that are not ASCII a second time, converted to A-labels."""
+    """Yield the rules of the file.
+
+    A rule that is not ASCII is yielded twice: as it is, and converted to A-labels.
+    """
     for line in lines:
         rule = line.partition(" ")[0].strip().lower()
         if not rule or rule.startswith("//"):
@@ -37,10 +40,9 @@ def _both_forms(lines: Iterator[str]) -> Iterator[str]:
 
 @lru_cache(maxsize=_HOSTS_MAX)
 def registrable_domain(name: str) -> str:
-    """Return the registrable domain of a canonical host name by the public suffix list, with its private section.
+    """Return the registrable domain of a canonical host name by the public suffix list and its private section.
 
-    Addresses, public suffixes and names without a public suffix are their own
-    domain.
+    For an IP address, a public suffix or a name without a public suffix, this is the name itself.
     """
     if name.endswith("]") or name.rpartition(".")[2].isdigit():
         return name
@@ -48,7 +50,10 @@ def registrable_domain(name: str) -> str:
 
 
 def suffix_list_version() -> str:
-    """Return the version of the list. A crawl keeps the version with which it began, since buckets depend on it."""
+    """Return the version of the list.
+
+    A crawl keeps the version with which it began, because buckets depend on the list.
+    """
     from publicsuffixlist import __version__
 
     return str(__version__)

@@ -1,12 +1,12 @@
-"""SURT prefixes, as in Heritrix: URLs with the host name reversed, so that a prefix selects a part of the web.
+"""SURT prefixes, as in Heritrix. A SURT is a URL with its host name reversed; its prefixes select parts of the web.
 
     http://(org,example,)/docs/     below /docs/ of example.org
     http://(org,example,            example.org and all hosts below it
     http://(org,                    all of .org
 
 The scheme is ignored: https is written as http. A reversed host name ends with a comma; IP addresses are not
-reversed. The form used in CDX files, `org,example)/docs`, is accepted too, and so are reversed addresses,
-which some of these files contain: `1,0,0,127)/docs`.
+reversed. The form in CDX files, `org,example)/docs`, is also accepted. So are reversed addresses, which some
+of these files contain: `1,0,0,127)/docs`.
 """
 
 import re
@@ -37,7 +37,7 @@ def _turned(name: str) -> str:
 
 
 def surt_prefix(text: str) -> str:
-    """Return a SURT prefix in the form that `surt_of` produces; "" if the text is not a SURT prefix.
+    """Return a SURT prefix in the form that `surt_of` produces, or "" if the text is not a SURT prefix.
 
     >>> surt_prefix("org,example)/docs"), surt_prefix("https://(org,example,")
     ('http://(org,example,)/docs', 'http://(org,example,')

@@ -1,24 +1,23 @@
-"""URL traces: written by a crawl with `--trace`, read by `crawler lab`.
+"""URL traces, which a crawl with `--trace` writes and `crawler lab` reads.
 
-Every link that enters the host splitter is logged, as in Broder, Najork, Wiener (2003), section 4.2: in
-order, *before* repeated links of a page are dropped. One bit tells whether the link goes to another process.
-So the *full trace* and its *cross sub-trace* are one file. A trace is a folder:
+Every link that enters the host splitter is logged, as in Broder, Najork, Wiener (2003), section 4.2. Links
+are logged in order, and *before* the repeated links of a page are dropped. One bit states whether the link
+goes to another process. So one file holds the *full trace* and its *cross sub-trace*. A trace is a folder:
 
     links       uint64 per link: 63 bits of the trace's own fingerprint, bit 0 = cross
     pages       16 bytes per page: host uint64, links uint32, thread uint32, in the order of `links`
     info.json   its origin: the tags read, the threads, seed and command of a synthetic trace
 
-The files are little-endian, without headers, so that `numpy.memmap` opens them. A page
-is valid once its record and all its links are written; anything cut off by a crash is
-ignored.
+The files are little-endian and have no headers, so `numpy.memmap` can open them. A page is valid once its
+record and all its links are written. A page that a crash cut off is ignored.
 
-The fingerprints of a crawl are secret, since a few of them, together with their URLs, reveal the seed
+The fingerprints of a crawl are secret, because a few of them, together with their URLs, reveal the seed
 (`urls/README.md`, "Fingerprint"). So a trace contains keyed blake2b hashes of the crawl's fingerprints, and
-the random key exists only in memory. Therefore two traces, even of one crawl, use different names for the
-same URL. Each run of a crawl writes a new trace, because its caches start empty too.
+the random key exists only in memory. Therefore, two traces use different names for the same URL, even if they
+are of the same crawl. Each run of a crawl writes a new trace, because the caches of each run start empty too.
 
-Writing takes about 1 us for a link not seen recently and 0.2 us for any other link. Links are buffered, and
-every `buffer_bytes` of them are written to the kernel's page cache at once.
+Writing a link takes about 1 us if it was not seen recently, and 0.2 us otherwise. Links are buffered.
+Whenever the buffer reaches `buffer_bytes`, it is written to the kernel's page cache in one call.
 """
 
 import json
@@ -46,10 +45,10 @@ class TraceWriter:
     """Writes one trace. Use it from one thread at a time.
 
     Args:
-        folder: is created; must not exist.
+        folder: the folder to create, which must not exist.
         info: the content of info.json, such as {"source": "crawl", "tags": [...]}.
         bytes_max: size limit of the whole trace; further pages are counted in `skipped` but not written.
-        buffer_bytes: size of the links buffered before a write.
+        buffer_bytes: the size in bytes up to which links are buffered before a write.
 
     Raises:
         StoreError: the disk failed, or the folder exists.
@@ -82,7 +81,7 @@ class TraceWriter:
 
     @classmethod
     def next_in(cls, parent: Path, info: Mapping[str, Any], **bounds: int) -> "TraceWriter":
-        """Return a writer for the next run of a crawl: `parent`/0001, 0002, ..."""
+        """Return a writer for the next run of a crawl, whose folder is `parent`/0001, `parent`/0002, ..."""
         numbers = [int(folder.name) for folder in parent.glob("[0-9][0-9][0-9][0-9]")]
         return cls(parent / f"{max(numbers, default=0) + 1:04}", info, **bounds)
 
@@ -94,7 +93,7 @@ class TraceWriter:
         Args:
             host: 64-bit key of the page's host; the key is renamed in the same way as fingerprints.
             fingerprints: the crawl's fingerprints, shape (n,).
-            cross: a boolean per link, or one for all: whether the link belongs to another process.
+            cross: whether the link belongs to another process: a boolean per link, or one for all links.
             thread: number of the worker that crawls the host, if there are several workers.
 
         Raises:
@@ -115,27 +114,33 @@ class TraceWriter:
             self.flush()
 
     def flush(self) -> None:
-        """Write everything to the kernel; links are written before the pages that refer to them."""
+        """Write everything to the kernel.
+
+        Links are written before the pages that refer to them.
+        """
         self._links_file.append(bytes(self._links_buffer))
         self._pages_file.append(bytes(self._pages_buffer))
         self._links_buffer.clear()
         self._pages_buffer.clear()
 
     def close(self) -> None:
-        """Write and sync all buffered data. The random key is lost with the object."""
+        """Write and sync all buffered data. The random key disappears with the object."""
         self.flush()
         for file in (self._links_file, self._pages_file):
             file.sync()
             file.close()
 
     def _renamed(self, words: bytes) -> NDArray[np.uint64]:
-        """Return the trace's names of fingerprints, 8 bytes each."""
+        """Return the names of fingerprints in this trace. `words` holds 8 bytes per fingerprint."""
         known = self._names.get
         parts = [words[i : i + 8] for i in range(0, len(words), 8)]
         return np.frombuffer(b"".join([known(word) or self._name(word) for word in parts]), LINK)
 
     def _name(self, word: bytes) -> bytes:
-        """Compute the name of a fingerprint and cache the name, since four of five links repeat recent ones."""
+        """Compute the name of a fingerprint, and cache the name.
+
+        The cache is useful because four of five links repeat recent ones.
+        """
         if len(self._names) >= _NAMES_MAX:
             self._names.clear()
         name = self._names[word] = blake2b(word, digest_size=8, key=self._key).digest()
@@ -146,10 +151,13 @@ class TraceWriter:
 
 
 def marked(names: NDArray[np.uint64], cross: ArrayLike) -> NDArray[np.uint64]:
-    """Return the links of a trace as words; bit 0 tells whether the link goes to another process."""
+    """Return the links of a trace as words. Bit 0 of a word tells whether the link goes to another process."""
     return names & ~_CROSS | np.asarray(cross, bool).astype(np.uint64)
 
 
 def is_cross(words: NDArray[np.uint64]) -> NDArray[np.bool_]:
-    """Return whether each link of a trace belongs to another process."""
+    """Return a bool for each link of a trace.
+
+    The bool is True if the link goes to another process.
+    """
     return (words & _CROSS).astype(bool)

@@ -1,12 +1,13 @@
-"""Check with a real Prometheus that a real fault fires each alert of `config/prometheus/alerts.yaml`.
+"""Check with a real Prometheus that each alert of `config/prometheus/alerts.yaml` fires after a real fault.
 
     scripts/bench/alerts.py [--only missing paused]
 
-Each fault has its own crawl, whose /metrics Prometheus scrapes every second. The rules are those of the file,
-but with `for: 1s` instead of minutes. A line is printed when the alert of a fault fires. For a crawl without
-a fault, no alert may fire. At the end all crawls are stopped, and `CrawlerAbsent` must fire.
-`CrawlerCollisions` needs billions of URLs, so it is only checked by promtool. The script needs Debian's
-package prometheus, and root for the full disk.
+Each fault has its own crawl. Every second, Prometheus scrapes /metrics of each crawl. The rules are those of
+the file, but with `for: 1s` instead of minutes. A line is printed when the alert of a fault fires. For a
+crawl without a fault, no alert may fire. At the end, all crawls are stopped, and `CrawlerAbsent` must fire.
+For `CrawlerCollisions`, a crawl is continued with 26 million known URLs of one host. The script writes these
+URLs directly to the files of the crawl (200 MB). The script needs Debian's package prometheus, and root for
+the full disk.
 """
 
 import argparse
@@ -26,13 +27,24 @@ import urllib.request
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
+import msgspec
+import numpy as np
+from filled import CHUNK
+from msgspec.structs import replace
 from serve import CRAWLER, running
 from serve_cases import free_ports
 
+from crawler.due.eliminator import Appended, Flushed, Manifest
+from crawler.due.runs import DiskRuns
+from crawler.storage.engines import open_store
+from crawler.storage.keys import DUE_FLUSHED, DUE_LINKS, DUE_RUNS
+from crawler.storage.kv import seal, unseal
+
 RULES = Path(__file__).resolve().parents[2] / "config" / "prometheus" / "alerts.yaml"
-LIMIT = 180.0  # seconds within which an alert must fire; an alert about the last minute needs that long
+# an alert must fire within this many seconds; an alert about the last minute needs so much time
+LIMIT = 180.0
 POLITE = [
     "--delay",
     "0.1",
@@ -44,6 +56,9 @@ POLITE = [
     "network.allow_networks=['127.0.0.0/8']",
 ]
 POLITE += ["--set", "network.allow_ports=[1]", "--set", "identity.contact=me@example.org"]
+
+
+T = TypeVar("T")
 
 
 class Web(BaseHTTPRequestHandler):
@@ -83,9 +98,10 @@ class Crawl(NamedTuple):
 
 
 class Fault(NamedTuple):
-    """An alert, the flags of a crawl, and its fault.
+    """An alert, the flags of a crawl, and the fault that must fire the alert.
 
-    Once the crawl answers, `act` is repeated until the alert fires.
+    `prepare` changes the directory of an earlier run, which has fetched a page. Once the crawl answers, `act` is
+    repeated until the alert fires.
     """
 
     alert: str
@@ -93,16 +109,45 @@ class Fault(NamedTuple):
     act: Callable[[Crawl], None] = lambda crawl: None
     seeds: tuple[str, ...] = ()
     command: str = "crawl"
+    prepare: Callable[[Path], None] | None = None
+
+
+def _fill_one_host(crawl: Path) -> None:
+    """Make 26 million URLs of one host known to a crawl. Only URLs of the same host can have equal fingerprints."""
+    with contextlib.closing(open_store(crawl / "p0" / "store")) as store:
+
+        def read(key: bytes, kind: type[T]) -> T:
+            return msgspec.msgpack.decode(unseal(key, store.get(key) or b""), type=kind)
+
+        manifest, flushed, appended = (
+            read(DUE_RUNS, Manifest),
+            read(DUE_FLUSHED, Flushed),
+            read(DUE_LINKS, Appended),
+        )
+        known = (7 << 48) + np.arange(26_000_000, dtype=np.uint64)
+        chunks = (known[start : start + CHUNK] for start in range(0, len(known), CHUNK))
+        run = DiskRuns(crawl / "p0" / "due", []).write(chunks, len(known), step="flush")
+        batch = store.batch()
+        for key, value in (
+            (DUE_RUNS, Manifest(manifest.method, manifest.check_value, False, [run.entry])),
+            (DUE_FLUSHED, replace(flushed, new=len(known))),
+            (DUE_LINKS, replace(appended, links=appended.links + len(known) - flushed.new)),
+        ):
+            batch.put(key, seal(msgspec.msgpack.encode(value)))
+        store.write(batch)
 
 
 def _kill_one(crawl: Crawl) -> None:
-    """Kill the last process; repeated calls look as if it died after each start."""
+    """Kill the last process. If this is repeated, the process seems to die after each start."""
     with contextlib.suppress(ProcessLookupError, IndexError):
         os.kill(crawl.children()[-1], signal.SIGKILL)
 
 
 def _fill_disk(crawl: Crawl) -> None:
-    """Fill the disk up to the last 280 MiB, which is less than 5 % but more than the limit at which the crawl ends."""
+    """Fill the disk, except for 280 MiB.
+
+    This is less than 5 % of the disk, but more than the limit at which the crawl ends.
+    """
     free = shutil.disk_usage(crawl.folder).free
     if free > 300 << 20:
         with (crawl.folder.parent / "ballast").open("ab") as file:
@@ -154,6 +199,7 @@ FAULTS = {
     "errors": Fault("CrawlerErrorLogged", act=_damage_and_read),
     "lag": Fault("CrawlerLoopBlocked", act=_stop_and_go),
     "descriptors": Fault("CrawlerDescriptorsShort", act=_take_descriptors),
+    "collisions": Fault("CrawlerCollisions", prepare=_fill_one_host),
 }
 
 
@@ -181,6 +227,10 @@ def start(name: str, fault: Fault, folder: Path, site: str, stack: contextlib.Ex
         peers = f'splitter.peers=["p0=127.0.0.1:{peer}", "p1=127.0.0.1:{nobody}"]'
         command += ["--name", "p0", "--set", peers]
     log = (folder.parent / f"{name}.log").open("wb")
+    if fault.prepare is not None:
+        first = [*command, "--max-pages", "1", "--progress", "none"]
+        subprocess.run(first, stdout=log, stderr=log, check=False)
+        fault.prepare(folder / "crawl")
     process = stack.enter_context(running(command, stdout=log, stderr=log))
     return Crawl(process, folder / "crawl", admin, serve, site)
 
@@ -224,7 +274,7 @@ def prometheus(folder: Path, targets: list[str], stack: contextlib.ExitStack) ->
 
 
 def walk(folder: Path, names: list[str]) -> bool:
-    """Run all faults; return whether each fired its alert, and none fired for the crawl without a fault."""
+    """Run all faults. Return whether each fault fired its alert, and no alert fired for the crawl without a fault."""
     subprocess.run(["promtool", "check", "rules", RULES], check=True)
     server = ThreadingHTTPServer(("127.0.0.1", 0), Web)
     threading.Thread(target=server.serve_forever, daemon=True).start()

@@ -1,10 +1,10 @@
-"""Crawl a set of pages with the least work that a crawler in Python can do, as the reference of `beside_loop.py`.
+"""Crawl a set of pages with the least work that a crawler in Python can do; `beside_loop.py` compares with this.
 
     python scripts/bench/bare_loop.py SEEDS PATTERN [--concurrency 64] [--per-host 8]
 
 aiohttp fetches pages, lexbor finds `<a href>`, ada-url joins URLs, and a set of fingerprints holds the URLs
 that were found. There is one queue per host. URLs that match PATTERN are followed. The loop uses no
-robots.txt and no delay, and stores nothing on disk. It prints the number of pages.
+robots.txt and no delay, and stores nothing on disk. It prints the number of pages that it fetched.
 """
 
 import argparse
@@ -48,7 +48,7 @@ class Queues:
             self.ready.put_nowait(host)
 
     def take(self, host: str) -> str:
-        """Return the next URL of a host; if there is none, free one place of the host and return ""."""
+        """Return the next URL of a host. If there is none, free one place of the host and return ""."""
         if self._hosts[host]:
             return self._hosts[host].popleft()
         self._places[host] -= 1
@@ -72,7 +72,7 @@ def links(url: str, body: bytes) -> Iterator[str]:
 
 
 async def fetch(session: aiohttp.ClientSession, queues: Queues) -> int:
-    """Fetch until this task is cancelled; return the number of pages."""
+    """Fetch pages until this task is cancelled; return the number of pages."""
     pages = 0
     try:
         while True:
@@ -94,7 +94,7 @@ async def fetch(session: aiohttp.ClientSession, queues: Queues) -> int:
 
 
 async def crawl(seeds: Path, pattern: str, concurrency: int, per_host: int) -> int:
-    """Crawl from the seeds until no URL is left; return the number of pages."""
+    """Crawl from the seeds until no URL is left; return the number of fetched pages."""
     queues = Queues(re.compile(pattern).match, per_host)
     for line in seeds.read_text().splitlines():
         queues.add(line)

@@ -1,13 +1,14 @@
-"""Measure the CPU per page of a whole crawl and of the bare loop, in rounds in which all contenders take turns.
+"""Measure the CPU per page of a whole crawl and of the bare loop. In each round, all contenders take turns.
 
     BENCH_DATA=... python scripts/bench/beside_loop.py [--set small] [--rounds 5] [--tree ../before ...] [--cpu 1]
 
-A set of the crawl bench (sets/NAME/seeds.txt), whose server must be running, is crawled by `bare_loop.py`, by
-this checkout and by each other checkout given by `--tree`, whose kernels must be built. In this way, a change
-is compared with the code before it. CPU is the user and system time of the whole process tree, including
-start and end. Ratios are computed within a round, so that other load affects both sides alike; the table
-shows the median, the least and the greatest ratio over the rounds. 1.0 means as cheap as the bare loop, 2.0
-means half as expensive. If a contender does not fetch as many pages as in its first round, the run fails.
+A set of the crawl bench (sets/NAME/seeds.txt) is crawled by `bare_loop.py`, by this checkout and by each
+other checkout given by `--tree`. The server of the set must be running, and the kernels of the checkouts must
+be built. In this way, a change can be compared with the code before the change. CPU is the user and system
+time of the whole process tree, including start and end. Ratios are computed within a round, so that other
+load affects both sides equally. The table shows the median, the smallest and the largest ratio over the
+rounds. 1.0 means as cheap as the bare loop, 2.0 means half as expensive. If a contender fetches another
+number of pages than in its first round, the run fails.
 """
 
 import argparse
@@ -28,7 +29,7 @@ LOOP = "bare loop"
 
 
 class Cost(NamedTuple):
-    """The CPU seconds and the fetched pages of one crawl, and the resident memory of its largest process in MiB."""
+    """The CPU seconds and the number of fetched pages of one crawl, and the resident MiB of its largest process."""
 
     cpu: float
     pages: int
@@ -76,7 +77,7 @@ def crawl_command(pages: Set, directory: Path) -> list[str]:
 
 
 def measure(command: list[str], root: Path, cpu: str, output: Path) -> tuple[float, float]:
-    """Run a command in the checkout `root`; return its CPU seconds and the MiB of its largest process."""
+    """Run a command in the checkout `root`. Return its CPU seconds and the MiB of its largest process."""
     pin = ["taskset", "-c", cpu] if cpu else []
     with output.open("wb") as file:
         environ = {**os.environ, "PYTHONPATH": str(root), "PYTHONDONTWRITEBYTECODE": ""}
@@ -89,7 +90,7 @@ def measure(command: list[str], root: Path, cpu: str, output: Path) -> tuple[flo
 
 
 def run(name: str, root: Path, pages: Set, cpu: str, folder: Path) -> Cost:
-    """Crawl the set once with the bare loop or with a checkout, and delete what was stored."""
+    """Crawl the set once with the bare loop or with a checkout, and delete the stored files."""
     directory = Path(tempfile.mkdtemp(dir=folder))
     output = directory / "output"
     if name == LOOP:

@@ -4,22 +4,22 @@
                                  [--webs 1] [--exponent 1.0]
 
 A web of four hosts changes, and `crawler refresh --serve` keeps its copies fresh at `--rate` fetches per
-second. Readers send `--readers` requests per second, which are distributed over the pages by Zipf's law. Two
+second. Readers send `--readers` requests per second. These are distributed over the pages by Zipf's law. Two
 crawls of equal webs run side by side at equal rates. In one of them, the requests of readers count. In the
 other, the readers identify themselves as robots, whose requests do not count, so all pages have equal weight.
 After `--learn` seconds, two things are measured for `--seconds`: the share of answers that equalled the live
-page, and for each p the same share among the answers that stated P[fresh] = p. `--changes` is the number of
+page, and the same share among the answers that stated P[fresh] = p, for each p. `--changes` is the number of
 changes per fetch, over all pages.
 
-By Zipf's law, a sixth of all requests go to one of 300 pages. The freshness of this page affects the result
-strongly, and the figures of two webs differ by .03. The printed errors therefore treat the pages as drawn at
-random. `--webs` runs that many pairs at once, each on its own web with its own readers, and adds up their
-results. `--exponent` 0 requests all pages equally often.
+By Zipf's law, a sixth of all requests go to a single one of 300 pages. The freshness of this page affects the
+result strongly, and the results of two webs differ by .03. Therefore, the printed errors treat the pages as
+drawn at random. `--webs` runs this many pairs at the same time and adds up their results. Each pair has its
+own web and its own readers. `--exponent` 0 requests all pages equally often.
 
 Stores are not synced, so the disk does not affect the result.
 
 One second of the measurement is a day for the sites (`refresh.speed`). The load of the machine matters
-little, because the crawls use little CPU, the figures are shares, and both crawls run at the same time.
+little, because the crawls use little CPU, the results are shares, and both crawls run at the same time.
 """
 
 import argparse
@@ -52,7 +52,7 @@ speed = 86400
 
 
 class Run(NamedTuple):
-    """The readers, the start of the measurement, the number of pages fetched since then, and figures of the crawl."""
+    """The readers, the start of the measurement, the number of pages fetched since then, and results of the crawl."""
 
     readers: Readers
     since: float
@@ -135,7 +135,7 @@ async def both(options: argparse.Namespace) -> None:
 
 
 def show(title: str, runs: Sequence[Run]) -> None:
-    """Print the combined figures of runs of the same kind, in which pages of different webs count as different."""
+    """Print the combined results of runs of the same kind. Pages of different webs count as different pages."""
     readings = [
         each._replace(page=each.page * len(runs) + k)
         for k, run in enumerate(runs)

@@ -2,10 +2,10 @@
 
     python scripts/bench/commands.py [--urls 1e6] [--hosts 1e5] [--folder DIR]
 
-The stages are filled as in `scale.py`, and driven as a process drives them: each step of a command is one
-turn. The script prints the CPU time of the thread for the longest step; the target is 50 ms. `export` and
-`check` are not measured because they do not run in the loop: `export` reads the files of a live crawl in a
-separate process, and `check` needs a crawl at rest.
+The stages are filled as in `scale.py`. The script calls them in the same way as a process: each step of a
+command is one turn. The script prints the CPU time that the thread needs for the longest step. The target is
+50 ms. `export` and `check` are not measured because they do not run in the loop: `export` reads the files of
+a live crawl in a separate process, and `check` needs a crawl at rest.
 """
 
 import argparse
@@ -30,7 +30,10 @@ from crawler.storage.commit import Change, Maker
 def longest(
     stages: Stages, commands: Commands, queue: list[Change | Maker], request: dict[str, object]
 ) -> tuple[float, int, float]:
-    """Run a command; return its longest step, the number of steps, and the longest call of `committed`, in seconds."""
+    """Run a command.
+
+    Return the seconds of its longest step, the number of steps, and the seconds of the longest call of `committed`.
+    """
     steps, worst, adopting, count = commands.steps(request), 0.0, 0.0, 0
     while True:
         begun = time.thread_time()
@@ -53,7 +56,7 @@ def longest(
 
 
 def made(stages: Stages) -> float:
-    """Run the steps that build the queued changes; return the seconds of the longest step."""
+    """Run the steps that build the queued changes. Return the seconds of the longest step."""
     worst, more = 0.0, True
     while more:
         begun = time.thread_time()

@@ -4,7 +4,7 @@
 
 The crawler kills itself (SIGKILL) at thirty named points of its write path, is restarted each time, and
 finally runs to the end. Every URL of the web has exactly one in-link, all bodies are distinct, and there are
-no budgets, so a lost page stays lost. The server's log and the WARC files are the evidence. Rows:
+no budgets. So a lost page stays lost. The server's log and the WARC files are the evidence. Rows:
 
     named points         points at every step of a group, a flush, a compaction, a segment roll, a clean stop
     power cuts           killed at the same points; then every file loses all bytes that were not synced
@@ -18,8 +18,8 @@ no budgets, so a lost page stays lost. The server's log and the WARC files are t
                          restored from a backup, killed repairs, cut segments, reshards, hostile directories; and a
                          planted bug that each scenario must detect. At most 1,000 pages, with --processes and --engine.
 
-After a kill, the fetches that were in flight may be repeated. (`worst` is the largest number of fetches
-repeated after one kill.)
+After a kill, the fetches that were in flight may be repeated. `worst` is the largest number of fetches that
+were repeated after one kill.
 """
 
 import argparse
@@ -36,6 +36,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
+from tests import warm_start  # noqa: E402
 from tests.faults.around import PLANTED as BUGS_AROUND  # noqa: E402
 from tests.faults.around import SCENARIOS, Setting  # noqa: E402
 from tests.faults.harness import (  # noqa: E402
@@ -127,7 +128,7 @@ def stopped(folder: Path, pages: int) -> tuple[Judgement, int]:
 
 
 def seeds(folder: Path, pages: int) -> tuple[Judgement, int]:
-    """Crawl a web in which every page is a seed and has no links; judge the result."""
+    """Crawl a web in which every page is a seed without links, and judge the result."""
     with TreeWeb(folder, pages, "--fanout", "0", hosts=HOSTS) as web:
         listed = folder / "seeds"
         listed.write_text("".join(f"{web.url(page)}\n" for page in range(pages)))
@@ -156,7 +157,7 @@ def planted(folder: Path, pages: int, bug: str) -> tuple[Judgement, int]:
 
 
 def around(folder: Path, pages: int, name: str, setting: Setting) -> tuple[Judgement, int]:
-    """Run a scenario; if it fails, print the broken promise and count it as a lost page."""
+    """Run a scenario. If it fails, print the broken promise and count the failure as a lost page."""
     try:
         return SCENARIOS[name](folder, setting._replace(pages=min(pages, 1000))), 0
     except AssertionError as broken:
@@ -178,6 +179,7 @@ def main() -> None:
     )
     parser.add_argument("--engine", default="leveldb", choices=("leveldb", "rocksdict"), help="their engine")
     args = parser.parse_args()
+    warm_start.install()  # programs start faster, because they need not import the crawler again
     setting = Setting(processes=args.processes, engine=args.engine)
     pages, right = args.pages, True
     print(f"{pages:,} pages on {HOSTS} hosts, {CONCURRENCY} fetches in flight")

@@ -5,7 +5,7 @@
 With `--living`, new pages appear and are announced by hubs, a feed and sitemaps; `tests/faults/living.py`
 lists the additional checks.
 
-Every other kill happens at a named point of the write path, the others come from outside after some requests.
+Half of the kills happen at named points of the write path. The others come from outside, after some requests.
 `tests/faults/refreshing.py` lists the checks, which read the log of the web server. At the end, `crawler
 refresh` runs undisturbed, and its predictions are compared with the changes that it found.
 """

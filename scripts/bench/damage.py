@@ -1,11 +1,14 @@
 """Print the damage matrix: delete, cut or change each file of a crawl directory, and see how the crawl recovers.
 
-    .venv/bin/python scripts/bench/damage.py [--pages N] [--only PATTERN] [--engine leveldb|rocksdict]
+    .venv/bin/python scripts/bench/damage.py [--pages N] [--processes N] [--only PATTERN]
+                                             [--engine leveldb|rocksdict]
 
 A small tree-shaped web is crawled once. For each kind of file and each kind of damage, a copy of the
-directory is damaged, checked, repaired and checked again. Then its crawl is continued. `lost` is the number
-of pages that have no intact response record at the end, according to FastWARC. `again` is the number of pages
-that were fetched a second time. A row is `SILENT` if something was lost and no command reported it.
+directory is damaged, checked, repaired and checked again. Then its crawl is continued. With several
+processes, the files of only one process are damaged (`pN`). `lost` is the number of pages that have no intact
+response record at the end, according to FastWARC. `again` is the number of pages that were fetched a second
+time. A row is `SILENT` if something was lost and no command reported it. The exit code is 1 if a row is
+`SILENT`, or if a command printed a traceback.
 """
 
 import argparse
@@ -22,6 +25,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
+from tests import warm_start  # noqa: E402
 from tests.faults.harness import TreeWeb, crawl, judge, settings  # noqa: E402
 
 SMALL = settings("--set", "pages.segment_bytes=20000", "--set", "store.write_buffer_bytes=64KiB")
@@ -38,17 +42,21 @@ def command(*arguments: "str | Path") -> "subprocess.CompletedProcess[str]":
 
 
 def files_by_kind(directory: Path) -> dict[str, Path]:
-    """Return the largest file of each kind, and the folders `p0/store` and `p0` as further kinds."""
+    """Return the largest file of each kind, and the folders of a process and of its store as further kinds.
+
+    The kinds do not contain the name of a process. The folders are those of the last process.
+    """
     kinds: dict[str, Path] = {}
+    last = max(directory.glob("p[0-9]"))
     for path in sorted(directory.rglob("*"), key=lambda path: path.stat().st_size):
         if path.is_file() and path.stat().st_size:
             name = str(path.relative_to(directory))
-            kinds[re.sub(r"[0-9a-f]{6,}|\d{3,}|-\d+", "*", name)] = path
-    return {**kinds, "p0/store/": directory / "p0/store", "p0/": directory / "p0"}
+            kinds[re.sub(r"[0-9a-f]{6,}|\d{3,}|-\d+", "*", re.sub(r"^p\d", "pN", name))] = path
+    return {**kinds, "pN/store/": last / "store", "pN/": last}
 
 
 def damage(path: Path, how: str) -> None:
-    """Damage this file; delete it if it is a folder, since a folder can have no other damage."""
+    """Damage a file. If `path` is a folder, delete it, because this is the only damage of a folder."""
     if path.is_dir():
         shutil.rmtree(path)
         return
@@ -65,7 +73,7 @@ def damage(path: Path, how: str) -> None:
 
 
 def said(*answers: "subprocess.CompletedProcess[str]") -> list[str]:
-    """Return the lines in the output of the commands that report problems."""
+    """From the output of the commands, return the lines that report problems."""
     lines = [line for each in answers for line in (each.stdout + each.stderr).splitlines()]
     return [line for line in lines if "no problems found" not in line]
 
@@ -74,30 +82,36 @@ def main() -> None:
     """Print the matrix."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--pages", type=int, default=150)
+    parser.add_argument("--processes", type=int, default=1, help="processes of the crawl (1)")
     parser.add_argument("--only", default="", help="regular expression: only these kinds of files")
     parser.add_argument("--engine", default="leveldb", choices=("leveldb", "rocksdict"))
     args = parser.parse_args()
-    flags = (*SMALL, "--set", f"store.engine={args.engine}")
+    warm_start.install()  # programs start faster, because they need not import the crawler again
+    flags = (*SMALL, "--set", f"store.engine={args.engine}", "--processes", str(args.processes))
     with (
         tempfile.TemporaryDirectory() as temporary,
         TreeWeb(Path(temporary), args.pages) as web,
     ):
         whole = Path(temporary) / "whole"
         ended = crawl(whole, web.seed, *flags)
-        assert ended.code == 0, ended.err
+        assert ended.code == 0, ended
         crawl(whole, web.seed, *flags)  # opening the store a second time moves its log into a table
         print(f"{'file':34} {'damage':8} check repair check crawl  lost again  first report")
-        silent = 0
+        silent = traces = rows = 0
         for kind, path in files_by_kind(whole).items():
             if not re.search(args.only, kind):
                 continue
             for how in DAMAGES if path.is_file() else DAMAGES[:1]:
-                silent += row(web, whole, kind, path, how, flags)
-        print(f"{silent} silent losses")
+                was_silent, had_trace = row(web, whole, kind, path, how, flags)
+                silent, traces, rows = silent + was_silent, traces + had_trace, rows + 1
+        print(f"{rows} rows, {silent} silent losses, {traces} tracebacks")
+    raise SystemExit(int(bool(silent or traces)))
 
 
-def row(web: TreeWeb, whole: Path, kind: str, path: Path, how: str, flags: Sequence[str]) -> bool:
-    """Print one row of the matrix; return whether the loss was silent."""
+def row(
+    web: TreeWeb, whole: Path, kind: str, path: Path, how: str, flags: Sequence[str]
+) -> tuple[bool, bool]:
+    """Print one row of the matrix; return whether a loss was silent, and whether there was a traceback."""
     directory = whole.parent / "copy"
     shutil.rmtree(directory, ignore_errors=True)
     shutil.copytree(whole, directory)
@@ -113,10 +127,10 @@ def row(web: TreeWeb, whole: Path, kind: str, path: Path, how: str, flags: Seque
     trace = "Traceback" in "".join([first.stderr, repaired.stderr, second.stderr, ended.err])
     silent = bool(found.unstored or again) and not lines
     codes = f"{first.returncode:5} {repaired.returncode:6} {second.returncode:5} {ended.code:5}"
-    flags = "SILENT " * silent + "TRACEBACK " * trace
+    marks = "SILENT " * silent + "TRACEBACK " * trace
     text = re.sub(r"\S*/copy/", "", lines[0])[:90] if lines else "nothing"
-    print(f"{kind:34} {how:8} {codes} {found.unstored:5} {again.total():5}  {flags}{text}", flush=True)
-    return silent
+    print(f"{kind:34} {how:8} {codes} {found.unstored:5} {again.total():5}  {marks}{text}", flush=True)
+    return silent, trace
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""Measure the CPU time of exports and of the report, in comparison with a bare loop over the same pages.
+"""Measure the CPU time of exports and of the report, and compare it with that of a bare loop over the same pages.
 
     python scripts/bench/export.py DIR
 
-The reference only parses each page and extracts its text, in one process. An export with text cannot be
-cheaper. The CPU time is the sum over all processes.
+The bare loop only parses each page and extracts its text, in one process. No export with text can be cheaper.
+The CPU time is the sum over all processes.
 """
 
 import sys

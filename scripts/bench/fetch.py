@@ -2,9 +2,8 @@
 
     python scripts/bench/fetch.py [--rounds 5] [--fetches 4000] [--profile]
 
-The server is nginx in separate processes, with 16 hosts whose addresses start at 127.0.0.1. The measured
-figure is the CPU time of this script's process. Rounds of the two clients alternate, and the median is
-printed.
+The server is nginx in separate processes, with 16 hosts whose addresses start at 127.0.0.1. The script
+measures the CPU time of its own process. Rounds of the two clients alternate. The median is printed.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Builds directly the state after a load of `scale.py`: compacted queues, hosts and known set of its first URLs.
+"""Builds the state after a load of `scale.py` directly: compacted queues, hosts and known set of its first URLs.
 
 A load of 1e8 URLs takes hours on a busy machine. Here, the keys of the store are written in sorted order, so
 that LevelDB has nothing to merge, and the known set is written as one run. This takes about 5 us per URL.
@@ -37,7 +37,7 @@ Tail = Callable[[int, int], str]  # (number of a URL, length of its scheme and h
 
 
 def hosts_of(numbers: np.ndarray, hosts: int) -> np.ndarray:
-    """Return the host of each URL, as `scale.url` assigns it; int32 (n,)."""
+    """Return the number of the host of each URL, int32 (n,). It is the same as in `scale.url`."""
     draws = numbers.astype(np.uint64) * np.uint64(MIX)
     skewed = (hosts * (draws.astype(np.float64) / 2.0**64) ** 2).astype(np.int32)
     return np.where(numbers < hosts, numbers, skewed).astype(np.int32)
@@ -53,7 +53,10 @@ def fill(
     tail: Tail,
     told: Callable[[str], None],
 ) -> None:
-    """Write the URLs 0 to `urls` - 1 to the store and DUE in the folder `process`, which must be closed and empty."""
+    """Write the URLs 0 to `urls` - 1 to the store and DUE in the folder `process`.
+
+    The store and DUE must be closed and empty.
+    """
     begun = time.perf_counter()
     names = [name(host) for host in range(hosts)]
     keys = np.array([fingerprinter.host_key(each) for each in names], np.uint64)
@@ -95,7 +98,7 @@ def _put(store: KeyValue, items: Iterator[tuple[bytes, bytes]], told: Callable[[
 def _host_records(
     by_rank: list[tuple[str, int]], order: np.ndarray, ends: list[int], fingerprinter: Fingerprinter
 ) -> Iterator[tuple[bytes, bytes]]:
-    """Yield records of hosts to which no request was sent yet, in the order of their keys."""
+    """Yield the records of hosts to which no request has been sent, in the order of their keys."""
     for (name, key), (begin, end) in zip(by_rank, pairwise(ends), strict=True):
         if begin == end:
             continue
@@ -113,7 +116,7 @@ def _entries(
     tail: Tail,
     fingerprints: np.ndarray,
 ) -> Iterator[tuple[bytes, bytes]]:
-    """Yield queue entries in the order of their keys; write their fingerprints to `fingerprints`."""
+    """Yield queue entries in the order of their keys. Write the fingerprints of their URLs to `fingerprints`."""
     hash_of, base = fingerprinter.hash, make_order(PRIORITY, DEPTH, 0)
     for (name, key), (begin, end) in zip(by_rank, pairwise(ends), strict=True):
         bits, start, length = key & ~_LOW_48, f"https://{name}", len(name) + 8
@@ -131,7 +134,7 @@ def _entries(
 def _metas(
     store: KeyValue, process: Path, fingerprints: np.ndarray, fingerprinter: Fingerprinter
 ) -> Iterator[tuple[bytes, bytes]]:
-    """Write the known set as one run; yield the store's records of this run, of links and of sequence numbers."""
+    """Write the known set as one run. Yield the store's records of this run, of links and of sequence numbers."""
     count = len(fingerprints)
     chunks = (fingerprints[start : start + CHUNK] for start in range(0, count, CHUNK))
     run = DiskRuns(process / "due", []).write(chunks, count, step="flush")

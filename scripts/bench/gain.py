@@ -1,4 +1,4 @@
-"""Measure by HTTP the gain of the refresh frontier over uniform refreshing, as a share of the possible gain.
+"""Measure, over HTTP, the gain of the refresh frontier over uniform refreshing, as a share of the possible gain.
 
     python scripts/bench/gain.py                          # the four arms below, at once
     python scripts/bench/gain.py validators noise         # other tables
@@ -12,7 +12,7 @@ refreshes this web in several arms at the same time. Each arm has its own proces
 change identically, and all arms suffer the same load of the machine. Each arm sends --rate requests per
 second. Freshness is computed from the server's log for the second half of the run: it is the share of page
 time in which the last complete answer was the current version. Arms that sent different numbers of requests
-cannot be compared; use a lower --rate in this case.
+cannot be compared. In this case, use a lower --rate.
 
 `crawler lab worlds` measures the gain on over sixty simulated webs, on a virtual clock.
 
@@ -143,7 +143,7 @@ def played(game: GainGame, arm: Arm) -> Played:
 
 
 def _gain(one: Played, table: dict[str, Played]) -> str:
-    """Return the gain over the arm `uniform`, as a share of the gain of the arm `oracle` in the same table."""
+    """Return the gain over the arm `uniform`, divided by the gain of the arm `oracle` in the same table."""
     if not {"oracle", "uniform"} <= set(table):
         return ""
     uniform = table["uniform"].freshness
@@ -151,7 +151,7 @@ def _gain(one: Played, table: dict[str, Played]) -> str:
 
 
 def _late(delays: list[float]) -> str:
-    """Return the median and 90 % quantile of the delays, the share of articles without a copy, and their number."""
+    """Return the median and 90 % quantile of the delays, the share of uncopied articles, and the number of articles."""
     sorted_delays = np.sort(delays)
     half, most = (sorted_delays[int(share * (len(delays) - 1))] for share in (0.5, 0.9))
     return f"{half:8.2f}{most:8.2f}{np.isinf(sorted_delays).mean():7.3f}{len(delays):9,}"

@@ -1,11 +1,11 @@
-"""Attack a crawl that serves pages, by slow and half-open clients, then by junk signals; measure memory and speed.
+"""Attack a crawl that serves pages, first by slow clients, then by junk signals; measure memory and speed.
 
     scripts/bench/hostile_clients.py [--clients 10000] [--signals 1000000] [--rate 10]
 
 A crawl of an endless site, whose pages have two links each, fetches `--rate` pages per second and serves its
 copies. First, `--clients` clients connect and send nothing, half a request line, or half a header. Meanwhile,
 an honest client sends a request from time to time. Then `--signals` URLs of foreign hosts are sent by `POST
-/signal`, ten thousand at a time, each time from a different source.
+/signal`. Each notification has ten thousand URLs and comes from a different source.
 """
 
 import argparse
@@ -35,7 +35,7 @@ class Besieged:
         self._pid, self._lines, self.port, self._page = pid, folder / "pages.jsonl", port, page
 
     def memory(self) -> int:
-        """Return the resident MiB."""
+        """Return the resident memory of the crawl in MiB."""
         return memory(self._pid).resident >> 20
 
     def pages(self) -> int:
@@ -73,7 +73,7 @@ async def site(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
 
 
 async def besiege(crawl: Besieged, clients: int) -> None:
-    """Open connections and send only part of a request on each; meanwhile, send honest requests."""
+    """Open connections and send only part of a request on each. At the same time, send honest requests."""
     before, pages, began = crawl.memory(), crawl.pages(), time.monotonic()
     writers, answers, most = [], [], before
     for number in range(clients):

@@ -3,10 +3,11 @@
     python scripts/bench/hostile_pages.py [--kills 10] [--seed 1]
 
 Each hostile page is on its own host. One crawl visits all of them, with `render.cpu_max` 5 s and
-`render.wall_max` 20 s. The script then checks for each page whether it was stored as rendered or as received,
-which limit ended its rendering, whether its link was followed, and whether a server at a forbidden address
-received a request. The second part kills the browser or the crawler (SIGKILL) again and again while a site is
-crawled. Then it finishes the crawl and looks for lost or incomplete pages, damage, orphans and zombies.
+`render.wall_max` 20 s. For each page, the script then checks whether the page was stored as rendered or as
+received, which limit ended its rendering, whether its link was followed, and whether a server at a forbidden
+address received a request. The second part crawls a site, and kills the browser or the crawler (SIGKILL)
+again and again. Then it finishes the crawl and looks for lost or incomplete pages, damage, and orphaned or
+zombie processes.
 """
 
 import argparse
@@ -29,7 +30,7 @@ from tests.end_to_end.web import FAST, Route, Web  # noqa: E402
 
 _SPIN = "new Worker(URL.createObjectURL(new Blob(['for (;;) {}'])))"
 _FORK = "const u = URL.createObjectURL(new Blob(['self.onmessage = () => 0'])); for (;;) new Worker(u)"
-# name -> script; AT is the server at a forbidden address
+# name -> script; AT stands for the server at a forbidden address
 HOSTILE = {
     "endless loop": "for (;;) {}",
     "endless loop in a timer": "setTimeout(() => { for (;;) {} }, 50)",
@@ -94,7 +95,7 @@ def zombies() -> int:
 
 
 def left_over(folder: str) -> int:
-    """Wait up to 10 s after the crawl until all browsers have ended; return the number that still run."""
+    """After the crawl, wait up to 10 s until all browsers have ended. Return the number of browsers that still run."""
     until = time.monotonic() + 10
     while browsers(folder) and time.monotonic() < until:
         time.sleep(0.1)

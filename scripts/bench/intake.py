@@ -3,10 +3,10 @@
     python scripts/bench/intake.py DIR... [--pages N] [--memo BYTES] [--rounds N]
 
 Each DIR stands for a host. Its .html files are parsed once, outside the measurement. Their hrefs are then
-processed as in a crawl, which fetches one page of each host in turn. The script prints microseconds per page
-and per link for the intake with scope `any` and a memo, for a second pass in which all links are known, and
-for the intake without a memo. The reference in the same run is a bare `ada_url.join_url` of every href. Then
-the script prints the cost of the single steps.
+processed as in a crawl, in which hosts take turns page by page. The script prints microseconds per page and
+per link in three cases: for the intake with scope `any` and a memo, for a second pass in which all links are
+known, and for the intake without a memo. For comparison, a bare `ada_url.join_url` of every href is measured
+in the same run. Then the script prints the cost of the single steps.
 """
 
 import argparse
@@ -61,7 +61,10 @@ def bare_join(pages: list[Page]) -> None:
 
 
 def race(pages: list[Page], memo_bytes_max: int, rounds: int) -> dict[str, float]:
-    """Return the least CPU seconds of each contender for all pages. Contenders take turns and start each round empty."""
+    """Return the smallest CPU seconds of each contender for all pages.
+
+    Contenders take turns. Each round begins with an empty memo.
+    """
     best: dict[str, float] = {}
     for _ in range(rounds):
         kept = intake(memo_bytes_max)

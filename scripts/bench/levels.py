@@ -1,13 +1,13 @@
-"""Check that several processes converge to one level, and that they keep the web as fresh as one process does.
+"""Check that several processes converge to one level, and that they keep a web as fresh as a single process does.
 
     scripts/bench/levels.py [--processes 1,2,4] [--pages 480] [--rate 40] [--seconds 240]
 
 For each number of processes, there is an identical web of twelve hosts. The pages of the fastest host change
 ten times as often as those of the slowest host. `crawler refresh --processes N --rate R` keeps each web
-fresh, and all these crawls run at the same time. Every two seconds the level of each process is read from its
-control socket. For each quarter of the time, the script prints the ratio of the highest to the lowest level,
-both averaged over the quarter. Then it prints the fetches and the freshness in the second half of the time,
-which it reads from the logs of the servers.
+fresh, and all these crawls run at the same time. Every two seconds, the script reads the level of each
+process from its control socket. For each quarter of the time, the script prints the ratio of the highest to
+the lowest level, both averaged over the quarter. Then it prints the number of fetches and the freshness in
+the second half of the time. It computes them from the logs of the servers.
 
 In the mean time between two crawls of a page (pages / rate, 12 s here), levels move towards each other by a
 quarter of their difference. So after `--seconds`, a difference has shrunk to about exp(-seconds rate / (4
@@ -54,7 +54,7 @@ class Seen(NamedTuple):
 
 
 def look(folder: Path) -> list[tuple[float, int]]:
-    """Return a pair (level, known pages) for each running process; an empty list if no process runs."""
+    """Return a pair (level, number of known pages) for each running process, or an empty list if no process runs."""
     try:
         answers = access.ask_running(folder, {"command": "status", "hosts": 0})
     except CrawlerError:

@@ -1,10 +1,11 @@
-"""Run three nodes in network namespaces, cause network faults and kill a node during each; check that no page is lost.
+"""Run three nodes in network namespaces, and check that network faults and kills lose no page.
 
     python scripts/bench/partitions.py [--pages 16000] [--faults 15] [--case ROW ...] [-v]
 
-The script needs root, iproute2 and nftables. One namespace contains two bridges and the web, which is a tree
-where every URL has one in-link. Each node has its own namespace with two cables, one to the web and one to
-the other nodes, whose names are in /etc/netns. The faults affect the second cable, one after the other:
+The script needs root, iproute2 and nftables. One namespace contains two bridges and the web. The web is a
+tree in which every URL has one in-link. Each node has its own namespace with two cables, one to the web and
+one to the other nodes. The names of the nodes are in /etc/netns. The faults affect the second cable, one
+after the other:
 
     cut      the node's interface is down
     pulled   the switch's end is down: the node's packets are lost without an error
@@ -20,7 +21,7 @@ the WARC files are compared with the pages that exist. Rows:
     outbox-in-memory
 
 All traffic stays in the namespaces (198.18.0.0/15, for benchmarks: RFC 2544),
-which are deleted at the end, also after ^C or SIGTERM.
+which are deleted at the end, even after ^C or SIGTERM.
 """
 
 import argparse
@@ -72,7 +73,7 @@ def node_address(name: str) -> str:
 
 
 class Network:
-    """Namespaces, bridges and cables; use as a context manager."""
+    """Namespaces, bridges and cables. Use it as a context manager."""
 
     def __enter__(self) -> "Network":
         self._remove()
@@ -156,7 +157,7 @@ FAULTS = {"cut": cut, "one-way": one_way, "loss": loss, "reset": reset, "pulled"
 
 
 class Nodes:
-    """The three processes; each is restarted after a kill."""
+    """The three processes. Each process is restarted after a kill."""
 
     def __init__(self, folder: Path, seed: str, bug: str, rate: str) -> None:
         self.folder = folder
@@ -180,7 +181,10 @@ class Nodes:
             return subprocess.Popen(line, cwd=ROOT, env=environ, stdout=output, stderr=output)
 
     def kill(self, name: str) -> bool:
-        """Kill and restart a node. `ip netns exec` replaced itself by the node, so its pid is that of the node."""
+        """Kill and restart a node.
+
+        `ip netns exec` has replaced itself by the node, so the pid of the command is that of the node.
+        """
         node = self._running[name]
         if node.poll() is not None:
             return False
@@ -236,7 +240,7 @@ def rehearse(nodes: Nodes, faults: int, rng: random.Random, *, verbose: bool) ->
 
 
 def partitioned(folder: Path, args: argparse.Namespace, bug: str) -> tuple[Judgement, int, int]:
-    """Run one crawl with all the faults; return the judgement, and the numbers of faults and kills."""
+    """Run one crawl with all faults. Return the judgement, the number of faults, and the number of kills."""
     web = TreeWeb(folder, args.pages, "--fanout", "4", hosts=HOSTS, inside=inside(WEB))
     with Network(), web:
         nodes = Nodes(folder, web.seed, bug, args.rate)

@@ -1,30 +1,31 @@
-"""Run the same crawl with 1, 2 and 4 processes; check that each fetches the same pages, and compare the cost per page.
+"""Run the same crawl with 1, 2 and 4 processes; check that all fetch the same pages, and compare the cost per page.
 
     python scripts/bench/processes.py [--pages 60000] [--processes 1 2 4] [--repeat 2] [--cpu 1]
     BENCH_DATA=... python scripts/bench/processes.py --set mid
 
-The web is a tree in which every URL has one in-link, served by a separate process, or a set of the crawl
-bench (sets/NAME/{seeds,truth}.txt, access.log), whose server must be running. The server's log is the
-evidence:
+The web is a tree in which every URL has one in-link, and which a separate process serves. Or it is a set of
+the crawl bench (sets/NAME/{seeds,truth}.txt, access.log), whose server must be running. The server's log is
+the evidence:
 
     recall    share of the true pages that were answered 200
     again     answers 200 beyond the first for each page, including pages that two processes both fetched
     extra     pages that are not in the truth: the truth of a set knows only <a href>, not frames
 
 With any number of processes, a crawl must fetch the same pages, each of them once, and end by itself. CPU is
-the user and system time of the whole process tree, including start and end. `marginal` excludes start and end
-by subtracting the CPU of a crawl of the seeds alone, because the start of a process costs the same however
-many pages it fetches. Crawls with different numbers of processes take turns. The cheapest of the repeats
-counts, because other load can only add to the cost.
+the user and system time of the whole process tree, including start and end. `marginal` excludes start and
+end: the CPU of a crawl of the seeds alone is subtracted. The reason is that the start of a process costs the
+same for any number of pages. Crawls with different numbers of processes take turns. The cheapest of the
+repeats counts, because other load can only add to the cost.
 
-Hosts are assigned to processes by their hash, so one process has more to do than the others and ends last. On
-a set, `ahead` is the speed-up over a single process, measured until the first process receives its last
-answer. `largest` is the share of all answers that the process with the most answers received.
+Hosts are assigned to processes by the hashes of their names, so one process has more to do than the others
+and ends last. On a set, `ahead` is the speed-up over a single process, measured until the first process
+receives its last answer. `largest` is the share of all answers that the process with the most answers
+received.
 
-On a shared core, even the cheapest repeat is disturbed. `--constant`, which needs linux-perf, samples the
-crawls and compares the CPU of all repeats in units of the CPU that SHA-1 and deflate use. This work is the
-same for any number of processes, and other load slows it down as much as the rest. The printed error is the
-error of the mean over the repeats. The CPU in the table includes the CPU of perf.
+On a shared core, other load disturbs even the cheapest repeat. `--constant`, which needs linux-perf, samples
+the crawls. It compares the CPU of all repeats in units of the CPU that SHA-1 and deflate use. This work is
+the same for any number of processes, and other load slows it down as much as the rest. The printed error is
+the error of the mean over the repeats. The CPU in the table includes the CPU of perf.
 """
 
 import argparse
@@ -54,9 +55,9 @@ from crawler.urls.fingerprint import Fingerprinter  # noqa: E402
 from tests.faults.harness import TreeWeb, settings  # noqa: E402
 
 HOSTS = 200
-LOG_DELAY = 1.5  # seconds after which a server has written its log
+LOG_DELAY = 1.5  # a server has written its log after this many seconds
 SAMPLER = ("perf", "record", "--quiet", "--event", "cpu-clock", "--freq", "1499", "--output")
-_SAMPLES = re.compile(r"^ *[\d.]+% +(\d+) +(.*)$", re.MULTILINE)  # number of samples, object file
+_SAMPLES = re.compile(r"^ *[\d.]+% +(\d+) +(.*)$", re.MULTILINE)  # groups: number of samples, object file
 _SET_LINE = re.compile(r'^\S+ (\S+) (\d+) \d+ \d+ \d+ "text/html[^"]*" "([^"]*)" .*"([^"]*)"$')
 
 
@@ -95,7 +96,7 @@ class Tree:
 
 
 class BenchSet:
-    """A set of the crawl bench. In the log of its server, only lines with our token count."""
+    """A set of the crawl bench. In the log of its server, only lines with the token of this run count."""
 
     def __init__(self, data: Path, name: str) -> None:
         folder = data / "sets" / name
@@ -139,8 +140,8 @@ class BenchSet:
 class Run(NamedTuple):
     """The cost of one crawl, and the requests that the server saw.
 
-    `units` is CPU per unit of constant work, 0 if unknown. `times` are the instants of all answers in order.
-    Each process received a last answer; `last` is the index of the earliest of these.
+    `units` is CPU per unit of constant work, or 0 if unknown. `times` are the instants of all answers, in
+    order. `last` is the index of the answer that was the last one of the process that ended first.
     """
 
     cpu: float
@@ -157,7 +158,7 @@ class Run(NamedTuple):
         return self.times[answers] - self.times[0]
 
     def ahead(self, alone: "Run") -> str:
-        """Return the columns `ahead` and `largest`; `ahead` is measured while all processes have work."""
+        """Return the columns `ahead` and `largest`. `ahead` is measured while all processes have work."""
         if not self.times or not alone.times:
             return ""
         return f"{alone.seconds(self.last) / self.seconds(self.last):8.2f}x{self.largest:8.0%}"
@@ -169,7 +170,7 @@ class Run(NamedTuple):
         return f"{recall:8.4f}{again:7}{extra:7}"
 
     def right(self, web: Web, first: "Run") -> bool:
-        """Return whether the run ended and fetched each true page once, and the same pages as the run `first`."""
+        """Return whether the run ended, fetched each true page once, and fetched the same pages as the run `first`."""
         report, pages = self.report, self.answered.keys()
         whole = web.truth <= pages == first.answered.keys() and self.answered.total() == len(pages)
         return whole and report["stopped_by"] == "done" and report["conservation"] == "holds"
@@ -199,7 +200,7 @@ def crawl(
 
 
 def shares(times: list[tuple[float, str]], seed: bytes, processes: int) -> tuple[list[float], int, float]:
-    """Return the instants of answers, the index `last` of `Run`, and the share of the process with the most answers."""
+    """Return the fields `times` and `last` of `Run`, and the share of the process with the most answers."""
     fingerprinter = Fingerprinter(seed)
     table = Partition.equal_ranges([f"p{n}" for n in range(processes)]).owner_of_bucket
     owners = [int(table[fingerprinter.bucket(host)]) for _, host in times]
@@ -209,7 +210,7 @@ def shares(times: list[tuple[float, str]], seed: bytes, processes: int) -> tuple
 
 
 def units_of(samples: Path) -> float:
-    """Return the number of all samples divided by the number of samples in SHA-1 and deflate."""
+    """Return the number of all samples, divided by the number of samples in SHA-1 and deflate."""
     command = ["perf", "report", "--input", str(samples), "--sort", "dso", "--stdio", "--show-nr-samples"]
     found = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     counts = [(int(count), name) for count, name in _SAMPLES.findall(found)]
@@ -231,7 +232,7 @@ def bench_set(name: str) -> Iterator[Web]:
 def row(processes: int, run: Run, start: float, one: tuple[float, float], web: Web, alone: Run) -> str:
     """Return a line of the table.
 
-    `alone` is the run of a single process, `one` its total and marginal cost per page.
+    `alone` is the run of a single process, and `one` holds the total and marginal cost per page of that run.
     """
     pages = run.answered.total()
     each, marginal = run.cpu / pages * 1e6, (run.cpu - start) / pages * 1e6
@@ -245,7 +246,7 @@ def row(processes: int, run: Run, start: float, one: tuple[float, float], web: W
 
 
 def in_units(runs: dict[int, list[Run]]) -> str:
-    """Return for each number of processes the CPU per unit of constant work, relative to the first number."""
+    """For each number of processes, return the CPU per unit of constant work, relative to that of the first number."""
     first = statistics.mean(run.units for run in next(iter(runs.values())))
     lines = []
     for processes, some in runs.items():

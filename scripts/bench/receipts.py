@@ -2,11 +2,11 @@
 
     python scripts/bench/receipts.py [--pages 20000] [--hosts 200] [--rounds 5]
 
-Each round stores the same pages twice in one process, once with receipts and once without, in alternating
-order. The directories are removed afterwards. Bytes in the store are those of keys and values before
-compression. There are three webs. `silent` makes no statements about the use of its pages. `spoken`
-makes statements in robots.txt. `paths` makes statements for parts of the site in robots.txt, and statements
-in headers and meta elements of one page in four. The script prints medians over the rounds. The receipts of a
+Each round stores the same pages twice in one process: once with receipts and once without. The order
+alternates. The directories are removed afterwards. Bytes in the store are those of keys and values before
+compression. There are three webs. `silent` makes no statements about the use of its pages. `spoken` makes
+statements in robots.txt. `paths` makes statements for parts of the site in robots.txt, and statements in
+headers and meta elements of one page in four. The script prints medians over the rounds. The receipts of a
 page should take at most 30 us, and at most 40 bytes in the store.
 """
 
@@ -49,7 +49,7 @@ OWN = ((b"Content-Usage", b"search=y"), (b"TDM-Reservation", b"1"))
 
 
 class Cost(NamedTuple):
-    """CPU microseconds per page in total and for making receipts, bytes per page, and number of receipts in the store."""
+    """CPU microseconds per page (total, and for making receipts), bytes per page, and number of receipts in the store."""
 
     all_us: float
     stamp_us: float
@@ -59,7 +59,7 @@ class Cost(NamedTuple):
 
 
 def pages(web: str, count: int, hosts: int) -> list[tuple[Fetch, Extracted]]:
-    """Return the answers in the order of a crawl, which fetches one page of each host in turn."""
+    """Return the answers in the order of a crawl, in which hosts take turns page by page."""
     found = []
     for number in range(count):
         own = web == "paths" and number // hosts % 4 == 0

@@ -2,14 +2,15 @@
 
     python scripts/bench/refresh.py [PAGES] [PICKS]
 
-PAGES pages (default 1,000,000; try 1e7), in directories of 33 pages and hosts of 1,000 pages, are added a
-thousand at a time, as when a process is opened. Then PICKS picks (default 200,000) are timed. Each pick
-includes two signals, whose pages are found by fingerprint, and the learning from the crawl. The reference in
-the same run is a heapq of pairs (deadline, page), which only pops and pushes, and makes the same look-ups.
-Next, the script measures the CPU time of the longest calls, also while a signal for all pages is processed,
-and the time to reopen the schedule from LevelDB. Finally, 10,000 hosts with a gap of 5 s are simulated on a
-virtual clock, first with the schedule alone, then through frontier, gates and addresses. The script prints
-the number of picks in the worst second and in the mean second.
+First, PAGES pages (default 1,000,000; try 1e7) are added, a thousand at a time, as when a process is opened.
+They are in directories of 33 pages and on hosts of 1,000 pages. Then the time of PICKS picks (default
+200,000) is measured. Each pick includes two signals, whose pages are found by fingerprint, and the learning
+from the crawl. For comparison, a heapq of pairs (deadline, page) is measured in the same run. It only pops
+and pushes, and makes the same look-ups. Next, the script measures the CPU time of the longest calls, also
+while a signal for all pages is processed. It also measures the time to reopen the schedule from LevelDB.
+Finally, 10,000 hosts with a gap of 5 s are simulated on a virtual clock, first with the schedule alone, then
+through frontier, gates and addresses. The script prints the number of picks in the worst second and in the
+mean second.
 """
 
 import heapq
@@ -68,7 +69,7 @@ def filled(size: int, rng: np.random.Generator) -> tuple[Schedule, np.ndarray]:
 
 
 def picks(schedule: Schedule, keys: np.ndarray, count: int, now: float, rng: np.random.Generator) -> float:
-    """Measure how long `count` picks with their signals take; return the instant that the virtual clock has reached."""
+    """Measure how long `count` picks with their signals take. Return the instant that the virtual clock has reached."""
     told = keys[rng.integers(0, len(keys), 2 * count)].tolist()
     results = (rng.random(count) < 0.3).astype(int).tolist()
     heap = [(float(k), k) for k in range(min(len(keys), 1_000_000))]
@@ -158,7 +159,7 @@ def reopening(schedule: Schedule, now: float) -> None:
 
 
 def politeness(hosts: int, size: int, rng: np.random.Generator) -> None:
-    """Pick pages from hosts of very unequal size; compare the number of picks in the worst second with the mean."""
+    """Pick pages from hosts of very unequal sizes. Compare the number of picks in the worst second with the mean."""
     rate, seconds, gap = 200.0, 300, 5.0
     share = 1.0 / (np.arange(hosts) + 5.0)
     host = rng.choice(hosts, size, p=share / share.sum()).astype(np.uint64)
@@ -181,7 +182,7 @@ def politeness(hosts: int, size: int, rng: np.random.Generator) -> None:
 
 
 def machine(hosts: int, size: int, rng: np.random.Generator) -> None:
-    """Pick pages through frontier, gates, addresses and refresh together, on a virtual clock; nothing is stored."""
+    """Pick pages through frontier, gates, addresses and refresh together, on a virtual clock. Nothing is stored."""
     rate, seconds, start = 200.0, 120, 1e9
     share = 1.0 / (np.arange(hosts) + 5.0)
     of_host = np.sort(rng.choice(hosts, size, p=share / share.sum())).tolist()

@@ -3,7 +3,7 @@
     python scripts/bench/render.py [--packages FOLDER] [--pages 20] [--crawlee PYTHON]
 
 `FOLDER` is a `node_modules` with docsify@4, swagger-ui-dist, redoc, vue, vue-router, react@18 and
-react-dom@18; without this folder, sites made of these packages are left out. The sites are crawled three
+react-dom@18. Without this folder, sites made with these packages are left out. The sites are crawled three
 times: without rendering, with `auto`, and with `always`. Recall is the share of the URLs reached by `always`
 that `auto` reached, too. An oracle would render exactly the pages that gain links or text. CPU is the time of
 the crawl with its browsers; wall time includes the gaps between requests.
@@ -11,7 +11,7 @@ the crawl with its browsers; wall time includes the gaps between requests.
 PYTHON is the Python of an environment with the package crawlee[adaptive-crawler]. If it is given, the
 predictor of Crawlee decides which pages of the same sites it would render. It examines some pages both with
 and without rendering, and learns from them whether rendering gained something. It follows the links that it
-would have seen.
+would have found.
 """
 
 import argparse
@@ -286,10 +286,10 @@ print(json.dumps([asyncio.run(play(seed)) for seed in range(5)]))
 
 
 class Crawled(NamedTuple):
-    """A crawl of all sites: pages by host, rendered pages, those that gained from rendering, CPU and wall time.
+    """A crawl of all sites: pages by host, rendered pages, pages that gained from rendering, CPU and wall time.
 
-    `links` holds pairs (URL, target) of the links in the server's answers and in the rendered pages, but only
-    for a crawl that renders all pages.
+    `links` holds pairs (URL, target) for the links in the server's answers and in the rendered pages. Only a
+    crawl that renders all pages has them.
     """
 
     pages: Mapping[str, set[str]]
@@ -357,7 +357,7 @@ def _spread(values: list[float]) -> str:
 
 
 class Account:
-    """Measures the CPU time of a command with all its descendants, by a control group; this needs root."""
+    """Measures the CPU time of a command with all its descendants, by a control group. This needs root."""
 
     def __init__(self) -> None:
         self._folder = Path("/sys/fs/cgroup/cpuacct/crawler-bench")

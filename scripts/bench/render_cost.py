@@ -2,11 +2,12 @@
 
     python scripts/bench/render_cost.py [--pages 1000] [--playwright PYTHON --compared 100]
 
-Each page is empty until its scripts run. It requests two libraries, a style sheet and an application, which
-all pages share, and its own data. PYTHON is the Python of an environment with the package playwright, which
-shows the first pages in the same browser, two at a time, until the network is idle. CPU is the time of all
-processes of the crawl or of Playwright. Memory is the largest sum of the proportional set sizes of these
-processes, measured twice a second. Both measurements need control groups and root.
+Each page is empty until its scripts run. It requests its own data, and two libraries, a style sheet and an
+application that all pages share. PYTHON is the Python of an environment with the package playwright.
+Playwright shows the first pages in the same browser, two at a time, until the network is idle. CPU is the
+time of all processes of the crawl or of Playwright. Memory is the sum of the proportional set sizes of these
+processes. It is measured twice a second, and the largest value counts. Both measurements need control groups
+and root.
 """
 
 import argparse
@@ -127,7 +128,7 @@ def _proportional(pid: int) -> int:
 
 
 def measured(command: list[str], **options: Any) -> tuple[float, float, int, str]:
-    """Run a command; return its wall and CPU seconds, its memory and its output."""
+    """Run a command. Return its wall and CPU seconds, its memory and its output."""
     began = time.perf_counter()
     with Account() as account, Memory(account) as memory:
         ran = subprocess.run(

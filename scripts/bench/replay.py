@@ -3,9 +3,9 @@
     python scripts/bench/replay.py FOLDER
 
 FOLDER is the bin folder of an environment with the package pywb. A site that shows nothing without its
-scripts is crawled, and then its server is stopped. Then pywb serves the archive, and a browser that uses pywb
-as its proxy opens each page, so that the script and the data of the page come from the archive. The exit code
-is 1 if a page is incomplete.
+scripts is crawled, and then its server is stopped. Then pywb serves the archive. A browser that uses pywb as
+its proxy opens each page, so the script and the data of the page come from the archive. The exit code is 1 if
+a page is incomplete.
 """
 
 import argparse
@@ -28,7 +28,7 @@ from crawler.render.browser import find_program  # noqa: E402
 from tests.end_to_end.web import Web  # noqa: E402
 
 PAGES = 6
-_START_MAX = 60.0  # seconds within which pywb must answer
+_START_MAX = 60.0  # pywb must answer within this many seconds
 
 
 def crawl(folder: Path) -> list[str]:
@@ -39,7 +39,7 @@ def crawl(folder: Path) -> list[str]:
 
 
 def read(files: list[str]) -> int:
-    """Read all records with warcio, which verifies their digests; return their number."""
+    """Read all records with warcio, which verifies their digests. Return the number of records."""
     count = 0
     for file in files:
         with open(file, "rb") as stream:
@@ -50,7 +50,7 @@ def read(files: list[str]) -> int:
 
 
 def shown(program: str, port: int, url: str) -> str:
-    """Render an archived page in the browser, whose requests all go to pywb; return the DOM."""
+    """Render an archived page in the browser and return the DOM. All requests of the browser go to pywb."""
     command = [program, "--no-sandbox", "--disable-gpu", f"--proxy-server=127.0.0.1:{port}"]
     command += ["--proxy-bypass-list=<-loopback>", "--virtual-time-budget=20000", "--dump-dom", url]
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False).stdout

@@ -4,17 +4,17 @@
 
 Every host gets one URL first. The other URLs are assigned to hosts by a skewed draw, the square of a uniform
 number, so the busiest tenth of the hosts gets a third of the URLs. One link in five repeats an earlier one.
-URLs have 77 bytes on average. The script opens the stages of a process and drives them as the process does:
-groups of results with their links are committed and synced, and the DUE is flushed when necessary. Each phase
-runs in a separate process:
+URLs have 77 bytes on average. The script opens the stages of a process and calls them in the same way as the
+process: it commits and syncs groups of results with their links, and flushes the DUE when necessary. Each
+phase runs in a separate process:
 
     load    CPU per link by step (without making the links), the longest turns of the loop; then pages; then kill -9
     open    seconds to open the directory after the kill, and after a clean stop
     pages   CPU to take and finish 20,000 pages of hosts that are all outside the front
 
 Each phase prints the resident memory, the anonymous part of it (LevelDB maps its tables, whose pages are not
-anonymous), and the disk space of the queues. `--minutes` limits the time of the load; the figures then refer
-to the URLs loaded by that time.
+anonymous), and the disk space of the queues. `--minutes` limits the time of the load. The results then refer
+to the URLs that were loaded in this time.
 """
 
 import argparse
@@ -121,7 +121,7 @@ def tell_disk(folder: Path, stages: Stages) -> None:
 
 
 def pages(stages: Stages, count: int) -> None:
-    """Claim and finish pages of hosts that are all outside the front at first."""
+    """Claim and finish pages of hosts. At first, all of these hosts are outside the front."""
     store, frontier = stages.store, stages.frontier
     begun, mine = time.process_time(), time.thread_time()
     done, now, hosts = 0, 2e9, 0

@@ -3,10 +3,10 @@
     python scripts/bench/scanner.py [--soups 100000] [--first 0] [--pages 2000] [DIR...]
 
 The script draws `--soups` random pages (`tests/extract/soup.py`), then reads up to `--pages` HTML files below
-the directories. For each kind of page, it prints the number of pages that differ, the number that the scanner
-leaves to the parser, and the CPU time per page of scanner and parser. A soup that differs is printed in its
-shortest form. The exit code is 1 if any page differs. Each file is also tested in truncated form, and with
-its bytes decoded as windows-1252 and as UTF-16.
+the directories. For each kind of page, it prints the number of pages with different results, the number of
+pages that the scanner leaves to the parser, and the CPU time per page of scanner and parser. A soup with
+different results is printed in its shortest form. The exit code is 1 if any page differs. Each file is also
+tested in truncated form, and with its bytes decoded as windows-1252 and as UTF-16.
 """
 
 import argparse
@@ -30,7 +30,7 @@ CONFIG = ExtractConfig()
 URL = "http://h.example/dir/page.html"
 PAGES = [Context(URL, token="me", obey_robots=obey) for obey in (True, False)]
 SHOWN_MAX = 10
-STEPS = (64, 16, 4, 1)  # numbers of bytes to leave out at a time when a page that differs is shortened
+STEPS = (64, 16, 4, 1)  # to shorten a page with different results, this many bytes are left out at a time
 
 
 class Tally:
@@ -42,7 +42,7 @@ class Tally:
         self.scanning = self.parsing = 0.0
 
     def take(self, content: bytes, page: Context, encoding: str = "utf-8") -> None:
-        """Scan and parse one page, and compare the results; a page that a crawl would not parse is not compared."""
+        """Scan and parse one page, and compare the results. Skip pages that a crawl would not parse."""
         self.pages += 1
         self.bytes += len(content)
         if judge(content, CONFIG) is Judgement.EXCESSIVE:
@@ -78,7 +78,7 @@ def differs(content: bytes) -> bool:
 
 
 def shortened(content: bytes) -> bytes:
-    """Return a differing page without the parts that do not matter for the difference."""
+    """Return the page without the parts that do not affect the difference between scanner and parser."""
     for step in STEPS:
         at = 0
         while at < len(content):

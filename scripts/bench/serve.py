@@ -4,16 +4,16 @@
     scripts/bench/serve.py --rate 2000          that many requests per second instead of as many as possible
     scripts/bench/serve.py --crawl              the pages of a crawl that runs at full rate meanwhile
 
-The script needs nginx and wrk (Debian: nginx-light, wrk). Pages are written, served by nginx and crawled.
-Then they are requested from both servers in turn, on kept-alive connections, without a content coding. CPU is
-the time of the serving process, read from /proc, so the CPU time of wrk and of other programs does not count.
-The first round warms up both servers.
+The script needs nginx and wrk (Debian: nginx-light, wrk). The script writes pages, which nginx serves, and
+crawls them. Then wrk requests them from both servers in turn, on kept-alive connections, without a content
+coding. CPU is the time of the serving process, read from /proc, so the CPU time of wrk and of other programs
+does not count. The first round warms up both servers.
 
 At full speed, wrk sends a request as soon as the last one is answered, so the mean latency of any server is
 connections / (requests per second). With `--rate`, the printed latency is that of a server that is not
 overloaded.
 
-With `--crawl`, there are three spans of `--seconds`: the crawl alone, the crawl under load, and the crawl
+With `--crawl`, three spans of `--seconds` are measured: the crawl alone, the crawl under load, and the crawl
 alone again. The CPU of a page is the CPU of the process minus the CPU that the same number of requests takes
 when the crawl is at rest.
 """
@@ -56,13 +56,13 @@ http {{ access_log off; sendfile on; tcp_nopush on; keepalive_requests 100000000
  server {{ listen 127.0.0.1:{port}; root {folder}/www; }}
  server {{ listen {site}; root {folder}/www; sub_filter <title> "<title>$host "; }} }}
 """
-HOSTS = 40  # number of hosts of the crawl that runs during the requests
-# the hosts and pages that wrk requests, which are those that the crawl fetched first
+HOSTS = 40  # number of hosts of the crawl that runs while pages are requested
+# the numbers of hosts and pages that wrk requests; the crawl fetched these first
 ASKED_HOSTS, ASKED_PAGES = 8, 40
 
 
 class Load(NamedTuple):
-    """The figures of wrk, and the server's CPU."""
+    """The results of wrk, and the CPU time of the server."""
 
     requests: int
     seconds: float
@@ -80,10 +80,10 @@ class Load(NamedTuple):
 
 
 def write_pages(folder: Path, count: int, size: int, text: str = "words") -> None:
-    """Write linked pages: `words` are equally frequent words, `html` is markup with words by Zipf's law.
+    """Write linked pages: `words` are equally frequent words; `html` is markup with words by Zipf's law.
 
-    Deflate reduces `words` to 52 % of their size, which is more than for most pages, and `html` to 30 %,
-    which is the share for pages of manuals.
+    Deflate reduces `words` to 52 % of their size. Most pages can be compressed better than this. It reduces
+    `html` to 30 %, like the pages of manuals.
     """
     rng = random.Random(1)
     words = ["".join(rng.choices("abcdefghijklmnopqrstuvwxyz", k=rng.randint(2, 9))) for _ in range(3000)]
@@ -150,7 +150,7 @@ def running(command: list[str], **more: object) -> Iterator[subprocess.Popen[byt
 
 
 def at_rest(folder: Path, nginx: int, script: Path, options: argparse.Namespace) -> float:
-    """Compare the servers on a finished crawl; return the page server's CPU seconds per request in the last round."""
+    """Compare the servers on a finished crawl. Return the page server's CPU seconds per request in the last round."""
     site, cache = f"http://127.0.0.1:{options.port}", f"http://127.0.0.1:{options.port + 1}"
     crawl = [*CRAWLER, "crawl", f"{site}/p0.html", "--dir", str(folder / "crawl"), *FULL_RATE]
     subprocess.run(crawl, check=True)
@@ -170,7 +170,7 @@ def at_rest(folder: Path, nginx: int, script: Path, options: argparse.Namespace)
 
 
 def beside_a_crawl(folder: Path, price: float, script: Path, options: argparse.Namespace) -> None:
-    """Request pages of a crawl that runs at full rate; `price` is the CPU seconds of a request when it is at rest."""
+    """Request pages of a crawl that runs at full rate. `price` is the CPU seconds of a request to a crawl at rest."""
     cache = f"http://127.0.0.1:{options.port + 1}"
     seeds = folder / "seeds"
     seeds.write_text("".join(f"http://127.0.1.{n + 1}:{options.port + 2}/p0.html\n" for n in range(HOSTS)))

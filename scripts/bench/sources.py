@@ -12,7 +12,7 @@ when its sitemap is read. Each sitemap is a page of the shipped schedule but doe
     20, 40   sitemaps are read every 20 or 40 days
     free     all sitemaps are read each day, at no cost
 
-The script prints the differences to the first rule, with standard errors by jackknife over sites.
+The script prints the differences from the first rule, with standard errors by a jackknife over sites.
 """
 
 import argparse
@@ -29,8 +29,8 @@ from crawler.lab.league import world as worlds
 from crawler.lab.league.shipped import Shipped
 
 DAY = worlds.DAY
-FIRST_MAP = 1 << 40  # first of the fingerprints that represent sitemaps
-SETTLED = 200  # number of claimed pages after which the level is meaningful and sitemaps are added
+FIRST_MAP = 1 << 40  # the fingerprints from this number on represent sitemaps
+SETTLED = 200  # after this many claimed pages, the level is meaningful, and sitemaps are added
 
 
 class Maps(Shipped):
@@ -43,8 +43,8 @@ class Maps(Shipped):
         super().__init__(world, rate, Settings())
         self._world, self._rule, self._readings = world, rule, Readings()
         self._every = float(rule) * DAY if rule[0].isdigit() else 0.0
-        # For each site, maps pages to the dates of their signals, for changes since the sitemap was last
-        # read.
+        # for each site, a dict from pages to the dates of their signals, for changes since the sitemap was
+        # last read
         self._told: list[dict[int, float]] = [{} for _ in world.sites]
         self._read_at = [0.0] * len(world.sites)
         self._maps: dict[int, int] = {}  # maps the number of a sitemap in the schedule to its site

@@ -4,7 +4,7 @@
 
 The server takes 0.5 s per answer, and there are 60 hosts with one connection each. So the speed of every
 process is limited by the web, not by the machine. Two thirds of the links lead from one process to another. A
-stopped process keeps its connections open and answers nothing, which is worse for the others than a dead
+stopped process keeps its connections open but does not answer. For the others, this is worse than a dead
 process. From the log of the server, the script computes and prints the pages per second on the hosts of the
 other processes and on the hosts of the stopped process. Then the crawl is ended and its pages are counted.
 """
@@ -29,17 +29,17 @@ sys.path.insert(0, str(ROOT))
 from tests.faults.harness import TreeWeb, end, settings, start  # noqa: E402
 
 HOSTS, ANSWER_SECONDS, PROCESSES = 60, 0.5, 3
-EDGE = 1.0  # this many seconds at the beginning and at the end of a phase do not count
+EDGE = 1.0  # seconds at the beginning and at the end of a phase that do not count
 
 
 def pid_of(folder: Path) -> int:
-    """Return the pid of the process that has locked `folder`."""
+    """Return the pid of the process that holds the lock of `folder`."""
     return int((folder / "node.lock").read_text().split()[1])
 
 
 def phases(directory: Path, seconds: float, around: float) -> list[float]:
-    """Let time pass, with p0 stopped in the middle; return the instants between the phases."""
-    time.sleep(around / 2)  # by then, all processes have work
+    """Let time pass. In the middle, stop p0 for a while. Return the instants between the phases."""
+    time.sleep(around / 2)  # after this time, all processes have work
     instants = [time.time()]
     stopped = pid_of(directory / "p0")
     for step, length in ((0, around), (signal.SIGSTOP, seconds), (signal.SIGCONT, around)):
@@ -51,7 +51,7 @@ def phases(directory: Path, seconds: float, around: float) -> list[float]:
 
 
 def rates(web: TreeWeb, instants: list[float]) -> Iterator[tuple[float, float]]:
-    """Yield for each phase the pages per second of the other processes, and of the stopped process."""
+    """For each phase, yield the pages per second of the other processes, and of the stopped process."""
     counts = []
     for begin, finish in pairwise(instants):
         ended = (row for row in web.requests() if begin + EDGE <= row[1] < finish - EDGE)

@@ -3,7 +3,8 @@
     .venv/bin/python scripts/bench/stores.py [URLS]
 
 Keys are random and have 12 bytes. Values are sealed URLs of about 55 bytes. They are written in groups of
-256, of which every 16th is synced. The engines take turns, so that other load on the machine affects both.
+256, and every 16th group is synced. The engines take turns, so that other load on the machine affects both
+equally.
 """
 
 import shutil

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""On the HTML pages of a folder, compare main content with trafilatura's, and search for planted near-duplicates.
+"""On the HTML pages of a folder, compare main content with that of trafilatura, and search for planted near-duplicates.
 
     pip install trafilatura lxml_html_clean
     scripts/bench/text.py FOLDER [--per-site 80] [--seed 1]
 
 Each subfolder of FOLDER is a site. The true main content is the element that the page marks as such
 (`[role=main]`, `main`, `article`, `#content`, `div.body`); pages without such an element are left out. The
-score of an extractor is the F1 of words. A planted near-duplicate is a text in which a share of the words is
-replaced. Different pages of one site must not be identified as copies.
+score of an extractor is the F1 score over words. A planted near-duplicate is a text in which a share of the
+words is replaced. Different pages of one site must not be identified as copies.
 """
 
 import argparse
@@ -46,7 +46,7 @@ def chosen(folder: Path, per_site: int, seed: int) -> list[Path]:
 
 
 def marked_content(page: bytes) -> str:
-    """Return the text of the element that the page marks as its content; "" if there is no such element."""
+    """Return the text of the element that the page marks as its content, or "" if there is no such element."""
     tree = LexborHTMLParser(page)
     for selector in MARKED:
         node = tree.css_first(selector)
@@ -68,7 +68,7 @@ def f1(found: str, truth: str) -> float:
 
 
 def extractors() -> dict[str, Extract]:
-    """Return the functions that find the main content, including trafilatura's if it is installed."""
+    """Return the functions that find the main content. One of them is that of trafilatura, if it is installed."""
     made: dict[str, Extract] = {
         "crawler": lambda page: text.text_of(page, tame=True, main_content=True),
         "whole text": lambda page: text.text_of(page, tame=True),

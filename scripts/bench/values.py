@@ -2,8 +2,8 @@
 
     python scripts/bench/values.py
 
-For each nu/Delta, the script prints the worst and the median time over recalls, states and levels. The
-reference in the same run is compiled code that sums the series of the paper term by term, at most 20,000
+For each nu/Delta, the script prints the worst and the median time over recalls, states and levels. For
+comparison, the same run measures compiled code that sums the series of the paper term by term, up to 20,000
 terms. The ratio shows how much time the closed forms save. Then the script measures all corners of the
 domain: recall and precision 0 to 1, nu/Delta 1e-12 to 1e12, and an elapsed time of 0 to infinity. The time
 limits are 20 us per value and 200 us per inverse.
@@ -28,7 +28,7 @@ REFERENCE_TERMS_MAX = 20_000
 
 
 def least(call: Callable[[], object], times: int = 3) -> float:
-    """Return the least of some times of a call in microseconds, which is its cost when nothing disturbs it."""
+    """Measure a call several times and return the smallest time in microseconds: the cost without disturbance."""
     best = math.inf
     for _ in range(times):
         started = time.perf_counter()
@@ -121,14 +121,14 @@ def corners() -> None:
 
 
 def learning() -> None:
-    """Print the time that the learning from one crawl takes, called from Python."""
+    """Print the time to learn from one crawl, when called from Python."""
     learned = Learning()
     sites = [learned.add_site() for _ in range(1_000)]
     directories = [learned.add_directory() for _ in range(10_000)]
     counts, count = np.zeros(8), 100_000
 
     def a_crawl() -> float:
-        """Return the microseconds that learning from one crawl takes."""
+        """Return the number of microseconds that learning from one crawl takes."""
         started = time.perf_counter()
         for crawl in range(count):
             site, directory = sites[crawl % 1_000], directories[crawl % 10_000]

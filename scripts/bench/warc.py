@@ -5,7 +5,7 @@
 The pages are slices of the FILEs (default: sources of the standard library). Each contains its own number, so
 no two pages are equal. For each page, both sides write a response, a request and a metadata record with
 payload and block digests. Each record is one gzip member. The directory is removed afterwards. Times are
-microseconds of process CPU per page, the best of three runs.
+microseconds of process CPU per page; the best of three runs counts.
 """
 
 import argparse
@@ -124,7 +124,7 @@ def theirs(pages: list[bytes], folder: Path, level: int) -> dict[str, float]:
 def best(
     run: Callable[[list[bytes], Path, int], dict[str, float]], pages: list[bytes], level: int, rounds: int = 3
 ):
-    """Return the CPU microseconds per page by phase, and the stored bytes per page, of the fastest of some runs."""
+    """Make some runs. Of the fastest, return the CPU microseconds per page by phase, and the stored bytes per page."""
     results = []
     for _ in range(rounds):
         folder = Path(tempfile.mkdtemp(prefix="bench-warc-"))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from crawler.admin.eta import eta
+from crawler.admin.eta import describe_eta, eta
 
 
 def recent(done: float, new: float, known: float = 0.0) -> dict[str, float]:
@@ -24,6 +24,11 @@ def test_pending_links_are_weighted_by_the_recent_share_of_new_links() -> None:
 def test_a_growing_crawl_has_no_estimate(new: int) -> None:
     view = eta(100, 0, recent(done=100, new=new))
     assert view.brings == new / 100 and view.left is None and view.seconds is None
+
+
+def test_a_crawl_that_only_refreshes_has_words_of_its_own() -> None:
+    assert describe_eta(eta(0, 0, {}), 3) == "no new URLs; known pages are fetched again"
+    assert describe_eta(eta(0, 0, {})) == describe_eta(eta(1, 0, {}), 3) == ""
 
 
 def test_no_estimate_before_the_first_page_is_done() -> None:

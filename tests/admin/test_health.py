@@ -36,7 +36,11 @@ def error(age: float, level: str = "error") -> dict[str, Any]:
 DISCONNECTED = {"p0": {"p1": PeerStatus(7, 70, connected=False)}}
 ILL: list[tuple[str, dict[str, Any], str]] = [
     ("missing", {"members": [MemberStatus("p0", "running"), MemberStatus("p1", "missing")]}, "p1 is not running"),
-    ("paused", {"paused": ["disk"]}, "nothing is fetched because the disk is nearly full"),
+    (
+        "paused",
+        {"paused": ["disk"]},
+        "nothing is fetched because the disk is nearly full; once there is space, fetching continues",
+    ),
     (
         "stalled",
         {"recent": growth(2, 2), "frontier": FrontierCounts(todo=9, hosts=2, hosts_failing=2)},

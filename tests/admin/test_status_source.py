@@ -1,11 +1,15 @@
 """Test the answers of several processes over real control sockets."""
 
 import asyncio
+import logging
 from pathlib import Path
+from types import SimpleNamespace
 
 import msgspec
 import pytest
 
+from crawler.admin.process_metrics import RecentErrors
+from crawler.admin.status import MemberStatus, Status, whole
 from crawler.admin.status_source import SiblingProcesses
 from crawler.errors import UsageError
 
@@ -44,6 +48,33 @@ def test_requests_at_the_same_time_do_not_mix_up_who_answered(tmp_path: Path) ->
         with pytest.raises(UsageError):
             await one.ask({"command": "no"})
         assert one.not_ready() == "", "a process that rejects a request has answered"
+        server.close()
+        await server.wait_closed()
+
+    asyncio.run(asyncio.wait_for(test(), 30))
+
+
+def test_the_parent_adds_its_errors_and_knows_which_processes_have_ended(tmp_path: Path) -> None:
+    async def test() -> None:
+        async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.readline()
+            running = Status(name="a", members=[MemberStatus("a", "running")], log={"error": 2})
+            writer.write(msgspec.json.encode({"ok": True, "result": running.plain()}) + b"\n")
+            writer.close()
+
+        parent = SimpleNamespace(ending=False, errors=RecentErrors())
+        parent.errors.handle(
+            logging.makeLogRecord({"levelno": logging.ERROR, "msg": "b: ended with signal 9"})
+        )
+        for name in "ab":
+            (tmp_path / name).mkdir()
+        server = await asyncio.start_unix_server(answer, tmp_path / "a" / "control.sock")
+        source = SiblingProcesses({name: tmp_path / name for name in "ab"}, parent)
+        for parent.ending, state in ((False, "missing"), (True, "ended")):
+            status = whole([Status.of(part) for part in await source.ask({"command": "status"})])
+            assert [member.state for member in status.members] == ["running", state]
+            assert [each["message"] for each in status.errors] == ["b: ended with signal 9"]
+            assert status.log == {"warning": 0, "error": 3}
         server.close()
         await server.wait_closed()
 

@@ -59,7 +59,7 @@ def test_dead_links_name_the_pages_that_link_to_them() -> None:
 
 
 def test_redirect_chains_and_loops() -> None:
-    """1 -> 2 -> 3 is a chain; 5 -> 6 -> 5 is a loop, which is listed once; 7 -> 5 leads into this loop."""
+    """1 -> 2 -> 3 is a chain. 5 -> 6 -> 5 is a loop, which is listed once. 8 -> 3 is a single redirect."""
     auditor = Auditor()
     for source, target in ((1, 2), (2, 3), (5, 6), (6, 5), (8, 3)):
         auditor.record(_moved(f"/{source}"), source, (target, f"/{target}"), 0)
@@ -119,7 +119,7 @@ def test_duplicates_titles_times_and_findings_of_single_pages() -> None:
 
 
 def test_hostile_titles_and_urls_are_escaped() -> None:
-    """Titles and URLs come from servers: they must not become tags in the HTML page or formulas in the CSV table."""
+    """Titles and URLs come from servers, so they must not become tags in the HTML page or formulas in the CSV table."""
     auditor = Auditor()
     evil = "=1+1<script>alert(1)</script>\"'"
     for number in (1, 2):

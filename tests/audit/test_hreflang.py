@@ -22,7 +22,10 @@ def test_invalid_codes(code: str) -> None:
 
 
 def test_missing_return_links_are_found() -> None:
-    """Compare the result with a set of pairs: no repeated links, no links to the page itself or to unknown pages."""
+    """Compare the result with a set of pairs.
+
+    Repeated links and links to the page itself or to unknown pages do not count.
+    """
     rng = random.Random(5)
     for _ in range(50):
         links, pairs = ReturnLinks(), set()

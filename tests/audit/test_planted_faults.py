@@ -10,8 +10,8 @@ from crawler.audit.check_table import CHECKS, Severity, named, page_table, word
 from crawler.errors import UsageError
 from tests.end_to_end.web import Route, Web, crawl, redirect, run
 
-# This site cannot test two checks, because they need slow answers and https. They are tested in
-# tests/audit/test_on_page.py and tests/audit/test_findings.py.
+# This site cannot test two checks, because one needs slow answers and the other needs https. These checks are
+# tested in tests/audit/test_on_page.py and tests/audit/test_findings.py.
 OTHERWISE = {"slow_pages", "mixed_content"}
 WORDS = "tea " * 210
 
@@ -25,7 +25,7 @@ def _page(
     h1: str = "",
     body: str = WORDS,
 ) -> str:
-    """Return a page with no faults except those given by the arguments."""
+    """Return a page that has only the faults given by the arguments."""
     title = f"About {name}" if title is None else title
     about = f"All about {name}." if description is None else description
     anchors = "".join(f'<a href="{link}">{link}</a> ' for link in links)
@@ -80,7 +80,8 @@ def _routes(web: Web) -> dict[str, Route]:
     return site | {"/": _page("start", *links, "/dead", "/private/x")}
 
 
-# For each check, the subjects of the findings that it must report: paths, or a text that several pages share.
+# Maps each check to the subjects of the findings that it must report: paths, or a text that several pages
+# share.
 PLANTED = {
     "dead_links": {"/dead"},
     "external_dead_links": {"other.localhost/dead"},

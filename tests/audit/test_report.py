@@ -70,7 +70,7 @@ def test_text_csv_and_html_reports(crawled: tuple[Path, Web], tmp_path: Path) ->
 
 
 def test_the_output_of_why_starts_with_a_verdict(crawled: tuple[Path, Web]) -> None:
-    """The verdict names the line of robots.txt, the pattern, the linking page, and times in readable form."""
+    """The verdict names the line of robots.txt, the pattern, the linking page, and the times in readable form."""
     directory, web = crawled
 
     def why(url: str) -> list[str]:
@@ -94,9 +94,9 @@ def test_the_output_of_why_starts_with_a_verdict(crawled: tuple[Path, Web]) -> N
 def test_links_to_a_dead_server_have_a_verdict(
     tmp_path: Path, spider: tuple[str, ...], listens: bool, verdict: str
 ) -> None:
-    """The patience ends the run; the report lists URLs of a dead server, with and without a port, as dead links."""
+    """The option `--patience` ends the run. The report lists URLs of a dead server as dead links."""
     with socket.socket() as silent, Web({}) as web:
-        silent.bind(("127.0.0.1", 0))  # refuses connections until it listens; then it never answers
+        silent.bind(("127.0.0.1", 0))  # refuses connections until it listens; after that, it never answers
         if listens:
             silent.listen()
             spider = ("--set", "fetch.header_timeout=0.2")
@@ -116,7 +116,10 @@ def test_links_to_a_dead_server_have_a_verdict(
 
 @pytest.mark.parametrize("spider", [(), ("--spider",)])
 def test_external_links_are_checked_once_and_not_followed(tmp_path: Path, spider: tuple[str, ...]) -> None:
-    """Each external link is requested once and robots.txt is obeyed; the report keeps dead links apart from redirects."""
+    """Each external link is requested once, if robots.txt allows it.
+
+    The report lists dead links and redirects separately.
+    """
     with socket.socket() as silent, Web({}) as web:
         silent.bind(("127.0.0.1", 0))
         down = f"http://down.localhost:{silent.getsockname()[1]}/"
@@ -142,7 +145,7 @@ def test_external_links_are_checked_once_and_not_followed(tmp_path: Path, spider
     for path in ("/fine", "/gone", "/gone2", "/gone3", "/moved", "/back"):
         assert asked.count(f"other.localhost{path}") == 1, path
     assert not [each for each in asked if "never" in each or "private" in each]
-    assert "localhost/home" in asked  # in scope, so it is a page of the crawl
+    assert "localhost/home" in asked  # this URL is in scope, so it is a page of the crawl
     found = json.loads(run("report", "--dir", tmp_path, "--format", "json").out)
     dead = {each["subject"]: each for each in found["sections"]["external_dead_links"]["listed"]}
     assert set(dead) == {other("/gone"), other("/gone2"), other("/moved"), down}
@@ -159,7 +162,7 @@ def test_external_links_are_checked_once_and_not_followed(tmp_path: Path, spider
 
 
 def test_a_server_that_is_back_is_no_longer_unreachable(tmp_path: Path) -> None:
-    """When a server answers, its stored failures are deleted, even those that an earlier run stored."""
+    """When a server answers, its stored failures are deleted, even failures that an earlier run has stored."""
     with socket.socket() as silent, Web({}) as web:
         silent.bind(("127.0.0.1", 0))
         port = silent.getsockname()[1]

@@ -1,4 +1,4 @@
-"""Test that the benchmarks run and print their tables; the figures themselves are not tested."""
+"""Test that the benchmarks run and print their tables. The measured values are not tested."""
 
 import json
 from pathlib import Path
@@ -37,7 +37,7 @@ def test_the_due_benchmark_runs(
     assert {row["new"] for row in report["rows"]} == {300}
     assert (
         4.0 < report["facts"]["runs"]["bytes a URL"] < 8.0
-    )  # runs are stored in a compact code, in which small runs take more bytes per URL
+    )  # runs are stored in a compact code; the smaller a run, the more bytes per URL it takes
     assert list(tmp_path.iterdir()) == []
 
 

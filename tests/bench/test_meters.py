@@ -1,4 +1,4 @@
-"""Compare the meters with the values that the system reports for a process that the test starts."""
+"""Test the meters on a process that the test starts: they agree with the values that the system reports."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Test that each unit cost is measured in the state that it is supposed to describe."""
+"""Test that each unit cost is measured in the intended state of the stages."""
 
 from pathlib import Path
 

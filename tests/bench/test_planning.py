@@ -81,7 +81,7 @@ GOAL = Goal(
 
 def test_a_plan_equals_one_computed_by_hand() -> None:
     found = plan(GOAL, UNITS)
-    kept = (24 << 20) / (150 + 2 * 77) / 50  # number of directories that the cache can hold, out of 1e5
+    kept = (24 << 20) / (150 + 2 * 77) / 50  # the number of directories, out of 1e5, that the cache can hold
     forms = 3.0 + 47.0 * (1.0 - kept / 1e5)
     busy = 0.001 + 10 * 0.0001 + 50 * 0.00001 + forms * 0.000005 + 3 * 0.00002 + 0.5 * 0.002 + 0.5 * 0.0004
     page = busy + 0.0015 * (1.0 - 100.0 * busy) / (1.0 + 100.0 * 0.0015)
@@ -109,7 +109,10 @@ def test_a_plan_equals_one_computed_by_hand() -> None:
 
 
 def test_a_small_crawl_keeps_its_writes_in_the_log() -> None:
-    """In larger crawls, the log takes 4 MiB on average, half of its 8 MiB. More pages never take less disk space."""
+    """In larger crawls, the log takes 4 MiB on average, which is half of its maximum of 8 MiB.
+
+    A crawl with more pages never takes less disk space.
+    """
     small = msgspec.structs.replace(GOAL, pages=1000.0, urls=1.0)
     known = (66.25 - math.log2(1000.0)) / 8
     assert plan(small, UNITS).other_disk.mid == pytest.approx(
@@ -304,7 +307,7 @@ def test_a_disturbed_round_only_widens_the_range() -> None:
 
 
 def test_links_that_miss_the_caches_cost_more() -> None:
-    """New links are written once; links that are in a cache are not written."""
+    """New links are written once. Links that are in a cache are not written again."""
     config = convert({"crawl": {"scope": "any"}})
     pages = [(f"https://a.example/{page}/", [f"{page}-{k}.html" for k in range(5)]) for page in range(4)]
     with tempfile.TemporaryDirectory() as folder:
@@ -355,7 +358,7 @@ def told_by(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, st
 
 
 def test_the_largest_host_bounds_the_rate() -> None:
-    """At 1.1 s per page, 1,000 hosts allow 1,000 / 1.1 pages/s, but 20 / 1.1 if one host has 5 % of the pages."""
+    """At 1.1 s per page, 1,000 hosts allow 1,000 / 1.1 pages/s, but only 20 / 1.1 if one host has 5 % of the pages."""
     goal = msgspec.structs.replace(GOAL, rate=300.0, latency=0.1, delay=1.0)
     assert plan(goal, UNITS).rate == 300.0
     skewed = plan(msgspec.structs.replace(goal, largest_host=0.05), UNITS)
@@ -440,7 +443,7 @@ def test_impossible_goals_are_rejected_with_one_line(arguments: list[str]) -> No
 
 
 def test_rendering_costs_are_those_of_the_rendered_share() -> None:
-    """The rendering costs equal the differences in CPU, cores and memory from the same crawl without a browser."""
+    """The costs of rendering are the differences in CPU, cores and memory from the same crawl without a browser."""
     goal = Goal(pages=1e6, hosts=5e4, rate=50.0)
     without, half = plan(goal, REFERENCE), plan(msgspec.structs.replace(goal, rendered=0.5), REFERENCE)
     assert half.cpu.mid - without.cpu.mid == pytest.approx(0.5e6 * REFERENCE.render_cpu.mid)

@@ -36,6 +36,9 @@ class Page:
         self._urls: dict[str, str] = {}
         self.frames: list[str] = []
         self.events = 0  # number of server-sent events
+        self.dialogs: list[str] = []  # the questions of dialogs, which are answered by `agrees`
+        self.agrees = True
+        self._answers: set[asyncio.Task[Any]] = set()
         self.idle = asyncio.Event()  # set once nothing has been loaded for half a second after `open`
         self._listener = asyncio.create_task(self._listen())
 
@@ -57,6 +60,11 @@ class Page:
                 self.frames.append(data["params"]["frame"]["url"])
             elif data.get("method") == "Network.eventSourceMessageReceived":
                 self.events += 1
+            elif data.get("method") == "Page.javascriptDialogOpening":
+                self.dialogs.append(data["params"]["message"])
+                self._answers.add(
+                    asyncio.create_task(self.call("Page.handleJavaScriptDialog", accept=self.agrees))
+                )
             elif data.get("method") == "Page.lifecycleEvent" and data["params"]["name"] == "networkIdle":
                 self.idle.set()
 

@@ -114,6 +114,46 @@ def test_a_stored_redirect_leads_to_the_copy_of_its_target(tmp_path: Path, more:
     show(tmp_path, talk)
 
 
+@pytest.mark.parametrize(
+    ("body", "kind", "field"),
+    [
+        (b"<title>moved</title><meta http-equiv=refresh content='0; url=two'>", b"text/html", b""),
+        (b"<title>moved</title>", b"text/html", b"5; url=/two"),
+        (
+            b"<html xmlns='http://www.w3.org/1999/xhtml'><head><title>moved</title>"
+            b"<meta http-equiv='refresh' content='0; url=two'/></head><body><p>moved</p></body></html>",
+            b"application/xhtml+xml",
+            b"",
+        ),
+        ("<title>moved</title><meta http-equiv=refresh content='0; url=two'>".encode("utf-16"), b"text/html", b""),
+    ],
+    ids=["meta", "field", "XHTML", "UTF-16"],
+)  # fmt: skip
+def test_a_page_that_sends_its_readers_on_links_to_its_target(
+    tmp_path: Path, body: bytes, kind: bytes, field: bytes
+) -> None:
+    """Chromium ignores a refresh in a sandbox without scripts, so such a page was once a dead end."""
+
+    async def talk(served: Served, page: Page) -> None:
+        fields = ((b"Content-Type", kind), *(((b"Refresh", field),) if field else ()))
+        served.store(SITE + "moved", body, headers=fields, content_type=kind.decode())
+        base = f"http://127.0.0.1:{served.port}"
+        await page.open(f"{base}/page?url={SITE}moved&rewrite=1")
+        assert await page.evaluate("document.title") == "moved"
+        assert await page.evaluate("document.body.innerText") in (
+            f"This page sends its readers on to {SITE}two",
+            f"moved\n\nThis page sends its readers on to {SITE}two",
+        )
+        await page.evaluate("document.links[0].click()")
+        await page.until("document.title === 'two'")
+        assert await page.evaluate("location.href") == f"{base}/page?url={SITE}two&rewrite=1"
+        served.store(SITE + "news", b"<title>news</title><meta http-equiv=refresh content='300; url=news'>")
+        await page.open(f"{base}/page?url={SITE}news&rewrite=1")
+        assert await page.evaluate("document.body.innerText") == "", "a page that reloads itself"
+
+    show(tmp_path, talk)
+
+
 def test_a_browser_that_uses_the_cache_as_a_proxy(tmp_path: Path) -> None:
     """The cache acts as a proxy for stored pages; other pages get an error, and nothing is fetched."""
 

@@ -182,6 +182,45 @@ def test_a_host_can_be_blocked_from_its_panel(tmp_path: Path) -> None:
     asyncio.run(talk())
 
 
+def test_pages_can_be_withdrawn(tmp_path: Path) -> None:
+    """The dashboard counts the pages and asks once; a refusal changes nothing. Then no copy is offered any more."""
+
+    async def talk() -> None:
+        async with watched(tmp_path) as (_, page):
+            said = "document.querySelector('#withdraw-form output').textContent"
+            url = await page.evaluate("document.querySelector('#fetches button[data-url]').dataset.url")
+            await explain(page, url)
+            assert '"withheld": ""' in await shown(page, "why")
+            page.agrees = False
+            await submit(page, "withdraw-form", url)
+            while not page.dialogs:
+                await asyncio.sleep(0.02)
+            assert page.dialogs[0].startswith("Take down 1 stored page ("), page.dialogs
+            assert await page.evaluate(said) == ""
+            page.agrees = True
+            await submit(page, "withdraw-form", url)
+            await page.until(f"{said}.startsWith('1 page (') && {said}.endsWith(' withdrawn')")
+            await explain(page, url)
+            assert "Withdrawn by the operator" in await shown(page, "why")
+            await submit(page, "withdraw-form", "ftp://a/")
+            await page.until("document.querySelector('#withdraw-form output.bad') !== null")
+            assert len(page.dialogs) == 2
+            await click(page, "#hosts button")
+            await page.until("!document.getElementById('host-withdraw').disabled")
+            await click(page, "#host-withdraw")
+            await page.until("document.getElementById('host-said').textContent.endsWith(' withdrawn')")
+            assert page.dialogs[2].startswith("Take down ") and len(page.dialogs) == 3
+
+    asyncio.run(talk())
+
+
+async def explain(page: Page, url: str) -> None:
+    """Ask why a URL is in its state, and wait for the answer."""
+    await page.evaluate("document.getElementById('why').textContent = ''")
+    await submit(page, "why-form", url)
+    await page.until("document.getElementById('why').textContent.includes('verdict')")
+
+
 def test_stop_asks_once(tmp_path: Path) -> None:
     """The first click on Stop only asks for confirmation, and the second stops the crawl.
 
@@ -243,30 +282,35 @@ def test_layout_colours_and_accessibility(tmp_path: Path) -> None:
     asyncio.run(talk())
 
 
+async def tab_through(page: Page) -> None:
+    """Check that Tab reaches every control, and that the focus is visible on each."""
+    kinds = "a[href], button:not(:disabled), input, select"
+    # when a control is redrawn, it is a different element with the same name
+    await page.evaluate(
+        "window.named = e => e.id || e.dataset.host || [e.name, e.href, e.textContent].join(), "
+        f"window.missed = () => [...document.querySelectorAll('{kinds}')]"
+        ".filter(e => e.checkVisibility() && !reached.has(named(e))).map(e => e.outerHTML), "
+        "window.reached = new Set(), document.body.focus(), true"
+    )
+    for _ in range(4 * await page.evaluate("missed().length")):
+        await page.press("Tab")
+        seen = await page.evaluate(
+            "(() => { const e = document.activeElement; reached.add(named(e));"
+            " return e === document.body || getComputedStyle(e).outlineStyle !== 'none' || e.id === 'main'"
+            " || e.outerHTML; })()"
+        )
+        assert seen is True, seen
+        if not await page.evaluate("missed().length"):
+            break
+    assert await page.evaluate("missed()") == []
+
+
 def test_all_controls_work_by_keyboard(tmp_path: Path) -> None:
     """Tab reaches every control, the focus is visible, Enter works, and updates of figures keep the focus."""
 
     async def talk() -> None:
         async with watched(tmp_path) as (_, page):
-            kinds = "a[href], button:not(:disabled), input, select"
-            # when a control is redrawn, it is a different element with the same name
-            await page.evaluate(
-                "window.named = e => e.id || e.dataset.host || [e.name, e.href, e.textContent].join(), "
-                f"window.missed = () => [...document.querySelectorAll('{kinds}')]"
-                ".filter(e => e.checkVisibility() && !reached.has(named(e))).map(e => e.outerHTML), "
-                "window.reached = new Set(), document.body.focus(), true"
-            )
-            for _ in range(4 * await page.evaluate("missed().length")):
-                await page.press("Tab")
-                seen = await page.evaluate(
-                    "(() => { const e = document.activeElement; reached.add(named(e));"
-                    " return e === document.body || getComputedStyle(e).outlineStyle !== 'none' || e.id === 'main'"
-                    " || e.outerHTML; })()"
-                )
-                assert seen is True, seen
-                if not await page.evaluate("missed().length"):
-                    break
-            assert await page.evaluate("missed()") == []
+            await tab_through(page)
             await page.evaluate("document.querySelector('#pause').focus()")
             await page.press("Enter")
             await reads(page, "verdict", "Paused")

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from crawler.admin import server as admin_server
+from crawler.admin.eta import duration
 from crawler.admin.server import AdminServer
 from crawler.admin.status import MemberStatus, Status, resting
 from crawler.admin.status_source import Answers
@@ -108,6 +109,17 @@ async def again(folder: Path, source: Three, former: AdminServer) -> AdminServer
 
 async def is_red(page: Page) -> bool:
     return bool(await page.evaluate("document.querySelector('#state.bad, #health.bad') !== null"))
+
+
+def test_lengths_of_time_read_as_in_the_commands(tmp_path: Path) -> None:
+    lengths = [0.004, 0.0, 0.44, 9.91, 12.2, 119.4, 121.0, 7000.0, 7210.0, 172_000.0, 173_000.0, 1e7]
+
+    async def talk() -> None:
+        async with watching(tmp_path, Three()) as (_, page):
+            call = f"import('/static/elements.js').then((elements) => {lengths}.map(elements.duration))"
+            assert await page.evaluate(call) == [duration(length) for length in lengths]
+
+    asyncio.run(talk())
 
 
 def test_a_missing_process_is_shown_in_a_red_row(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
-"""Test that every way to give a setting rejects an invalid one before anything starts, with the same message.
+"""Test that every way to give a setting rejects an invalid value before anything starts, with the same message.
 
-`crawler config check`, `crawler crawl`, the Python API and `crawler set` report the same error;
-the first two also name the line of the configuration file.
+`crawler config check`, `crawler crawl`, the Python API and `crawler set` report the same error. The first two
+also name the line of the configuration file.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from crawler.errors import ConfigError
 
 
 class Bad(NamedTuple):
-    """Lines of a configuration file, the number of the invalid `line`, and the expected message."""
+    """Lines of a configuration file, the number of the line that is invalid, and the expected message."""
 
     text: str
     line: int
@@ -69,7 +69,7 @@ OUTSIDE = [
 
 
 def settings(bad: Bad) -> dict[str, str]:
-    """Return the settings as `crawler set` needs them, `section.key: value`, with lists in TOML syntax."""
+    """Return the settings as `crawler set` accepts them: {"section.key": value}, with lists in TOML syntax."""
     tree: dict[str, Any] = tomllib.loads(bad.text)
     return {
         f"{section}.{key}": value if isinstance(value, str) else json.dumps(value)
@@ -112,7 +112,7 @@ def test_files_commands_and_python_give_the_same_error(
 def test_changes_of_a_crawl_give_the_same_error(
     bad: Bad, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A running crawl (`safe_settings.changed`) and `crawler set` reject the change, and nothing is saved."""
+    """A running crawl (`safe_settings.changed`) and `crawler set` reject the invalid value, and nothing is saved."""
     with pytest.raises(ConfigError) as raised:
         safe_settings.changed(convert({}), settings(bad))
     assert str(raised.value).startswith(f"configuration: {bad.said}"), str(raised.value)

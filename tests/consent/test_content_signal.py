@@ -1,4 +1,4 @@
-"""Test the parsing of Content-Signal: the forms that contentsignals.org and real sites use, and random input."""
+"""Test the parsing of Content-Signal with the forms that contentsignals.org and real sites use, and with random input."""
 
 import pytest
 from hypothesis import given

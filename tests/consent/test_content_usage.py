@@ -1,4 +1,4 @@
-"""Test Content-Usage: the examples of draft-ietf-aipref-vocab and draft-ietf-aipref-attach, and random input."""
+"""Test Content-Usage with the examples of draft-ietf-aipref-vocab and draft-ietf-aipref-attach, and with random input."""
 
 import pytest
 from hypothesis import given
@@ -20,7 +20,7 @@ SAID = {"y": ALLOW, "n": REFUSE, "?": UNKNOWN}
 
 
 def _preferences(letters: str) -> Preferences:
-    """Return preferences from three letters, for search, ai_input and train_ai: y allows, n refuses, ? is unknown."""
+    """Return the preferences given by letters for search, ai_input and train_ai: y allows, n refuses, ? is unknown."""
     return Preferences(*(SAID[letter] for letter in letters))
 
 
@@ -37,7 +37,7 @@ def _preferences(letters: str) -> Preferences:
         (b" search=y ", "y??"),
         (b"search=y,train-ai=n", "y?n"),
         (b"search=y\t,\ttrain-ai=n", "y?n"),  # RFC 9651, 4.2.2: optional whitespace around the comma
-        (b"search=y, search=n", "n??"),  # the last value counts
+        (b"search=y, search=n", "n??"),  # of several equal keys, the last one counts
         (b"search=n, search=y", "y??"),
         (b"unheard-of=n, search=y", "y??"),  # unknown labels are ignored
         (b"Train-AI=n, search=y", "???"),  # upper case is a parse failure
@@ -65,7 +65,7 @@ def test_the_value_of_a_header(value: bytes, letters: str) -> None:
 
 
 def test_several_fields_form_one_dictionary() -> None:
-    """If a key is repeated, the last one counts, even across fields (RFC 9651, 4.2).
+    """If a key is repeated, its last value counts, even if the values are in different fields (RFC 9651, 4.2).
 
     One malformed field makes all fields invalid.
     """
@@ -103,7 +103,7 @@ def test_the_example_of_the_attach_draft(token: str, target: str, letters: str) 
 @pytest.mark.parametrize(
     ("lines", "target", "letters"),
     [
-        (["train-ai=n"], "/x", "??n"),  # no path: applies to the whole site
+        (["train-ai=n"], "/x", "??n"),  # a line without a path applies to the whole site
         (["/a\ttrain-ai=n"], "/ab", "??n"),  # a tab is a separator, too
         (["/a train-ai=n"], "/b", "???"),
         (["/a train-ai=y", "/a train-ai=n, search=y"], "/a", "y?n"),  # equal paths: the most restrictive
@@ -121,7 +121,7 @@ def test_lines_of_robots_txt(lines: list[str], target: str, letters: str) -> Non
 
 
 def test_input_beyond_the_limits_states_nothing() -> None:
-    """Input beyond the limits is not read, so the answer is unknown: the input might contain a refusal."""
+    """Input beyond the limits is not read. It might contain a refusal, so the answer is unknown."""
     long = b"search=y, x=" + b"a" * FIELD_OCTETS_MAX
     assert read_usage_header([long]).preferences == NOTHING_SAID
     assert len(read_usage_header([long]).raw[0]) == FIELD_OCTETS_MAX
@@ -147,7 +147,7 @@ def test_no_input_raises(values: list[bytes], target: str) -> None:
     st.permutations(range(4)),
 )
 def test_written_preferences_are_read_back(said: dict[str, str], order: list[int]) -> None:
-    """The order of different keys does not matter."""
+    """The order of the keys does not matter if they are different."""
     members = [f"{key}={value}" for key, value in said.items()]
     members = [members[at] for at in order if at < len(members)]
     letters = "".join(said.get(label, "?") for label in ("search", "ai-use", "train-ai"))

@@ -1,4 +1,4 @@
-"""Test X-Robots-Tag and meta robots: the names that are kept, and those that refuse a use."""
+"""Test X-Robots-Tag and meta robots: the names that are kept, and the names that refuse a use."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Test the decision about a page from all its sources together, such as robots.txt and header fields."""
+"""Test the decision about a page that follows from all its sources, such as robots.txt and header fields."""
 
 import pytest
 from hypothesis import given
@@ -74,7 +74,7 @@ def test_a_page_with_statements_in_every_source() -> None:
     assert said.consent() == Consent(
         UseDecision(REFUSE, "page-names"),
         UseDecision(REFUSE, "content-signal-robots"),
-        UseDecision(REFUSE, "content-usage-header"),  # robots.txt refuses too, but the page is named first
+        UseDecision(REFUSE, "content-usage-header"),  # robots.txt refuses too; the page comes first
         UseDecision(ALLOW, "tdmrep"),
     )
     assert said.usage_header.raw == ("train-ai=n",)

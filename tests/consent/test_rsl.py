@@ -1,4 +1,4 @@
-"""Test RSL 1.0 licences: the forms that the standard's guide and real sites use, and random input."""
+"""Test RSL 1.0 licences with the forms that the standard's guide and real sites use, and with random input."""
 
 import pytest
 from hypothesis import given

@@ -34,7 +34,7 @@ RSL = b'<rsl><content url="/"><license><permits type="usage">search</permits></l
 
 
 class Desk:
-    """A store and the objects that make consent receipts."""
+    """A store, and the objects that make consent receipts."""
 
     def __init__(self, robots: bytes = b"", **config: bool) -> None:
         self.store = MemoryStore()
@@ -172,7 +172,7 @@ def test_files_are_requested_once_and_again_after_a_day() -> None:
     many = [f"{SITE}/{n}.xml" for n in range(100)]
     assert (
         len(desk.book.wanted(SITE, many, 102.0)) == 7
-    )  # eight licences for each host, of which one is known
+    )  # each host announces eight licences, of which one is known
 
 
 def test_a_tdmrep_json_may_reserve_rights_and_a_broken_one_allows_no_mining() -> None:
@@ -199,7 +199,7 @@ def test_an_unchanged_page_keeps_its_meta_elements_and_a_304_its_fields() -> Non
 
 
 def test_a_page_whose_meta_elements_are_unknown_allows_nothing() -> None:
-    """The elements are unknown if an earlier version stored the copy, or the page was only scanned or not parsed."""
+    """Meta elements are unknown if an earlier version stored the copy, or the page was only scanned or not parsed."""
     desk = Desk(b"User-agent: *\nContent-Usage: train-ai=y\n")
     for fetch, extracted, before in (
         (page(status=304), None, b""),

@@ -1,4 +1,4 @@
-"""Test TDMRep: examples of the format, malformed files, and random input."""
+"""Test TDMRep with examples of the format, malformed files, and random input."""
 
 import json
 

@@ -107,7 +107,7 @@ def test_a_process_counts_as_begun_even_if_its_folder_is_lost(crawl: CrawlDirect
 
 @pytest.mark.parametrize("damage", [b"", b"7", b"7 00000000\n", b"\xff\xff \xff", b"8 %08x\n" % crc32(b"7")])
 def test_a_damaged_state_number_is_ignored(crawl: CrawlDirectory, damage: bytes) -> None:
-    """If a damaged state number were believed, an intact store would be refused."""
+    """If a damaged state number were used, an intact store would be refused."""
     assert crawl.state("p0") == 0
     crawl.note_state("p0", 6)
     crawl.note_state("p0", 7)
@@ -206,7 +206,7 @@ def test_a_missing_file_counts_as_lost_after_a_run(crawl: CrawlDirectory, stores
 
 
 def test_the_file_names_are_fixed(crawl: CrawlDirectory) -> None:
-    """The file names are an interface: commands, users and other programs rely on them."""
+    """The file names must not change, because commands, users and other programs rely on them."""
     files = (crawl.config_file, crawl.credentials_file, crawl.report_file, crawl.pages_file, crawl.log_file)
     assert [file.name for file in files] == [
         "crawl.toml",
@@ -249,7 +249,7 @@ DEEP = ("p0/store/LOCK", "p0/warc/2.warc.gz", "p0/due/links.log")
 @pytest.mark.parametrize("make", [link, os.mkfifo])
 @pytest.mark.parametrize("name", [*NAMES, *DEEP])
 def test_links_and_pipes_in_place_of_files_are_refused(tmp_path: Path, make: Any, name: str) -> None:
-    """The crawler once appended to a symbolic link `crawler.log`, and `status` waited forever for a pipe `crawl.toml`."""
+    """Regression: a symbolic link `crawler.log` was written to, and `status` waited forever for a pipe `crawl.toml`."""
     ready_directory(tmp_path)
     make(tmp_path / name)
     for use in ("exists", "require", "create", "saved_config", "former_config"):
@@ -266,7 +266,7 @@ def test_links_and_pipes_are_refused_before_a_crawl_has_begun(tmp_path: Path, na
 
 
 def test_folders_of_a_process_may_be_on_other_disks(tmp_path: Path) -> None:
-    """Only folders of processes and their subfolders may be links, and their targets are examined.
+    """Only folders of processes and the subfolders of these may be links, and the targets of links are examined.
 
     A linked `mirror` is refused.
     """

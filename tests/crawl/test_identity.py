@@ -1,4 +1,4 @@
-"""Test that before the first request to a public host, the crawler asks for a contact or requires one."""
+"""Test that the crawler asks for a contact, or requires one, before the first request to a public host."""
 
 import logging
 

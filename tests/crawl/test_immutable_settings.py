@@ -1,4 +1,4 @@
-"""Test the settings that cannot change because stored data depends on them."""
+"""Test the settings that must not change, because stored data depends on them."""
 
 from typing import Any
 

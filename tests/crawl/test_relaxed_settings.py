@@ -56,7 +56,10 @@ def test_relaxed_settings_are_named_as_typed(tree: dict[str, object], key: str, 
 def test_a_seed_on_another_host_needs_the_settings_again(
     scope: str, known: str, url: str, covered: bool
 ) -> None:
-    """A seed is covered by a known seed on its host or, with the scope `domain`, on any host of its domain."""
+    """A known seed on the same host covers a seed.
+
+    With the scope `domain`, a known seed on any host of the domain does.
+    """
     places = SeedPlaces(scope)
     places.add(known)
     names = list(places.names)
@@ -97,7 +100,7 @@ def test_the_seeds_hosts_are_kept_when_other_settings_change(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("damage", ["deleted", "cut"])
 def test_lost_settings_are_not_replaced_silently(tmp_path: Path, damage: str) -> None:
-    """A crawl.toml that was truncated between two lines, or deleted, was once silently replaced by the defaults."""
+    """Regression: a crawl.toml that was deleted, or truncated between two lines, was silently replaced by defaults."""
     directory = CrawlDirectory(tmp_path)
     directory.create()
     assert directory.saved_config() == {}, "no crawl has begun yet"
@@ -124,7 +127,7 @@ def assert_defaults(directory: CrawlDirectory) -> None:
     ("old", "new"), [("[robots]", "[r\x00bots]"), ("[robots]", "[robots"), ("delay =", "dela\x19 =")]
 )
 def test_unreadable_settings_are_renamed(tmp_path: Path, old: str, new: str) -> None:
-    """After a flipped byte in the file, `check --repair` once refused the crawl forever."""
+    """Regression: after a flipped byte in the file, `check --repair` refused the crawl forever."""
     directory = CrawlDirectory(tmp_path)
     directory.create()
     directory.save_config(convert({"politeness": {"delay": 30.0}}))

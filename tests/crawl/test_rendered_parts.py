@@ -1,4 +1,4 @@
-"""Test that seeds that are added with `render` produce the same tables as a seeds file."""
+"""Test that seeds that are added with the field `render` produce the same tables as a seeds file."""
 
 import msgspec
 import pytest

@@ -1,5 +1,9 @@
 """Test that an existing crawl is renamed to the next number, unless a process has it open."""
 
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -7,6 +11,7 @@ import pytest
 from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.restart import earlier, rename_file_to_numbered, rename_to_numbered
 from crawler.errors import DirectoryError
+from crawler.signing.key_file import NAME
 from crawler.storage.files import Lock
 
 
@@ -19,12 +24,29 @@ def test_each_crawl_is_renamed_to_the_next_number(tmp_path: Path) -> None:
         assert rename_to_numbered(crawl) == tmp_path / f"crawl.{number}"
         assert not crawl.path.exists()
         with Lock(tmp_path / f"crawl.{number}" / "p0" / "node.lock", "p0"):
-            pass  # the lock was free, and the attempt has released it again
+            pass  # the lock was free, and the attempt to rename has released it again
     (tmp_path / "crawl.1").rename(tmp_path / "kept")
     crawl.create()
     assert rename_to_numbered(crawl) == tmp_path / "crawl.4", (
         "a lower number would make it look older than crawl.2"
     )
+
+
+def test_a_crawl_keeps_its_signing_key_though_its_move_is_killed(tmp_path: Path) -> None:
+    """The key once stayed in the old crawl if the move was killed between the two renames."""
+    crawl = CrawlDirectory(tmp_path / "crawl")
+    crawl.create()
+    (crawl.path / NAME).write_text("key")
+    killed = subprocess.run(
+        [sys.executable, "-m", "crawler", "demo", "--dir", str(crawl.path)],
+        env={**os.environ, "CRAWLER_FAULT": "crawl moved aside:1"},
+        check=False,
+        capture_output=True,
+    )
+    assert killed.returncode == -signal.SIGKILL and not crawl.path.exists(), killed
+    assert rename_to_numbered(crawl) is None
+    assert (crawl.path / NAME).read_text() == "key" and not (tmp_path / "crawl.1" / NAME).exists()
+    assert rename_to_numbered(crawl) is None, "a directory that holds only the key is no crawl"
 
 
 def test_earlier_crawls_are_listed_newest_first(tmp_path: Path) -> None:
@@ -56,7 +78,7 @@ def test_a_crawl_in_use_is_not_renamed(tmp_path: Path) -> None:
     with Lock(crawl.process("p1") / "node.lock", "p1"), pytest.raises(DirectoryError, match="p1"):
         rename_to_numbered(crawl)
     with Lock(crawl.process("p0") / "node.lock", "p0"):
-        pass  # the attempt has released the lock
+        pass  # the attempt to rename has released the lock
     assert crawl.exists()
 
 

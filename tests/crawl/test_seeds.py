@@ -1,4 +1,4 @@
-"""Test that seeds are made canonical in batches, rejected with a reason, and shared with other processes by a file."""
+"""Test that seeds are made canonical in batches, or rejected with a reason, and written to a file for other processes."""
 
 import logging
 from pathlib import Path

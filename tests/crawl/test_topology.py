@@ -61,7 +61,7 @@ def test_a_crawl_keeps_its_processes(tmp_path: Path) -> None:
     crawl.create()
     check_processes(config_of(2), crawl)
     (tmp_path / "p0" / "store").mkdir(parents=True)
-    check_processes(config_of(2), crawl)  # the folder may have been moved here; its store contains the table
+    check_processes(config_of(2), crawl)  # p0 may have been moved here; its store contains the table
     crawl.save_config(config_of(1))
     check_processes(config_of(1), crawl)
     with pytest.raises(UsageError, match="are p0, not p0, p1; use `crawler reshard`"):

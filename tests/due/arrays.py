@@ -1,4 +1,4 @@
-"""Fingerprints for tests of the kernels."""
+"""Makes fingerprints for tests of the DUE's kernels."""
 
 from functools import cache
 
@@ -12,7 +12,10 @@ ARRAYS = st.lists(FINGERPRINTS, max_size=60).map(lambda numbers: np.array(number
 
 @cache
 def spread(count: int, seed: int, shape: str) -> np.ndarray:
-    """Return `count` distinct ascending uint64: evenly spread, all in one bucket, or half of them in one."""
+    """Return `count` distinct ascending uint64.
+
+    The numbers are evenly spread, or all or half of them are in one bucket.
+    """
     numbers = np.random.default_rng(seed).integers(0, 2**64, 2 * count + 2, dtype=np.uint64)
     clumped = {"even": 0, "one bucket": len(numbers), "half in one": count}[shape]
     numbers[:clumped] = numbers[:clumped] >> np.uint64(16) | np.uint64(0x5555 << 48)

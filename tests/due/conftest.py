@@ -1,4 +1,4 @@
-"""Run each DUE test that uses the fixture `form` twice: with the installed and with the interpreted kernels."""
+"""Runs each DUE test that uses the fixture `form` twice: with the installed and with the interpreted kernels."""
 
 from collections.abc import Iterator
 

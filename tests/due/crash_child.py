@@ -1,7 +1,7 @@
 """A process that feeds a fixed stream of links to an Eliminator and can kill itself at a named step.
 
 When it is started again, the stream continues after the last group in the store. The frontier consists of the
-keys `t/<number>`, one for each link that was handed out, so that a link handed out twice has two entries.
+keys `t/<number>`, one for each link that was handed out. So a link that is handed out twice has two entries.
 """
 
 import os
@@ -28,7 +28,7 @@ Step = Callable[[str], None]
 
 
 def groups() -> list[list[Link]]:
-    """Return the stream in groups. Many links lead to few URLs, so most links are known."""
+    """Return the stream in groups. There are many links but few URLs, so most links lead to known URLs."""
     generator = random.Random(11)
     return [
         [Link(generator.randrange(160) << 40, f"http://host/{group}/{place}", group) for place in range(12)]
@@ -63,7 +63,7 @@ def _commit(store: KeyValue, name: str, stage: Callable, step: Step, **puts: byt
 
 
 def feed(store: KeyValue, due: Eliminator, step: Step = lambda _: None) -> None:
-    """Commit the remaining groups, and flush after every second group, often while a compaction is in progress."""
+    """Commit the remaining groups. Flush after every second group, often while a compaction is in progress."""
     done = int(store.get(GROUPS_KEY) or b"0")
     compaction = None
     for number, links in list(enumerate(groups()))[done:]:
@@ -112,7 +112,7 @@ def _end_compaction(store: KeyValue, due: Eliminator, plan, step: Step) -> None:
 
 
 def main(directory: Path, fatal_step: str, occurrence: int) -> None:
-    """Feed the stream; kill this process with SIGKILL at the given occurrence of the named step."""
+    """Feed the stream, and kill this process with SIGKILL when the named step occurs for the given time."""
     left = occurrence
 
     def step(name: str) -> None:

@@ -1,4 +1,4 @@
-"""Temporarily replace the installed kernels by the interpreted ones."""
+"""Temporarily replaces the installed kernels of the DUE by the interpreted ones."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,7 +23,7 @@ PENDING_SET = {
 
 @contextmanager
 def using(form: str) -> Iterator[None]:
-    """Use kernels of the given form for the DUE within the context."""
+    """Let the DUE use kernels of the given form within a `with` statement."""
     with (
         mock.patch.object(known_set, "sorting", SORTING[form]),
         mock.patch.object(merging, "sorting", SORTING[form]),

@@ -1,8 +1,8 @@
-"""Test SIGKILL and power cuts at every step of a group, flush or compaction: each URL is handed out exactly once.
+"""Test that each URL is handed out exactly once, whatever step a SIGKILL or a power cut interrupts.
 
-The expected result is the first link to each URL. After a crash the store is opened again, the stream
-continues after the last group in the store, and in the end the frontier must have received exactly the
-expected links, in order.
+Groups, flushes and compactions are interrupted at every step. After a crash, the store is opened again, and
+the stream continues after the last group in the store. In the end, the frontier must have received the first
+link to each URL, in order, and no other link.
 """
 
 import os
@@ -44,7 +44,7 @@ STEPS = [
 
 
 def test_the_list_of_steps_is_complete(tmp_path: Path) -> None:
-    """The list of steps contains every step of the stream, and each step occurs often enough to crash at it."""
+    """The list contains every step of the stream, and each step occurs at least three times."""
     seen: list[str] = []
     store = MemoryStore()
     crash_child.feed(store, crash_child.open_due(tmp_path, store, seen.append), seen.append)
@@ -84,7 +84,7 @@ class Crash(BaseException):
 
 
 class DurableImage:
-    """Keeps what survives a power cut: the names at a folder's last sync, and the bytes at a file's last sync."""
+    """Keeps what survives a power cut: the names when a folder was last synced, and the bytes when a file was."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._names: dict[str, dict[str, int]] = {}
@@ -100,7 +100,7 @@ class DurableImage:
             self._contents[os.fstat(descriptor).st_ino] = Path(path).read_bytes()
 
     def restore(self, directory: Path) -> None:
-        """Restore the directory as it would be after a power cut."""
+        """Restore the directory to its state after a power cut."""
         for folder in ("due", "links"):
             shutil.rmtree(directory / folder, ignore_errors=True)
             (directory / folder).mkdir()
@@ -130,7 +130,10 @@ def test_power_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, o
 
 
 def test_a_crash_in_the_recovery_itself(tmp_path: Path) -> None:
-    """Crash ten times in a row, each time one step later; then run to the end without a crash."""
+    """Crash ten times in a row, and then run to the end without a crash.
+
+    Each crash occurs six steps later than the one before, counted from the start of its process.
+    """
     store = MemoryStore()
     for fatal in range(1, 60, 6):
         left = fatal

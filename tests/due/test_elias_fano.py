@@ -1,4 +1,4 @@
-"""Test coded runs with kernels in both forms: their content, their size, and the results of joins."""
+"""Test the content and the size of coded runs, and joins with coded runs, with kernels in both forms."""
 
 import numpy as np
 import pytest
@@ -23,7 +23,7 @@ def coded(elias_fano, keys: np.ndarray) -> tuple[np.ndarray, ...]:
 
 
 def assert_coded_and_found(keys: np.ndarray, others: np.ndarray) -> None:
-    """Assert that both forms of the kernels encode `keys` equally, decode them, and find these keys and no others."""
+    """Assert that both forms of the kernels give the same code for `keys`, decode it, and find exactly these keys."""
     by_form = {name: coded(elias_fano, keys) for name, elias_fano in ELIAS_FANO.items()}
     for parts in zip(*by_form.values(), strict=True):
         assert all((part == parts[0]).all() for part in parts)
@@ -32,7 +32,7 @@ def assert_coded_and_found(keys: np.ndarray, others: np.ndarray) -> None:
         decoded = np.empty(len(keys), np.uint64)
         elias_fano.decode(*by_form[name], 0, decoded)
         assert (decoded == keys).all()
-        # The density ranges from a thousand queries per block (such blocks are decoded) to less than one
+        # The density ranges from a thousand queries per block, where blocks are decoded, to less than one
         # query per block.
         for step in (1, 40, 300, 2000):
             some = queries[::step].copy()
@@ -56,7 +56,7 @@ def test_coded_runs_of_many_blocks(count: int, shape: str) -> None:
 
 
 def test_coded_runs_that_are_dense_clumped_or_far_apart() -> None:
-    """Cover dense blocks, blocks whose keys are all at one end except the fence, and the widest possible block."""
+    """Cover dense blocks, the widest possible block, and blocks whose keys, except one, are all at one end."""
     nothing = np.zeros(0, np.uint64)
     dense = np.arange(3 * FENCE_STEP, dtype=np.uint64)
     for keys in (
@@ -97,7 +97,7 @@ def test_coded_runs_are_joined_at_any_density(elias_fano, queries_a_block: int) 
 
 
 def test_a_coded_block_by_hand(elias_fano) -> None:
-    """The keys 3, 5, 6, 12 above the fence 3 span 9, so each key has one low bit.
+    """The keys 3, 5, 6 and 12 span a range of 9 above the fence 3, so each key has one low bit.
 
     The high parts 0, 1, 1 and 4 are stored as ones at the positions 0, 2, 3 and 7 of 4 + 4 + 1 bits. The low
     parts 0, 0, 1 and 1 follow.

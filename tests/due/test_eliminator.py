@@ -29,7 +29,7 @@ def link(fingerprint: int, number: int = 0) -> Link:
 
 
 class Process:
-    """Uses an Eliminator as the crawl does, step by step; the frontier is the list `handed_out`."""
+    """Uses an Eliminator as the crawl does, but step by step. The frontier is the list `handed_out`."""
 
     def __init__(self, directory: Path, store: MemoryStore, config: DueConfig = SMALL) -> None:
         self.directory, self.store, self.config = directory, store, config
@@ -45,7 +45,7 @@ class Process:
         self.flush = self.compaction = None
 
     def submit(self, links: list[Link]) -> list[Link]:
-        """Submit a group: append those links that are not pending to the log, commit, and return these links."""
+        """Submit a group: append the links that are not pending to the log, commit, and return these links."""
         fresh = self.due.admit(np.array([link.fingerprint for link in links], np.uint64))
         appended = [link for link, is_fresh in zip(links, fresh, strict=True) if is_fresh]
         self.due.append(appended)
@@ -83,7 +83,7 @@ class Process:
         self.compaction = None
 
     def drain(self) -> list[Link]:
-        """Flush and compact until no link waits; return all links handed out so far."""
+        """Flush and compact until no link waits; return all links that were handed out so far."""
         if self.flush is not None:
             self.end_flush()
         while self.due.pending:
@@ -98,7 +98,7 @@ class Process:
 
 
 class EliminatorMachine(RuleBasedStateMachine):
-    """Run groups, flushes and compactions that overlap in any order, with crashes, in both forms of the kernels."""
+    """Run groups, flushes, compactions and crashes, which overlap in any order, with both forms of the kernels."""
 
     @initialize(
         method=st.sampled_from(["runs", "one_file", "memory"]),
@@ -181,7 +181,7 @@ class EliminatorMachine(RuleBasedStateMachine):
 
     @rule(numbers=st.lists(st.integers(0, 30), max_size=4))
     def crash(self, numbers: list[int]) -> None:
-        """Crash when a group has been appended but not committed, and a flush or compaction may be in progress."""
+        """Crash after a group was appended and before it is committed. A flush or compaction may be in progress."""
         self.process.due.append(self._links(numbers))
         self.process.due.sync()
         self.process.due.close()
@@ -216,7 +216,10 @@ def test_flushes_of_0_1_a_full_buffer_and_one_more(tmp_path: Path, form: str, co
 
 
 def test_a_flush_takes_at_most_one_buffer(tmp_path: Path) -> None:
-    """With groups of 5 links and a buffer of 8, each flush takes one group; the other groups wait for the next flush."""
+    """Test which links a flush takes if groups have 5 links and the buffer has room for 8.
+
+    Each flush takes one group. The other groups wait for the next flush.
+    """
     process = Process(tmp_path, MemoryStore())
     for base in (0, 10, 20):
         process.submit([link(base + number) for number in range(5)])
@@ -270,7 +273,7 @@ def test_a_dropped_flush_does_not_change_the_order(tmp_path: Path) -> None:
 
 
 def test_a_large_flush_goes_in_parts(tmp_path: Path) -> None:
-    """Each part of the flush is committed separately, and accounts for all links before its end."""
+    """Each part of the flush is committed separately, and its counts include all links before its end."""
     process = Process(tmp_path, MemoryStore(), DueConfig(buffer_entries_max=100, part_links_max=3))
     process.submit([link(90), link(91)])
     process.drain()
@@ -370,7 +373,7 @@ def test_a_join_under_way_when_its_runs_are_merged_and_unlinked(tmp_path: Path) 
 
 
 def test_the_next_flush_frees_what_a_compaction_replaced(tmp_path: Path) -> None:
-    """The flush, not the event loop, unmaps the files, because unmapping takes long.
+    """The flush unmaps the files, because unmapping takes too long for the event loop.
 
     A file that is still being read is kept.
     """
@@ -446,7 +449,7 @@ def test_damaged_store_values_are_named(tmp_path: Path, key: bytes, damage: str)
 
 
 def test_check_reports_damaged_files(tmp_path: Path) -> None:
-    """A flipped bit in a run and one in the links log are both reported, with their files."""
+    """One flipped bit in a run and one in the links log are reported, each with the name of its file."""
     process = Process(tmp_path, MemoryStore())
     process.submit([link(number) for number in range(8)])
     process.begin_flush()

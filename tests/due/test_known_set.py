@@ -1,4 +1,4 @@
-"""Test the known set: few disjoint runs, few rewrites of each key, slices, and expected collisions."""
+"""Test the known set: the number of runs and of rewrites of a key, slices, and expected collisions."""
 
 import math
 from pathlib import Path
@@ -53,7 +53,10 @@ def test_the_known_set_equals_a_python_set(
 
 
 def test_runs_are_few_and_rewritten_seldom(tmp_path: Path) -> None:
-    """There are at most log2(N/b) + 2 runs, and each fingerprint is rewritten at most log2(N/b) + 1 times; N/b = 100."""
+    """Both the number of runs and the number of rewrites are bounded; here, N/b = 100.
+
+    There are at most log2(N/b) + 2 runs, and each fingerprint is rewritten at most log2(N/b) + 1 times.
+    """
     written: list[int] = []
 
     class Counted(MemoryRuns):
@@ -89,7 +92,7 @@ def test_which_runs_are_merged(sizes: list[int], merged: list[int]) -> None:
 
 
 def test_slices_partition_the_set(form: str) -> None:
-    """Slices between any buckets together form the sorted set. (Slices move buckets to another process.)"""
+    """Slices that divide the buckets anywhere together form the sorted set. A reshard uses slices to move buckets."""
     numbers = np.concatenate([mixed(np.arange(3000)), np.array([0, LAST, 5 << 48, (5 << 48) - 1], np.uint64)])
     known = known_set(MemoryRuns(), chunk_bytes=640)
     for start in range(0, len(numbers), 97):
@@ -105,7 +108,7 @@ def test_slices_partition_the_set(form: str) -> None:
 
 
 def test_a_merge_of_unlike_sizes_goes_in_few_windows(form: str) -> None:
-    """Cover a tiny run merged with a large one, and runs whose ranges follow one another."""
+    """Cover the merge of a tiny run with a large one, and of runs whose ranges follow each other."""
     known = known_set(chunk_bytes=8 * 1024)
     large = np.arange(100_000, dtype=np.uint64) << np.uint64(20)
     for keys in (large, large[::5000] + np.uint64(1), large + np.uint64(1 << 40)):
@@ -133,7 +136,10 @@ def test_rebuilding_takes_any_order_and_repeats() -> None:
 
 
 def test_expected_collisions_of_an_even_spread() -> None:
-    """For N URLs, N^2 / 2^65 collisions are expected: 0.03 for 1e9 URLs (as the specification says), 3e-8 for 1e6."""
+    """For N URLs, N^2 / 2^65 collisions are expected.
+
+    So 0.03 collisions are expected for 1e9 URLs, as in the specification, and 3e-8 for 1e6 URLs.
+    """
     known = known_set(chunk_bytes=1 << 20)
     known.learn(mixed(np.arange(1_000_000)))
     assert known.expected_collisions() == pytest.approx(1e12 / 2**65, rel=0.5)

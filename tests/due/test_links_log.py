@@ -1,4 +1,4 @@
-"""Test the links log: an endless stream in files, cut after a crash and consumed by flushes; damage is reported."""
+"""Test the links log: its files, the cut after a crash, the removal of flushed files, and reports of damage."""
 
 import errno
 import os

@@ -1,4 +1,4 @@
-"""Test runs in memory: their keys can be read back, they have no file names, and they are small."""
+"""Test that runs in memory can be read, have no file names, and are small."""
 
 import numpy as np
 import pytest

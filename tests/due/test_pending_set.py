@@ -1,4 +1,4 @@
-"""Test the pending set, in both forms, against a Python set."""
+"""Test that the pending set, in both forms, behaves like a Python set."""
 
 import numpy as np
 import pytest

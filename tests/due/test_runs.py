@@ -1,4 +1,4 @@
-"""Test run files: a written file is durable, and errors about damage name the file."""
+"""Test that run files are durable when they are written, and that errors about damage name the file."""
 
 import errno
 import os
@@ -22,9 +22,10 @@ def written(directory: Path, keys: np.ndarray = KEYS):
 
 
 def test_a_run_has_the_expected_bytes_and_entry(tmp_path: Path) -> None:
-    """The 5 keys have low parts of 61 bits; with the 15 bits of the high parts 0 0 0 4 7, they take 5 words.
+    """The 5 keys have low parts of 61 bits each.
 
-    The run has one fence and one checksum.
+    Together with the high parts 0 0 0 4 7, which take 15 bits, they fill 5 words. The run has one fence and
+    one checksum.
     """
     run = written(tmp_path)
     data = (tmp_path / "00000001.run").read_bytes()
@@ -98,14 +99,14 @@ def test_a_damaged_run_is_named(tmp_path: Path, damage: str) -> None:
 
 @pytest.mark.parametrize("read", ["join", "read", "merge", "check"])
 def test_a_flipped_bit_is_found_when_its_block_is_read(tmp_path: Path, read: str) -> None:
-    """A flipped bit is not found on opening, when no block is read. The other blocks remain readable."""
+    """Opening the run does not find a flipped bit, because it reads no block. The other blocks remain readable."""
     keys = np.arange(1, 3 * FENCE_STEP, dtype=np.uint64) << np.uint64(40)
     run = DiskRuns(tmp_path, []).write([keys], len(keys), step="flush")
     data = bytearray(run.path.read_bytes())
     data[len(data) // 2] ^= 4
     run.path.write_bytes(data)
     (again,) = DiskRuns(tmp_path, [run.entry]).opened
-    known = np.zeros(2, np.uint8)  # fewer queries than blocks; otherwise all blocks are read
+    known = np.zeros(2, np.uint8)  # fewer queries than blocks, because otherwise all blocks would be read
     again.join(keys[:2], known)
     assert known.all() and (again.read(2 * FENCE_STEP, len(keys)) == keys[2 * FENCE_STEP :]).all()
     message = f"{run.path}: the checksum of block 1 is wrong"

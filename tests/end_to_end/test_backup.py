@@ -1,4 +1,4 @@
-"""Test backup and restore with only the commands in `crawler/OPERATING.md`."""
+"""Test backup, restore and upgrade with only the commands in `crawler/OPERATING.md`."""
 
 import os
 import re
@@ -13,14 +13,16 @@ import pytest
 
 import crawler
 from tests.end_to_end.web import FAST, Web, page
+from tests.upgrade.support import unpacked
+from tests.upgrade.test_upgrade import site
 
 PAGE = (Path(crawler.__file__).parent / "OPERATING.md").read_text(encoding="utf-8")
 HOSTS, PAGES = 6, 15
 
 
-def block(after: str) -> str:
-    """Return the commands in the first code block that follows `words` in the section on backups."""
-    section = PAGE[PAGE.index("## Backup and restore") : PAGE.index("## Losing a disk")]
+def block(after: str, heading: str = "## Backup and restore") -> str:
+    """Return the commands in the first code block that follows the words `after` in a section of the page."""
+    section = re.split(r"\n(?=## )", PAGE[PAGE.index(heading) :])[0]
     found = re.search(r"\n\n((?:      .+\n)+)", section[section.index(after) :])
     assert found is not None
     return found[1]
@@ -98,3 +100,25 @@ def test_a_backup_is_restored_with_the_documented_commands(tmp_path: Path, proce
         assert total.get("fetched") == HOSTS * (PAGES + 1), total
         if way == "A running crawl":
             assert web.asked, "the backup is older than the end of the crawl"
+
+
+@pytest.mark.parametrize("name", ["2026-11-21-8b1fd0a", "2026-11-22-4de7488-two"])
+def test_an_old_directory_is_upgraded_with_the_documented_commands(tmp_path: Path, name: str) -> None:
+    """The upgraded crawl continues; the backup stays as it was, and if restored, it can be upgraded again."""
+    operator = Operator(tmp_path)
+    directory = unpacked(name, tmp_path)
+    with site() as web:
+        settings = directory / "crawl.toml"
+        text = re.sub(r"http://127\.0\.0\.1:\d+", f"http://127.0.0.1:{web.port}", settings.read_text())
+        settings.write_text(re.sub(r"(?m)^max_pages = .*", "max_pages = 0", text))
+        operator.types(block("3. ", "## Upgrade"))
+        operator.types(block("4. ", "## Upgrade"))
+        first = stored(directory)
+        fetched = set(web.paths())
+        assert len(fetched) > 10 and (directory / "format").exists()
+        assert not (tmp_path / "backup" / "format").exists(), (
+            "the backup can be opened by the earlier version"
+        )
+        web.asked.clear()
+        operator.types(block("**Restore**"))
+        assert set(web.paths()) == fetched and stored(directory) == first

@@ -119,7 +119,7 @@ def test_other_tools_read_the_archive(crawled: tuple[Path, Web]) -> None:
         check=False,
         capture_output=True,
     )
-    assert checked.returncode == 0, checked.stdout
+    assert checked.returncode == 0, checked
     with segment.open("rb") as file:
         found = {
             record.headers["WARC-Target-URI"]: record.reader.read()
@@ -360,7 +360,7 @@ def test_a_mistake_gives_one_line_and_an_exit_code(
         more = ()
     ran = run(*arguments, *more)
     assert ran.code == code, ran
-    assert ran.err.splitlines()[-1].startswith("crawler: ") and len(ran.err.splitlines()) <= 2, ran.err
+    assert ran.err.splitlines()[-1].startswith("crawler: ") and len(ran.err.splitlines()) <= 2, ran
     assert "Traceback" not in ran.err and ran.out == b""
 
 

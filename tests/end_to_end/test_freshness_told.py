@@ -2,8 +2,10 @@
 
 import asyncio
 import json
+import shutil
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -14,13 +16,19 @@ from crawler.crawl.directory import CrawlDirectory
 from crawler.export.writing import Export, ExportRequest
 from crawler.lab.changing.server import ChangingServer
 from crawler.process.answering.commands import Commands
-from crawler.process.opening.served_process import served_process
+from crawler.process.answering.served_process import served_process
 from crawler.process.opening.stages import Stages, at_rest
 from crawler.records import PageState
 from crawler.serve.stored_crawl import StoredCrawl
-from tests.end_to_end.test_refreshing import REFRESH, SETTINGS, changing_web
+from tests.end_to_end.test_live import Running, ask, serving
+from tests.end_to_end.test_refreshing import DAY, SETTINGS, changing_web
+from tests.end_to_end.test_refreshing import REFRESH as FAST_REFRESH
+from tests.end_to_end.web import run
 
 RATE = 60.0
+SPEED = 8640  # a tenth of a day passes in a second
+REFRESH = FAST_REFRESH | {"speed": SPEED}
+ROUNDED = 0.0005  # error of the header field
 
 
 class At:
@@ -37,7 +45,7 @@ class At:
 def crawled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, float, dict[str, float | None]]:
     """Return a crawl's directory, a time, and the P(fresh) of each URL that the page server gave at that time."""
     directory, clock = tmp_path_factory.mktemp("fresh") / "crawl", SystemClock()
-    web = changing_web(clock.now())
+    web = changing_web(clock.now(), rate=SPEED / (8 * DAY))
 
     async def run() -> tuple[float, dict[str, float | None]]:
         async with ChangingServer(web, clock) as server:
@@ -83,7 +91,7 @@ def test_all_views_give_the_same_probability(
     directory, now, live = crawled
     config = _config(directory, refreshes=refreshes)
     with at_rest(config, CrawlDirectory(directory), "p0", clock=At(now)) as stages:  # type: ignore[arg-type]
-        resting = _served(StoredCrawl({"p0": served_process(stages)}, lambda: now), stages, now)
+        resting = _served(StoredCrawl({"p0": served_process(stages)}), stages, now)
         commands = Commands(stages, stages.commits.commit_now)
         why = {url: commands.run({"command": "why", "url": url})["refresh"]["fresh"] for url in resting}
         told = commands.status(1000).refreshing
@@ -95,6 +103,42 @@ def test_all_views_give_the_same_probability(
     assert min(resting.values()) <= told["expected_freshness"] <= max(resting.values())  # type: ignore[type-var]
 
 
+@pytest.mark.parametrize("processes", [1, 3])
+def test_page_server_and_why_agree_over_http(
+    crawled: tuple[Path, float, dict[str, float | None]], tmp_path: Path, processes: int
+) -> None:
+    """The field is rounded and falls with time, so `why` is asked before and after the page server."""
+    directory = shutil.copytree(crawled[0], tmp_path / "crawl")
+    if processes > 1:
+        assert run("reshard", "--to", processes, "--dir", directory).code == 0
+
+    def told(url: str) -> float:
+        why = json.loads(run("why", url, "--json", "--dir", directory).text)
+        owners.add(why.get("owner"))
+        return float(why["refresh"]["fresh"])
+
+    def compare(port: int) -> None:
+        for url in list(crawled[2])[::4]:
+            before, (_, fields, _), after = told(url), ask(port, f"/page?url={quote(url)}"), told(url)
+            assert after - ROUNDED <= float(fields["X-Fresh-Probability"]) <= before + ROUNDED
+            assert before < 1.0
+
+    owners: set[str | None] = set()
+    with serving(directory) as port:
+        compare(port)
+    assert owners <= ({None} if processes == 1 else {"p0", "p1", "p2"})
+    settings = ("refresh.min_age=1e9", "refresh.explore=0", f"refresh.speed={SPEED}", "refresh.share=0.5")
+    flags = [word for each in settings for word in ("--set", each)]
+    running = Running(tmp_path, [], *flags, "--processes", str(processes), command="refresh")
+    try:
+        running.until(lambda: running.status().get("refreshing", {}).get("pages") == len(crawled[2]))
+        compare(running.serve)
+        fresh = running.status()["refreshing"]["expected_freshness"]
+        assert 0.0 < fresh < 1.0
+    finally:
+        running.end()
+
+
 def test_pages_that_were_never_refreshed_have_no_probability(tmp_path: Path) -> None:
     from tests.end_to_end.web import Web, crawl
 
@@ -103,7 +147,5 @@ def test_pages_that_were_never_refreshed_have_no_probability(tmp_path: Path) -> 
         crawl(tmp_path / "crawl", web.url())
     config = convert(CrawlDirectory(tmp_path / "crawl").saved_config())
     with at_rest(config, CrawlDirectory(tmp_path / "crawl"), "p0", clock=SystemClock()) as stages:
-        assert list(
-            _served(StoredCrawl({"p0": served_process(stages)}, lambda: 1.0), stages, 1.0).values()
-        ) == [None]
+        assert list(_served(StoredCrawl({"p0": served_process(stages)}), stages, 1.0).values()) == [None]
     assert _rows(tmp_path / "crawl", tmp_path / "rows", 2e9) == {web.url(): None}

@@ -5,7 +5,6 @@ page server passes only the header fields of its list, whichever process owns th
 """
 
 import re
-import subprocess
 import zlib
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler
@@ -16,10 +15,9 @@ from urllib.parse import quote
 import pytest
 
 from crawler.admin import control_client
-from crawler.cli.loopback import free_port
 from crawler.serve.header_fields import PASSED
 from tests.end_to_end.test_hostile_text import EVIL
-from tests.end_to_end.test_live import CRAWLER, Running, ask
+from tests.end_to_end.test_live import Running, ask, serving
 from tests.end_to_end.web import run, served
 from tests.test_printable import is_hidden
 
@@ -121,14 +119,8 @@ def passed(port: int, url: str) -> dict[str, str]:
 
 
 def serve_at_rest(directory: Path, urls: list[str]) -> dict[str, dict[str, str]]:
-    port = free_port()
-    line = [*CRAWLER, "serve", f"127.0.0.1:{port}", "--dir", str(directory)]
-    with subprocess.Popen(line, stdout=subprocess.PIPE, text=True) as server:
-        try:
-            assert server.stdout is not None and server.stdout.readline().startswith("serving")
-            return {url: passed(port, url) for url in urls}
-        finally:
-            server.terminate()
+    with serving(directory) as port:
+        return {url: passed(port, url) for url in urls}
 
 
 def crawl_and_ask(folder: Path, processes: int, port: int) -> Told:

@@ -3,12 +3,13 @@
 import http.client
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -42,10 +43,16 @@ class Running:
     """A crawl in a separate process, with the ports of its page server and admin server."""
 
     def __init__(
-        self, folder: Path, seeds: list[str], *flags: str, command: str = "crawl", serve: int = 0
+        self,
+        folder: Path,
+        seeds: list[str],
+        *flags: str,
+        command: str = "crawl",
+        serve: int = 0,
+        admin: int = 0,
     ) -> None:
         self.folder = folder / "crawl"
-        self.serve, self.admin = serve or free_port(), free_port()
+        self.serve, self.admin = serve or free_port(), admin or free_port()
         listening = ["--serve", f"127.0.0.1:{self.serve}", "--admin", f"127.0.0.1:{self.admin}"]
         program = [*CRAWLER, command, *seeds, "--dir", str(self.folder), "--progress", "none", *listening]
         program += ["--allow-network", "127.0.0.0/8", "--delay-factor", "0", *flags]
@@ -89,6 +96,21 @@ class Running:
         except subprocess.TimeoutExpired:
             os.killpg(self.process.pid, signal.SIGKILL)
             raise
+
+
+@contextmanager
+def serving(directory: Path, *flags: str) -> Iterator[int]:
+    """Run `crawler serve` for a crawl at rest; yield its port."""
+    words = [*CRAWLER, "serve", "--dir", str(directory), "127.0.0.1:0", *flags]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        found = re.search(r"serving .*:(\d+)/", process.stdout.readline())
+        assert found is not None
+        yield int(found[1])
+    finally:
+        process.terminate()
+        process.communicate(timeout=30)
 
 
 PAGES, HOSTS = 100_000, 6

@@ -1,6 +1,7 @@
 """Test crawls of two and three processes: they are complete, fetch no page twice, and answer commands as one crawl."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,6 +12,8 @@ import msgspec
 import pytest
 from fastwarc.warc import ArchiveIterator, WarcRecordType
 
+from crawler.api import Crawl
+from crawler.errors import DamageError
 from tests.end_to_end.test_live import Running
 from tests.faults.harness import ROOT, Ended, TreeWeb, crawl, end, judge, settings, start
 
@@ -58,7 +61,7 @@ def test_processes_share_a_crawl(tmp_path: Path, processes: int) -> None:
     directory = tmp_path / "crawl"
     with TreeWeb(tmp_path, PAGES, "--fanout", "3") as web:
         ended = crawl(directory, web.seed, *settings("--processes", str(processes), *QUICK))
-        assert ended.code == 0, ended.err
+        assert ended.code == 0, ended
         found = judge(web, directory)
         url = web.url(17)
     assert found == type(found)(0, 0, 0, 0, 0, 0)
@@ -73,6 +76,13 @@ def test_processes_share_a_crawl(tmp_path: Path, processes: int) -> None:
     why = msgspec.json.decode(command(directory, "why", url, "--json").out)
     assert why["process"] == why["owner"] and url in stored_by(directory / why["owner"])
     assert command(directory, "check").code == 0
+    for lost in ("p1/store", "p1"):  # an export once left out the pages of a lost process, with exit code 0
+        shutil.rmtree(directory / lost)
+        for words in (("export", "--format", "cdxj", "-o", "/dev/null"), ("report",), ("status",)):
+            refused = command(directory, *words)
+            assert refused.code == 3 and "p1/store is missing" in refused.err, refused
+        with pytest.raises(DamageError, match="p1/store is missing"):
+            list(Crawl(directory=directory).stored())
 
 
 def test_a_different_number_of_processes_is_refused(tmp_path: Path) -> None:
@@ -83,7 +93,7 @@ def test_a_different_number_of_processes_is_refused(tmp_path: Path) -> None:
             ended = crawl(directory, web.seed, *settings("--processes", other))
             assert ended.code == 2 and "crawler reshard" in ended.err, ended
         again = crawl(directory, *settings(*QUICK))  # the number is saved with the crawl
-        assert again.code == 0, again.err
+        assert again.code == 0, again
     assert report_of(directory)["processes"] == 2
 
 
@@ -92,7 +102,7 @@ def test_the_page_limit_applies_to_all_processes_together(tmp_path: Path) -> Non
     directory = tmp_path / "crawl"
     with TreeWeb(tmp_path, 3000, "--fanout", "3", "--delay", "0.05") as web:
         ended = crawl(directory, web.seed, *settings("--processes", "2", "--max-pages", "100", *QUICK))
-        assert ended.code == 0, ended.err
+        assert ended.code == 0, ended
         fetched = web.fetched().total()
     report = report_of(directory)
     assert report["stopped_by"] == "max_pages" and report["conservation"] == "holds"
@@ -107,11 +117,11 @@ def test_a_signal_stops_all_processes_cleanly_and_the_next_run_continues(tmp_pat
             assert process.poll() is None
         process.send_signal(signal.SIGTERM)
         stopped = end(process)
-        assert stopped.code == 0, stopped.err
+        assert stopped.code == 0, stopped
         assert report_of(directory)["stopped_by"] == "signal"
         assert web.fetched().total() < PAGES
         ended = crawl(directory, *settings(*QUICK, "--concurrency", "32"))
-        assert ended.code == 0, ended.err
+        assert ended.code == 0, ended
         assert judge(web, directory).flawless
         assert judge(web, directory).refetched == 0
 
@@ -123,7 +133,7 @@ def test_only_the_owner_of_a_host_blocks_it(tmp_path: Path, live: bool) -> None:
     flags = ("--processes", "2", *QUICK, "--set", "refresh.min_age=100000000", "--set", "refresh.explore=0")
     with TreeWeb(tmp_path, 12, "--fanout", "3", hosts=4) as web:
         ended = crawl(directory, web.seed, *settings(*flags))
-        assert ended.code == 0, ended.err
+        assert ended.code == 0, ended
         hosts = [web.url(page).split("/")[2].partition(":")[0] for page in range(4)] + ["new.example"]
         running = Running(tmp_path, [], *flags, command="refresh") if live else None
         try:

@@ -33,13 +33,14 @@ class Nodes:
         self._flags = [part for peer in peers for part in ("--peer", peer)]
 
     def start(
-        self, name: str, *arguments: str, secret: Path | None = None, folder: str = ""
+        self, name: str, *arguments: str, secret: Path | None = None, folder: str = "", clock: str = ""
     ) -> "subprocess.Popen[str]":
-        """Start the node `name`; its folder has the same name by default."""
+        """Start the node `name`; its folder has the same name by default. `clock` is a planted clock (`planted.py`)."""
+        module = ("tests.faults.planted", clock) if clock else ("crawler",)
         common = (*self._flags, "--secret-file", str(secret or self.secret), *settings(*QUICK))
         line = ["node", "--dir", str(self.folder / (folder or name)), "--name", name, *common, *arguments]
         return subprocess.Popen(
-            [sys.executable, "-m", "crawler", *line],
+            [sys.executable, "-m", *module, *line],
             cwd=ROOT,
             env={**os.environ, "PYTHONPATH": str(ROOT)},
             stdout=subprocess.PIPE,
@@ -207,7 +208,7 @@ def test_the_scope_grows_in_all_processes_when_a_seed_redirects(tmp_path: Path) 
         seeds = [f"http://127.3.0.{n}:{web.port}/" for n in range(1, 9)]
         flags = settings("--processes", "3", *QUICK, "--scope", "host")
         ended = crawl(directory, *seeds, *flags)
-        assert ended.code == 0, ended.err
+        assert ended.code == 0, ended
     report = report_of(directory)
     assert report["splitter"]["scope_told"] == report["splitter"]["scope_heard"] > 0
     assert report["conservation"] == "holds"
@@ -215,3 +216,37 @@ def test_the_scope_grows_in_all_processes_when_a_seed_redirects(tmp_path: Path) 
     asked = [each.host + each.path for each in web.asked]
     assert own <= set(asked)
     assert len(asked) == len(set(asked))
+
+
+@pytest.mark.parametrize("fault", ["stopping:1", "closing:1"])
+def test_a_node_that_was_killed_at_the_end_ends_although_its_peers_have_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    """Node `c` is killed when it has heard of the end, and starts again when its peers have left.
+
+    It ends for good: by itself, or when one peer is started again, as its warning asks.
+    """
+    nodes = Nodes(tmp_path, "abc")
+    patient = ("--patience", "2", "--set", "splitter.silence_max=2")
+    with TreeWeb(tmp_path, PAGES, "--fanout", "3") as web:
+        running = [nodes.start("a", web.seed, *patient), nodes.start("b", *patient)]
+        with monkeypatch.context() as patched:
+            patched.setenv("CRAWLER_FAULT", fault)
+            running.append(nodes.start("c", *patient))
+        try:
+            ended = [end(node, timeout=90) for node in running]
+            assert [each.code for each in ended] == [0, 0, -signal.SIGKILL], ended
+            c = nodes.start("c", *patient)
+            running.append(c)
+            log, give_up = tmp_path / "c" / "crawler.log", time.monotonic() + 90
+            while c.poll() is None and not (log.exists() and "start one of them again" in log.read_text()):
+                assert time.monotonic() < give_up
+                time.sleep(0.1)
+            if c.poll() is None:
+                running.append(nodes.start("a", web.seed, *patient))
+            again = [end(node, timeout=90) for node in running[3:]]
+            assert {each.code for each in again} == {0}, again
+        finally:
+            for node in running:
+                node.kill()
+        assert web.fetched().total() == PAGES

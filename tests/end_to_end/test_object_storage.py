@@ -193,13 +193,26 @@ def test_no_kill_loses_a_segment_or_ships_it_twice(
             capture_output=True,
             timeout=60,
         )
-        assert killed.returncode == -signal.SIGKILL, (fault, killed.stderr)
+        assert killed.returncode == -signal.SIGKILL, (fault, killed)
         there = s3.objects(prefix_of(request))
         assert all(there[path.name.removesuffix(NOTE)] for path in directory.glob(f"*/warc/*{NOTE}"))
         assert segments(directory) | there == made
     assert run("ship", "--dir", directory, "--to", place, "--delete").code == 0
     assert s3.objects(prefix_of(request)) == made
     assert segments(directory) == {}
+    for step in ("written", "synced", "renamed"):
+        killed = subprocess.run(
+            [sys.executable, "-m", "crawler", "ship", "--dir", directory, "--to", place, "--fetch"],
+            env={**os.environ, "CRAWLER_FAULT": f"segment fetched, {step}:1"},
+            check=False,
+            capture_output=True,
+            timeout=60,
+        )
+        assert killed.returncode == -signal.SIGKILL, (step, killed.stderr)
+        assert all(data == made[name] for name, data in segments(directory).items())
+    assert run("ship", "--dir", directory, "--to", place, "--fetch").code == 0
+    assert segments(directory) == made
+    assert not list(directory.glob("*/warc/*~*")), "the next run overwrites what a kill has left"
 
 
 def test_kills_of_a_crawl_that_ships_lose_nothing(

@@ -48,6 +48,33 @@ def test_an_order_of_an_installed_package_is_used(package: None, tmp_path: Path)
     assert sorted(asked) == sorted(set(asked)) == sorted(SITE)
 
 
+def test_three_processes_use_the_order_of_an_installed_package(
+    package: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each process scores links to hosts of all processes, and fetches the URLs of its own hosts in that order."""
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "site-packages"))
+    hosts = [f"h{number}.localhost" for number in range(9)]
+    with Web({}) as web:
+        links = [web.url(name, host) for host in hosts for name in NAMES]
+        web.routes = {"localhost/": page(*links)} | dict.fromkeys(NAMES, page(text="end"))
+        crawl(
+            tmp_path / "c",
+            "--processes",
+            3,
+            "--scope",
+            "any",
+            "--admin",
+            "off",
+            "--order",
+            "letters",
+            web.url(),
+        )
+        asked = {host: web.paths(host) for host in hosts}
+    best_first = sorted(NAMES, key=lambda name: name[-1], reverse=True)
+    assert asked == dict.fromkeys(hosts, best_first)
+    assert len({owner.name for owner in (tmp_path / "c").glob("p?") if any(owner.glob("warc/*"))}) == 3
+
+
 def test_an_unknown_order_is_reported_before_the_crawl_starts(tmp_path: Path) -> None:
     ran = run("crawl", "--dir", tmp_path / "c", "--order", "nobodys", "http://127.0.0.1:1/")
     assert ran.code == 2 and "order.name nobodys" in ran.err and "opic" in ran.err

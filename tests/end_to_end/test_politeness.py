@@ -69,7 +69,7 @@ def test_hosts_on_one_address_share_a_gap(tmp_path: Path) -> None:
         ended = crawl(tmp_path / "crawl", web.seed, *polite())
         requests = sorted((begin, ended) for begin, ended, *_ in web.requests())
         found = judge(web, tmp_path / "crawl")
-    assert ended.code == 0 and found.lost == 0, ended.err
+    assert ended.code == 0 and found.lost == 0, ended
     assert all(after - ended >= DELAY / 2 - SLACK for (_, ended), (after, _) in pairwise(requests))
 
 
@@ -81,7 +81,7 @@ def test_robots_txt_is_fetched_first_and_obeyed(tmp_path: Path) -> None:
         requests = sorted(web.requests())
         hosts = by_host(web)
         found = judge(web, tmp_path / "crawl")
-    assert ended.code == 0 and found.lost == 0, ended.err
+    assert ended.code == 0 and found.lost == 0, ended
     first = {host: path for _, _, host, path, _ in reversed(requests)}
     assert set(first.values()) == {"/robots.txt"} and len(first) == 8
     assert not [path for _, _, _, path, _ in requests if path.startswith("/forbidden")]

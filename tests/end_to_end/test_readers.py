@@ -3,6 +3,7 @@
 import json
 import subprocess
 import time
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -103,3 +104,26 @@ def _until(found: object) -> None:
     while not found():  # type: ignore[operator]
         assert time.monotonic() < give_up
         time.sleep(0.1)
+
+
+def test_a_page_server_says_early_where_it_listens(tmp_path: Path) -> None:
+    """On a busy machine, `serve` once printed nothing for 8 s. The link of an IPv6 address needs brackets."""
+    directory = tmp_path / "crawl"
+    with Web(ROUTES) as web:
+        crawl(directory, web.url())
+    words = [*CRAWLER, "serve", "--dir", str(directory), "[::1]:0"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None and process.stderr is not None
+            early = process.stderr.readline()
+            origin = early.split()[-1]
+            assert early == f"opening {directory}, to be served on {origin}\n"
+            link = f"{origin}/page?url={web.url('/one')}"  # this client waits until the crawl is open
+            with urllib.request.urlopen(link, timeout=30) as answer:
+                assert answer.status == 200 and b"one" in answer.read()
+            assert process.stdout.readline() == f"serving {directory} on {origin}/page?url=URL\n"
+            second = run("serve", "--dir", directory, origin.removeprefix("http://"))
+            assert second.code == 2
+            assert f"cannot listen on {origin.removeprefix('http://')}: Address already in use" in second.err
+        finally:
+            process.terminate()

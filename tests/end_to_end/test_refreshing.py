@@ -12,6 +12,9 @@ from crawler.api import Crawl
 from crawler.clock import SystemClock
 from crawler.lab.changing.server import ChangingServer
 from crawler.lab.changing.web import ChangingWeb, HostSpec
+from tests.end_to_end.test_live import Running, ask
+from tests.end_to_end.test_withdraw import serving
+from tests.end_to_end.web import Answer, Web, crawl, page, run
 from tests.faults import refreshing as killed
 
 DAY = 86_400.0
@@ -142,3 +145,52 @@ def test_processes_share_one_rate_for_known_pages(tmp_path: Path, command: str) 
         assert {each.page for each in web.log if each.at > begun and each.page >= 0} == set(range(len(web)))
         # Shares follow the latest heartbeats, so their sum is about 1; without heartbeats it would be 2.
         assert report["refreshing"]["share"] == pytest.approx(1.0, abs=0.1)
+
+
+WHOLE = page(text="whole " * 200)
+PARTIAL: dict[str, Answer] = {
+    "206": (206, {"Content-Range": f"bytes 0-9/{len(WHOLE)}"}, "part of it"),
+    "416": (416, {"Content-Range": f"bytes */{len(WHOLE)}"}, "no such range"),
+    "truncated": (200, {"Content-Length": "9000"}, page(text="begun")),
+    "truncated 206": (206, {"Content-Length": "9000", "Content-Range": "bytes 0-8999/9999"}, "begun"),
+    "304": (304, {"ETag": '"another"'}, ""),
+}
+
+
+@pytest.mark.parametrize("live", [False, True])
+@pytest.mark.parametrize("partial", PARTIAL)
+def test_a_partial_answer_to_a_refresh_does_not_replace_the_copy(
+    tmp_path: Path, partial: str, live: bool
+) -> None:
+    """A part that was not requested was once shown by `get`, and the page server answered 502.
+
+    The earlier copy is shown until the server sends the whole page again.
+    """
+    directory = tmp_path / "crawl"
+    with Web({"/": page("/a"), "/a": WHOLE}) as web:
+        url = web.url("/a")
+        crawl(directory, web.url())
+        web.routes["/a"] = PARTIAL[partial]
+        if live:
+            flags = ("--delay", "0.1", "--set", "refresh.min_age=0.1", "--set", "refresh.max_age=0.2")
+            running = Running(tmp_path, [], *flags, command="refresh")
+            try:
+                running.until(lambda: web.paths().count("/a") > 1)
+                before = running.status()["refresh"]["done"]
+                running.until(lambda: running.status()["refresh"]["done"] > before + 1)
+                status, _, body = ask(running.serve, f"/page?url={url}")
+                assert status == 200 and body.decode() == WHOLE
+            finally:
+                running.end()
+        else:
+            crawl(directory, "--timestamping")
+            assert web.paths().count("/a") > 1
+        got = run("get", url, "--dir", directory)
+        assert (got.code, got.text) == (0, WHOLE)
+        with serving(directory) as port:
+            status, _, body = ask(port, f"/page?url={url}")
+            assert status == 200 and body.decode() == WHOLE
+        web.routes["/a"] = page(text="new")
+        crawl(directory, "--timestamping")
+        assert run("get", url, "--dir", directory).text == page(text="new")
+        assert run("check", "--dir", directory).code == 0

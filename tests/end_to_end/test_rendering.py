@@ -14,18 +14,16 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from warcio.archiveiterator import ArchiveIterator
 
 import crawler
-from crawler.cli.loopback import free_port
 from crawler.render.browser import find_program
 from crawler.render.protocol import BrowserError
 from tests.end_to_end import web as webs
-from tests.end_to_end.test_live import Running, ask
+from tests.end_to_end.test_live import Running, ask, serving
 from tests.end_to_end.web import FAST, SETTINGS, Answer, ReceivedRequest, Route, Web, lines, run
 from tests.faults.harness import ROOT
 
@@ -739,22 +737,9 @@ def test_seeds_that_are_added_to_a_running_crawl_select_what_is_rendered(
         assert len(web.paths("late.localhost")) > LAST
         ran = run(*seed, "--render", "sometimes", late)
         assert ran.code == 2 and "invalid choice: 'sometimes'" in ran.err
-        port = free_port()
-        serving = subprocess.Popen(
-            [sys.executable, "-m", "crawler", "serve", f"127.0.0.1:{port}", "--dir", directory],
-            stderr=subprocess.PIPE, stdout=subprocess.PIPE,
-        )  # fmt: skip
-        try:
-            until = time.monotonic() + 30
-            while serving.poll() is None and time.monotonic() < until:
-                with suppress(OSError):
-                    assert ask(port, f"/view?url={late}")[2].startswith(b"\x89PNG\r\n")
-                    break
-                time.sleep(0.05)
+        with serving(directory) as port:
+            assert ask(port, f"/view?url={late}")[2].startswith(b"\x89PNG\r\n")
             assert ask(port, f"/view?url={shops[-1]}")[0] == 404
-        finally:
-            serving.terminate()
-            serving.communicate()
 
 
 def test_seeds_that_a_program_adds_select_what_is_rendered(tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ def reshard(directory: Path, to: str) -> None:
 def finish_and_compare(web: TreeWeb, directory: Path) -> None:
     """Crawl to the end; assert that every page was fetched once and stored once."""
     ended = crawl(directory, *settings(*QUICK))
-    assert ended.code == 0, ended.err
+    assert ended.code == 0, ended
     fetched = web.fetched()
     assert len(fetched) == fetched.total() == PAGES
     assert sorted(stored(directory)) == sorted(fetched)
@@ -59,7 +59,7 @@ def begin(web: TreeWeb, directory: Path, processes: int) -> None:
     """Start a crawl and stop it when it has fetched a part of the web."""
     flags = ("--processes", str(processes), "--max-pages", "100", *QUICK)
     ended = crawl(directory, web.seed, *settings(*flags, "--concurrency", "8"))
-    assert ended.code == 0, ended.err
+    assert ended.code == 0, ended
     assert web.fetched().total() < PAGES
 
 
@@ -70,7 +70,7 @@ def test_a_crawl_continues_with_other_processes(tmp_path: Path) -> None:
         reshard(directory, "3")
         assert CrawlDirectory(directory).process_names() == ["p0", "p1", "p2"]
         ended = crawl(directory, *settings("--max-pages", "50", *QUICK, "--concurrency", "8"))
-        assert ended.code == 0, ended.err
+        assert ended.code == 0, ended
         reshard(directory, "2")
         finish_and_compare(web, directory)
 
@@ -151,14 +151,14 @@ def test_a_lost_process_is_rebuilt_from_the_others(tmp_path: Path) -> None:
     directory = tmp_path / "crawl"
     with TreeWeb(tmp_path, PAGES, "--fanout", "3") as web:
         ended = crawl(directory, web.seed, *settings("--processes", "2", *QUICK))
-        assert ended.code == 0, ended.err
+        assert ended.code == 0, ended
         why = msgspec.json.decode(command(directory, "why", web.seed, "--json").out)
         lost = next(name for name in ("p0", "p1") if name != why["owner"])
         shutil.rmtree(directory / lost)
         recovered = command(directory, "recover", lost)
-        assert recovered.code == 0, recovered.err
+        assert recovered.code == 0, recovered
         again = crawl(directory, *settings(*QUICK))
-        assert again.code == 0, again.err
+        assert again.code == 0, again
         assert sorted(stored(directory)) == sorted(web.fetched())
         assert len(web.fetched()) == PAGES
 
@@ -185,7 +185,7 @@ def test_revisits_find_their_response_in_another_process(tmp_path: Path) -> None
     directory = tmp_path / "crawl"
     with copies() as web:
         ended = crawl(directory, f"http://127.2.0.1:{web.port}/", *settings())
-        assert ended.code == 0, ended.err
+        assert ended.code == 0, ended
     for to in ("4", "2", "3"):
         reshard(directory, to)
         assert sorted(stored(directory)) == sorted(["/"] * 8 + ["/same.html"] * 8)

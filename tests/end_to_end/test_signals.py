@@ -33,8 +33,8 @@ from crawler.records import Extracted, Fetch, FetchTask, Outcome, TaskKind
 from crawler.serve.notification_handlers import NotificationHandlers
 from crawler.storage.keys import NOTICE
 from crawler.storage.kv import scan_prefix
-from tests.end_to_end.test_live import Running, free_port
-from tests.end_to_end.web import Answer, ReceivedRequest, Web, page
+from tests.end_to_end.test_live import Running, free_port, serving
+from tests.end_to_end.web import Answer, ReceivedRequest, Web, page, run
 from tests.faults.harness import TreeWeb
 
 HOME, AWAY = "http://localhost/", "http://elsewhere.example/"
@@ -280,12 +280,74 @@ def test_signals_to_any_of_three_processes_reach_the_owner(tmp_path: Path) -> No
             assert stages.refresh is not None and stages.views.problems() == []
             own = [url for url in urls if stages.fingerprinter.fingerprint(url) in stages.refresh]
             for url in own:
-                known = stages.refresh.views.explain(
-                    stages.fingerprinter.fingerprint(url), SystemClock().now()
-                )
+                now = SystemClock().now()
+                known = stages.refresh.views.explain(stages.fingerprinter.fingerprint(url), now, now)
                 assert known["signals_by_source"] == {"signal": 5, "feed": 1, "indexnow": 1}, url
             counted += len(own)
     assert counted == PAGES
+
+
+def test_signals_of_every_fate_reach_their_owners_while_one_of_three_processes_dies(tmp_path: Path) -> None:
+    """Each URL is signalled to every process, so each fate is decided by the receiver and by an owner elsewhere.
+
+    One process is killed before the first signals for its own URLs arrive, and again as soon as it has confirmed
+    signals for the others.
+    """
+    hosts = 18
+    robots = ("--robots", "User-agent: *|Disallow: /forbidden")
+    flags = (*ENDLESS, "--scope", "host", "--set", 'filter.exclude_extensions=[".zip"]', "--processes", "3")
+    with TreeWeb(tmp_path, 5 * hosts, "--fanout", "0", *robots, hosts=hosts) as web:
+        kept, retired, *new = ([web.url(page + n * hosts) for page in range(hosts)] for n in range(5))
+        Running(tmp_path, kept, *flags).process.communicate(timeout=60)
+        roots = [url.rpartition("/")[0] for url in kept]
+        running = Running(tmp_path, [], *flags, command="refresh")
+
+        def tell(name: str, new: list[str]) -> None:
+            sent = {
+                "noted": kept,
+                "queued": new,
+                "not_refreshed": [f"{root}/forbidden{n}" for n, root in enumerate(roots)],
+                "retired": retired,
+                "out_of_scope": [AWAY, *(f"{root}/a.zip" for root in roots)],
+                "refused": ["ftp://127.0.0.1/"],
+            }
+            body = json.dumps({"urls": sum(sent.values(), [])}).encode()
+            said = running.until(lambda: ask_unix(running.folder / name / "serve.sock", body))
+            for fate, urls in sent.items():
+                expected.update({fate: len(urls)})
+                assert 0 < said[fate] <= len(urls), said
+            expected.update(sent=said["sent"])
+            assert (
+                sum(said[fate] for fate in (*sent, "sent")) == sum(map(len, sent.values())) > said["sent"] > 0
+            )
+
+        expected: Counter[str] = Counter()
+        try:
+            running.until(lambda: running.status().get("refreshing", {}).get("pages") == hosts)
+            running.command("pause")
+            running.command("seed", *retired)
+            running.until(lambda: running.status()["frontier"]["todo"] == hosts)
+            paths = "|".join(url.rpartition("/")[2] for url in retired)
+            assert f"{hosts} waiting" in running.command("retire", f"/({paths})$").stdout
+            running.command("resume")
+            pids = {each["name"]: each["pid"] for each in running.status()["processes"]}
+            os.kill(pids["p1"], signal.SIGKILL)
+            tell("p0", new[0])
+            tell("p1", new[1])
+            again = {each["name"]: each["pid"] for each in running.status()["processes"]}["p1"]
+            assert again != pids["p1"]
+            os.kill(again, signal.SIGKILL)
+            tell("p2", new[2])
+            running.until(lambda: all_heard(running, kept, "signal", 3))
+            running.until(lambda: Counter(running.status()["signals"]) == expected)
+            found = {url.rpartition("/")[2] for url in sum(new, [])}
+            running.until(lambda: found <= {path[1:] for path in web.fetched()})
+        finally:
+            running.end()
+        assert set(web.fetched().values()) == {1}, "a page was fetched twice"
+        assert not {f"/{url.rpartition('/')[2]}" for url in retired} & set(web.fetched())
+    report = json.loads((running.folder / "report.json").read_bytes())
+    assert report["conservation"] == "holds", report["conservation"]
 
 
 HOSTS = [f"h{n}.localhost" for n in range(12)]
@@ -434,10 +496,12 @@ def test_all_interfaces_give_the_same_verdict_on_a_url(tmp_path: Path) -> None:
 
             async def told(url: str) -> tuple[int, str, str, str]:
                 """Return the status, state and reason in the answer to `refresh=1`, and the verdict of `why`."""
-                status, _, said = await asyncio.to_thread(
-                    ask, port_of(crawl), f"/page?url={quote(url, safe='')}&refresh=1"
-                )
                 verdict = (await crawl.command({"command": "why", "url": url}))["verdict"]
+                target = f"/page?url={quote(url, safe='')}"
+                status, _, missing = await asyncio.to_thread(ask, port_of(crawl), target)
+                assert (status, missing["why"]) == (404, verdict)
+                states[url] = missing["state"]
+                status, _, said = await asyncio.to_thread(ask, port_of(crawl), f"{target}&refresh=1")
                 return status, said["state"], said["why"], verdict
 
             status, state, why, verdict = await told(web.url("/no/1"))
@@ -451,6 +515,7 @@ def test_all_interfaces_give_the_same_verdict_on_a_url(tmp_path: Path) -> None:
             async with asyncio.timeout(30):
                 while "/c" not in web.paths():
                     await asyncio.sleep(0.05)
+            del states[web.url("/c")]
             crawl.stages.frontier.pauses.pause()
             await crawl.command({"command": "seed", "urls": [web.url("/e")]})
             async with asyncio.timeout(30):
@@ -460,6 +525,7 @@ def test_all_interfaces_give_the_same_verdict_on_a_url(tmp_path: Path) -> None:
             assert (await crawl.command({"command": "retire", "pattern": "/e$"}))["retired"] == 1
             status, state, why, verdict = await told(web.url("/e"))
             assert (status, state) == (410, "retired") and why in verdict
+            assert states[web.url("/e")] == "retired", "it was once shown as a page to do"
             signalled = await crawl.command({"command": "signal", "urls": [web.url("/e")]})
             assert signalled["urls"] == [{"url": web.url("/e"), "fate": "retired"}]
             crawl.stages.frontier.pauses.resume()
@@ -476,5 +542,15 @@ def test_all_interfaces_give_the_same_verdict_on_a_url(tmp_path: Path) -> None:
             crawl.stop()
             await running
 
+    states: dict[str, str] = {}
     with Web(routes) as web:
         asyncio.run(play(web))
+        assert set(states.values()) == {"unknown", "filtered", "retired"}
+    for processes in (1, 3):
+        if processes > 1:
+            assert run("reshard", "--to", processes, "--dir", tmp_path / "crawl").code == 0
+        with serving(tmp_path / "crawl") as port:
+            for url, state in states.items():
+                status, _, said = ask(port, f"/page?url={quote(url, safe='')}")
+                why = json.loads(run("why", url, "--json", "--dir", tmp_path / "crawl").text)
+                assert (status, said["state"], said["why"]) == (404, state, why["verdict"])

@@ -4,11 +4,9 @@ import asyncio
 import io
 import json
 import shutil
-import subprocess
 import time
 import zipfile
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +15,7 @@ import pytest
 from fastwarc.warc import ArchiveIterator, WarcRecordType
 
 import crawler as api
-from crawler.cli.loopback import free_port
-from tests.end_to_end.test_live import CRAWLER, Running, ask, tree  # noqa: F401 (a fixture)
+from tests.end_to_end.test_live import Running, ask, serving, tree  # noqa: F401 (a fixture)
 from tests.end_to_end.web import Web, crawl, page, run
 
 FORMATS = ("warc", "cdxj", "jsonl", "links", "text", "crawl-log")
@@ -92,7 +89,8 @@ def test_withdrawn_pages_are_hidden_until_undone(crawled: tuple[Web, Path]) -> N
     before = {form: exported(directory, form) for form in FORMATS}
     done = run("withdraw", url, "--reason", "asked for", "--dir", directory)
     assert done.code == 0 and "1 page (1 copy, " in done.text and "not fetched again" in done.text
-    assert run("get", url, "--dir", directory).code == 1
+    got = run("get", url, "--dir", directory)
+    assert got.code == 1 and "Withdrawn by the operator" in got.err and "asked for" in got.err
     assert b"secret words" in run("get", web.url("/copy"), "--dir", directory).out
     why = run("why", url, "--dir", directory).text
     assert "Withdrawn by the operator" in why and "asked for" in why and "1 copy is kept" in why
@@ -186,19 +184,6 @@ def test_retire_points_to_withdraw(crawled: tuple[Web, Path]) -> None:
 def test_errors_are_one_line(crawled: tuple[Web, Path], words: tuple[str, ...]) -> None:
     failed = run("withdraw", *words, "--dir", crawled[1])
     assert failed.code == 2 and failed.err.count("\n") <= 2 and "Traceback" not in failed.err
-
-
-@contextmanager
-def serving(directory: Path, *flags: str) -> Iterator[int]:
-    port = free_port()
-    words = [*CRAWLER, "serve", "--dir", str(directory), f"127.0.0.1:{port}", *flags]
-    process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
-    try:
-        assert process.stdout is not None and "serving" in process.stdout.readline()
-        yield port
-    finally:
-        process.terminate()
-        process.communicate(timeout=30)
 
 
 def test_a_page_server_at_rest_applies_withdrawals_immediately(crawled: tuple[Web, Path]) -> None:

@@ -1,4 +1,4 @@
-"""Test that a killed worker of an export is replaced, and that a killed export leaves no output."""
+"""Test that killed workers of an export or report are replaced, and that a killed export or report leaves no output."""
 
 import os
 import select
@@ -8,11 +8,13 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
 from crawler import cli
+from crawler.export.worker_pool import processes
 from tests.upgrade.support import unpacked
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -25,12 +27,22 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
+COMMANDS = (["export", "--format", "jsonl", "--processes", "2"], ["report", "--format", "json"])
+
+
+@pytest.fixture(params=COMMANDS, ids=lambda words: words[0])
+def words(directory: Path, request: pytest.FixtureRequest) -> list[str]:
+    """Return a command that reads the pages of the crawl with two processes."""
+    if request.param[0] == "report" and processes() < 2:
+        pytest.skip("a report uses one process per core")
+    return [*request.param, "--dir", str(directory)]
+
+
 @pytest.fixture
-def started(directory: Path, tmp_path: Path) -> Iterator["subprocess.Popen[str]"]:
-    """Start an export of 13 pages, each of which takes 0.4 s, with two pages at a time."""
-    words = ["export", "--dir", str(directory), "--format", "jsonl", "-o", str(tmp_path / "rows.jsonl")]
+def started(words: list[str], tmp_path: Path) -> Iterator["subprocess.Popen[str]"]:
+    """Start a command on 13 pages, each of which takes 0.4 s, with at least two pages at a time."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "tests.export.slow_export", "0.4", *words, "--processes", "2"],
+        [sys.executable, "-m", "tests.export.slow_pages", "0.4", *words, "-o", str(tmp_path / "made")],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         stderr=subprocess.PIPE,
@@ -42,17 +54,17 @@ def started(directory: Path, tmp_path: Path) -> Iterator["subprocess.Popen[str]"
 
 
 def workers(process: "subprocess.Popen[str]") -> list[int]:
-    """Return the child processes of the export once there are two."""
+    """Wait until the export has two child processes, and return them."""
     path = Path(f"/proc/{process.pid}/task/{process.pid}/children")
     give_up = time.monotonic() + 60
     while len(found := path.read_text().split()) < 2:
-        assert time.monotonic() < give_up and process.poll() is None, process.stderr
+        assert time.monotonic() < give_up and process.poll() is None, (process.poll(), found)
         time.sleep(0.02)
     return [int(pid) for pid in found]
 
 
 def ended(pids: list[int], within: float) -> bool:
-    """Return whether all of these processes end within a time limit."""
+    """Wait until all of these processes have ended; return False if the time limit is reached first."""
     give_up = time.monotonic() + within
     for pid in pids:
         try:
@@ -67,37 +79,37 @@ def ended(pids: list[int], within: float) -> bool:
 
 @pytest.mark.parametrize("count", [1, 2])
 def test_a_killed_worker_is_replaced(
-    started: "subprocess.Popen[str]", directory: Path, tmp_path: Path, count: int
+    started: "subprocess.Popen[str]", words: list[str], tmp_path: Path, count: int
 ) -> None:
     for pid in workers(started)[:count]:
         os.kill(pid, signal.SIGKILL)
     _, err = started.communicate(timeout=120)
-    assert started.returncode == 0, err
-    assert (
-        cli.main(["export", "--dir", str(directory), "--format", "jsonl", "-o", str(tmp_path / "all")]) == 0
-    )
-    assert _urls(tmp_path / "rows.jsonl") == _urls(tmp_path / "all")
+    assert started.returncode == 0, (started.returncode, err)
+    assert cli.main([*words, "-o", str(tmp_path / "all")]) == 0
+    assert _read(tmp_path / "made") == _read(tmp_path / "all")
 
 
-def _urls(rows: Path) -> list[str]:
-    """Return the exported URLs; other fields may differ, because a killed worker's pieces are read in careful mode."""
-    return [msgspec.json.decode(line)["url"] for line in rows.read_bytes().splitlines()]
+def _read(made: Path) -> Any:
+    """Return a report, or the URLs of rows; their other fields may differ, because a killed worker's pieces are read
+    in careful mode."""
+    lines = made.read_bytes().splitlines()
+    if lines[0] == b"{":
+        return msgspec.json.decode(made.read_bytes())
+    return [msgspec.json.decode(line)["url"] for line in lines]
 
 
-def test_a_killed_export_leaves_no_worker_and_no_output(
-    started: "subprocess.Popen[str]", directory: Path, tmp_path: Path
+def test_a_killed_command_leaves_no_worker_and_no_output(
+    started: "subprocess.Popen[str]", words: list[str], directory: Path, tmp_path: Path
 ) -> None:
-    """The next export also removes the copy of the store."""
+    """The next command also removes the copy of the store."""
     children = workers(started)
     started.kill()
     started.wait()
     assert ended(children, 5.0)
-    assert {path.name for path in tmp_path.iterdir()} <= {"rows.jsonl~"}
-    rows = tmp_path / "rows.jsonl"
-    assert cli.main(["export", "--dir", str(directory), "--format", "jsonl", "-o", str(rows)]) == 0
-    assert rows.read_bytes().count(b"\n") > 12 and [path.name for path in tmp_path.iterdir()] == [
-        "rows.jsonl"
-    ]
+    assert {path.name for path in tmp_path.iterdir()} <= {"made~"}
+    made = tmp_path / "made"
+    assert cli.main([*words, "-o", str(made)]) == 0
+    assert made.read_bytes().count(b"\n") > 12 and list(tmp_path.iterdir()) == [made]
     assert not list(directory.glob("*/snapshot-*"))
 
 
@@ -105,7 +117,7 @@ def test_a_killed_export_leaves_no_worker_and_no_output(
 def test_an_export_that_fails_leaves_no_output(
     form: str, directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If an export fails, the output of an earlier export remains."""
+    """If an export fails, the output of an earlier export remains in place."""
     target = tmp_path / "made"
     words = ["export", "--dir", str(directory), "-o", str(target), "--processes", "1"]
     words += ["--format", "jsonl", "--part-size", "1k"] if form == "parts" else ["--format", form]
@@ -142,7 +154,7 @@ def test_output_to_a_device_or_link_is_written(
 
 
 def test_a_mirror_replaces_an_earlier_one(directory: Path, tmp_path: Path) -> None:
-    """If a kill between the two renames has left a mirror half replaced, the next run replaces it, too."""
+    """If a kill between the two renames has left the old mirror under another name, the next run replaces it, too."""
     from crawler.export.writing import renew_mirror
 
     folder = tmp_path / "mirror"

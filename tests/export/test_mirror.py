@@ -1,4 +1,4 @@
-"""Test mirrors on disk: a link checker finds no dead link to a stored page."""
+"""Test mirrors on disk with a link checker, which must find no dead link to a stored page."""
 
 from pathlib import Path
 from urllib.parse import unquote, urldefrag, urljoin, urlsplit
@@ -38,7 +38,7 @@ def _references(file: Path) -> list[str]:
 
 
 def _dead(folder: Path) -> tuple[list[str], set[str]]:
-    """Return the links whose target is not a file of the mirror, and the links that are not file URLs."""
+    """Return the links that lead to no file of the mirror, and the links that are not file URLs."""
     dead, outside = [], set()
     for file in folder.rglob("*"):
         for url in _references(file) if file.is_file() else ():

@@ -1,4 +1,4 @@
-"""Test that all readers of stored pages agree with the crawl: the log, rows, text, WACZ, report, links and Python API."""
+"""Test that all readers of stored pages agree with the crawl: log, rows, text, WACZ, report, links and the Python API."""
 
 import json
 import zipfile
@@ -17,7 +17,7 @@ def _large(title: str, size: int) -> str:
     return f"<title>{title}</title><table>{_ROW * (size // len(_ROW))}</table>"
 
 
-# For each path: headers, body, and the title that every reader shows.
+# Maps each path to headers, a body, and the title that every reader must show.
 PAGES: dict[str, tuple[dict[str, str], bytes, str]] = {
     "/small": ({}, b"<title> A\n small  one</title><p>text</p>", "A small one"),
     "/100kB": ({}, _large("Hundred", 100_000).encode(), "Hundred"),
@@ -136,7 +136,7 @@ def test_the_api_has_the_titles_of_the_log(crawled: tuple[Path, Web]) -> None:
 
 
 def test_the_report_and_the_log_agree_on_missing_titles(crawled: tuple[Path, Web]) -> None:
-    """Pages over 64 kB, which the parser's guard sends to a child process, once had no title in the report."""
+    """Regression: pages over 64 kB, which the parser's guard sends to a child process, had no title in the report."""
     directory, _ = crawled
     missing = {_path(each["subject"]) for each in _report(directory)["missing_titles"]["listed"]}
     assert missing == {path for path, title in _logged(directory).items() if not title and path in PAGES}
@@ -152,7 +152,7 @@ def test_every_page_has_text(crawled: tuple[Path, Web]) -> None:
 
 
 def test_links_are_those_that_the_crawl_followed(crawled: tuple[Path, Web]) -> None:
-    """The links include those found in header fields, and exclude those that header fields forbid to follow."""
+    """Links in header fields are included. Links that header fields forbid to follow are left out."""
     directory, web = crawled
     found: dict[str, set[str]] = {}
     for line in run("export", "--dir", directory, "--format", "links").text.splitlines():

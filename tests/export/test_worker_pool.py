@@ -1,4 +1,4 @@
-"""Test the worker pool: order, bounds, and the effect of a piece of work that kills its worker."""
+"""Test the worker pool: the order of results, its bounds, and the effect of a piece of work that kills its worker."""
 
 import os
 import signal
@@ -54,7 +54,8 @@ def _deadly(piece: int, careful: bool) -> tuple[int, bool]:
 def test_a_piece_that_kills_its_worker_affects_no_other() -> None:
     """All results arrive.
 
-    Pieces in progress at the moment of the kill are repeated in careful mode; the others run normally.
+    Pieces that are in progress when the worker is killed are repeated in careful mode. Other pieces run
+    normally.
     """
     with WorkerPool(_deadly, 2) as worker_pool:
         results = list(worker_pool.results(range(100)))
@@ -67,7 +68,7 @@ def test_a_piece_that_kills_its_worker_affects_no_other() -> None:
 def test_a_worker_ends_silently_if_its_parent_dies_with_an_unread_result() -> None:
     """The connection is reset, not closed, if the parent dies.
 
-    The worker of a killed export once ended with a traceback.
+    Regression: the worker of a killed export ended with a traceback.
     """
     parent, worker = socket.socketpair()
     with WorkerPool(_square, 2) as worker_pool, ThreadPoolExecutor(1) as thread:

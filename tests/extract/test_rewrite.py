@@ -17,8 +17,9 @@ BASE = "http://h.example/d/p"
 
 
 def mark(url: str, kind: Kind) -> str | None:
-    """Return the first letter of the kind, then the URL in brackets; return "" for `<base>`."""
-    return "" if kind is Kind.BASE else f"{kind[0]}[{url.removeprefix('http://h.example')}]"
+    """Return the first letter of the kind ("m" for a meta refresh), then the URL in brackets; return "" for `<base>`."""
+    letter = "m" if kind is Kind.REFRESH else kind[0]
+    return "" if kind is Kind.BASE else f"{letter}[{url.removeprefix('http://h.example')}]"
 
 
 def rewritten(page: str) -> str:
@@ -63,7 +64,7 @@ def rewritten(page: str) -> str:
         ("<plaintext><a href=no>", "<plaintext><a href=no>"),
         ("<style>@import 'i'; p{x:url(u)}</style>", "<style>@import 'r[/d/i]'; p{x:url(r[/d/u])}</style>"),
         ("<p style='x:url(&quot;u&quot;)'>", "<p style='x:url(\"r[/d/u]\")'>"),
-        ("<meta http-equiv=Refresh content='5;URL=x'>", "<meta http-equiv=Refresh content='5; url=l[/d/x]'>"),
+        ("<meta http-equiv=Refresh content='5;URL=x'>", "<meta http-equiv=Refresh content='5; url=m[/d/x]'>"),
         (
             "<meta http-equiv=Content-Security-Policy content=\"default-src 'self'\">",
             '<meta http-equiv=Content-Security-Policy content="">',

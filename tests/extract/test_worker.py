@@ -20,7 +20,7 @@ from crawler.config import ByteCount, ExtractConfig, Seconds
 from crawler.extract.collected import Context
 from crawler.extract.links import extract_page
 from crawler.extract.parser_child import LENGTH, Job, limits_of, serve
-from crawler.extract.worker import PARSED_FACTOR, Worker
+from crawler.extract.worker import PARSED_FACTOR, SCANNED_FACTOR, Worker
 from crawler.process.fetching.reader import fork_parser
 from crawler.records import Extracted
 from tests.extract.test_parser_guard import ORDINARY, SHAPES
@@ -29,7 +29,9 @@ PAGE = Context("http://h.example/dir/page", token="me")
 CONFIG = ExtractConfig(cpu_seconds_max=Seconds(0.3))
 NEEDS_TREE = b"<table><p></table>"  # the scanner leaves this page to the parser
 LARGE = NEEDS_TREE + ORDINARY * 15_000
-LINK = NEEDS_TREE + b"<a href=first>x</a>"
+SCANNED = b"<a href=first>x</a>"
+LINK = NEEDS_TREE + SCANNED
+WITH_ANCHORS = Context("http://h.example/dir/page", token="me", want_anchors=True)
 
 
 def _run(test: Coroutine[Any, Any, None]) -> None:
@@ -148,6 +150,27 @@ def test_small_pages_start_no_process() -> None:
         worker = Worker(CONFIG)
         (found,) = await _closing(worker, ORDINARY)
         assert found.hrefs == ["x"] and worker.starts == 0 and "starts=0" in repr(worker)
+
+    _run(test())
+
+
+@pytest.mark.parametrize(
+    ("begin", "page", "factor", "starts"),
+    [
+        (SCANNED, PAGE, SCANNED_FACTOR, 0),
+        (SCANNED, PAGE, SCANNED_FACTOR + 1, 1),
+        (SCANNED, WITH_ANCHORS, SCANNED_FACTOR, 1),
+        (LINK, PAGE, SCANNED_FACTOR, 1),
+    ],
+)
+def test_pages_that_are_scanned_may_be_larger(begin: bytes, page: Context, factor: int, starts: int) -> None:
+    async def test() -> None:
+        size = 10_000
+        worker = Worker(ExtractConfig(inline_bytes_max=ByteCount(size)))
+        content = begin.ljust(factor * size)
+        found = await worker.extract(content, page)
+        await worker.close()
+        assert found == extract_page(content, page, CONFIG) and worker.starts == starts
 
     _run(test())
 

@@ -238,7 +238,7 @@ def run_with_kills(
         fault, *more = entry.split(" --")
         flags = [part for flag in more for part in f"--{flag}".split()]
         ended = crawl(directory, *seed, *settings(*arguments, *flags), fault=fault, module=module)
-        assert ended.code in (0, -signal.SIGKILL), (entry, ended.err)
+        assert ended.code in (0, -signal.SIGKILL), (entry, ended)
         if ended.code:
             kills.append(time.time())
     finish(web, directory, *arguments, module=module)
@@ -293,7 +293,7 @@ def run_with_power_cuts(
             fault=fault,
             module=("tests.faults.power", str(record), bug),
         )
-        assert ended.code in (0, -signal.SIGKILL), (entry, ended.err)
+        assert ended.code in (0, -signal.SIGKILL), (entry, ended)
         if ended.code:
             cuts.append(time.time())
             changed += cut_power(record, directory, rng)
@@ -322,4 +322,4 @@ def finish(web: TreeWeb, directory: Path, *arguments: str, module: Sequence[str]
     """Crawl to the end."""
     seed = [] if "--seeds" in arguments else [web.seed]
     ended = crawl(directory, *seed, *settings(*arguments), module=module)
-    assert ended.code == 0, ended.err
+    assert ended.code == 0, ended

@@ -1,6 +1,8 @@
 """Run `crawler` and send it a signal while the process ends, after the command has returned.
 
-python -m tests.faults.late SIGNAL crawl ...
+python -m tests.faults.late SIGNAL POINT crawl ...
+
+POINT is `exit` for the exit functions of Python, or `threads` for the wait for the last threads before them.
 """
 
 import atexit
@@ -15,9 +17,24 @@ def _send(number: int, pid: int) -> None:
         os.kill(pid, number)
 
 
+def _plant(number: int, point: str) -> None:
+    if point == "exit":
+        atexit.register(_send, number, os.getpid())
+        return
+    from crawler.process.lifecycle import shutdown
+
+    leave, pid = shutdown.leave, os.getpid()
+
+    def send_and_leave(code: int) -> int:
+        _send(number, pid)
+        return leave(code)
+
+    shutdown.leave = send_and_leave
+
+
 if __name__ == "__main__":
-    atexit.register(_send, signal.Signals[sys.argv[1]], os.getpid())
-    sys.argv[1:] = sys.argv[2:]
+    _plant(signal.Signals[sys.argv[1]], sys.argv[2])
+    sys.argv[1:] = sys.argv[3:]
     from crawler.__main__ import main
 
     sys.exit(main())

@@ -64,7 +64,13 @@ def _future_kept() -> list[tuple[Any, str, Any]]:
     from crawler.frontier.refresh import state
     from crawler.robots import cache
 
-    return [(module, "past", lambda instant, now: instant) for module in (registry, state, cache)]
+    load = state._load_pages
+
+    def load_as_they_are(schedule: Any, chunk: Any, now: float) -> float:
+        return load(schedule, chunk, max(now, float(state._page_rows(chunk)[1]["crawled"].max())))
+
+    kept = [(module, "past", lambda instant, now: instant) for module in (registry, state, cache)]
+    return [*kept, (state, "_load_pages", load_as_they_are)]
 
 
 def _behind_unseen() -> list[tuple[Any, str, Any]]:

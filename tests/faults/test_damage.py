@@ -39,7 +39,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     folder = tmp_path_factory.mktemp("site")
     with TreeWeb(folder, PAGES) as web:
         ended = crawl(folder / "crawl", web.seed, *settings(*SMALL))
-        assert ended.code == 0, ended.err
+        assert ended.code == 0, ended
         yield Site(web, folder / "crawl")
 
 
@@ -94,7 +94,7 @@ def test_pages_of_a_lost_segment_are_fetched_again(site: Site, directory: Path, 
     assert checked.returncode == 3 and path.name in checked.stdout, checked
     before = site.web.fetched()
     ended = crawl(directory, site.web.seed, *settings(*SMALL))
-    assert ended.code == 0 and "will be fetched again" in ended.err, ended.err
+    assert ended.code == 0 and "will be fetched again" in ended.err, ended
     again = site.web.fetched() - before
     found = judge(site.web, directory)
     assert 5 < again.total() < PAGES / 2 and max(again.values()) == 1
@@ -213,7 +213,7 @@ def test_a_torn_tail_of_the_store_is_cut(site: Site, directory: Path) -> None:
     log = newest_log(directory)
     log.write_bytes(log.read_bytes() + bytes(range(256)) * 20)
     ended = crawl(directory, site.web.seed, *settings(*SMALL))
-    assert ended.code == 0 and "5120 bytes of a torn tail cut off" in ended.err, ended.err
+    assert ended.code == 0 and "5120 bytes of a torn tail cut off" in ended.err, ended
     assert command("check", "--dir", directory).returncode == 0
 
 

@@ -68,7 +68,7 @@ def half_done(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with TreeWeb(folder, PAGES, "--fanout", "3", "--delay", "0.05") as web:
         flags = ("--processes", "2", "--max-pages", "60", *QUICK, "--concurrency", "8")
         ended = crawl(folder / "crawl", web.seed, *settings(*flags))
-        assert ended.code == 0, ended.err
+        assert ended.code == 0, ended
     return folder / "crawl"
 
 
@@ -117,7 +117,7 @@ def lost(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[TreeWeb, Pa
     directory = folder / "crawl"
     with TreeWeb(folder, PAGES, "--fanout", "3", hosts=30) as web:
         ended = crawl(directory, web.seed, *settings("--processes", "3", *QUICK))
-        assert ended.code == 0, ended.err
+        assert ended.code == 0, ended
         owner = msgspec.json.decode(command_line(directory, "why", web.seed, "--json").out)["owner"]
         name = "p1" if owner != "p1" else "p2"
         shutil.rmtree(directory / name)
@@ -139,5 +139,5 @@ def test_the_crawl_continues_after_a_killed_recovery(lost: tuple[TreeWeb, Path, 
     assert refused.code == 3 and f"`crawler recover {name}` continues it" in refused.err, refused
     assert ran(directory, recover) == 0
     again = crawl(directory, *settings(*QUICK))
-    assert again.code == 0, again.err
+    assert again.code == 0, again
     assert sorted(stored(directory)) == sorted(web.fetched()) and len(web.fetched()) == PAGES

@@ -63,7 +63,7 @@ def crawl_and_kill(web: TreeWeb, directory: Path, kills: int, rng: random.Random
             fetched = now
         time.sleep(0.02)
     ended = end(process)
-    assert ended.code == 0, ended.err
+    assert ended.code == 0, ended
     return instants
 
 
@@ -92,7 +92,7 @@ def crawl_with_fault(web: TreeWeb, directory: Path, fault: str, module: Sequence
         process.kill()
         end(process)
         return False
-    assert ended.code in (0, DirectoryError.exit_code), ended.err
+    assert ended.code in (0, DirectoryError.exit_code), ended
     return ended.code == 0
 
 

@@ -39,7 +39,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     folder = tmp_path_factory.mktemp("site")
     with TreeWeb(folder, PAGES, "--fanout", "3") as web:
         ended = crawl(folder / "crawl", web.seed, *settings(*SMALL), fault="links synced:9")
-        assert ended.code == -signal.SIGKILL, ended.err
+        assert ended.code == -signal.SIGKILL, ended
         (folder / "crawl" / "p0" / "control.sock").unlink()
         # Read the known URLs from a copy, because opening a store changes it.
         copy = Path(shutil.copytree(folder / "crawl", folder / "copy"))
@@ -52,7 +52,7 @@ def of_three(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("three")
     with TreeWeb(folder, PAGES, "--fanout", "3") as web:
         ended = crawl(folder / "crawl", web.seed, *settings(*SMALL), "--processes", "3")
-    assert ended.code == 0, ended.err
+    assert ended.code == 0, ended
     return folder / "crawl"
 
 

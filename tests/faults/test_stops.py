@@ -90,12 +90,16 @@ def test_signals_that_must_not_stop_a_crawl(
     assert found.flawless and found.refetched == 0, found
 
 
-@pytest.mark.parametrize("number", ["SIGTERM", "SIGHUP", "SIGINT"])
+@pytest.mark.parametrize("point", ["exit", "threads"])
+@pytest.mark.parametrize("number", ["SIGTERM", "SIGHUP", "SIGINT", "SIGUSR1"])
 def test_a_signal_while_the_process_ends_keeps_the_exit_code(
-    web: TreeWeb, tmp_path: Path, number: str
+    web: TreeWeb, tmp_path: Path, number: str, point: str
 ) -> None:
-    """An exit function sends the signal after the command has ended. The exit code is 0, as without the signal."""
-    late = ("tests.faults.late", number)
+    """The signal arrives after the command has ended. The exit code is 0, as without the signal.
+
+    A SIGTERM right after `crawler stop` once ended the process with the code -15.
+    """
+    late = ("tests.faults.late", number, point)
     ended = crawl(tmp_path / "crawl", web.seed, *settings("--max-pages", "20"), module=late)
     assert ended.code == 0 and "late signal" in ended.err and "stopping" not in ended.err, ended
 
@@ -386,7 +390,7 @@ def test_ctrl_c_while_a_script_opens_its_crawl_stops_it_cleanly(tmp_path: Path) 
     """The crawl stops as soon as it is open, so the next run of the script continues it."""
     words = [sys.executable, "-c", SCRIPT, "crawler.fetcher.resolver", str(tmp_path)]
     done = subprocess.run(words, check=False, capture_output=True, text=True, cwd=ROOT)
-    assert (done.returncode, done.stdout) == (0, "signal 0\n"), done.stderr
+    assert (done.returncode, done.stdout) == (0, "signal 0\n"), done
     assert "Traceback" not in done.stderr and "run the script again to continue" in done.stderr
 
 

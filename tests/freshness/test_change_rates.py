@@ -21,7 +21,7 @@ def _direct(site: np.ndarray, k: np.ndarray, t: np.ndarray, sites: int) -> tuple
     means, variations = np.zeros(sites), np.zeros(sites)
     for s in range(sites):
         mine_k, mine_t = k[site == s], t[site == s]
-        means[s] = (mine_k.sum() + 60.0 * m) / (mine_t.sum() + 60.0)
+        means[s] = (mine_k.sum() + 5.0) / (mine_t.sum() + 5.0 / m)
         spread = ((mine_k - means[s] * mine_t) ** 2 - means[s] * mine_t).sum()
         variations[s] = np.clip((spread + 50.0 * c) / (means[s] ** 2 * (mine_t**2).sum() + 50.0), 0.2, 5.0)
     return means, variations

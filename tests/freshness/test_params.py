@@ -25,31 +25,11 @@ def test_array_and_scalar_agree(mu: float, delta: float, recall: float, nu: floa
 def test_precision_and_recall_can_be_computed_back_from_quality(
     delta: float, recall: float, precision: float
 ) -> None:
-    page = PageParameters.from_quality(1.0, delta, precision, recall)
+    page = Pages.from_quality(*(np.array([x]) for x in (1.0, delta, precision, recall)))[0]
     assert page.recall == recall
     if recall > 1e-12:
         assert page.precision == pytest.approx(precision)
         assert math.exp(-page.signal_weight) == pytest.approx(1.0 - precision, abs=1e-12)
-
-
-@given(delta=st.lists(rates, min_size=1, max_size=4), recall=shares, precision=st.floats(0.01, 1.0), mu=rates)
-def test_quality_of_many_pages_is_that_of_each(
-    delta: list[float], recall: float, precision: float, mu: float
-) -> None:
-    n = len(delta)
-    pages = Pages.from_quality(np.full(n, mu), np.array(delta), np.full(n, precision), np.full(n, recall))
-    assert [pages[i] for i in range(n)] == [
-        PageParameters.from_quality(mu, d, precision, recall) for d in delta
-    ]
-
-
-@pytest.mark.parametrize("precision", [0.0, -0.1, 1.1, math.nan])
-def test_precision_is_checked_one_page_at_a_time_and_in_arrays(precision: float) -> None:
-    with pytest.raises(ValueError, match="precision"):
-        PageParameters.from_quality(1.0, 1.0, precision, 0.5)
-    ones = np.ones(2)
-    with pytest.raises(ValueError, match="precision"):
-        Pages.from_quality(ones, ones, np.array([0.5, precision]), ones)
 
 
 def test_edges_of_the_signals() -> None:

@@ -1,93 +1,144 @@
-"""Test the turns of redirect hops, which are in no queue, and the return of a fetch task to its host."""
-
-from types import SimpleNamespace
-from typing import Any, cast
+"""Test redirect hops, which are in no queue, with a real frontier: they borrow a host and take turns with its tasks."""
 
 import pytest
 
-from crawler.frontier.hops import Hops
 from crawler.frontier.hosts.borrowed_hosts import ASK_AGAIN
+from crawler.records import FetchTask
+from crawler.robots.cache import DENIED, Verdict
+from tests.frontier.model import Crawl, OpenRobots, config, link
 
-NOW = 100.0
-
-
-class Around:
-    """Replaces the gates and the held tasks with fakes; the fetch task's host has key 1, `other.org` has key 2."""
-
-    def __init__(
-        self, *, aside: bool = False, requests: int = 0, own: float = 0.0, visit: float = 0.0
-    ) -> None:
-        self.is_away, self.requests, self.concurrency = {1: aside}, requests, 4
-        self.held = {1: SimpleNamespace(slot=11)}
-        self.ready = 0.0
-        self.did: list[Any] = []
-        gates = SimpleNamespace(
-            free_at=lambda slot, now: self.ready,
-            acquire_own_address=lambda host, address, now: (
-                self.did.append(("address", host.slot, address)) or own
-            ),
-            registry=SimpleNamespace(host_key=lambda name: {"a.org": 1, "other.org": 2}[name]),
-            visits=SimpleNamespace(
-                borrow=lambda name, now, address: self.did.append(("visit", name)) or visit
-            ),
-            shares=SimpleNamespace(
-                reacquire=lambda slot, now: self.did.append(("retake", slot)),
-                release=lambda slot, now: self.did.append(("give", slot)),
-            ),
-            release_address=lambda host, ended, now: self.did.append(("release", host.slot)),
-        )
-        self.fetch_task = cast(Any, SimpleNamespace(host=1, hostname="a.org"))
-        self.hops = Hops(cast(Any, gates), cast(Any, self), cast(Any, self))
-
-    def is_aside(self, key: int) -> bool:
-        return self.is_away.get(key, False)
-
-    def come_back(self, key: int) -> None:
-        self.did.append(("back", key))
-
-    def step_aside(self, key: int) -> bool:
-        self.did.append(("aside", key))
-        return not self.is_away[key]
-
-    def borrow(self, name: str = "a.org", *, fetch_task: bool = True) -> float:
-        return self.hops.borrow(name, NOW, self.fetch_task if fetch_task else None, "1.2.3.4")
+SAME = "1.1.1.1"
 
 
-def test_a_hop_on_the_tasks_own_host_waits_for_its_gap_and_its_address() -> None:
-    around = Around()
-    around.ready = NOW + 3.0
-    assert around.borrow() == NOW + 3.0 and around.did == []
-    around.ready = NOW
-    assert around.borrow() == 0.0 and around.did == [("address", 11, "1.2.3.4")]
-    assert Around(own=NOW + 1.0).borrow() == NOW + 1.0
+def started(*hosts: str, address: str = "", concurrency: int = 4) -> tuple[Crawl, dict[str, FetchTask]]:
+    """Start fetch tasks for hosts that all have one address, or have an address each; return the tasks by host name."""
+    crawl = Crawl(config(frontier={"front_factor": 12}), concurrency=concurrency)
+    crawl.add([link(f"https://{host}/") for host in hosts])
+    for fetch_task in [fetch_task for fetch_task in iter(lambda: crawl.frontier.claim_next(crawl.now), None)]:
+        crawl.frontier.resolved(fetch_task, [address or fetch_task.hostname], crawl.now + 60, crawl.now)
+    fetch_tasks = [fetch_task for fetch_task in iter(lambda: crawl.frontier.claim_next(crawl.now), None)]
+    return crawl, {fetch_task.hostname: fetch_task for fetch_task in fetch_tasks}
 
 
-def test_a_hop_to_another_host_borrows_that_host() -> None:
-    around = Around(visit=NOW + 5.0)
-    assert around.borrow("other.org") == NOW + 5.0 and around.did == [("visit", "other.org")]
+def test_a_borrowed_host_is_held_exclusively_and_waits_its_gap() -> None:
+    crawl = Crawl()
+    frontier, now = crawl.frontier, crawl.now
+    visits = frontier._gates.visits
+    assert frontier.hops.borrow("a.org", now, address="10.0.0.9") == 0.0 and len(visits) == 1
+    assert frontier.hops.borrow("a.org", now) == now + ASK_AGAIN
+    assert frontier.hops.borrow("b.org", now, address="10.0.0.9") == now + ASK_AGAIN, "its address is busy"
+    assert len(visits) == 1
+    crawl.add([link("https://a.org/")])
+    crawl.run(30.0)
+    assert [fetch_task.kind for fetch_task in crawl.handed] == []
+    frontier.hops.give_back("a.org", crawl.now, 0.1, retry_after=20.0)
+    returned = crawl.now
+    assert frontier.hops.borrow("a.org", returned) == returned + 20.0 and len(visits) == 0
+    assert crawl.run() == "done"
+    assert crawl.requests[0].began >= returned + 20.0
 
 
-@pytest.mark.parametrize(("aside", "at"), [(False, NOW + ASK_AGAIN), (True, 0.0)])
-def test_a_host_held_by_a_fetch_task_is_busy_unless_the_task_stepped_aside(aside: bool, at: float) -> None:
-    around = Around(aside=aside)
-    assert around.borrow("a.org", fetch_task=False) == at
-    assert around.did == ([("visit", "a.org")] if aside else [])
+def test_a_hop_keeps_the_gap_of_its_address() -> None:
+    """The next hop to the address waits until the gap between two requests to it is over; without address none waits."""
+    crawl = Crawl()
+    hops, now = crawl.frontier.hops, crawl.now
+    hops.borrow("a.org", now, address=SAME)
+    hops.give_back("a.org", now + 1.0, 0.5)
+    at = hops.borrow("b.org", now + 1.0, address=SAME)
+    assert at > now + 1.0 and at != now + 1.0 + ASK_AGAIN
+    assert hops.borrow("c.org", now + 1.0) == 0.0
+    assert hops.borrow("b.org", at, address=SAME) == 0.0
+    crawl.frontier._check()
 
 
-@pytest.mark.parametrize(("requests", "comes"), [(4, False), (5, False), (3, True)])
-def test_a_task_that_stepped_aside_continues_when_a_fetch_slot_is_free(requests: int, comes: bool) -> None:
-    around = Around(aside=True, requests=requests)
-    assert around.borrow() == (0.0 if comes else NOW + ASK_AGAIN)
-    back = [("address", 11, "1.2.3.4"), ("back", 1), ("retake", 11)]
-    assert around.did == (back if comes else [])
-    around = Around(aside=True, own=NOW + 2.0)
-    assert around.borrow() == NOW + 2.0 and ("back", 1) not in around.did, "its address is not free yet"
+def test_a_hop_on_the_fetch_tasks_own_host_waits_for_its_gap_only() -> None:
+    crawl, fetch_tasks = started("a.org", "b.org")
+    now = crawl.now + 0.2
+    crawl.frontier.hops.give_back("a.org", now, 0.2)
+    fetch_task = fetch_tasks["a.org"]
+    assert crawl.frontier.hops.borrow("a.org", now, fetch_task) == now + 2.0
+    assert crawl.frontier.hops.borrow("a.org", now + 2.0, fetch_task) == 0.0
+    assert crawl.frontier.hops.borrow("b.org", now, fetch_task) > now, "b.org is held by another fetch task"
 
 
-def test_stepping_aside_frees_fetch_slot_and_address_once() -> None:
-    around = Around()
-    around.hops.step_aside(around.fetch_task, NOW)
-    assert around.did == [("aside", 1), ("give", 11), ("release", 11)]
-    around = Around(aside=True)
-    around.hops.step_aside(around.fetch_task, NOW)
-    assert around.did == [("aside", 1)]
+def test_a_task_waiting_for_a_hop_frees_fetch_slot_and_address() -> None:
+    """While two fetch tasks wait for hops, a third task may use one of their two slots.
+
+    The hops continue when a slot is free.
+    """
+    crawl, fetch_tasks = started("a.org", "b.org", "c.org", concurrency=2)
+    frontier, now = crawl.frontier, crawl.now + 5.0
+    (first, second) = fetch_tasks.values()
+    assert frontier.claim_next(now) is None, "there are two fetch slots"
+    for fetch_task in (*fetch_tasks.values(), first):  # the second call for a task changes nothing
+        frontier.hops.step_aside(fetch_task, now)
+    assert frontier.views.counters()["requests"] == 0
+    frontier._check()
+    third = frontier.claim_next(now)
+    assert third is not None and third.hostname not in fetch_tasks
+    assert frontier.hops.borrow("elsewhere.org", now, first, "9.9.9.9") == 0.0
+    assert frontier.views.counters()["requests"] == 2
+    assert frontier.hops.borrow("other.org", now, second, "8.8.8.8") == now + ASK_AGAIN, (
+        "both fetch slots are taken"
+    )
+    frontier._check()
+
+
+def test_a_task_that_stepped_aside_takes_its_slot_again_only_with_its_address() -> None:
+    crawl, fetch_tasks = started("a.org", "b.org", address=SAME)
+    (first,) = fetch_tasks.values()
+    frontier, now = crawl.frontier, crawl.now + 5.0
+    frontier.hops.step_aside(first, now)
+    now += 10.0
+    second = frontier.claim_next(now)
+    assert second is not None and second.hostname != first.hostname, "it uses the address"
+    assert frontier.hops.borrow(first.hostname, now, first, SAME) == now + ASK_AGAIN
+    assert frontier.views.counters()["requests"] == 1, "no slot is taken"
+    frontier.hops.leave_address(second, now)
+    now += 10.0
+    assert frontier.hops.take_address(first, SAME, now) == 0.0
+    assert frontier.views.counters()["requests"] == 1, "a page in a browser needs no slot"
+    assert frontier.hops.take_address(second, SAME, now) == now + ASK_AGAIN
+    frontier._check()
+
+
+def test_two_hosts_that_redirect_to_each_other_do_not_deadlock() -> None:
+    crawl, fetch_tasks = started("a.org", "b.org")
+    now = crawl.now + 5.0
+    for fetch_task in fetch_tasks.values():
+        crawl.frontier.hops.give_back(fetch_task.hostname, now, 0.0)
+        crawl.frontier.hops.step_aside(fetch_task, now)
+    now += 10.0
+    assert crawl.frontier.hops.borrow("b.org", now, fetch_tasks["a.org"], "b.org") == 0.0
+    assert crawl.frontier.hops.borrow("a.org", now, fetch_tasks["b.org"], "a.org") > now, (
+        "a.org is still busy with its own hop"
+    )
+    crawl.frontier.hops.give_back("b.org", now + 1.0, 0.1)
+    crawl.frontier.hops.step_aside(fetch_tasks["a.org"], now + 1.0)
+    assert crawl.frontier.hops.borrow("a.org", now + 1.0, fetch_tasks["b.org"], "a.org") == 0.0
+    crawl.frontier._check()
+
+
+@pytest.mark.parametrize("aside", [True, False])
+def test_robots_txt_may_borrow_the_host_of_a_task_that_stepped_aside(aside: bool) -> None:
+    crawl, fetch_tasks = started("a.org")
+    now = crawl.now + 5.0
+    if aside:
+        crawl.frontier.hops.step_aside(fetch_tasks["a.org"], now)
+    now += 1.0
+    assert crawl.frontier.hops.borrow("a.org", now, address="a.org") == (0.0 if aside else now + ASK_AGAIN)
+
+
+def test_a_redirect_is_followed_if_the_robots_txt_that_is_obeyed_allows_it() -> None:
+    class Closed(OpenRobots):
+        def verdict(self, authority: str, target: str, now: float) -> Verdict:
+            return DENIED
+
+    ignored = {"match": "a.org", "robots": "ignore"}
+    hops = Crawl(config(override=[ignored]), robots=Closed()).frontier.hops
+    assert hops.may_ask("https://a.org/x", 0.0) and not hops.may_ask("https://b.org/x", 0.0)
+
+
+def test_without_a_gap_between_requests_addresses_are_not_held() -> None:
+    hops = Crawl(config(politeness={"delay": 0.0})).frontier.hops
+    assert hops.borrow("a.org", 1e6, address=SAME) == hops.borrow("b.org", 1e6, address=SAME) == 0.0

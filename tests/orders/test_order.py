@@ -1,4 +1,4 @@
-"""Test the selection of orders by name, including orders of installed packages, and errors in orders."""
+"""Test that orders are found by name, including orders of installed packages, and that errors in orders are handled."""
 
 import sys
 from pathlib import Path
@@ -39,7 +39,10 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def test_an_installed_package_provides_an_order(installed: str) -> None:
-    """Scores are clamped. An exception or NaN of an order is reported, and the link has no score."""
+    """Scores are clamped.
+
+    If an order raises an exception or returns NaN, this is reported, and the link has no score.
+    """
     told: list[str] = []
     order = ranking(
         OrderConfig(name="short", depth_decay=0.25), lambda error, url: told.append(type(error).__name__)

@@ -14,7 +14,7 @@ HTML = ((b"Content-Type", b"text/html; charset=utf-8"),)
 
 
 def fetch(url: str = "http://site.example/", body: bytes = b"<p>page</p>", **values: Any) -> Fetch:
-    """Return a successful answer, with `values` in place of the default fields."""
+    """Return the fetch of a successful answer. `values` replace the default values of its fields."""
     values = {
         "outcome": Outcome.FETCHED,
         "status": 200,
@@ -85,7 +85,7 @@ class Site:
     def visit(
         self, answer: Fetch, fingerprint: int = 1, extracted: Extracted | None = None, **values: Any
     ) -> Capturing:
-        """Commit one answer as a group of its own; advance the clock by a minute."""
+        """Commit one answer as a group of its own, and advance the clock by a minute."""
         capturing = self.decide(answer, fingerprint, extracted, **values)
         self.commit(capturing)
         return capturing

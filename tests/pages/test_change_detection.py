@@ -142,7 +142,7 @@ def directives(record: PageRecord) -> tuple[bool, bool]:
 
 
 def test_every_answer_renews_the_directives() -> None:
-    """`noarchive` in the header of an unchanged page, or of a 304, was once ignored, and the copy was still served."""
+    """A `noarchive` in the header of a 304 or of an unchanged page was once ignored, so the copy was still served."""
     first = _next(None, extracted=Extracted(base=URL))
     for answer in (fetch(), not_modified()):
         again = _next(first, answer, tags=Directives(noarchive=True))
@@ -166,7 +166,7 @@ def test_header_directives_apply_to_content_that_is_not_parsed() -> None:
 
 
 def test_a_record_without_meta_tags_keeps_its_directives() -> None:
-    """Records of earlier versions do not say which directives come from meta tags, and which from the header."""
+    """Records of earlier versions do not state whether a directive came from a meta tag or from the header."""
     first = _next(None, extracted=Extracted(base=URL, noarchive=True))
     first.metas = -1
     assert directives(_next(first, fetch())) == (False, True)

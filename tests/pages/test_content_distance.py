@@ -1,4 +1,4 @@
-"""Test that the simhashes of texts that differ in few words differ in few bits."""
+"""Test that texts which differ in few words have simhashes which differ in few bits."""
 
 import random
 
@@ -23,7 +23,11 @@ def test_the_simhash_of_one_phrase_is_its_hash_and_of_no_words_0() -> None:
 
 
 def test_similar_texts_have_similar_simhashes() -> None:
-    """Mean distances: 2 bits if one word in 1,000 changes, 6 bits for one in 100, and 32 bits for different texts."""
+    """Texts that differ in few words have a small mean distance.
+
+    The mean distance is 2 bits if one word in 1,000 changes, 6 bits for one in 100, and 32 bits for different
+    texts.
+    """
     rng = random.Random(1)
     means = {}
     for size in (100, 1000):

@@ -1,4 +1,4 @@
-"""Test that kills, power cuts, full disks and lost files never silently lose or duplicate committed data."""
+"""Test that kills, power cuts, full disks and lost files never lose or duplicate committed data unnoticed."""
 
 import errno
 import gzip
@@ -16,7 +16,7 @@ URL = "http://site.example/"
 
 
 def _reopen(tmp_path: Path, site: Site, **options: int) -> Site:
-    """Return the site after a simulated power cut, which resets only the store to its last synced state."""
+    """Return the site after a simulated power cut. Only the store is reset to its last synced state."""
     return Site(tmp_path, MemoryStore(site.store.durable, keep_durable=True), **options)  # type: ignore[attr-defined]
 
 
@@ -26,7 +26,7 @@ def _pages(site: Site) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("torn", [0, 1, 50])
 def test_a_power_cut_between_append_and_batch(tmp_path: Path, torn: int) -> None:
-    """Bytes that were appended but not committed are dropped; earlier pages are kept, and later ones are readable."""
+    """Bytes that were appended but not committed are dropped. Earlier pages are kept, and later pages can be read."""
     site = Site(tmp_path)
     site.visit(fetch(URL + "a", b"committed"), 1)
     site.cache.write([site.decide(fetch(URL + "b", b"lost" * 1000), 2)])
@@ -54,7 +54,10 @@ def test_a_power_cut_before_the_first_batch_of_a_segment(tmp_path: Path) -> None
 
 
 def test_a_power_cut_between_two_segments(tmp_path: Path) -> None:
-    """A commit group fills a segment and starts the next; if its batch was not written, none of its records is valid."""
+    """Lose the batch of a commit group that fills a segment and starts the next one.
+
+    None of the group's records may be valid after that.
+    """
     site = Site(tmp_path, segment_bytes=900)
     site.visit(fetch(URL + "a", b"first"), 1)
     group = [site.decide(fetch(f"{URL}{number}", b"body %d" % number), number) for number in range(2, 6)]
@@ -78,7 +81,7 @@ def test_a_revisit_does_not_refer_to_a_lost_group(tmp_path: Path) -> None:
 
 
 def test_check_finds_a_tail_that_was_not_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If the uncommitted tail stays in the file (because of a deliberate bug), `check` reports the tail."""
+    """If the recovery does not cut the uncommitted tail (because of a planted bug), `check` reports the tail."""
     site = Site(tmp_path)
     site.visit(fetch(URL + "a", b"committed"), 1)
     [path] = site.segments()
@@ -111,7 +114,10 @@ def test_a_full_disk_commits_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def _three_segments(tmp_path: Path) -> Site:
-    """Return a site whose pages a, b and c are in three segments; d has the content of a, and e has different content."""
+    """Return a site whose pages a, b and c are in three segments.
+
+    The page d has the same content as a, and e has different content.
+    """
     site = Site(tmp_path, segment_bytes=1)
     for number, name in enumerate("abcde", 1):
         site.visit(fetch(URL + name, b"body a" if name == "d" else b"body " + name.encode()), number)

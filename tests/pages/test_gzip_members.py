@@ -1,4 +1,4 @@
-"""Test the gzip members of records: any reader sees the record, and the page server sees its parts."""
+"""Test that any reader can read the gzip member of a record, and that its parts can be read alone."""
 
 import gzip
 import random
@@ -18,7 +18,7 @@ CODED = gzip.compress(random.Random(2).randbytes(5000))
 
 
 def _response(payload: bytes, *fields: tuple[bytes, bytes]) -> tuple[bytes, bytes]:
-    """Return the header block of a response, and its WARC record."""
+    """Return the head of a WARC record, which includes the HTTP fields, and the whole record."""
     head = warc.http_head(b"HTTP/1.1 200 OK", [(b"Content-Type", b"text/html"), *fields])
     target = warc.target_fields("http://site.example/", "127.0.0.1", "HTTP/1.1")
     record = warc.response(b"<urn:uuid:1>", b"2026-11-24T00:00:00Z", target, head, payload, bytes(20))
@@ -74,9 +74,9 @@ def test_the_dom_of_a_page_is_a_part_of_its_member() -> None:
 
 
 def test_a_coded_payload_is_stored_as_it_is() -> None:
-    """A coded payload is not compressed again, which would save nothing.
+    """A coded payload is not compressed again, because this would save nothing.
 
-    If a payload is not coded as declared, it is compressed.
+    If a payload does not have the coding that its header states, it is compressed.
     """
     head, record = _response(CODED, (b"content-encoding", b"gzip"))
     assert CODED in _member(record)
@@ -98,7 +98,7 @@ def test_members_without_parts_are_read_as_a_whole() -> None:
 
 
 def test_damage_is_found() -> None:
-    """Whatever byte of a member is changed, the reader returns the right parts or none, or raises an error."""
+    """If any byte of a member is changed, the reader returns the right parts or no parts, or raises an error."""
     head, record = _response(TEXT[:1500])
     member = _member(record)
     found = 0

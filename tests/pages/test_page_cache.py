@@ -51,7 +51,7 @@ def test_unknown_urls_have_no_page_record_or_captures(tmp_path: Path) -> None:
 
 
 def test_equal_bytes_in_one_group_are_stored_once(tmp_path: Path) -> None:
-    """The decision about the second page must use the decision about the first page, which is not yet committed."""
+    """The decision about the second page must take into account the uncommitted decision about the first page."""
     site = Site(tmp_path)
     first = site.decide(fetch(URL + "a", b"same"), 1)
     second = site.decide(fetch(URL + "b", b"same"), 2)
@@ -67,7 +67,7 @@ def test_equal_bytes_in_one_group_are_stored_once(tmp_path: Path) -> None:
 
 
 def test_decisions_of_uncommitted_groups_are_visible(tmp_path: Path) -> None:
-    """A commit group is decided while the previous group is written and staged, but not yet confirmed."""
+    """A commit group is decided while the previous group is written and staged, but not yet committed."""
     site = Site(tmp_path)
     groups = [[site.decide(fetch(URL + name, b"same"), number)] for number, name in enumerate("abc", 1)]
     for group in groups:
@@ -85,7 +85,7 @@ def test_decisions_of_uncommitted_groups_are_visible(tmp_path: Path) -> None:
 
 
 def test_a_newer_record_survives_the_commit_of_an_older_one(tmp_path: Path) -> None:
-    """A page is fetched again while its first group is being committed; the second record stays visible."""
+    """A page is fetched again while its first record is being committed. The second record stays visible."""
     site = Site(tmp_path)
     first = site.decide(fetch(body=b"one"), 1)
     site.cache.write([first])
@@ -183,7 +183,7 @@ def test_only_the_last_try_is_stored(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("outcome", [o for o in Outcome if o not in (Outcome.UNCHANGED,)])
 def test_every_outcome_leaves_a_record(tmp_path: Path, outcome: Outcome) -> None:
-    """An answer is stored; a failure without an answer leaves only a record."""
+    """If there is an answer, it is stored. A failure without an answer leaves only a record."""
     answered = outcome in (
         Outcome.FETCHED,
         Outcome.REDIRECT,
@@ -229,7 +229,7 @@ def test_robots_txt_has_a_capture_and_no_record(tmp_path: Path) -> None:
 
 
 def test_hostile_text_fits_into_the_store(tmp_path: Path) -> None:
-    """If header text is very long, or was decoded with surrogates, the record is still valid and small."""
+    """The record is valid and small even if a header field is very long or was decoded with surrogates."""
     site = Site(tmp_path)
     values = {
         "content_type": "text/\udce4" + "x" * 9000,
@@ -330,7 +330,7 @@ def test_the_cache_behaves_like_a_dictionary(
 
 
 def _poison(monkeypatch: pytest.MonkeyPatch, step: str) -> None:
-    """Make one step of building records fail for answers from `/poison`."""
+    """Make one step of the construction of records fail for answers from `/poison`."""
     built = getattr(warc, step)
 
     def broken(*arguments: Any, **options: Any) -> Any:
@@ -408,7 +408,10 @@ def test_a_copy_names_an_uncommitted_page_that_links_to_it(tmp_path: Path) -> No
 
 
 def test_a_copy_names_the_page_that_links_to_it_after_a_restart(tmp_path: Path) -> None:
-    """If the linking page was never in this store, the copy has the fingerprint of that page instead of its URL."""
+    """If the linking page was never in this store, the copy states the fingerprint of that page.
+
+    If the page was in the store, the copy states the page's URL.
+    """
     site = Site(tmp_path)
     site.visit(fetch(URL), 1)
     site.cache.close()
@@ -478,7 +481,7 @@ def test_bytes_stored_by_an_earlier_run_are_not_stored_again(tmp_path: Path) -> 
 def test_markup_is_not_a_change_if_only_the_text_matters(
     tmp_path: Path, kind: str, values: dict[str, Any], same: bool
 ) -> None:
-    """The page is compared once; the result decides if the page counts as changed, and how its record is updated."""
+    """The page is compared with its copy only once. `shows_known` and `capture` both use the result."""
     site = Site(tmp_path, comparison=lambda url: Comparison(kind))
     site.visit(fetch(body=b"<p>page</p>"), 1)
     answer = fetch(body=b"<p class=x>page</p>", **values)
@@ -517,7 +520,10 @@ def test_a_rendered_page_is_read_back_as_its_dom(tmp_path: Path) -> None:
 
 
 def test_each_copy_of_a_page_has_the_dom_of_its_time(tmp_path: Path) -> None:
-    """The answer is the same each time, so later captures are revisits; their DOMs differ."""
+    """The server's answer is the same each time, so later captures are revisits.
+
+    The DOMs of the captures are different.
+    """
     site = Site(tmp_path)
     for at, text in enumerate((b"one", b"two")):
         answer = shown(text, view=b"PNG"[: at * 3])
@@ -570,7 +576,10 @@ def test_the_newest_copy_is_found_by_one_look_up(answers: list[str]) -> None:
 
 
 def test_a_copy_from_a_clock_that_was_ahead_is_not_the_newest(tmp_path: Path) -> None:
-    """`get` and exports once showed a copy with a future time, even after that time; the last answer must count."""
+    """Once a copy has a time in the future, a later answer must still become the newest copy.
+
+    `get` and exports once showed the copy from the future, even after that time.
+    """
     site = Site(tmp_path)
     site.visit(fetch(URL, b"first", began=site.now))
     now = site.now
@@ -630,7 +639,10 @@ def test_request_bodies_can_be_left_out(tmp_path: Path) -> None:
 
 
 def test_each_segment_explains_its_captures(tmp_path: Path) -> None:
-    """Records name their segment's warcinfo record; a segment contains each receipt that its records name."""
+    """Records refer to the warcinfo record of their segment.
+
+    A segment contains each receipt to which its records refer.
+    """
     site = Site(tmp_path, segment_bytes=1000)
     for number in range(6):
         capturing = site.decide(fetch(URL + str(number), b"body %d" % number), number)
@@ -669,7 +681,7 @@ def test_a_page_in_another_form_is_no_change(tmp_path: Path) -> None:
 
 
 def test_the_record_counts_the_failed_renderings_of_a_page(tmp_path: Path) -> None:
-    """Failures are counted until a rendering succeeds; the facts of an earlier rendering are kept meanwhile."""
+    """Failures are counted until a rendering succeeds. Meanwhile, the facts of an earlier rendering are kept."""
     site, seen = Site(tmp_path), []
     lost = failed(1, outcome=Outcome.NOT_RENDERED)
     held_back = fetch(body=SHELL, held_back=True)

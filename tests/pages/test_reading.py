@@ -41,7 +41,7 @@ def test_samples_from_other_programs_are_read_as_by_warcio(path: Path) -> None:
 
 @pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.name)
 def test_a_truncated_sample_is_reported_as_damage(path: Path, tmp_path: Path) -> None:
-    """The records before the cut are read; the cut is reported, and is never treated as the end of the file."""
+    """The records before the cut are read. The cut is reported, and is never treated as the end of the file."""
     data = path.read_bytes()
     whole = len(list(reading.records(path)))
     generator = random.Random(1)
@@ -137,7 +137,7 @@ RAW = RAW_DEFLATE.compress(CONTENT) + RAW_DEFLATE.flush()
         (b"GZip", gzip.compress(CONTENT, mtime=0)),
         (b"x-gzip", gzip.compress(CONTENT[:100], mtime=0) + gzip.compress(CONTENT[100:], mtime=0)),
         (b"gzip", gzip.compress(CONTENT, mtime=0) + b"trailing bytes"),
-        (b"gzip", CONTENT),  # labelled as gzip, but not compressed
+        (b"gzip", CONTENT),  # the header states gzip, but the payload is not compressed
         (b"deflate", zlib.compress(CONTENT)),
         (b"deflate", RAW),
         (b"br", brotli.compress(CONTENT)),

@@ -1,4 +1,4 @@
-"""Test the content-seen test, which counts the pages of recent pairs of host and content digest."""
+"""Test the content-seen test, which counts the pages with the same host and content digest."""
 
 import random
 
@@ -17,7 +17,10 @@ def test_all_bits_of_the_host_key_count() -> None:
 
 
 def test_a_displaced_pair_starts_again_at_one() -> None:
-    """A pair of host and content never gets another pair's count; pairs that were not displaced keep their counts."""
+    """A pair of host and content never gets the count of another pair.
+
+    Pairs that were not displaced keep their counts.
+    """
     rng, same, model = random.Random(1), RepeatedContent(slots=8), {}
     for _ in range(2000):
         host, digest = rng.randrange(6), bytes([rng.randrange(3)])

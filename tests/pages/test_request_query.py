@@ -1,4 +1,4 @@
-"""Test queries that encode the method and body of a request, against pywb 2.10 (`MethodQueryCanonicalizer`)."""
+"""Test that the queries for requests are the same as those of pywb 2.10 (`MethodQueryCanonicalizer`)."""
 
 import pytest
 from hypothesis import given

@@ -45,7 +45,7 @@ def test_returned_places_point_to_the_members(tmp_path: Path) -> None:
 
 
 def test_a_full_segment_is_finished_and_the_next_begun(tmp_path: Path) -> None:
-    """The records of one capture stay in one segment; if a group fills two segments, both lengths are committed."""
+    """The records of one capture stay in one segment. If a group fills two segments, both lengths are committed."""
     writer = _writer(tmp_path, segment_bytes=100, serial=7)
     first = writer.append([_member("a" * 50), b"x" * 200], NOW)
     second = writer.append([_member("b")], NOW)
@@ -147,7 +147,7 @@ def test_reading_at_a_place_that_does_not_exist_is_damage(tmp_path: Path) -> Non
 
 
 def test_a_segment_that_is_finished_while_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A reader once looked up an open segment but did not find its file, which had been renamed meanwhile."""
+    """A reader once looked up an open segment, but did not find its file, because it had been renamed meanwhile."""
     begun, finished = tmp_path / "a.warc.gz.open", tmp_path / "a.warc.gz"
     begun.write_bytes(gzip.compress(b"one") + gzip.compress(b"two"))
     assert len(list(segments.members(begun))) == 2
@@ -165,7 +165,7 @@ def test_a_segment_that_is_finished_while_it_is_read(tmp_path: Path, monkeypatch
 
 
 def _read_twice(path: Path, bytes_max: int) -> Iterator[tuple[int, int, bytes | None]]:
-    """Yield the same as `segments.contents` in a slower way: first find each member, then read it."""
+    """Yield the same as `segments.contents`, but more slowly: first find each member, and then read it."""
     for offset, length in segments.members(path):
         place = segments.RecordPlace(path.name, offset, length)
         content = segments.read_member(path.parent, place, bytes_max=reading.RECORD_BYTES_MAX)
@@ -185,7 +185,7 @@ def _until_damage(found: Iterator[tuple[int, int, bytes | None]]) -> list[object
 def test_contents_equals_reading_each_member(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    """Members of many sizes cross the borders of chunks and steps; files are whole, cut, or have a flipped bit."""
+    """Members of many sizes cross the borders of chunks and steps. Files are whole, cut, or have a flipped bit."""
     draw = random.Random(seed)
     monkeypatch.setattr(reading, "_READ_BYTES", draw.choice([1, 100, 4096, 1 << 20]))
     monkeypatch.setattr(reading, "_STEP_BYTES", draw.choice([1, 7, 100, 16 << 10]))

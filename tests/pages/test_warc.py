@@ -32,7 +32,10 @@ def _response(headers: warc.Headers, payload: bytes, line: bytes = b"HTTP/1.1 20
 
 
 def test_dates_and_digests_are_written_as_text() -> None:
-    """The expected values are from WARC/1.1 (WARC-Date) and pywb's sample index (SHA-1 of zero bytes, in base32)."""
+    """The expected values are from WARC/1.1 (WARC-Date) and from pywb's sample index.
+
+    In the index, there is the SHA-1 of no bytes, in base32.
+    """
     assert warc.date_text(START + 0.999) == DATE
     assert warc.digest_text(hashlib.sha1(b"").digest()) == b"sha1:3I42H3S6NNFQ2MSVX7XZKYAYSCX5QBYJ"
 
@@ -97,7 +100,7 @@ def test_eight_bit_values_are_kept() -> None:
         (b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 5\r\n\r\n", 5, b""),
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n", 5, b""),
         (b"HTTP/1.1 200 OK\nA: b\n\n", 5, b""),
-        (b"HTTP/1.1 200 OK\r\nA: b\r\n c\r\n\r\n", 5, b""),  # a folded field
+        (b"HTTP/1.1 200 OK\r\nA: b\r\n c\r\n\r\n", 5, b""),  # a field that is folded over two lines
         (b"HTTP/1.1 200 OK\r\n \r\nA: b\r\n\r\n", 5, b""),  # a line that some readers treat as the end
         (b"HTTP/1.1 200 OK\r\nA: b\rc\r\n\r\n", 5, b""),
         (b"HTTP/1.1 200 OK\r\nA: b\0\r\n\r\n", 5, b""),

@@ -29,7 +29,10 @@ PAGE = "https://www.example.org/private/a?b=1"
 def test_the_urls_that_a_rule_covers(
     tmp_path: Path, target: Subject, covered: list[str], others: list[str]
 ) -> None:
-    """The scheme and a leading `www.` are ignored. A host covers all its ports, a prefix only the port it names."""
+    """The scheme and a leading `www.` are ignored.
+
+    A host covers all its ports. A prefix covers only the port that it names.
+    """
     rule = RuleFile(tmp_path, 10).add(target.rule(5.0, "asked"))
     withdrawals = Withdrawals(tmp_path)
     for url in covered:
@@ -67,7 +70,7 @@ def test_invalid_targets(target: Subject) -> None:
 
 
 def test_rules_are_replaced_kept_and_undone(tmp_path: Path) -> None:
-    """If a rule is given twice, the time of the first counts. Only a rule that is in force can be undone."""
+    """If a rule is given twice, the time of the first one is kept. Only a rule that is in force can be undone."""
     file = RuleFile(tmp_path, 2)
     first = file.add(Subject(host="a.example").rule(1.0))
     assert file.add(Subject(host="www.a.example").rule(2.0, "now with a reason")).at == first.at
@@ -86,7 +89,7 @@ def test_rules_are_replaced_kept_and_undone(tmp_path: Path) -> None:
 
 
 def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
-    """Rules that cannot be read are an error, not an empty list."""
+    """If the rules cannot be read, this is an error, and must not be taken to mean that there are no rules."""
     (tmp_path / FILE).write_bytes(b'{"rules": [')
     with pytest.raises(DamageError, match="withdrawals"):
         Withdrawals(tmp_path)
@@ -99,7 +102,10 @@ def test_withdrawn_places_and_digests_are_known() -> None:
 
 
 def test_an_answer_in_flight_is_not_stored(tmp_path: Path) -> None:
-    """If a fetch ends after the withdrawal, no copy is stored, and a record being erased is not written again."""
+    """End a fetch after its page was withdrawn.
+
+    No copy is stored, and the page's record, which may be being erased, is not written again.
+    """
     site = Site(tmp_path / "p0")
     site.visit(fetch(body=b"<p>old</p>"))
     before = site.store.get(record_key(1))

@@ -147,7 +147,7 @@ def test_a_damaged_value_is_ignored_and_learned_again() -> None:
 
 
 def test_patterns_are_bounded_in_memory_and_in_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The bound holds even if a process starts with more patterns than it may keep, for example after a reshard."""
+    """The limit holds even if a process starts with more patterns than it may keep, for example after a reshard."""
     store, deciding = MemoryStore(), Deciding(NEVER_BY_CHANCE)
 
     def learn(numbers: range) -> None:

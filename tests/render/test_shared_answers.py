@@ -1,4 +1,4 @@
-"""Test answers that pages share: each is fetched once, or taken from the archive."""
+"""Test answers that pages share: each answer is fetched once, or taken from the archive."""
 
 import asyncio
 
@@ -16,7 +16,7 @@ def answer(field: str = "max-age=60", at: float = NOW) -> Fetch:
 
 
 class Pages:
-    """Pages that all request the same URL; `asked` counts the requests that reach the network."""
+    """Pages that all request the same URL. `asked` counts the requests that reach the network."""
 
     def __init__(self, fetched: Fetch, stored: Fetch | None = None) -> None:
         self.shared = SharedAnswers(SharedCache(1000), lambda url: stored, lambda: NOW)

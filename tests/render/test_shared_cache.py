@@ -1,4 +1,4 @@
-"""Test the cache of scripts and style sheets that pages share against the rules of RFC 9111."""
+"""Test that the cache of scripts and style sheets, which pages share, follows the rules of RFC 9111."""
 
 import pytest
 from hypothesis import given

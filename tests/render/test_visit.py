@@ -1,4 +1,4 @@
-"""Test a visit of one page in the browser: the requests that are answered, and its end."""
+"""Test a visit of one page in the browser: how requests are answered, and when the visit ends."""
 
 import pytest
 from hypothesis import given, settings
@@ -117,7 +117,7 @@ def test_limits_end_the_visit() -> None:
 @given(st.lists(st.sampled_from(["ask", "answer", "load", "wait"]), max_size=60))
 @settings(deadline=None)
 def test_a_visit_always_ends(events: list[str]) -> None:
-    """Whatever happens, a visit ends before or at its time limit, and its counts of requests are consistent."""
+    """Whatever happens, a visit ends at its time limit or earlier, and its counts of requests are consistent."""
     visit = begun()
     now = 101.0
     for event in events:

@@ -74,7 +74,7 @@ def _down(
 def test_the_meaning_of_each_answer(
     status: int, outcome: Outcome, complete: bool, result: RobotsResult
 ) -> None:
-    """Check the table of `robots/README.md`, "Answers"."""
+    """Check the results that `robots/README.md`, "Answers", has in its table."""
     assert result_of(status, outcome, complete=complete) is result
 
 
@@ -105,7 +105,7 @@ def test_unavailable_allows_all_and_its_body_is_ignored() -> None:
 
 
 def test_unreachable_schedule() -> None:
-    """An unreachable file is retried after 1, 5 and 30 minutes, then hourly; nothing is requested meanwhile."""
+    """An unreachable file is retried after 1, 5 and 30 minutes, and then hourly. Meanwhile, nothing is requested."""
     cache = _cache()
     now = NOW
     for delay in (60.0, 300.0, 1800.0, 3600.0, 3600.0):
@@ -123,7 +123,7 @@ def test_unreachable_schedule() -> None:
 
 
 def test_an_invalid_certificate_is_retried_once_and_then_daily() -> None:
-    """The robots.txt is retried on the schedule of pages (`frontier/hosts/politeness.py`), not hourly for 30 days."""
+    """The robots.txt is retried as pages are (`frontier/hosts/politeness.py`), and not hourly for 30 days."""
     cache, now = _cache(), NOW
     for delay in (60.0, DAY, DAY):
         cache.record(HOST, status=0, outcome=Outcome.TLS_ERROR, body=b"", complete=True, now=now)
@@ -177,7 +177,7 @@ def test_a_clock_set_back_by_an_hour_delays_no_try_by_an_hour() -> None:
 
 
 def test_unreachable_since_the_future_counts_from_now() -> None:
-    """The thirty days were once counted from an instant stored while the clock was a year ahead."""
+    """The thirty days were once counted from a time that was stored while the clock was a year ahead."""
     cache = _cache()
     _down(cache, NOW + 365 * DAY)
     for day in range(31):
@@ -229,7 +229,7 @@ def test_a_copy_recorded_with_a_batch() -> None:
 
 
 def test_uncommitted_copies_can_be_read() -> None:
-    """A copy that was evicted from memory before its group was committed must not appear unknown."""
+    """A copy is known even if it was evicted from memory before its group was committed."""
     store = MemoryStore()
     cache = _cache(store, entries_max=1)
     _good(cache, NOW)
@@ -252,7 +252,7 @@ def test_a_damaged_copy_is_fetched_again(value: bytes) -> None:
 
 
 def test_memory_is_bounded_by_bytes_too() -> None:
-    """One huge file must not take the memory of thousands of small files."""
+    """A huge file must not take the room of thousands of small files in the cache."""
     huge = b"user-agent: *\n" + b"".join(b"disallow: /%d\n" % number for number in range(3000))
     cache = _cache(entries_max=16)
     for number in range(40):
@@ -266,7 +266,7 @@ OPERATIONS = st.lists(
     st.tuples(
         st.integers(0, 4),  # authority
         st.sampled_from(["good", "gone", "down", "ask", "stage", "write"]),
-        st.sampled_from([0.0, 59.0, 60.0, 400.0, 3600.0, DAY, 20 * DAY]),  # seconds that pass first
+        st.sampled_from([0.0, 59.0, 60.0, 400.0, 3600.0, DAY, 20 * DAY]),  # seconds that pass before it
     ),
     max_size=40,
 )
@@ -277,7 +277,7 @@ OPERATIONS = st.lists(
 def test_eviction_and_restarts_change_no_verdict(
     operations: list[tuple[int, str, float]], entries_max: int
 ) -> None:
-    """Verdicts equal those of an unbounded cache.
+    """The verdicts are the same as those of an unbounded cache.
 
     Memory has room for 1 to 3 files, so files are evicted constantly.
     """
@@ -304,13 +304,13 @@ def test_eviction_and_restarts_change_no_verdict(
 
 
 def test_the_stored_form() -> None:
-    """A change of the form in which copies are stored changes the store's format, so it must be deliberate."""
+    """A change of this form changes the format of the store, so it must be deliberate."""
     encoded = msgspec.msgpack.encode(RobotsCopy(None, 1.0, 2, 3.0, 4.0, 5, "x"))
     assert msgspec.msgpack.decode(encoded) == [None, 1.0, 2, 3.0, 4.0, 5, "x", None]
 
 
 def test_copies_of_a_host_by_authority() -> None:
-    """Up to the given number of copies, for any port of the host, are returned, even if they are not stored yet."""
+    """Copies for any port of the host are returned, up to a given number, even if they are not stored yet."""
     store = MemoryStore()
     cache = RobotsCache(store, RobotsConfig(), "me", 10)
     authorities = [

@@ -17,14 +17,15 @@ from crawler.robots.rules import Parsed, RobotsRules, Rule, parse, read
 CASES = json.loads(
     (Path(__file__).parent.parent / "data/robots/google-robotstxt-cases.part.json").read_text()
 )
-# In some rows, the URL is not percent-encoded, because they assume that the caller encodes it first (see the
-# README of the data). Their expected answer is for bytes that no request contains. Here, each such URL maps
-# to the encoded URL of another row.
+# Some rows have a URL that is not percent-encoded, because they assume that the caller encodes it first (see
+# the README of the data). The answer that they expect is for bytes that no request contains. The table maps
+# each such URL to the encoded URL of another row.
 ENCODED_BY_CALLER = {
     "http://foo.bar/foo/bar/ツ": "http://foo.bar/foo/bar/%E3%83%84",
     "http://foo.bar/foo/bar/baz": "http://foo.bar/foo/bar/%62%61%7A",
 }
-# An extension of the RFC that we do not implement: a rule that allows /dir/index.html also allows /dir/.
+# An extension of the RFC that this crawler does not implement: a rule that allows /dir/index.html also allows
+# /dir/.
 NOT_FOLLOWED = {("GoogleOnly_IndexHTMLisDirectory", "http://foo.com/allowed-slash/")}
 
 
@@ -49,7 +50,7 @@ def test_google_expectations(case: dict) -> None:
 
 
 def test_rfc_example() -> None:
-    """The file and the verdicts are the example of RFC 9309, section 5.1."""
+    """The file and the verdicts are from the example in RFC 9309, section 5.1."""
     robots = b"""User-Agent: *
 Disallow: *.gif$
 Disallow: /example/
@@ -92,7 +93,7 @@ User-Agent: quxbot
         ("/*/b/*/c$", "/x/b/y/z/c", True),
         ("/*/b/*/c$", "/x/b/y/z/c/", False),
         ("/a*a$", "/a", False),
-        # each part between wildcards must match octets of its own
+        # each part between wildcards must match different octets
         ("/a*b*b", "/ab", False),
         ("/a*b*b", "/abb", True),
         ("/a*b*b$", "/ab", False),
@@ -174,7 +175,7 @@ disallow: /z
     assert [rules.allowed(path) for path in ("/x", "/y", "/z")] == [False, False, True]
     assert rules.crawl_delay == 5
     assert rules.sitemaps == ("http://h/s.xml", "http://h/t.xml")
-    assert parse(robots, "a").crawl_delay == 5  # the longer of the group's two delays
+    assert parse(robots, "a").crawl_delay == 5  # the group has two delays; the longer one is used
 
 
 def test_groups_of_one_agent_are_joined_and_star_is_only_a_fallback() -> None:
@@ -216,7 +217,7 @@ def test_sloppy_lines_are_read_as_meant() -> None:
 
 
 def test_memory_of_a_parsed_file_is_small() -> None:
-    """The file has fifty rules for us and 400 kB of rules for other agents. Only the rules for us are kept."""
+    """The file has fifty rules for this crawler and 400 kB of rules for others. Only the fifty rules are kept."""
     ours = "".join(f"disallow: /section/{number}/\n" for number in range(50))
     others = "".join(f"user-agent: bot{number}\ndisallow: /x{number}\n\n" for number in range(12_000))
     rules = parse(f"{others}user-agent: me\n{ours}".encode(), "me")
@@ -301,7 +302,7 @@ def test_the_stored_form_gives_the_same_verdicts(lines: list[str]) -> None:
 
 
 def test_statements_about_uses_are_kept_as_text() -> None:
-    """Statements of the chosen group, content signals before the first group, and License lines anywhere are kept."""
+    """These lines are kept: statements of the chosen group, signals before the first group, and all License lines."""
     file = b"""Content-Signal: search=yes
 Content-Usage: / before=n
 License: https://a.example/1
@@ -328,7 +329,7 @@ Content-Usage: / search=n
 
 
 def test_kept_statements_are_bounded() -> None:
-    """One statement more than the limit is kept, so that the reader of the record sees that some are missing."""
+    """One statement more than the limit is kept, to show that the limit was exceeded."""
     count, octets = module.STATEMENTS_MAX, module.STATEMENT_OCTETS_MAX
     for name in ("Content-Usage", "Content-Signal", "License"):
         lines = f"{name}: {'x' * 2 * octets}\n" * (2 * count)

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from crawler.serve.dates import http_date
+from crawler.serve.header_fields import SANDBOX
 from tests.pages.support import HTML, START
 from tests.serve.support import Response, Served
 
@@ -135,6 +136,8 @@ def test_time_maps_list_all_copies(served: Served) -> None:
             response = await served.get(f"/timemap/link/{PAGE}{path}")
             assert response.status == 200 and response.fields["content-type"] == "application/link-format"
             assert relations(response) == {"original", "timegate", "timemap"}
+            restrictions = [name.decode().lower() for name, _ in SANDBOX]
+            assert [name for name in restrictions if name in response.names] == restrictions[1:]
             found = links(response.body.decode())
             about = {more["rel"]: (address, more) for address, more in found[:3]}
             assert set(about) == {"self", "original", "timegate"} and about["original"][0] == PAGE + path

@@ -1,4 +1,4 @@
-"""Test the key directory and its proof against the draft's test vector."""
+"""Test the key directory, and compare its signed response with the test vector of the draft."""
 
 import msgspec
 
@@ -10,7 +10,10 @@ TEST_KEY = SigningKey(decode("n4Ni-HpISpVObnQMW0wOhCKROaIKqKtW_2ZYb2p9KcU"))
 
 
 def test_the_test_vector_of_a_signed_directory() -> None:
-    """The vector is "Signed Directory Response" of draft-ietf-webbotauth-httpsig-protocol; only `expires` differs."""
+    """The test vector is "Signed Directory Response" of draft-ietf-webbotauth-httpsig-protocol.
+
+    Only `expires` differs.
+    """
     body = (
         b'{"keys":[{"kty":"OKP","crv":"Ed25519","kid":"poqkLGiymh_W0uP6PZFw-dvez3QJT5SolqXBCW38r0U",'
         b'"x":"JrQLj5P_89iXES9-vFgrIy29clF9CC_oPPsw3c5D0bs","use":"sig"}]}'

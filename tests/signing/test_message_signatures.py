@@ -1,6 +1,6 @@
 """Test signature bases and signatures against the test vectors of RFC 9421 and of the Web Bot Auth draft.
 
-Ed25519 is deterministic, so the same key and base give the same signature bit for bit.
+Ed25519 is deterministic, so the same key and signature base always give the same signature.
 """
 
 import pytest
@@ -8,7 +8,7 @@ import pytest
 from crawler.signing.message_signatures import byte_sequence, key_id_of, parameters, signature_base
 from crawler.signing.signing_keys import SigningKey, decode
 
-# The key "test-key-ed25519" of RFC 9421, B.1.4; its thumbprint is that in
+# The key "test-key-ed25519" of RFC 9421, B.1.4. Its thumbprint is given in
 # draft-ietf-webbotauth-httpsig-protocol.
 KEY = SigningKey(decode("n4Ni-HpISpVObnQMW0wOhCKROaIKqKtW_2ZYb2p9KcU"))
 KEY_ID = "poqkLGiymh_W0uP6PZFw-dvez3QJT5SolqXBCW38r0U"

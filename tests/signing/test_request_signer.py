@@ -1,4 +1,4 @@
-"""Test the signature fields of requests: both profiles, reuse, rotation, challenges, and bounds."""
+"""Test the signature fields of requests: the two profiles, reuse, rotation, challenges, and limits."""
 
 from pathlib import Path
 from typing import Any

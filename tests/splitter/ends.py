@@ -1,7 +1,7 @@
-"""Make splitters of two processes and sessions between them without sockets; `exchange` passes the bytes on."""
+"""Makes splitters of two processes, and sessions between them without sockets. `exchange` transfers the bytes."""
 
 import random
-from types import SimpleNamespace
+from typing import NamedTuple
 
 import msgspec
 
@@ -20,10 +20,10 @@ NAMES = ["p0", "p1", "p2"]
 
 
 def process(name: str, **changes: object) -> Common:
-    """Return the splitter of one process; `changes` modify identity, table or secret.
+    """Return the splitter of one process. `changes` modify its identity, its bucket table or its secret.
 
-    The process starts with `store` (default: an empty store). `clean` means that the last stop of the process
-    was clean or that all its writes are synced.
+    The process starts with `store`, or with an empty store by default. `clean` states whether the last stop
+    of the process was clean or all its writes are synced.
     """
     rng = random.Random(f"{name} {sorted(changes)}")
     store, clean = changes.pop("store", None) or MemoryStore(), bool(changes.pop("clean", True))
@@ -44,7 +44,7 @@ common_store: dict[int, MemoryStore] = {}
 
 
 def commit(common: Common, items: list[tuple[str, list[Link]]] | None = None) -> list[Received]:
-    """Commit the received entries and the new links `items` as one group; return the received entries."""
+    """Commit the received entries and `items`, the new links, as one group; return the received entries."""
     received = common.inbox.take()
     store = common_store[id(common)]
     batch = store.batch(sync=True)
@@ -65,18 +65,26 @@ def links_for(name: str, count: int) -> list[Link]:
     return make_links(random.Random(count), count, first=first, last=last)
 
 
+class Ends(NamedTuple):
+    """Both ends of a session, and the door of the listener."""
+
+    dialler: Dialler
+    listener: Listener
+    door: Doorkeeper
+
+
 def pair(
     one: Common, other: Common, *, to: str = "p1", door: Doorkeeper | None = None, now: float = 0.0
-) -> SimpleNamespace:
-    """Return both ends of a session: `dialler` of `one` dials the process `to`; `listener` belongs to `other`."""
+) -> Ends:
+    """Return both ends of a session between `one` and `other`; the dialler dials the process `to`."""
     door = Doorkeeper(sessions_max=6) if door is None else door
     listener = Listener(other, door.admit, now)
     door.enter(listener)
-    return SimpleNamespace(dialler=Dialler(one, to, now), listener=listener, door=door)
+    return Ends(Dialler(one, to, now), listener, door)
 
 
-def exchange(ends: SimpleNamespace, now: float = 0.0) -> None:
-    """Pass bytes in both directions until neither side has any to send."""
+def exchange(ends: Ends, now: float = 0.0) -> None:
+    """Transfer bytes in both directions until neither side has any bytes to send."""
     while True:
         there, back = ends.dialler.data_to_send(), ends.listener.data_to_send()
         if not there and not back:
@@ -85,7 +93,7 @@ def exchange(ends: SimpleNamespace, now: float = 0.0) -> None:
         ends.dialler.receive(back, now)
 
 
-def streaming(now: float = 0.0) -> tuple[Common, Common, SimpleNamespace]:
+def streaming(now: float = 0.0) -> tuple[Common, Common, Ends]:
     one, other = process("p0"), process("p1")
     ends = pair(one, other, now=now)
     exchange(ends, now)

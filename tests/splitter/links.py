@@ -1,4 +1,4 @@
-"""Make links for the tests of the splitter."""
+"""Makes links for the tests of the splitter."""
 
 import random
 from typing import Any
@@ -7,7 +7,7 @@ from crawler.records import Link
 
 
 def make_links(rng: random.Random, count: int, *, first: int = 0, last: int = 1 << 16) -> list[Link]:
-    """Return `count` links with buckets in first <= bucket < last."""
+    """Return `count` links whose buckets are in the range first <= bucket < last."""
     return [
         Link(
             fingerprint=rng.randrange(first, last) << 48 | rng.getrandbits(48),

@@ -1,4 +1,7 @@
-"""Test how N processes agree on shares, limits and the end, over a network that delays, drops and cuts messages."""
+"""Test how N processes agree on shares, limits and the end.
+
+Messages may be delayed or lost, and the network may be cut.
+"""
 
 import random
 from collections.abc import Callable
@@ -15,7 +18,8 @@ from tests.splitter.links import Unread
 class Views:
     """The views of N processes.
 
-    `tell_all` delivers a message for each pair at once; a test may also deliver messages late or lose them.
+    `tell_all` immediately delivers a message from each process to each other one. A test may also deliver
+    messages late or lose them.
     """
 
     def __init__(self, count: int, **limits: object) -> None:
@@ -83,7 +87,7 @@ def test_one_process_alone_has_the_whole_rate() -> None:
 def test_shares_never_add_up_to_more_than_the_rate(seed: int) -> None:
     """First, each process receives messages from all others.
 
-    Then work changes all the time, and messages are late or lost.
+    After that, work changes all the time, and messages are late or lost.
     """
     rng = random.Random(seed)
     views = Views(rng.choice([2, 3, 5]))
@@ -185,7 +189,7 @@ def test_pages_and_bytes_of_all_count_towards_the_limits() -> None:
     views.tell_all(2)
     assert view.pages_left(views.now) == 100 - 63 - 15
     assert view.limit_reached == ""
-    views.now += 31.0  # after more than silence_max, fetches in flight in a missing process no longer count
+    views.now += 31.0  # after silence_max, the fetches in flight of a missing process no longer count
     assert view.pages_left(views.now) == 100 - 63 - 5
     views.progress["p2"].pages = 60
     views.tell_all()
@@ -256,7 +260,7 @@ def test_the_end_is_found_and_never_too_early(seed: int, count: int) -> None:
 
 
 def test_an_echo_from_before_a_restart_is_ignored() -> None:
-    """p1 has received message 50 of p0. Then p0 is restarted, and the message numbers of p0 begin again."""
+    """p1 has received message 50 of p0. Then p0 is restarted, and its message numbers begin at 1 again."""
     views = Views(2)
     views.tell_all(50)
     views.restart("p0")
@@ -273,7 +277,7 @@ def test_an_echo_from_before_a_restart_is_ignored() -> None:
 def test_a_message_is_handled_without_reading_other_peers() -> None:
     """At each heartbeat, a process receives a message from each peer.
 
-    If it read all peers each time, the cost would be N squared.
+    If it examined all peers for each message, the cost would grow with the square of N.
     """
     views = Views(4)
     views.tell_all(2)
@@ -289,7 +293,7 @@ def test_a_message_is_handled_without_reading_other_peers() -> None:
 
 
 def test_one_round_is_not_enough() -> None:
-    """p1 reported that it was idle, then received a link from p0.
+    """p1 reported that it was idle, and then received a link from p0.
 
     Now p0 is idle, but at no instant were both idle.
     """
@@ -310,7 +314,7 @@ def test_one_round_is_not_enough() -> None:
     [("p0", "appended"), ("p0", "applied"), ("p1", "appended"), ("p1", "applied"), ("p1", "boot")],
 )
 def test_rounds_with_work_in_between_do_not_count(who: str, what: str) -> None:
-    """All processes are idle in both rounds, but meanwhile one has applied or sent a link, or was restarted."""
+    """All processes are idle in both rounds, but between the rounds, one applied or sent a link, or was restarted."""
     views = Views(3)
     view = views.views["p0"]
     views.tell_all(2)

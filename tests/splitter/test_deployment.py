@@ -1,4 +1,4 @@
-"""Test that manifests and units under config/ are valid, and agree with one another and with the configuration."""
+"""Test that manifests and units in config/ are valid, and agree with each other and with the configuration."""
 
 import configparser
 import re

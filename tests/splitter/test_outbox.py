@@ -1,4 +1,4 @@
-"""Test the outbox against a model with random commits, connections, confirmations, restarts and compactions."""
+"""Test the outbox against a model. Commits, connections, confirmations, restarts and compactions are random."""
 
 import random
 
@@ -38,7 +38,7 @@ def compact(store: MemoryStore, outbox: Outbox) -> None:
 
 
 class Receiver:
-    """A minimal receiver of a queue, which keeps the entries in the order of arrival."""
+    """A minimal receiver of a queue, which keeps the entries in the order in which they arrive."""
 
     def __init__(self) -> None:
         self.epoch = b""
@@ -159,7 +159,7 @@ def fill(store: MemoryStore, outbox: Outbox, rng: random.Random, *, repeats: int
 
 
 def test_a_crash_at_any_write_of_a_compaction_leaves_a_whole_queue(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After a crash at any write of compaction, swap or sweep, the reopened store has the same set of links."""
+    """After a crash at any write of a compaction, swap or sweep, the reopened store has the same set of links."""
     import crawler.splitter.compaction as compaction_module
 
     monkeypatch.setattr(compaction_module, "_BATCH_BYTES", 300)
@@ -191,7 +191,7 @@ def test_a_crash_at_any_write_of_a_compaction_leaves_a_whole_queue(monkeypatch: 
 
 
 def test_an_outbox_that_was_compacted_can_be_compacted_again() -> None:
-    """The entries of the first compaction and entries appended since then are merged; no old entry remains."""
+    """The second compaction rewrites the entries of the first one and those appended since. No old entry remains."""
     rng = random.Random(5)
     store = MemoryStore()
     outbox = Outbox(store, ["p1"], CONFIG, rng)
@@ -237,7 +237,7 @@ def test_entries_committed_during_a_compaction_follow_it() -> None:
 def test_a_group_staged_after_a_compaction_does_not_undo_it() -> None:
     """The first group contains the state of the compaction.
 
-    The second group is staged before the first is reported as committed.
+    The second group is staged before `committed` is called for the first one.
     """
     rng = random.Random(12)
     store = MemoryStore(keep_durable=True)
@@ -422,7 +422,7 @@ def test_memory_holds_no_more_than_a_window_a_connected_peer() -> None:
 
 
 def test_totals_are_read_without_a_loop_over_the_queues() -> None:
-    """Every heartbeat contains totals over the queues, and every fetch and every group reads these totals, too."""
+    """Every heartbeat contains the totals over the queues. Every fetch and every group reads these totals, too."""
     rng = random.Random(1)
     store, peers = MemoryStore(), ["p1", "p2", "p3"]
     outbox = Outbox(store, peers, CONFIG, rng)

@@ -1,4 +1,4 @@
-"""Test the bucket table: every bucket has one owner, and equal settings give equal tables."""
+"""Test that every bucket has one owner, and that processes with the same settings have the same bucket table."""
 
 import hashlib
 import random
@@ -61,7 +61,11 @@ def test_epoch_names_and_table_are_in_the_digest() -> None:
 
 
 def test_digest_is_the_same_on_every_machine() -> None:
-    """The digest is the SHA-256 of epoch (8 bytes, big-endian), names joined by newlines, and owners (2 bytes each)."""
+    """The digest is a SHA-256, so it is the same on every machine.
+
+    The digest covers the epoch (8 bytes, big-endian), the names joined by newlines, and the owners (2 bytes
+    each).
+    """
     owners = b"\x00\x00" * 32768 + b"\x00\x01" * 32768
     expected = hashlib.sha256(b"\x00" * 7 + b"\x01" + b"p0\np1" + owners).hexdigest()[:32]
     assert Partition.equal_ranges(["p0", "p1"]).digest.hex() == expected

@@ -1,4 +1,4 @@
-"""Test real sockets on loopback: plain, with a secret, with mutual TLS.
+"""Test the splitter with real sockets on loopback: without a secret, with a secret, and with mutual TLS.
 
 Some peers have a wrong secret, do not identify themselves, or do not answer.
 """
@@ -43,7 +43,7 @@ NAMES = ["p0", "p1"]
 
 
 class Process:
-    """A process without a crawl; it commits received entries at once, in the event loop."""
+    """A process without a crawl, which commits received entries immediately, in the event loop."""
 
     def __init__(
         self,
@@ -112,7 +112,7 @@ class Process:
 
 
 async def reached(condition: Callable[[], bool], limit: float = 10.0) -> None:
-    """Run the event loop until `condition` holds; the limit only ends a failing test."""
+    """Run the event loop until `condition` holds. The time limit matters only if the test fails."""
     async with asyncio.timeout(limit):
         while not condition():
             await asyncio.sleep(0.002)
@@ -217,7 +217,7 @@ def test_a_peer_that_comes_back_gets_the_waiting_links(use_uvloop: bool) -> None
 
 
 def test_the_older_of_a_node_and_its_copy_stops() -> None:
-    """A peer tells the older process that a newer start is running; the newer one continues."""
+    """A peer tells the older process that a newer start of it is running. The newer process continues."""
 
     async def play() -> None:
         other, copy = Process("p1", CONFIG), Process("p0", CONFIG, incarnation=2)
@@ -239,7 +239,11 @@ def test_the_older_of_a_node_and_its_copy_stops() -> None:
 
 
 def test_a_start_whose_clock_is_behind_learns_the_number_of_the_newest_start() -> None:
-    """No process of its name is connected and no peer has accepted this start: it is not a copy of a running one."""
+    """Start a process whose clock is behind.
+
+    No process of its name is connected, and no peer has accepted this start. So it is not a copy of a running
+    process.
+    """
 
     async def play() -> None:
         other, first = Process("p1", CONFIG), Process("p0", CONFIG, incarnation=2000)
@@ -390,12 +394,15 @@ def test_closing_during_an_accept_terminates(use_uvloop: bool, monkeypatch: pyte
 
 
 def test_a_connection_arriving_during_close_leaks_no_socket() -> None:
-    """A `sock_accept` that is cancelled in the turn in which it completes would drop the accepted socket."""
+    """Cancel the task that accepts connections in the turn in which a connection arrives.
+
+    A `sock_accept` that is cancelled in the turn in which it completes would lose the accepted socket.
+    """
 
     async def main() -> None:
         p0 = Process("p0", CONFIG)
         (address,) = await start(p0)
-        await asyncio.sleep(0)  # p0 now waits for connections
+        await asyncio.sleep(0)  # now, p0 waits for connections
         with socket.create_connection(
             address
         ):  # the connection is in the queue of the kernel; the event loop has not seen it yet
@@ -415,7 +422,7 @@ def test_a_connection_arriving_during_close_leaks_no_socket() -> None:
 
 
 def test_a_replaced_connection_is_closed_at_once() -> None:
-    """When a process dials again, its old connection is closed at once, not at its next heartbeat."""
+    """When a process dials again, its old connection is closed immediately, and not only at the next heartbeat."""
 
     async def main() -> None:
         config = msgspec.structs.replace(CONFIG, heartbeat=1000, backoff_min=1000, backoff_max=1000)
@@ -536,7 +543,7 @@ def test_tls_files_must_be_readable(tmp_path: Path, authority: Path) -> None:
 
 
 def test_unidentified_clients_are_logged_once_a_minute() -> None:
-    """The first unidentified client is logged at once; later clients are only counted."""
+    """The first unidentified client is logged immediately. Clients in the minute after that are only counted."""
     strangers = Strangers()
     said = [strangers.note("no magic", float(now)) for now in range(1000, 1200)]
     assert [line for line in said if line] == [
@@ -548,7 +555,7 @@ def test_unidentified_clients_are_logged_once_a_minute() -> None:
 
 
 def test_a_commit_pumps_only_the_affected_connections() -> None:
-    """Groups are committed several times per second; the cost must not grow with the number of connections."""
+    """Groups are committed several times per second, so the cost must not grow with the number of connections."""
 
     class Connection:
         def __init__(self, peer: str) -> None:

@@ -1,4 +1,4 @@
-"""Test two processes of which one loses data: confirmed entries, sent entries, or unsynced writes."""
+"""Test two processes after one has lost data: confirmed entries, sent entries, or unsynced writes."""
 
 from types import SimpleNamespace
 
@@ -13,7 +13,10 @@ from tests.splitter.ends import CONFIG, commit, common_store, exchange, links_fo
 
 
 def drain(*ways: SimpleNamespace, now: float = 0.0) -> None:
-    """Let the sessions send, and the owners commit and confirm entries, until no bytes are left to send."""
+    """Let the sessions send entries, and let the owners commit and confirm them.
+
+    The function returns when there is nothing left to send.
+    """
     processes = [way.dialler.common for way in ways] + [way.listener.common for way in ways]
     before = None
     while before != (before := [(each.outbox.links, each.inbox.applied) for each in processes]):
@@ -38,7 +41,7 @@ def cut(way: SimpleNamespace) -> None:
 
 
 def settled(one: Common, other: Common) -> SimpleNamespace:
-    """Reconnect until the greeting no longer renumbers the queue; return the session."""
+    """Connect again until the greeting no longer renumbers the queue; return the session."""
     while (way := connected(one, other)).dialler.state is not SessionState.STREAMING:
         assert way.dialler.ending is not None
         cut(way)
@@ -47,7 +50,7 @@ def settled(one: Common, other: Common) -> SimpleNamespace:
 
 
 def test_two_full_outboxes_drain_each_other() -> None:
-    """Each queue is many windows long, so a process must confirm entries before it has sent all of its own queue."""
+    """Each queue is much longer than a window. So each process must confirm entries before its own queue is sent."""
     one, other = process("p0"), process("p1")
     commit(one, [("p1", links_for("p1", 600))])
     commit(other, [("p0", links_for("p0", 500))])
@@ -69,7 +72,10 @@ def copied_store(common: Common) -> MemoryStore:
 
 
 def earlier_state(one: Common, *, kept: int) -> Common:
-    """Let p1 confirm 50 links of p0; return p1 with its earlier store, when it had confirmed only `kept` of the links."""
+    """Let p1 confirm 50 links of p0, and return p1 with an earlier state of its store.
+
+    In that state, p1 had confirmed only `kept` of these links.
+    """
     other = process("p1")
     if kept:
         commit(one, [("p1", links_for("p1", kept))])
@@ -112,7 +118,7 @@ def test_a_process_that_lost_confirmed_links_is_refused_until_they_are_queued_ag
 
 
 def test_a_fresh_epoch_does_not_hide_a_loss() -> None:
-    """The queue was renumbered after the backup was made, so the numbers agree although links are missing."""
+    """The queue was renumbered after the backup was made. So the numbers agree, although links are missing."""
     first = process("p0")
     behind = earlier_state(first, kept=20)
     again = process("p0", store=common_store[id(first)], clean=False, boot=b"after it")
@@ -183,8 +189,8 @@ def test_start_numbers_beyond_any_date_can_be_reported(number: int) -> None:
 def test_a_lost_tail_at_the_sender_is_noticed_and_nothing_later_is_dropped(count: int) -> None:
     """A power cut loses unsynced groups that were sent and confirmed.
 
-    The peer must not drop new entries as repeated ones, even if at least as many new entries as were lost are
-    committed under the same numbers.
+    After that, new entries get the numbers of the lost entries. The peer must not drop these new entries as
+    repeated, however many there are.
     """
     one, other = process("p0"), process("p1")
     commit(one, [("p1", links_for("p1", 10))])
@@ -205,7 +211,10 @@ def test_a_lost_tail_at_the_sender_is_noticed_and_nothing_later_is_dropped(count
 
 
 def test_a_process_and_its_copy_never_confirm_each_others_entries() -> None:
-    """A machine returns with its queue, after a copy of this queue was continued elsewhere with the same numbers."""
+    """Let a machine return with its queue after a copy of this queue was used elsewhere.
+
+    The copy has used the same numbers for other entries.
+    """
     first, other = process("p0"), process("p1")
     commit(first, [("p1", links_for("p1", 10))])
     way = connected(first, other)

@@ -42,7 +42,10 @@ def test_a_missing_file_is_a_config_error(tmp_path: Path) -> None:
 
 
 def test_derived_keys_differ_by_purpose_and_are_the_same_everywhere() -> None:
-    """The golden values are HMAC-SHA256 (RFC 2104) of the standard library, with a key's purpose as the message."""
+    """The expected values are HMAC-SHA256 (RFC 2104) with a key's purpose as the message.
+
+    The standard library computes the expected values.
+    """
     secret = b"0123456789abcdef"
     assert derive(secret, b"x") == hmac.new(secret, b"crawler x", hashlib.sha256).digest()
     assert len(fingerprint_seed(secret)) == 16

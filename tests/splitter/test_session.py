@@ -45,7 +45,7 @@ def test_links_flow_and_only_what_is_durable_is_confirmed() -> None:
 
 
 def test_a_small_bound_of_a_frame_makes_more_frames(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A sender respects the frame size that its peer checks, and the same links arrive."""
+    """A sender keeps its frames below the size that its peer accepts, and the same links arrive."""
     config = msgspec.structs.replace(CONFIG, frame_bytes_max=700)
     monkeypatch.setattr("tests.splitter.ends.CONFIG", config)
     one, other, ends = streaming()
@@ -141,13 +141,16 @@ def test_a_listener_refuses_another_secret_before_it_reveals_anything() -> None:
 
 
 def test_a_listener_without_the_secret_gets_no_link() -> None:
-    """The false listener answers as well as it can, but the first frame that requires the key ends the session."""
+    """A listener without the secret answers as well as it can.
+
+    The listener's first frame that needs the key ends the session.
+    """
     one = process("p0")
     ends = pair(one, process("p1", secret=b"guess"))
     commit(one, [("p1", links_for("p1", 10))])
     ends.listener.receive(ends.dialler.data_to_send(), 0.0)
     ends.dialler.receive(ends.listener.data_to_send(), 0.0)
-    ends.dialler.data_to_send()  # this is the Hello, which the false listener ignores
+    ends.dialler.data_to_send()  # this is the Hello, which this listener cannot check
     ends.listener._send(Welcome(b"boot", 0, 0))
     ends.dialler.receive(ends.listener.data_to_send(), 0.0)
     assert ends.dialler.ending.reason is Reason.SECRET
@@ -284,7 +287,7 @@ def test_a_missing_entry_is_requested_once_and_resent() -> None:
 
 
 def breach(message: object, to: str = "dialler") -> sessions.Ending:
-    """Send `message` from a peer that has the keys to a streaming session; return how the session ended."""
+    """Send `message` to a streaming session, from a peer that has the keys; return how the session ended."""
     _, _, ends = streaming()
     source, target = (ends.listener, ends.dialler) if to == "dialler" else (ends.dialler, ends.listener)
     source._send(message)

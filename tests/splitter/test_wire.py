@@ -1,4 +1,4 @@
-"""Test frames and messages: valid ones are decoded unchanged, all others raise a ProtocolError."""
+"""Test that valid frames and messages are decoded unchanged, and that all others raise a ProtocolError."""
 
 import random
 import zlib
@@ -152,7 +152,7 @@ def test_garbage_ends_in_a_protocol_error_or_waits(garbage: bytes) -> None:
 @given(st.integers(0, 255), st.binary(max_size=300))
 @settings(max_examples=300)
 def test_well_tagged_garbage_ends_in_a_protocol_error(kind: int, payload: bytes) -> None:
-    """A peer that knows the secret could send such frames."""
+    """Only a peer that knows the secret could send such frames."""
     content = bytes([kind]) + payload
     reader = FrameReader()
     reader.feed((len(content) + 16).to_bytes(4, "big") + content + Tagger().tag(content))

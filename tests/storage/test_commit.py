@@ -1,4 +1,4 @@
-"""Test commits: one batch makes a group valid, nothing is acknowledged before it, and groups keep their order."""
+"""Test commits: one batch makes a group valid, nothing is acknowledged before that batch, and groups keep their order."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -12,7 +12,7 @@ from crawler.storage.kv import MemoryStore
 
 
 class Recorder:
-    """A stand-in for the page cache and the DUE that records every step in one list."""
+    """Replaces the page cache and the DUE, and records every step in one list."""
 
     def __init__(self, name: str, steps: list[str]) -> None:
         self.name = name
@@ -104,7 +104,7 @@ def test_groups_are_bounded_and_first_in_first_out() -> None:
 
 
 def test_functions_that_make_changes_run_in_queue_order() -> None:
-    """The functions run in queue order, and not before their group is taken or `make` is called."""
+    """The functions run in queue order. They do not run before their group is taken or `make` is called."""
     point, _, steps = make(group_entries_max=2)
     made: list[str] = []
 
@@ -161,7 +161,10 @@ def test_later_operations_of_a_change_win() -> None:
 
 
 def test_a_change_made_in_steps_keeps_its_place_in_the_queue() -> None:
-    """Changes that are queued while another one pauses never overtake it. A group contains only complete changes."""
+    """Changes that are queued while another change pauses never overtake that change.
+
+    A group contains only complete changes.
+    """
     point, _, _ = make(group_entries_max=2)
     seen: list[str] = []
 

@@ -57,7 +57,7 @@ def test_a_partial_write_is_continued(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_the_first_failure_closes_the_file_permanently(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
-    """A full disk may have space again later, but it is unknown which bytes of the failed write are on it."""
+    """A full disk may have space again later, but it is unknown which bytes of the failed write are on the disk."""
     log = files.AppendFile(tmp_path / "log")
 
     def full(*_: object) -> int:
@@ -149,7 +149,7 @@ def test_a_lock_names_its_holder(tmp_path: Path) -> None:
 
 
 def test_a_failed_second_lock_leaves_the_first_in_place(tmp_path: Path) -> None:
-    """With fcntl locks, closing the file after the failed second attempt would release the first lock."""
+    """If `Lock` used fcntl locks, closing the file after the failed second attempt would release the first lock."""
     path = tmp_path / "node.lock"
     lock = files.Lock(path, "p0")
     for _ in range(2):
@@ -161,7 +161,7 @@ def test_a_failed_second_lock_leaves_the_first_in_place(tmp_path: Path) -> None:
 
 
 def test_a_lock_is_not_inherited(tmp_path: Path) -> None:
-    """Neither a forked nor an executed child keeps the lock after its parent released it."""
+    """Neither a forked child nor an executed child keeps the lock after the parent has released it."""
     path = tmp_path / "node.lock"
     lock = files.Lock(path, "p0")
     begin, end = os.pipe()
@@ -252,7 +252,7 @@ def test_a_file_gets_its_name_when_it_is_complete(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("there", [False, True])
 def test_a_folder_gets_its_name_when_it_is_complete(tmp_path: Path, there: bool) -> None:
-    """An existing empty folder is kept, not replaced."""
+    """If an empty folder of this name exists, it is kept, not replaced."""
     path = tmp_path / "made"
     if there:
         path.mkdir()

@@ -1,4 +1,4 @@
-"""Test the keys: each prefix occurs once, a bucket range is a key range, and only keys.py has prefixes."""
+"""Test the keys: each prefix occurs once, a range of buckets is a range of keys, and only keys.py has prefixes."""
 
 import re
 from pathlib import Path
@@ -47,7 +47,7 @@ def test_a_key_belongs_to_its_family(key: bytes, owner: str | None) -> None:
 
 @given(st.sampled_from(keys.BY_BUCKET), st.integers(0, 65535), st.integers(0, 65536), st.binary(max_size=12))
 def test_a_range_of_buckets_is_a_range_of_keys(prefix: bytes, bucket: int, end: int, rest: bytes) -> None:
-    """Wherever a range of buckets ends, each record moves to the process that owns its bucket; none stays."""
+    """Wherever a range of buckets ends, each record moves to the process that owns its bucket, and no record stays."""
     key = prefix + bucket.to_bytes(2, "big") + rest
     assert keys.bucket(key) == bucket
     for first in (0, bucket, min(bucket + 1, 65535)):
@@ -56,7 +56,7 @@ def test_a_range_of_buckets_is_a_range_of_keys(prefix: bytes, bucket: int, end: 
 
 
 def test_prefixes_are_written_only_in_keys_py() -> None:
-    """All prefixes are defined in `storage/keys.py`; keys with other prefixes would be neither moved nor checked.
+    """All prefixes are defined in `storage/keys.py`. Keys with other prefixes would be neither moved nor checked.
 
     Prefixes of earlier formats are defined in `upgrade/`, the only code that reads them.
     """

@@ -89,7 +89,7 @@ def test_written_data_is_there_after_reopening(tmp_path: Path, engine: str) -> N
 def test_after_a_failed_write_every_write_fails(
     tmp_path: Path, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After the disk was full, LevelDB itself still acknowledges writes, but all of them are lost at a restart."""
+    """After the disk was full, LevelDB itself still acknowledges writes, but all these writes are lost at a restart."""
     store = open_store(tmp_path, engine)
 
     def full(batch: object) -> None:
@@ -110,7 +110,7 @@ def test_after_a_failed_write_every_write_fails(
 def test_damage_found_by_a_merge_is_reported_to_the_writer(
     tmp_path: Path, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A background merge can find damage; then the next write names the repair, which a full disk would not need."""
+    """If a merge in the background finds damage, the next write recommends a repair, unlike a write to a full disk."""
     store = open_store(tmp_path, engine)
 
     def damaged(batch: object) -> None:
@@ -143,7 +143,10 @@ def test_damage_to_a_sealed_value_is_detected(payload: bytes, flip: int) -> None
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("place", range(0, 100, 7))
 def test_a_flipped_byte_of_a_table_is_never_silent(tmp_path: Path, engine: str, place: int) -> None:
-    """All keys are read, or DamageError is raised. Default reads of LevelDB silently lost keys in 3 of 30 cases."""
+    """Either all keys are read, or a DamageError is raised.
+
+    Default reads of LevelDB silently lost keys in 3 of 30 cases.
+    """
     written = {b"u/" + i.to_bytes(8, "big"): seal(bytes([i % 251]) * 60) for i in range(3000)}
     store = open_store(tmp_path, engine)
     apply(store, [list(written.items())])

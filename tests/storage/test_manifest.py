@@ -1,4 +1,4 @@
-"""Test that a store with a lost manifest is refused, that the message names the remedy, and that a repair restores it."""
+"""Test that a store with a lost manifest is refused, that the message names the repair, and that the repair works."""
 
 import os
 import random
@@ -74,7 +74,7 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
 def test_a_lost_manifest_is_refused_and_repaired(
     path: Path, engine: str, model: dict[bytes, bytes], damage: str
 ) -> None:
-    """After some of these losses, LevelDB by itself would open an empty or an old store, and delete the tables."""
+    """After some of these losses, LevelDB itself would open an empty or an old store, and delete the tables."""
     DAMAGE[damage](path)
     tables = sorted(path.glob(TABLES[engine]))
     if engine == "rocksdict" and damage == "manifest torn" and not rocks.lost_bookkeeping(path):
@@ -114,7 +114,7 @@ def test_an_edit_truncated_by_a_crash_is_not_damage(path: Path, model: dict[byte
 
 
 def test_a_repair_restores_all_readable_tables(path: Path, engine: str) -> None:
-    """A missing table cannot be restored; all other tables are restored."""
+    """A missing table cannot be restored. All other tables are restored."""
     sorted(path.glob(TABLES[engine]))[0].unlink()
     with pytest.raises(DamageError, match="missing files|No such file"):
         open_store(path)

@@ -1,4 +1,4 @@
-"""Test large bodies on disk: their digests, resumed transfers, and the deletion of leftovers."""
+"""Test large bodies on disk: their digests, resumed transfers, and the deletion of files that are no longer needed."""
 
 import hashlib
 from pathlib import Path
@@ -70,7 +70,7 @@ def test_sweep_deletes_parts_that_are_not_needed(tmp_path: Path, needed: bool) -
 def test_parts_of_an_earlier_boot_and_damaged_heads_are_deleted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Parts are not synced, so a part from before a reboot may lack bytes that a power cut lost."""
+    """Parts are not synced, so a part from before a reboot may lack bytes that were lost in a power cut."""
     _begun(tmp_path, "0f").close()
     _begun(tmp_path, "1e").close()
     (tmp_path / "1e.head").write_bytes(b"\xff")

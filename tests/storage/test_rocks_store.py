@@ -1,4 +1,4 @@
-"""Test that `rocks_store.py` syncs logs itself, because rocksdict would hold the interpreter lock meanwhile."""
+"""Test that `rocks_store.py` itself syncs the logs, because rocksdict would hold the interpreter lock during a sync."""
 
 import contextlib
 import os
@@ -10,7 +10,7 @@ from crawler.storage.engines import open_store
 
 
 def logs_in(directory: Path) -> dict[Path, os.stat_result]:
-    """Return the existing logs; RocksDB removes old ones in the background, even between two calls."""
+    """Return the existing logs. RocksDB removes old logs in the background, even between two calls."""
     found = {}
     for path in directory.glob("*.log"):
         with contextlib.suppress(FileNotFoundError):
@@ -21,7 +21,7 @@ def logs_in(directory: Path) -> dict[Path, os.stat_result]:
 def test_a_synced_write_syncs_all_logs_that_hold_writes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Earlier unsynced writes must survive a power cut too, whichever log they are in."""
+    """Earlier writes that were not synced must survive a power cut too, whichever log they are in."""
     synced: dict[int, int] = {}
     real_sync, real_fsync = os.fdatasync, os.fsync
     names: list[set[str]] = []

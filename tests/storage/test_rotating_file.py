@@ -1,4 +1,4 @@
-"""Test rotated logs: size, age, the files that are kept, several writers, and rotation by another program."""
+"""Test rotated logs: size, age, the number of files that are kept, several writers, and rotation by another program."""
 
 import os
 import random
@@ -24,7 +24,10 @@ def content(path: Path) -> list[bytes]:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_several_writers_neither_lose_nor_repeat_lines(tmp_path: Path, seed: int) -> None:
-    """The lines of each writer are complete and in order, whichever writer rotates; no file exceeds the size."""
+    """The lines of each writer are complete and in order, whichever writer rotates the file.
+
+    No file exceeds the size.
+    """
     rng, path = random.Random(seed), tmp_path / "log"
     writers = [RotatingFile(path, bytes_max=200) for _ in range(3)]
     written: list[list[bytes]] = [[], [], []]
@@ -49,7 +52,10 @@ def test_a_line_longer_than_the_limit_is_kept_whole(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("kept", "left"), [(0, 5), (2, 3)])
 def test_the_number_of_former_files_is_limited(tmp_path: Path, kept: int, left: int) -> None:
-    """`kept` former files remain besides the current one; 0 keeps all. The newest files have the lowest numbers."""
+    """`kept` former files remain besides the current file.
+
+    If `kept` is 0, all files remain. The newest files have the lowest numbers.
+    """
     file = RotatingFile(tmp_path / "log", bytes_max=1, kept=kept)
     for number in range(5):
         file.write(line(str(number)), START)
@@ -78,7 +84,7 @@ def test_lines_without_a_time_are_as_old_as_the_process(tmp_path: Path) -> None:
 
 
 def test_a_rotation_by_another_program_is_followed(tmp_path: Path) -> None:
-    """Regression: after logrotate had renamed the file, lines went to the renamed file until the next start."""
+    """Regression: after logrotate had renamed the file, lines were appended to the renamed file until the next start."""
     path = tmp_path / "log"
     file = RotatingFile(path)
     file.write(line("before"), START)
@@ -105,7 +111,7 @@ def test_a_closed_file_opens_again(tmp_path: Path) -> None:
 
 
 def test_a_renamed_file_is_reopened_when_the_signal_comes(tmp_path: Path) -> None:
-    """At SIGUSR1, a process closes the renamed file even if it writes nothing; the program waits for the new file."""
+    """At SIGUSR1, a process closes the renamed file even if it writes nothing. The program waits for the new file."""
     program = """
 import os, signal, sys
 from pathlib import Path

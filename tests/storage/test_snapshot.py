@@ -19,7 +19,7 @@ def engine(request: pytest.FixtureRequest) -> str:
 
 
 def _filled(path: Path, rounds: int, engine: str) -> DiskStore:
-    """Return a store with tables and a log, filled by numbered writes."""
+    """Return a store with tables and a log, which was filled by numbered writes."""
     store = open_store(path, engine, write_buffer_bytes=64 << 10)
     for number in range(rounds):
         _write(store, number)
@@ -34,7 +34,7 @@ def _write(store: DiskStore, number: int) -> None:
 
 
 def _state(path: Path) -> int:
-    """Return the number of a store's last write; assert that the store has all earlier writes and no later ones."""
+    """Return the number of a store's last write, and assert that the store has all earlier writes and no later ones."""
     copy = open_store(path)
     last = int(copy.get(b"last") or b"-1")
     keys = [key for key, _ in copy.scan(b"k", b"l")]
@@ -59,7 +59,10 @@ def test_the_copy_is_the_store_at_that_moment(tmp_path: Path, engine: str) -> No
 def test_a_copy_of_a_changing_store_is_one_state(
     tmp_path: Path, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Writes, flushes and compactions happen between any two files; the copy is still one state."""
+    """Writes, flushes and compactions happen while files are copied.
+
+    Nevertheless, the copy shows one state of the store.
+    """
     store = _filled(tmp_path / "store", 300, engine)
     written = [300]
     copyfile, link = module.shutil.copyfile, module.os.link
@@ -106,9 +109,13 @@ def test_a_folder_that_is_not_a_store_is_refused(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(DirectoryError, match="CURRENT is missing"):
         snapshot(tmp_path / "empty", tmp_path / "copy")
-    (tmp_path / "empty" / "CURRENT").write_text("../../etc/passwd\n")
-    with pytest.raises(DamageError, match="names no manifest"):
-        snapshot(tmp_path / "empty", tmp_path / "copy")
+    for name in ("../../etc/passwd\n", "MANIFES", "nANIFEST-000004\n"):
+        (tmp_path / "empty" / "CURRENT").write_text(name)
+        with pytest.raises(DamageError, match="names no manifest"):
+            snapshot(tmp_path / "empty", tmp_path / "copy")
+    (tmp_path / "empty" / "CURRENT").write_text("MANIFEST-000009\n")
+    with pytest.raises(DamageError, match="MANIFEST-000009, which is missing"):
+        snapshot(tmp_path / "empty", tmp_path / "copy", pause=lambda seconds: None)
 
 
 def test_a_store_that_never_stops_changing_is_refused(tmp_path: Path, engine: str) -> None:
@@ -130,7 +137,7 @@ def test_a_store_that_never_stops_changing_is_refused(tmp_path: Path, engine: st
 
 
 def test_a_copy_never_writes_into_a_table_of_the_original(tmp_path: Path, engine: str) -> None:
-    """Regression: a copy linked to a compaction's output that the manifest did not name yet, and overwrote it."""
+    """Regression: a copy contained a link to a new table that the manifest did not name yet, and overwrote this table."""
     _filled(tmp_path / "store", 20, engine).close()
     _filled(tmp_path / "store", 40, engine)  # the log is not empty, so opening the copy writes it to a table
     kind = "ldb" if engine == "leveldb" else "sst"

@@ -86,7 +86,7 @@ def test_garbage_after_the_last_record_loses_nothing(path: Path) -> None:
 
 
 def test_an_invalid_header_is_cut_before_the_engine_opens(path: Path) -> None:
-    """RocksDB by itself would forever read a last record of type 6 (a type used in recycled logs)."""
+    """RocksDB itself would never stop reading a last record of type 6, which is a type used in recycled logs."""
     log = newest_log(path)
     data = log.read_bytes()
     assert ends_whole(data)
@@ -107,7 +107,7 @@ def fragments(data: bytes) -> list[tuple[int, Fragment]]:
 
 
 def test_a_log_is_complete_only_if_it_ends_with_a_record(path: Path) -> None:
-    """A log cut inside a fragment, or between two fragments of one record, is not complete."""
+    """A log that was cut inside a fragment, or between two fragments of one record, is not complete."""
     data = newest_log(path).read_bytes()
     found = fragments(data)
     assert len(found) > RECORDS, "some records cross a block's end"
@@ -148,7 +148,10 @@ def test_a_torn_tail_of_an_older_log_is_refused(path: Path) -> None:
 
 
 def small(tmp_path: Path, engine: str) -> tuple[Path, dict[bytes, bytes]]:
-    """Return the path and content of a small store that was killed: its log is one short block."""
+    """Return the path and the content of a small store as a kill leaves it.
+
+    The log of the store is one short block.
+    """
     store = open_store(tmp_path / "small", engine)
     for number in range(12):
         batch = store.batch(sync=True)
@@ -161,10 +164,11 @@ def small(tmp_path: Path, engine: str) -> tuple[Path, dict[bytes, bytes]]:
 
 
 def test_a_flipped_byte_of_a_log_is_never_silent(tmp_path: Path, engine: str) -> None:
-    """Flip every byte of a header and one of the content: the log is refused, or its last record is cut off and reported.
+    """Flip each byte of a header, and one byte of the content.
 
-    With the engines' own checks, 40 of 52 flips in the upper byte of a length silently lost all later
-    records: if a fragment seems to be longer than the file, the engines consider it the end of the log.
+    The log is refused, or its last record is cut and reported. With only the engines' own checks, 40 of 52
+    flips in the upper byte of a length silently lost all later records. If a fragment seems to be longer than
+    the file, the engines assume that the log ends there.
     """
     whole, held = small(tmp_path, engine)
     data = newest_log(whole).read_bytes()
@@ -188,7 +192,7 @@ def test_a_flipped_byte_of_a_log_is_never_silent(tmp_path: Path, engine: str) ->
 
 @pytest.mark.parametrize("place", [10, 5_000, BLOCK_BYTES + 10_000, 2 * BLOCK_BYTES + 50])
 def test_damage_before_other_records_is_refused(path: Path, place: int) -> None:
-    """The records after the damage were acknowledged, so only a person may decide to lose them."""
+    """The records after the damage were acknowledged, so only a person may decide to drop them."""
     log = newest_log(path)
     data = bytearray(log.read_bytes())
     data[place : place + 8] = bytes(byte ^ 0xFF for byte in data[place : place + 8])

@@ -1,7 +1,6 @@
 """Test how a child process reacts to messages of the supervisor, and which messages it sends."""
 
 import asyncio
-import io
 import logging
 import signal
 import socket
@@ -20,7 +19,7 @@ from crawler.supervision.child import CLEAR_LIMIT, ORPHAN_GRACE, Start, _Child, 
 
 
 class Writer:
-    """Replaces the writer to the supervisor, and keeps the messages that the child sends."""
+    """Replaces the stream to the supervisor, and keeps the messages that the child sends."""
 
     def __init__(self) -> None:
         self.said: list[Any] = []
@@ -71,7 +70,7 @@ class Exchange:
 
 
 class Made:
-    """Child p1 of three children; it receives `lines` from its supervisor."""
+    """The child p1 of three children, which receives `lines` from its supervisor."""
 
     def __init__(self, folder: Path, lines: bytes = b"", **start: Any) -> None:
         config = msgspec.to_builtins(convert({"crawl": {"processes": 3}}), enc_hook=lambda value: value + 0)
@@ -123,7 +122,7 @@ def test_a_child_obeys_messages_to_stop_or_about_the_end(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("broken", [False, True])
 def test_a_child_without_a_supervisor_stops_by_itself(tmp_path: Path, broken: bool) -> None:
-    """The child stops when the stream ends, or when it breaks because the child's messages were not read."""
+    """The child stops when the stream ends, or when the stream breaks because the child's messages were not read."""
 
     async def play() -> Made:
         made = Made(tmp_path, b'{"stop": "signal"}\n{"ended": true}\n')
@@ -177,29 +176,42 @@ def test_a_child_whose_supervisor_ends_before_the_first_message_exits() -> None:
 @pytest.mark.parametrize(
     ("error", "code"), [(UsageError("two\n  lines"), 2), (StoreError("two\nlines"), 75), (None, 0)]
 )
-def test_a_child_prints_its_error_in_one_line_and_exits_with_its_code(
-    monkeypatch: pytest.MonkeyPatch, error: Exception | None, code: int
+def test_a_child_hands_over_its_error_in_one_line_and_exits_with_its_code(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, error: Exception | None, code: int
 ) -> None:
-    def run(work: Any, new_loop: Any, limit: float) -> int:
-        work.close()
+    async def run(child: _Child, parser: Any) -> None:
         if error is not None:
             raise error
-        return 0
+        child._writer.close()
 
+    async def play() -> tuple[int, bytes]:
+        ours, theirs = socket.socketpair()
+        line = {"config": {}, "directory": str(tmp_path), "name": "p0", "crawl": "c", "run": "r", "ports": {}}
+        reader, writer = await asyncio.open_connection(sock=theirs)
+        writer.write(msgspec.json.encode(line | {"supervisor": 5, "seeds_file": "s"}) + b"\n")
+        writer.write(b'{"ended": true}\n{"reported": true}\n')
+        ended = await _work(ours, None)
+        heard = await reader.read()
+        writer.close()
+        return ended, heard
+
+    monkeypatch.setattr("crawler.cli.options.send_log", lambda *args, **named: None)
+    monkeypatch.setattr(_Child, "run", run)
+    assert asyncio.run(play()) == (code, b"" if error is None else b'{"failure":"two lines"}\n')
+
+
+def test_a_child_forks_its_parser_before_it_works(monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[str] = []
-    stderr = io.StringIO()
     monkeypatch.setattr(module, "use_long_slices", lambda: done.append("turns"))
     monkeypatch.setattr(module, "fork_parser", lambda: done.append("parser"))
     monkeypatch.setattr("gc.freeze", lambda: done.append("frozen"))
-    monkeypatch.setattr(module.shutdown, "run", run)
-    monkeypatch.setattr(module.sys, "stderr", stderr)
+    monkeypatch.setattr(module.shutdown, "run", lambda work, new_loop, limit: work.close() or 75)
     link: Any = SimpleNamespace()
-    assert module.work(link) == code and done == ["turns", "parser", "frozen"]
-    assert stderr.getvalue() == ("" if error is None else "crawler: two lines\n")
+    assert module.work(link) == 75 and done == ["turns", "parser", "frozen"]
 
 
 class Whole(Crawl):
-    """A fake crawl that the child itself creates; it runs until it is stopped."""
+    """A fake crawl that the child itself creates, and that runs until it is stopped."""
 
     made: list["Whole"] = []
 
@@ -241,6 +253,8 @@ class Watched:
         monkeypatch.setattr(module.early_signals, "begin", lambda: early)
         monkeypatch.setattr(module, "watch_parent", lambda *watched: self.parents.append(watched))
         monkeypatch.setattr(module.shutdown, "within", self._within)
+        handled = SimpleNamespace(signal=lambda *handler: self.handlers.append(handler))
+        monkeypatch.setattr(module, "signal", handled)
         asyncio.run(self._play(folder, told))
         (self.crawl,) = Whole.made
 
@@ -250,8 +264,6 @@ class Watched:
         return True
 
     async def _play(self, folder: Path, told: str) -> None:
-        loop = asyncio.get_running_loop()
-        loop.add_signal_handler = lambda *handler: self.handlers.append(handler)  # type: ignore[method-assign]
         self.made = made = Made(folder, status_interval=1000.0)
         del made.child._exchange
         reader = made.child._reader = asyncio.StreamReader()  # this stream does not end
@@ -297,9 +309,9 @@ def test_a_signal_stops_a_child_even_if_it_came_early(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     watched = Watched(tmp_path, monkeypatch, told='{"stop": "max_pages"}')
-    assert watched.handlers == [
-        (number, watched.crawl.stop, "signal") for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    ]
+    assert [number for number, _ in watched.handlers] == [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
+    assert watched.crawl.stops == [("max_pages", None)]
+    watched.handlers[1][1](signal.SIGTERM, None)  # the loop is closed: the signal has no effect
     assert watched.crawl.stops == [("max_pages", None)]
     watched = Watched(tmp_path, monkeypatch, early=True)
     assert watched.crawl.stops[0] == ("signal", None)
@@ -362,9 +374,9 @@ def test_common_modules_are_imported_before_the_fork(monkeypatch: pytest.MonkeyP
 
 
 def test_a_report_arrives_even_if_the_supervisor_sends_other_messages(tmp_path: Path) -> None:
-    """A report of three processes once covered only two of them, because the message of the third was lost.
+    """Regression: a report of three processes covered only two of them, because the message of the third was lost.
 
-    A child that closes its socket while messages are unread resets the connection.
+    If a child closes its socket while messages are unread, the connection is reset.
     """
 
     async def play() -> list[bytes]:
@@ -373,7 +385,7 @@ def test_a_report_arrives_even_if_the_supervisor_sends_other_messages(tmp_path: 
         made.child._reader, made.child._writer = await asyncio.open_connection(sock=theirs)
         reader, writer = await asyncio.open_connection(sock=ours)
         writer.write(b'{"ended": true}\n')
-        handing = asyncio.ensure_future(made.child._hand_over({"pages": 3}))
+        handing = asyncio.ensure_future(made.child._confirmed({"report": {"pages": 3}}))
         await asyncio.sleep(0)
         heard = [await reader.readline()]
         assert not handing.done(), "the child waits until the supervisor has the report"
@@ -394,5 +406,5 @@ def test_a_child_whose_supervisor_ends_first_does_not_wait(tmp_path: Path) -> No
 
 async def _handed_over(folder: Path) -> Made:
     made = Made(folder)  # the stream of its supervisor has ended
-    await made.child._hand_over(1)
+    await made.child._confirmed({"report": 1})
     return made

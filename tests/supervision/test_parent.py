@@ -18,7 +18,7 @@ SURELY = 30.0  # seconds after which waiting ends and the test fails
 
 
 def children_of(pid: int) -> list[int]:
-    """Return the process ids of all descendants of `pid`, children first."""
+    """Return the process ids of all descendants of `pid`, beginning with its children."""
     try:
         own = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     except FileNotFoundError:
@@ -34,7 +34,10 @@ def runs(pid: int) -> bool:
 
 
 def test_a_process_that_is_not_the_parent_counts_as_ended() -> None:
-    """A parent's number may belong to another process by now. A wait for the end of that process might never end."""
+    """The process id of an ended parent may belong to another process by now.
+
+    Waiting for the end of that process might take forever.
+    """
     wait_for_end(os.getpid())  # this process runs, but it is not its own parent
     other = subprocess.Popen([sys.executable, "-c", ""])
     other.wait()
@@ -55,7 +58,7 @@ def test_a_child_notices_the_end_of_its_parent() -> None:
 
 
 def test_a_child_with_a_blocked_event_loop_ends_with_its_parent() -> None:
-    """The child first calls `gone`. It ends after the limit although its event loop is blocked."""
+    """The child first calls `gone`. The child ends after the limit, although its event loop is blocked."""
 
     def work(link: socket.socket) -> int:
         (child,) = fork_children(lambda inner: _stand(inner, link), 1)
@@ -87,7 +90,7 @@ def _tell_when_alone(inner: socket.socket, link: socket.socket) -> int:
 
 @pytest.mark.parametrize("delay", ["0.5", "30"], ids=["quick answers", "slow answers"])
 def test_children_end_soon_after_a_supervisor_that_hung(tmp_path: Path, delay: str) -> None:
-    """Unread messages once broke the pipe with an error that children did not recognize as the end of the stream."""
+    """Regression: unread messages broke the pipe, and children did not recognize this error as the end of the stream."""
     with TreeWeb(tmp_path, 3000, "--fanout", "3", "--delay", delay) as web:
         talking = [flag for flag in settings("--processes", "2", "--progress", "plain") if flag != "-q"]
         process = start(tmp_path / "crawl", web.seed, *talking)

@@ -26,7 +26,7 @@ def test_errors_that_may_pass_cause_a_restart(code: int) -> None:
 def test_the_numbers_are_those_of_the_readme() -> None:
     """As `supervision/README.md` states, the delays before restarts double from 0.2 s to 30 s.
 
-    If a child ends again within 60 s after each of 10 restarts in a row, the crawl fails.
+    The crawl fails if a child ends within 60 s after each of 10 restarts in a row.
     """
     restarts, delays = Restarts(), []
     while restarts.ended(-9, 59.9, stopping=False) is Next.START:

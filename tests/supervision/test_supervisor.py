@@ -1,4 +1,4 @@
-"""Test the supervisor: the end of a crawl, the sum of the reports, and children that do not stop."""
+"""Test the supervisor: the end of a crawl, the merged report, and children that do not stop."""
 
 import asyncio
 import os
@@ -27,7 +27,7 @@ TWO = {"crawl": {"processes": 2}, "identity": {"contact": "x@example.org"}}
 
 
 class Two:
-    """A supervisor of two processes that were never started. It must be used in an event loop."""
+    """A supervisor of two processes that were never started. Use it in an event loop."""
 
     def __init__(self, folder: Path) -> None:
         self.supervisor = Supervisor(convert(TWO), folder, ["http://a.org/"])
@@ -132,7 +132,7 @@ def test_at_the_end_all_sent_links_must_have_been_applied(tmp_path: Path) -> Non
 def test_a_process_that_had_a_store_open_forks_no_child(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """LevelDB's background thread would be missing in a forked child, which could then never close its store."""
+    """A forked child would lack LevelDB's background thread, and could never close its store."""
     open_store(tmp_path / "store").close()
     monkeypatch.setattr(supervision, "fork_children", lambda *_: pytest.fail("forked"))
     Supervisor(convert(TWO), tmp_path / "crawl", []).fork()
@@ -163,7 +163,10 @@ def test_processes_are_forked_if_possible(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 class Canned:
-    """Replaces a forked process: sends its port, then its report when asked to stop or, if `at_once`, immediately."""
+    """Replaces a forked process.
+
+    It sends its port, and then its report: immediately if `at_once`, else when asked to stop.
+    """
 
     pid = 0
 
@@ -218,7 +221,7 @@ QUICK = TWO | {"crawl": {"processes": 2, "drain_max": 0.01, "shutdown_step_max":
 
 
 def crawled(folder: Path, *, stop: str = "", **canned: Any) -> tuple[Supervisor, list[Canned], Any]:
-    """Run a crawl of two `Canned` processes; return the supervisor, these processes, and the crawl's report or error."""
+    """Run a crawl of two `Canned` processes; return the supervisor, these processes, and the report or the error."""
 
     async def play() -> tuple[Supervisor, list[Canned], Any]:
         supervisor = Supervisor(convert(QUICK), folder, ["http://127.0.0.1:9/"])
@@ -274,7 +277,7 @@ def test_a_stopped_crawl_reports_what_it_has_done(tmp_path: Path) -> None:
 
 
 def test_processes_that_do_not_stop_are_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The supervisor once waited for its children without a limit, so a suspended child made it hang."""
+    """Regression: the supervisor waited for its children without a limit, so it hung if a child was suspended."""
     monkeypatch.setattr(supervision, "STOP_GRACE", 0.0)
     supervisor, processes, ended = crawled(tmp_path / "crawl", stop="signal", stubborn=True)
     assert [each.returncode for each in processes] == [-9, -9]
@@ -302,9 +305,9 @@ def test_an_impossible_crawl_is_rejected_before_it_creates_files(
 
 
 def test_a_child_is_restarted_as_a_new_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The child inherits only one end of a socket pair and no other file.
+    """The child inherits one end of a socket pair, and no other file.
 
-    A planted fault affects only its first start.
+    A planted fault affects only the first start of a child.
     """
     asked: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
 
@@ -333,12 +336,21 @@ def test_a_child_is_restarted_as_a_new_program(tmp_path: Path, monkeypatch: pyte
 
 
 @pytest.mark.parametrize(
-    ("code", "cause", "exit_code"),
-    [(3, "exit code 3", 3), (127, "exit code 127", 127), (-9, "signal 9", 1), (128, "exit code 128", 1)],
+    ("code", "said", "message", "exit_code"),
+    [
+        (3, "the store is missing", "p0: the store is missing", 3),
+        (127, "", "p0: ended with exit code 127", 127),
+        (-9, "", "p0: ended with signal 9", 1),
+        (128, "", "p0: ended with exit code 128", 1),
+        (75, "disk full", "p0: the store failed (disk full); start again when the disk is repaired", 75),
+        (75, "", "p0: the store failed; start again when the disk is repaired", 75),
+    ],
 )
-def test_the_error_of_a_process_is_that_of_the_crawl(code: int, cause: str, exit_code: int) -> None:
-    failure = supervision._failure("p0", code)
-    assert f"p0: ended with {cause};" in str(failure) and failure.exit_code == exit_code
+def test_the_error_of_a_process_is_that_of_the_crawl(
+    code: int, said: str, message: str, exit_code: int
+) -> None:
+    failure = supervision._failure("p0", code, said)
+    assert str(failure) == message and failure.exit_code == exit_code
 
 
 def test_the_supervisor_adds_only_its_time_to_the_report(tmp_path: Path) -> None:
@@ -354,7 +366,7 @@ def test_the_supervisor_adds_only_its_time_to_the_report(tmp_path: Path) -> None
 
 
 def runs(two: Two, monkeypatch: pytest.MonkeyPatch, ends: list[tuple[int, float]]) -> list[float]:
-    """Run p0 again and again; return the pauses between the starts.
+    """Run p0 again after each of its ends; return the pauses between the starts.
 
     `ends` has the (exit code, seconds) of each run.
     """

@@ -38,7 +38,8 @@ def test_the_arguments_of_the_system_call(
 ) -> None:
     """The argument is a `struct sched_attr` (sched_setattr(2)).
 
-    The struct has size 48, policy 3 (batch), the unchanged nice value, and a time slice of 20 ms in ns.
+    The struct contains the size 48, the policy 3 (batch), the unchanged nice value, and a time slice of 20 ms
+    in ns.
     """
     calls: list[tuple[object, ...]] = []
     monkeypatch.setattr(slices.os, "sched_setscheduler", lambda *_: None)

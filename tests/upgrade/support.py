@@ -1,19 +1,32 @@
 """Small crawls made by earlier commits, and a function to unpack them.
 
-Each tarball is named for its day and commit. All were crawled from the seed http://a.test/ with `--scope any
---depth 2 --max-pages 12`, through a proxy, so that they do not depend on a port. The root page links to /0,
-/1 and /2, these pages link to /00 and so on. b.test and c.test have the same pages.
+Commits wrote the formats 0 and 4. No commit wrote the formats between; only an upgrade that was interrupted
+leaves them, so its steps are applied to a crawl of format 0.
+
+Each tarball is named for its day and commit. Those of format 0 were crawled from the seed http://a.test/, the
+others also from http://b.test/ and http://c.test/. All were crawled with `--scope any --depth 2 --max-pages 12`,
+through a proxy, so that they do not depend on a port. The root page links to /0, /1 and /2, these pages link to
+/00 and so on. b.test and c.test have the same pages.
 """
 
 import tarfile
 from pathlib import Path
 
+from crawler.crawl.directory import CrawlDirectory
+from crawler.upgrade.steps import STEPS
+
 DATA = Path(__file__).parent / "data"
 FORMER = sorted(path.name.removesuffix(".tar.xz") for path in DATA.glob("*.tar.xz"))
+PARTLY_UPGRADED = [f"2026-11-22-93aa052-refreshed:{steps}" for steps in range(1, len(STEPS))]
 
 
 def unpacked(name: str, into: Path) -> Path:
-    """Unpack a tarball; return the crawl directory in it."""
+    """Unpack a tarball, and apply the first upgrade steps if `name` ends with their number; return the directory."""
+    name, _, steps = name.partition(":")
     with tarfile.open(DATA / f"{name}.tar.xz") as tarball:
         tarball.extractall(into, filter="data")
-    return into / "crawl"
+    directory = CrawlDirectory(into / "crawl")
+    for number, step in enumerate(STEPS[: int(steps or 0)], 1):
+        step(directory)
+        directory.note_format(number)
+    return directory.path

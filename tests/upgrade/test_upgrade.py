@@ -25,28 +25,48 @@ from crawler.storage.kv import scan_prefix
 from crawler.upgrade.former_settings import DROPPED
 from crawler.upgrade.ready import FORMER_JOURNAL, ready
 from crawler.upgrade.steps import STEPS
+from tests.end_to_end.test_live import ask, serving
 from tests.end_to_end.web import Web
 from tests.faults.every_write import run
-from tests.upgrade.support import FORMER, unpacked
+from tests.upgrade.support import FORMER, PARTLY_UPGRADED, unpacked
 
 HOSTS = ("a.test", "b.test", "c.test")
-# The arguments of each command. None is replaced by the path of the configuration in the directory.
-COMMANDS: dict[str, list[str]] = {
-    "status": ["status", "--json"],
-    "why": ["why", "http://a.test/0"],
-    "get": ["get", "http://a.test/"],
-    "report": ["report", "--format", "json"],
-    "export": ["export", "--format", "jsonl"],
-    "check": ["check"],
-    "repair": ["check", "--repair"],
-    "seed": ["seed", "http://a.test/new"],
-    "signal": ["signal", "http://a.test/0"],
-    "retire": ["retire", "/22$"],
-    "set": ["set", "politeness.delay=0"],
-    "reshard": ["reshard", "--to", "3", "-q"],
-    "config": ["config", "show"],
-    "dry run": ["crawl", "--dry-run", "-q"],
+# For each command of `crawler` that opens a crawl at rest: the arguments of its runs.
+COMMANDS: dict[str, list[list[str]]] = {
+    "crawl": [["--dry-run", "-q"]],
+    "refresh": [["--max-time", "0.1", "-q", "--progress", "none", "--proxy", "http://127.0.0.1:9"]],
+    "status": [["--json"]],
+    "why": [["http://a.test/0"]],
+    "get": [["http://a.test/"]],
+    "report": [["--format", "json"]],
+    "export": [["--format", "jsonl"]],
+    "check": [[], ["--repair"]],
+    "seed": [["http://a.test/new"]],
+    "signal": [["http://a.test/0"]],
+    "block": [["a.test"]],
+    "unblock": [["a.test"]],
+    "retire": [["/22$"]],
+    "withdraw": [["http://a.test/0"]],
+    "set": [["politeness.delay=0"]],
+    "reshard": [["--to", "3", "-q"]],
+    "config": [["show"]],
+    "ship": [["--to", "file:///{folder}/shipped", "-q"]],
 }
+# The other commands, with the reason why they are not run here.
+OTHERS = {
+    "serve": "it runs until it is stopped; see `test_a_page_server_opens_an_old_directory`",
+    "recover": "it needs a lost folder, and opens the others as `reshard` does",
+    "node": "it needs peers, and opens its directory as `crawl` does",
+    **dict.fromkeys(("pause", "resume", "stop", "top"), "they ask a running crawl"),
+    **dict.fromkeys(("demo", "new", "shell", "lab", "bench"), "they open no existing crawl"),
+    **dict.fromkeys(("completion", "man", "plan"), "they open no crawl"),
+    "key": "it reads only the key",
+}
+RUNS = [(command, *words) for command, runs in COMMANDS.items() for words in runs]
+
+
+def test_each_command_is_run_or_has_a_reason_not_to_be() -> None:
+    assert COMMANDS.keys() | OTHERS.keys() == cli.COMMANDS.keys() and not COMMANDS.keys() & OTHERS.keys()
 
 
 def site() -> Web:
@@ -74,14 +94,13 @@ def stored(directory: Path) -> dict[str, str]:
     return found
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-@pytest.mark.parametrize("name", FORMER)
+@pytest.mark.parametrize("words", RUNS, ids=" ".join)
+@pytest.mark.parametrize("name", [*FORMER, *PARTLY_UPGRADED])
 def test_every_command_opens_an_old_directory(
-    name: str, command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    name: str, words: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     directory = unpacked(name, tmp_path)
-    words = COMMANDS[command]
-    code = cli.main([*words, "--dir", str(directory)])
+    code = cli.main([word.format(folder=tmp_path) for word in (*words, "--dir", str(directory))])
     out, err = capsys.readouterr()
     assert code == 0, (out, err)
     assert CrawlDirectory(directory).format() == FORMAT
@@ -89,6 +108,12 @@ def test_every_command_opens_an_old_directory(
 
 
 @pytest.mark.parametrize("name", FORMER)
+def test_a_page_server_opens_an_old_directory(name: str, tmp_path: Path) -> None:
+    with serving(unpacked(name, tmp_path)) as port:
+        assert ask(port, "/page?url=http://a.test/")[0] == 200
+
+
+@pytest.mark.parametrize("name", [*FORMER, *PARTLY_UPGRADED])
 def test_the_crawl_continues(name: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """Stored pages are not fetched again, and all other pages are fetched."""
     directory = unpacked(name, tmp_path)
@@ -178,9 +203,8 @@ def test_a_newer_format_is_refused_by_every_command(
     """The message is one line, the exit code is 3, and no file is changed."""
     directory = unpacked("2026-11-22-1b5de44", tmp_path)
     CrawlDirectory(directory).note_format(FORMAT + 1)
-    more = {"crawl": ["crawl", "http://a.test/"], "refresh": ["refresh"], "serve": ["serve", "127.0.0.1:0"]}
-    for name, words in (COMMANDS | more).items():
-        assert cli.main([*words, "--dir", str(directory)]) == 3, name
+    for name, *words in (*RUNS, ("crawl", "http://a.test/"), ("serve", "127.0.0.1:0")):
+        assert cli.main([name, *words, "--dir", str(directory)]) == 3, name
         out, err = capsys.readouterr()
         assert f"written by a newer crawler in format {FORMAT + 1}" in err and err.count("\n") == 1, (
             name,
@@ -254,9 +278,11 @@ def test_only_the_interrupted_command_may_continue(tmp_path: Path, journal: Jour
     ready(directory, journal.command, journal.subject)
 
 
-def test_there_is_a_test_directory_for_every_format() -> None:
+def test_there_is_a_test_directory_for_every_format(tmp_path: Path) -> None:
     """Each new upgrade step needs a test directory in the format that it upgrades."""
-    assert len(STEPS) == FORMAT and len(FORMER) >= FORMAT
+    names = [*FORMER, *PARTLY_UPGRADED]
+    formats = {CrawlDirectory(unpacked(name, tmp_path / name)).format() for name in names}
+    assert formats == set(range(FORMAT + 1)) and len(STEPS) == FORMAT
 
 
 def test_settings_are_read_only_after_the_upgrade(tmp_path: Path) -> None:

@@ -4,14 +4,13 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 from crawler.crawl.directory import CrawlDirectory
 from crawler.pages import segments
 from crawler.pages.captures import capture_key, payload_key, unpack_capture, unpack_record
+from crawler.pages.reading import Record
 from crawler.records import Extracted, LinkFlag, Outcome, PageRecord, Rendering
 from crawler.storage.commit import Change
 from crawler.storage.engines import open_store
@@ -261,7 +260,7 @@ def test_a_record_without_url_or_date_restores_nothing(
 ) -> None:
     """A record without a URL or a date, which another program may have written, is not a capture."""
     before = dump(directory, *KINDS)
-    record: Any = SimpleNamespace(kind="response", fields=fields, block=b"HTTP/1.1 200 OK\r\n\r\nx")
+    record = Record("WARC/1.1", {"warc-type": "response", **fields}, b"HTTP/1.1 200 OK\r\n\r\nx")
     with begun(directory, store_damaged=True) as (recapture, repair):
         restored: Counter[str] = Counter()
         recapture._restore("s", [(0, 10, record)], set(), restored)

@@ -25,7 +25,10 @@ def intake(kind: str = "host", memo_bytes_max: int = 1 << 20, exclude: tuple[str
 
 
 def test_a_page() -> None:
-    """Links keep their order and first spelling, without fragments; a rejected href is counted once per page."""
+    """Links keep their order and their first spelling, without fragments.
+
+    A rejected href is counted once per page.
+    """
     hrefs = [
         "b.html", "#top", "b.html#y", "http://other.example/", "?q", "../c%7e", "../c~", "mailto:x", "http://[",
         "a.html", "z/z/z/", "z/z/z/#f", "//example.com/d", "no/logout", "http://h/" + "a" * LENGTH_MAX,
@@ -53,7 +56,7 @@ def test_a_page_without_links() -> None:
 
 
 def test_the_memo_is_used() -> None:
-    """The links of another page of the same directory are found in the memo; only `?x` is resolved each time."""
+    """The links of another page in the same directory are found in the memo. Only `?x` is resolved each time."""
     links = intake()
     links.filter_links("http://www.example.com/docs/a.html", ["b.html", "../x", "?x", "", "http:y"])
     assert (links.links, links.misses) == (5, 5)
@@ -81,7 +84,7 @@ def test_hrefs_that_depend_on_the_whole_base(href: str) -> None:
 
 
 def test_encodings_do_not_mix() -> None:
-    """If two pages of a directory have different encodings, the same href on both gives two URLs."""
+    """If two pages in a directory have different encodings, the same href gives a different URL on each of them."""
     links = intake()
     for encoding, query in (
         ("utf-8", "%C3%A4"),
@@ -169,7 +172,7 @@ encodings = st.sampled_from(["utf-8", "windows-1252", "shift_jis", "utf-16be"])
 
 
 class MemoEqualsNoMemo(RuleBasedStateMachine):
-    """For any input, filters with a small, medium and large memo give the same results as one without a memo."""
+    """For any input, filters with a small, medium or large memo give the same results as a filter without one."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -208,7 +211,7 @@ TestMemoEqualsNoMemo.settings = settings(max_examples=60, stateful_step_count=12
 @given(st.sampled_from(BASES), st.lists(hrefs, max_size=8), encodings)
 @settings(max_examples=200)
 def test_take_is_resolve_verdict_and_fingerprint(base: str, page: list[str], encoding: str) -> None:
-    """The model calls `resolve` for each href; results are unique by fingerprint."""
+    """The expected results come from a model that calls `resolve` for each href, and are unique by fingerprint."""
     links = intake("any")
     links.filter_links(base, page, encoding)
     model: dict[int, str] = {}
@@ -237,7 +240,7 @@ def test_take_never_raises(page: list[str], base: str, encoding: str) -> None:
 def test_directories_share_verdicts_on_urls(monkeypatch: pytest.MonkeyPatch) -> None:
     """A URL is judged once, however many directories link to it.
 
-    The verdict is dropped when the scope grows or memory is full.
+    The verdict is forgotten when the scope grows or the memory is full.
     """
     links, asked = intake("any"), list[str]()
     verdict = links.filter.verdict
@@ -255,7 +258,7 @@ def test_directories_share_verdicts_on_urls(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_memory_is_bounded_by_bytes() -> None:
-    """Hostile pages, each in a new directory or with hrefs of the largest length, cannot exceed the memory bound."""
+    """Hostile pages cannot exceed the memory bound, even if each is in a new directory or has the longest hrefs."""
     links = intake("any", memo_bytes_max=50_000)
     for number in range(200):
         links.filter_links(f"http://h/{number}/", [])

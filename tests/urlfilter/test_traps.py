@@ -1,4 +1,4 @@
-"""Test the rules for path shapes that only traps produce (`urlfilter/README.md`, "Traps")."""
+"""Test the rules for paths that only traps produce (`urlfilter/README.md`, "Traps")."""
 
 import re
 
@@ -21,7 +21,7 @@ paths = st.lists(st.sampled_from(["a", "b", "", "c.html"]), max_size=9).map(
         ("/a/a", ""),
         ("/a/a/", ""),
         ("/a/a/b/a/a", ""),
-        ("/a/a/a/boo.html", REPEATED_SEGMENTS),  # the example of Heritrix's rule
+        ("/a/a/a/boo.html", REPEATED_SEGMENTS),  # the example in Heritrix's rule
         ("/x/a/a/a", REPEATED_SEGMENTS),
         ("/a/b/a/b/x", ""),
         ("/a/b/a/b/a/b/x", REPEATED_SEGMENTS),
@@ -50,7 +50,10 @@ def test_limits_are_configurable_and_0_disables_them() -> None:
 
 @given(paths, st.integers(1, 3))
 def test_repeats_agrees_with_the_pattern_of_heritrix(path: str, repeats_max: int) -> None:
-    """Heritrix's regular expression gives the same verdict on paths that end with a slash, which it requires."""
+    """Heritrix's regular expression gives the same verdict on paths that end with a slash.
+
+    The expression needs this slash, because every segment in the expression ends with one.
+    """
     path = path.rstrip("/") + "/"
     segments = path[1:].split("/")[:-1]
     pattern = re.compile(rf"/((?:[^/]*/){{1,6}})\1{{{repeats_max}}}")
@@ -62,7 +65,7 @@ def test_repeats_agrees_with_the_pattern_of_heritrix(path: str, repeats_max: int
 def test_the_verdict_on_a_directory_holds_for_its_files(
     path: str, name: str, segments_max: int, repeats_max: int
 ) -> None:
-    """If the verdict on a directory is a rule or "", it is the verdict on each file in it.
+    """If the verdict on a directory is a rule or "", each file in the directory has the same verdict.
 
     None means that the verdict depends on the file.
     """

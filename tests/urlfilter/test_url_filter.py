@@ -54,7 +54,7 @@ def test_www_is_folded_both_ways_but_not_into_a_suffix() -> None:
 
 @given(st.sampled_from(SCOPES), st.lists(urls, max_size=4), urls)
 def test_scope_grows_and_survives(kind: str, seeds: list[str], url: str) -> None:
-    """The scope covers its seeds, adding seeds never shrinks it, and its restored state covers the same URLs."""
+    """A scope covers its seeds, adding seeds never shrinks it, and its restored state covers the same URLs."""
     scope = Scope(kind, seeds)
     before = [probe for probe in [*seeds, url] if scope.covers(probe)]
     assert set(seeds) <= set(before)
@@ -125,7 +125,10 @@ def test_external_links_are_those_out_of_scope() -> None:
 
 @pytest.mark.parametrize("flags", [0, LinkFlag.SEED, LinkFlag.SITEMAP, LinkFlag.REQUISITE])
 def test_ports_of_other_protocols(flags: int) -> None:
-    """The rule applies to every link; its detail names the setting that allows the port. Such a port is accepted."""
+    """The rule applies to every link, and its detail names the setting that allows the port.
+
+    With this setting, the port is accepted.
+    """
     url, seeds = "http://a.example:6000/docs/x?a:25/", ["http://a.example/"]
     shut = UrlFilter(Scope("host", seeds), requisites=True)
     assert shut.verdict(url, flags) == filters.PORT
@@ -140,7 +143,7 @@ def test_ports_of_other_protocols(flags: int) -> None:
         ("http://a.example/docs/x", ""),
         ("https://b.example/x", ""),
         ("http://c.example/docs/x", filters.SCOPE),
-        # if several rules apply, the first one is the verdict
+        # if several rules apply, the first one decides
         ("http://c.example/docs/x?print=1", filters.SCOPE),
         ("http://c.example/x.zip", filters.SCOPE),
         ("http://c.example/a/a/a/", filters.SCOPE),
@@ -179,7 +182,7 @@ def test_verdict_on_page_links(url: str, rule: str) -> None:
     ],
 )
 def test_flags_lift_rules(url: str, seed: str, sitemap: str, requisite: str) -> None:
-    """Check the table in the docstring of the module under test."""
+    """The rules apply as in the table in the docstring of `crawler/urlfilter/url_filter.py`."""
     assert verdict(url, LinkFlag.SEED) == seed
     assert verdict(url, LinkFlag.SITEMAP | LinkFlag.REDIRECT) == sitemap
     assert verdict(url, LinkFlag.REQUISITE, requisites=True) == requisite
@@ -198,7 +201,10 @@ def test_widening_changes_the_verdict_and_the_revision() -> None:
 
 @given(st.lists(urls, max_size=30), st.sampled_from(SCOPES))
 def test_remembered_directory_verdicts_change_nothing(given_urls: list[str], kind: str) -> None:
-    """With memory for two directories, the verdicts on URLs in any order are those of a new filter per URL."""
+    """Judge URLs in any order with a filter that remembers only two directories.
+
+    The verdicts are the same as those of a new filter for each URL.
+    """
     limits = TrapsConfig(path_segments_max=2, repeated_segments_max=1)
     bound, filters._DIRECTORIES_MAX = filters._DIRECTORIES_MAX, 2
     try:

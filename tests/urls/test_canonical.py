@@ -24,7 +24,7 @@ from crawler.urls.canonical import (
 )
 
 BASE = "http://h.example/a/b?c"
-# Parts of test URLs that together reach all branches of the parser and of the functions based on it.
+# Parts of test URLs. Together, they reach all branches of the parser and of the functions based on it.
 PIECES = (
     "http:", "HTTPS://", "//", "/", "\\", ".", "..", "%2e", "%2E%2e", "%7E", "%7e", "%2f", "%", "?", "#", ":",
     "@", "u:p@", ":80", ":443", ":8080", "h.example", "WWW.H.example.", "[::1]", "1.2.3.4", "0x7f.1", "a",
@@ -59,7 +59,7 @@ encodings = st.sampled_from(
     ],
 )
 def test_request_form(raw_url: str, url: str) -> None:
-    """Percent-encoded characters in path and query are unchanged; the rest of the URL is canonical."""
+    """Percent-encoded characters in the path and query are unchanged, and the rest of the URL is canonical."""
     assert canonical(raw_url) == url
 
 
@@ -176,7 +176,7 @@ def test_equivalent_spellings_have_one_key(path: str, data: st.DataObject) -> No
 def test_resolve_never_raises_and_is_idempotent(raw_url: str, encoding: str) -> None:
     """Any text gives either a request form, which resolves to itself, or the name of the rule that rejects the text.
 
-    For every request form, the functions for its parts and its key work.
+    For every request form, the functions that return its parts and its key raise no exception.
     """
     for base in (None, BASE, "https://[::1]:8443/x/", raw_url):
         url, rule = resolve_or_rule(base, raw_url, encoding=encoding)
@@ -263,7 +263,7 @@ plain_pieces = st.sampled_from(
 )
 @settings(max_examples=500)
 def test_plain_join_agrees_with_the_parser(href: str, base: str) -> None:
-    """If `plain_join` returns a result, the parser returns the same."""
+    """If `plain_join` returns a result, the parser returns the same result."""
     joined = plain_join(ancestors(base), href)
     assert joined in ("", resolve(base, href))
 
@@ -273,7 +273,7 @@ def test_plain_join_agrees_with_the_parser(href: str, base: str) -> None:
     ["a.html", "../a/b-c_d.html?x=1&y=%20", "/a/", "/", "../../../x", "http://h.example", "https://a.b/c?d"],
 )
 def test_plain_join_handles_common_forms(href: str) -> None:
-    """`plain_join` handles the common forms."""
+    """`plain_join` handles the most common forms of hrefs itself."""
     base = "http://h.example/a/b/c.html"
     assert plain_join(ancestors(base), href) == resolve(base, href)
 

@@ -1,4 +1,4 @@
-"""Test the CLOCK cache, compiled and interpreted, against the properties of any cache and against a model."""
+"""Test the CLOCK cache, compiled and interpreted, against a model and the properties that any cache must have."""
 
 import random
 import sys
@@ -25,20 +25,23 @@ LAST = 2**64 - 1
 
 
 def key(home: int, short: int, bits: int) -> int:
-    """Return a key with this home slot and abbreviated key; its unused low bits are 0."""
+    """Return a key with this home slot and abbreviated key. The low bits of the key, which are not used, are 0."""
     return home << (64 - bits) | short << 2
 
 
 @st.composite
 def keys_of(draw: st.DrawFn, bits: int) -> int:
-    """Draw a key from few homes and few abbreviated keys, so that keys collide, or one at an end of the range."""
+    """Draw a key from few homes and few abbreviated keys, so that keys collide.
+
+    Some of the keys are at an end of the range of keys instead.
+    """
     if draw(st.integers(0, 15)) == 0:
         return draw(st.sampled_from([0, 3, 4, LAST, LAST - 4, 1 << 63]))
     return key(draw(st.integers(0, 2**bits - 1)), draw(st.integers(0, 3)), bits)
 
 
 class Model:
-    """A model of the cache without bit operations: a slot is [key, mark], and a circle is a list of its slots."""
+    """A model of the cache without bit operations. A slot is [key, mark], and a circle is a list of slots."""
 
     def __init__(self, bits: int) -> None:
         self.bits = bits
@@ -92,7 +95,7 @@ class Model:
 class CacheMachine(RuleBasedStateMachine):
     """Run both forms of the cache and the model in parallel.
 
-    Compare every answer and position, and check the properties of any cache.
+    Compare every answer and position, and check the properties that any cache must have.
     """
 
     @initialize(bits=st.integers(1, 4))
@@ -105,7 +108,7 @@ class CacheMachine(RuleBasedStateMachine):
         self.last: int | None = None
 
     def _expect(self, asked: int, was_new: bool) -> None:
-        """Check an answer against the properties of any cache and against the model."""
+        """Check an answer against the model and against the properties that any cache must have."""
         assert was_new == self.model.add(asked)
         asked &= ~3
         if asked not in self.asked:
@@ -166,7 +169,7 @@ TestCacheMachine.settings = settings(max_examples=40, stateful_step_count=30)
 
 
 def test_the_example_of_the_docstring(form: type) -> None:
-    """E and C have home 2, and B has home 5. So E is in slot 2, B in slot 5, and C in the lowest free slot."""
+    """E and C have home 2, and B has home 5. So E is in slot 2, B is in slot 5, and C is in the lowest free slot."""
     cache = form(3)
     e, b, c = key(2, 7, 3), key(5, 1, 3), key(2, 9, 3)
     assert [cache.add(one) for one in (e, b, c, e)] == [True, True, True, False]
@@ -176,7 +179,10 @@ def test_the_example_of_the_docstring(form: type) -> None:
 
 
 def test_clock_evicts_the_first_unmarked_key_before_the_hand(form: type) -> None:
-    """Slots 0 to 3 hold a to d; a and c are marked. The hand passes a, evicts b, later passes c, and evicts d."""
+    """The slots 0 to 3 hold the keys a to d, of which a and c are marked.
+
+    The hand passes a, evicts b, later passes c, and evicts d.
+    """
     a, b, c, d = (key(home, 1, 2) for home in range(4))
     e, f = key(1, 2, 2), key(3, 2, 2)
     cache = form(2)
@@ -190,7 +196,7 @@ def test_clock_evicts_the_first_unmarked_key_before_the_hand(form: type) -> None
 
 
 def test_a_new_key_is_unmarked(form: type) -> None:
-    """By section 3.4 of the paper, only a hit marks a key: of two keys in a full cache, the one with a hit stays."""
+    """Only a hit marks a key (section 3.4 of the paper). So of two keys in a full cache, the one with a hit stays."""
     cache = form(1)
     a, b, c = key(0, 1, 1), key(1, 1, 1), key(0, 2, 1)
     for one in (a, b, b, c):
@@ -205,7 +211,10 @@ def test_a_new_key_is_unmarked(form: type) -> None:
     ids=["one home", "two homes", "all homes"],
 )
 def test_hostile_keys(form: type, bits: int, homes) -> None:
-    """Request k + 1 keys in rotation; if all have one home, their circle is as long as the table."""
+    """Request k + 1 keys in rotation from a cache of k keys.
+
+    If all keys have one home, their circle is as long as the table.
+    """
     size = 2**bits
     asked = [key(homes(n, size), n, bits) for n in range(size + 1)] * 3
     cache = form(bits)
@@ -308,9 +317,9 @@ def test_both_forms_agree_on_a_crawl() -> None:
 
 @pytest.mark.parametrize("bits", [8, 10, 12])
 def test_miss_rate_is_that_of_an_ideal_clock(bits: int) -> None:
-    """The miss rate is within 2 % of CLOCK over an array. In the array, keys never move.
+    """The miss rate is within 2 % of that of CLOCK over an array, where keys never move.
 
-    In this cache, moved keys disturb the order in which the hand meets them.
+    In this cache, keys move, which disturbs the order in which the hand meets them.
     """
     links = crawl_links(150_000, hosts=20)
     cache = INSTALLED.ClockCache(bits)
@@ -320,14 +329,17 @@ def test_miss_rate_is_that_of_an_ideal_clock(bits: int) -> None:
 
 
 def test_memory_is_a_word_per_entry() -> None:
-    """A cache takes eight bytes per entry and at most 256 bytes for the rest (if interpreted: Python objects)."""
+    """A cache takes eight bytes per entry and at most 256 bytes for the rest.
+
+    If interpreted, the rest is Python objects.
+    """
     for bits in (1, 10, 18):
         assert sys.getsizeof(INTERPRETED.ClockCache(bits)) - (8 << bits) <= 256
         assert sys.getsizeof(INSTALLED.ClockCache(bits)) - (8 << bits) <= 256
 
 
 def test_a_second_thread_gets_an_error() -> None:
-    """While one thread is in `add_many`, which releases the interpreter lock, other threads get an error."""
+    """Other threads get an error while one thread is in `add_many`, which releases the interpreter lock."""
     cache = INSTALLED.ClockCache(10)
     keys = np.random.default_rng(1).integers(0, 2**64, 2_000_000, dtype=np.uint64)
     thread = threading.Thread(target=cache.add_many, args=(keys,))

@@ -1,6 +1,6 @@
-"""Test URL forms with external data.
+"""Test URL parsing and normalization against the test cases of the standards.
 
-The data are web-platform-tests (URLs, percent-encoding, IDNA) and the tests of the public suffix list.
+The cases are web-platform-tests (WPT: URLs, percent-encoding, IDNA) and the tests of the public suffix list.
 """
 
 import json
@@ -15,7 +15,7 @@ DATA = Path(__file__).resolve().parent.parent / "data"
 
 
 def cases(name: str) -> list[dict]:
-    """Return the objects of a WPT file, without the strings, which are comments."""
+    """Return the objects in a file of WPT. The strings are left out, because they are comments."""
     return [case for case in json.loads((DATA / name).read_text(encoding="utf-8")) if isinstance(case, dict)]
 
 
@@ -23,7 +23,10 @@ URL_CASES = cases("url/wpt-urltestdata.part.json")
 
 
 def test_wpt_urls() -> None:
-    """In all 574 cases, with any scheme, the parser returns `href`, or rejects the input if the case says so."""
+    """In each of the 574 cases, the parser returns the case's `href`, or fails if the case demands it.
+
+    The cases have all kinds of schemes.
+    """
     wrong = []
     for case in URL_CASES:
         wanted = None if case.get("failure") else case["href"]
@@ -34,7 +37,7 @@ def test_wpt_urls() -> None:
 
 
 def request_form(case: dict) -> str | None:
-    """Assemble the request form from the parts of a WPT case, independently of our code."""
+    """Assemble the request form from the parts of a WPT case, without using the code under test."""
     if case.get("failure") or case["protocol"] not in ("http:", "https:"):
         return None
     name = case["hostname"].removesuffix(".")
@@ -46,7 +49,7 @@ def request_form(case: dict) -> str | None:
 
 
 def test_wpt_request_forms() -> None:
-    """Request forms are `href` without fragment, credentials and trailing host dot."""
+    """A request form is `href` without the fragment, the credentials and the dot at the end of the host."""
     for case in URL_CASES:
         base = case["base"]
         got = canonical(case["input"]) if base is None else resolve(base, case["input"])
@@ -60,7 +63,7 @@ def percent_encoding_cases() -> list[tuple[str, str, str]]:
 
 @pytest.mark.parametrize(("text", "encoding", "wanted"), percent_encoding_cases())
 def test_wpt_percent_encoding(text: str, encoding: str, wanted: str) -> None:
-    """The query of an href is encoded in the page's encoding, and its path in UTF-8."""
+    """The query of an href is encoded in the page's encoding, and the path is encoded in UTF-8."""
     assert resolve("http://h/", "?" + text, encoding=encoding) == "http://h/?" + wanted
     assert resolve("http://h/", "p%3F" + text + "x", encoding=encoding) == resolve(
         "http://h/", f"p%3F{text}x"

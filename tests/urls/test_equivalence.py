@@ -27,7 +27,10 @@ def prove(equivalences: Equivalences, source: str, other: str) -> list[bool]:
     ],
 )
 def test_five_redirects_prove_an_equivalence(source: str, other: str) -> None:
-    """After the proof, both spellings have one key and one fingerprint; the URL that is requested does not change."""
+    """After the proof, both spellings have the same key and fingerprint.
+
+    The URL that is requested does not change.
+    """
     equivalences = Equivalences()
     fingerprinter = Fingerprinter(SEED, equivalences=equivalences)
     assert fingerprinter.fingerprint(source + "/x?y") != fingerprinter.fingerprint(other + "/x?y")
@@ -65,7 +68,7 @@ def test_only_consecutive_redirects_to_the_same_path_prove() -> None:
 
 
 def test_an_authority_that_answers_is_not_an_alias() -> None:
-    """The site serves some pages over plain http and redirects only its other pages."""
+    """The authority serves some pages over http and redirects only its other pages."""
     equivalences = Equivalences()
     equivalences.answered("http://h.example/page")
     assert prove(equivalences, "http://h.example", "https://h.example") == [False] * PROOFS
@@ -87,7 +90,10 @@ def test_chains_resolve_in_one_step() -> None:
 
 
 def test_the_bucket_remains_that_of_the_host() -> None:
-    """A `www` host below a public suffix is another domain with another owner, which must still get its links."""
+    """A `www` host directly below a public suffix is a domain of its own.
+
+    The owner of this domain must still get the links to the host.
+    """
     equivalences = Equivalences()
     fingerprinter = Fingerprinter(SEED, equivalences=equivalences)
     before = fingerprinter.bucket("www.github.io")

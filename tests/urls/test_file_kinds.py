@@ -7,7 +7,7 @@ import pytest
 from crawler.urls import file_kinds
 from crawler.urls.file_kinds import Kinds
 
-# (accept, reject, path, type of the answer, whether it is requested, whether it is stored)
+# (accept, reject, path, media type of the answer, whether the URL is requested, whether the answer is stored)
 CASES = [
     ([], [], "/a.zip", "application/zip", True, True),
     (["pdf"], [], "/a.PDF?v=1", "application/pdf", True, True),

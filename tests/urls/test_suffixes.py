@@ -1,4 +1,4 @@
-"""Test that our faster reader of the public suffix list returns the same list as the library."""
+"""Test that the crawler's faster reader of the public suffix list returns the same list as the library."""
 
 import publicsuffixlist
 
@@ -6,7 +6,7 @@ from crawler.urls.suffixes import suffix_list, suffix_list_version
 
 
 def test_the_list_is_that_of_the_library() -> None:
-    """The library converts every rule to A-labels; our reader converts only rules that need it."""
+    """The library converts every rule to A-labels. The crawler's reader converts only the rules that need it."""
     ours, theirs = suffix_list(), publicsuffixlist.PublicSuffixList()
     assert ours._publicsuffix == theirs._publicsuffix and ours._maxlabel == theirs._maxlabel
     assert ours.privatesuffix("a.b.example.co.uk") == "example.co.uk"

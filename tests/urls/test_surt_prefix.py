@@ -1,4 +1,4 @@
-"""Test SURT prefixes: every accepted notation, and the URLs that each notation must match."""
+"""Test every accepted notation of SURT prefixes, and the URLs that each notation must match."""
 
 import doctest
 

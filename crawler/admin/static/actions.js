@@ -1,6 +1,6 @@
 // Changes of the crawl: they need the token, are offered only where they can act, and answer where the click was.
 
-import { $, bytes, count, say } from "./elements.js";
+import { $, bytes, count, say, several } from "./elements.js";
 
 const CONFIRM = 5000; // ms in which the second press of Stop counts
 const CONTROLS = ["pause", "resume", "stop"];
@@ -15,8 +15,8 @@ if (brought) {
 
 function outcome(command, answers) {
   if (command === "seed") return [`${count(answers[0].queued)} queued`, ...answers[0].refused.map((each) => `refused: ${each.url}: ${each.why}`)].join("; ");
-  if (command === "retire") return `${count(answers.reduce((sum, each) => sum + each.retired, 0))} waiting URLs dropped; stored pages are kept`;
-  if (command === "withdraw") return `${count(answers[0].pages)} pages (${bytes(answers[0].bytes)}) withdrawn`;
+  if (command === "retire") return `${several(answers.reduce((sum, each) => sum + each.retired, 0), "waiting URL")} dropped; stored pages are kept`;
+  if (command === "withdraw") return `${several(answers[0].pages, "page")} (${bytes(answers[0].bytes)}) withdrawn`;
   if (command === "set") return `set: ${Object.entries(answers[0].set).map(([key, value]) => `${key} = ${value}`).join(", ")}`;
   if (command === "pause") return "paused: requests under way are finished, no new one is made";
   if (command === "resume") return "resumed";
@@ -34,7 +34,7 @@ export async function withdraw(what, output) {
   const counted = await send({ command: "withdraw", dry_run: true, ...what }).catch(() => null);
   if (!counted || !counted.ok) return act({ command: "withdraw", ...what }, output);
   const found = (await counted.json()).answers[0];
-  if (confirm(`Take down ${count(found.pages)} stored pages (${bytes(found.bytes)})? They are not fetched again.`)) act({ command: "withdraw", ...what }, output);
+  if (confirm(`Take down ${several(found.pages, "stored page")} (${bytes(found.bytes)})? What is taken down is not fetched again.`)) act({ command: "withdraw", ...what }, output);
 }
 
 // Send a command; write what the server says to `output`, an element beside the control.
@@ -69,6 +69,7 @@ function allow() {
   $("host-unblock").disabled = !able || !["blocked", "refused", "given_up"].includes(host);
   $("token-form").hidden = Boolean(token);
   $("no-token").hidden = Boolean(token);
+  $("read-only").hidden = Boolean(token) || !live;
 }
 
 // Note the state of the crawl: whether it can be asked, and whether the user has paused it.

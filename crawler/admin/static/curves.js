@@ -18,7 +18,7 @@ const CURVES = [
 const EVERY = 5000; // ms
 
 const figures = new Map();
-let history = { times: [] };
+let history = { times: [] }, isLive = () => true;
 
 function svg(name, attributes) {
   const element = document.createElementNS("http://www.w3.org/2000/svg", name);
@@ -63,7 +63,7 @@ function clock(instant, span) {
   return new Date(1000 * instant).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", ...seconds });
 }
 
-function draw() {
+export function draw() {
   const times = history.times, first = times[0] || 0, last = times.at(-1) || 0, span = Math.max(1, last - first);
   for (const [name, title, unit, format, rare] of CURVES) {
     const values = history[name] || [];
@@ -74,7 +74,7 @@ function draw() {
     parts.line.setAttribute("points", points.join(" "));
     parts.area.setAttribute("points", points.length ? `0,100 ${points.join(" ")} 1000,100` : "");
     const shown = parts.at === null ? values.length - 1 : nearest(times, first + parts.at * span);
-    const moment = parts.at === null ? "now" : `at ${clock(times[shown], 0)}`;
+    const moment = parts.at === null ? (isLive() ? "now" : "last") : `at ${clock(times[shown], 0)}`;
     say(parts.value, values.length ? `${moment} ${format(values[shown])}` : "no data yet");
     const x = 1000 * ((times[shown] || first) - first) / span;
     for (const end of ["x1", "x2"]) parts.cursor.setAttribute(end, x);
@@ -85,7 +85,7 @@ function draw() {
     say(parts.from, clock(first, span));
     say(parts.to, clock(last, span));
     const most = Math.max(0, ...values);
-    parts.drawing.setAttribute("aria-label", `${title}, ${unit}: ${values.length ? `now ${format(values.at(-1))}, maximum ${format(most)}` : "no data yet"}`);
+    parts.drawing.setAttribute("aria-label", `${title}, ${unit}: ${values.length ? `${isLive() ? "now" : "last"} ${format(values.at(-1))}, maximum ${format(most)}` : "no data yet"}`);
   }
 }
 
@@ -110,7 +110,8 @@ async function load() {
   } catch { /* the state of the connection is shown above */ }
 }
 
-export function start(isLive) {
+export function start(live) {
+  isLive = live;
   load();
   setInterval(() => isLive() && load(), EVERY);
 }

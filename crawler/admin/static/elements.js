@@ -5,16 +5,18 @@ export const $ = (id) => document.getElementById(id);
 const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const short = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 2 });
 export const count = (n) => (n < 100000 ? whole.format(n) : short.format(n));
+export const several = (n, word) => `${count(n)} ${word}${n === 1 ? "" : "s"}`;
 export const rate = (n) => (n < 10 ? n.toFixed(1) : count(n));
 export const words = (name) => name.replaceAll("_", " ");
 export const time = (seconds) => new Date(1000 * seconds).toLocaleTimeString();
 
+// The same words as `duration` in admin/eta.py, for lengths that only the page knows.
 export function duration(n) {
   if (!Number.isFinite(n)) return "";
-  if (n < 120) return `${n < 10 ? n.toFixed(1) : Math.round(n)} s`;
-  if (n < 7200) return `${Math.round(n / 60)} min`;
-  if (n < 172800) return `${(n / 3600).toFixed(1)} h`;
-  return `${(n / 86400).toFixed(1)} days`;
+  if (n > 0 && n < 0.1) return `${Math.ceil(1000 * n)} ms`;
+  for (const [unit, length] of [["d", 86400], ["h", 3600], ["min", 60]])
+    if (n >= 2 * length) return `${(n / length).toFixed(1)} ${unit}`;
+  return `${n.toFixed(n < 10 ? 1 : 0)} s`;
 }
 
 export function bytes(n) {

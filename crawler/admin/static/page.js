@@ -1,6 +1,6 @@
 // The dashboard: the verdict, the figures and the tables, from one event a second.
 
-import { $, bytes, count, duration, fill, make, rate, say, table, time, words } from "./elements.js";
+import { $, bytes, count, duration, fill, make, rate, say, several, table, time, words } from "./elements.js";
 import { connect } from "./connection.js";
 import * as actions from "./actions.js";
 import * as curves from "./curves.js";
@@ -64,7 +64,7 @@ function about(state) {
   if (state === "reconnecting") return `The connection broke; ${seen}.`;
   if (state === "stopped") return `The crawl ended cleanly at ${time(ending.at)}; ${seen}. Continue it with the same command.`;
   if (state === "failed") return `The crawl ended at ${time(ending.at)}: ${ending.why}`;
-  const error = (latest.status.errors || []).filter((each) => each.level === "error").at(-1);
+  const error = (latest.status.errors || []).filter((each) => each.level === "error").sort((a, b) => a.at - b.at).at(-1);
   return `It ended without notice, or it cannot be reached; ${seen}. ` + (error ? `Its last error: ${error.message}` : "It had logged no error.");
 }
 
@@ -80,7 +80,7 @@ function state() {
 function crawl(facts) {
   if (!facts) return;
   const more = facts.seeds_total - facts.seeds.length;
-  say($("crawl"), `${facts.directory}` + (facts.seeds.length ? ` · seeds at ${facts.seeds.join(", ")}${more > 0 ? ` and ${count(more)} other hosts` : ""}` : "") + ` · crawler ${facts.version}`);
+  say($("crawl"), `${facts.directory}` + (facts.seeds.length ? ` · seeds at ${facts.seeds.join(", ")}${more > 0 ? ` and ${several(more, "other host")}` : ""}` : "") + ` · crawler ${facts.version}`);
 }
 
 function failures(list) {
@@ -89,29 +89,22 @@ function failures(list) {
   $("failures").dataset.shown = key;
   const focused = document.activeElement.dataset.cause;
   $("failures").replaceChildren(...list.slice(0, 4).map((each) => make("li", {},
-    make("button", { type: "button", class: "link", "data-cause": each.outcome }, each.said), `: ${count(each.count)} ${each.count === 1 ? "time" : "times"}`)));
+    make("button", { type: "button", class: "link", "data-cause": each.outcome }, each.said), `: ${several(each.count, "time")}`)));
   if (!list.length) $("failures").replaceChildren(make("li", {}, "nothing so far"));
   const again = focused && [...$("failures").querySelectorAll("button")].find((button) => button.dataset.cause === focused);
   if (again) again.focus();
 }
 
-function left(outlook, refreshes) {
-  if (outlook.seconds != null) return `${duration(outlook.seconds)}, ${count(outlook.left)} URLs`;
-  if (refreshes && !outlook.urls) return "no new URLs; known pages are fetched again";
-  if (outlook.brings == null) return "not known yet";
-  return `unknown: the crawl grows, each page adds ${outlook.brings.toFixed(1)} new URLs`;
-}
-
 function show(sample) {
   latest = sample;
   const { status, point } = sample;
-  const frontier = status.frontier || {}, pages = status.pages || {}, health = status.health || {}, members = status.members || [];
+  const frontier = status.frontier || {}, pages = status.pages || {}, health = status.health || {};
   const started = Math.min(...(status.processes || []).map((process) => process.started));
   const speed = rate((point.pages || 0) + (point.again || 0)), again = (status.refresh || {}).done || 0;
   document.title = `${speed} pages/s - crawler`;
   crawl(status.crawl);
   failures(health.failures || []);
-  say($("left"), left(status.outlook || {}, again > 0));
+  say($("left"), (status.outlook || {}).said || "not known yet");
   fill($("tiles"), [
     ["Pages/s", speed],
     ["Received/s", bytes(point.bytes || 0)],
@@ -122,14 +115,19 @@ function show(sample) {
     ["Failing hosts", count(frontier.hosts_failing || 0)],
     ["Running for", duration(sample.at - started) || "-"],
   ]);
-  const missing = members.filter((member) => member.state === "missing");
-  $("lacking").hidden = !missing.length;
-  say($("lacking"), missing.map((member) => `The totals contain ${member.seen_at ? `the last figures of ${member.name}, of ${time(member.seen_at)}` : `nothing of ${member.name}, which has not answered yet`}.`).join(" "));
-  processes(status, missing);
+  members(status);
   details(status);
   actions.allowCrawl(isLive(), status.paused || []);
   hosts.offer(health.failures || []);
   tails.offer(Object.keys(pages));
+}
+
+// After a clean end, no process is missing, although the last sample may have been taken while they ended one by one.
+function members(status) {
+  const missing = (status.members || []).filter((member) => member.state === "missing" && connection !== "stopped");
+  $("lacking").hidden = !missing.length;
+  say($("lacking"), missing.map((member) => `The totals contain ${member.seen_at ? `the last figures of ${member.name}, of ${time(member.seen_at)}` : `nothing of ${member.name}, which has not answered yet`}.`).join(" "));
+  processes(status, missing);
 }
 
 function processes(status, missing) {
@@ -154,8 +152,10 @@ function details(status) {
   rendered(status.rendered || {});
   const frontier = status.frontier || {}, urls = status.urls || {};
   const outcomes = Object.entries(status.pages || {}).sort((a, b) => b[1] - a[1]);
-  table($("outcomes"), ["outcome", "fetches#"], outcomes.map(([name, n]) => [
-    make("button", { type: "button", class: "link", "data-outcome": name, "data-key": name }, words(name)), n]), "no fetch yet");
+  const ofRobots = Object.entries(status.robots || {}).filter(([, n]) => n > 0 && !name.endsWith("_ignored")).sort((a, b) => b[1] - a[1]);
+  table($("outcomes"), ["outcome", "fetches#"], [...outcomes.map(([name, n]) => [
+    make("button", { type: "button", class: "link", "data-outcome": name, "data-key": name }, words(name)), n]),
+    ...ofRobots.map(([name, n]) => [`robots.txt: ${words(name)}`, n])], "no fetch yet");
   const states = Object.entries(frontier).filter(([name, n]) => name.startsWith("hosts_") && n).map(([name, n]) => [`hosts: ${HOSTS[name.slice(6)] || words(name.slice(6))}`, n]);
   const waited = Object.entries(status.waited || {}).filter(([, n]) => n > 0).map(([name, n]) => [`waiting: ${WAITS[name] || words(name)}`, duration(n)]);
   table($("waits"), ["state or cause", "hosts or time#"], [...states, ...waited]);
@@ -195,5 +195,10 @@ connect(
     if (latest) verdict();
     state();
     actions.allowCrawl(isLive(), latest ? latest.status.paused || [] : []);
+    if (end) {
+      say($("control-said"), "");
+      if (latest) members(latest.status);
+    }
+    curves.draw();
   },
 );

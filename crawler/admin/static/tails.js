@@ -36,10 +36,10 @@ async function why(url) {
   } catch (error) { say($("why"), error.message); }
 }
 
-// Offer the stored copy of a page, and its picture, if the page server runs.
-function copies({ url, record, page_server: address }) {
+// Offer the stored copy of a page, and its picture, if the page server runs and shows them.
+function copies({ url, record, withheld, page_server: address }) {
   const [, host, port] = /^(.*):([1-9]\d*)$/.exec(address || "") || [];
-  if (!port || !record || record.state !== "stored") return;
+  if (!port || withheld || !record || record.state !== "stored") return;
   const base = `http://${["0.0.0.0", "[::]"].includes(host) ? location.hostname : host}:${port}`, named = encodeURIComponent(url);
   const links = [make("a", { href: `${base}/page?url=${named}` }, "stored copy")];
   if (record.shown && record.shown.pictured) links.push(" ", make("a", { href: `${base}/view?url=${named}` }, "picture"));

@@ -273,18 +273,18 @@ class Workbench:
     def first(self, now: float) -> tuple[int, int]:
         """Return (slot, order) of the next host, best class first; its first URL has this order or a greater one.
 
-        The result is (NOWHERE, NO_ORDER) if no host is ready.
+        The result is (NOWHERE, NO_ORDER) if no host is ready; the order is NO_ORDER if the host has no URL to try now.
         """
         self._expire(now)
-        found = [(NO_ORDER, NOWHERE)]
+        found: list[tuple[int, int]] = []
         if (item := self._first_due(now)) is not None:
             host = item if isinstance(item, FrontHost) else item.waiting[0] if item.waiting else None
             if host is not None:
                 found.append((host.first_order(), host.slot))
-        if self._may_admit() and (len(found) == 1 or (self._by_class and self.has_room())):
+        if self._may_admit() and (not found or (self._by_class and self.has_room())):
             slot = self.back.first(others=self.admitting_others)
             found.append((self.hosts.cursor[slot], slot))
-        order, slot = min(found)
+        order, slot = min(found, default=(NO_ORDER, NOWHERE))
         return slot, order
 
     def _first_due(self, now: float) -> FrontHost | Address | None:

@@ -1,5 +1,7 @@
 """Combines the parts of several schedules: `signals`, `overview` and `records` over all arms (`arms.py`)."""
 
+import math
+
 import numpy as np
 
 from crawler.frontier.refresh.schedule import Schedule
@@ -97,9 +99,9 @@ class ArmsOverview:
         schedule, number, _ = self._arms.split(page)
         return schedule.overview.due_at(number, now)
 
-    def page(self, page: int, now: float) -> PageView:
+    def page(self, page: int, now: float, fetched: float = math.inf) -> PageView:
         schedule, number, _ = self._arms.split(page)
-        return schedule.overview.page(number, now)
+        return schedule.overview.page(number, now, fetched)
 
     def host(self, host: int) -> HostView:
         """Return the view of the host in the arm that last fetched from it."""
@@ -148,13 +150,13 @@ class ArmsRecords:
         """Return what the arm that last fetched from a site has learned of it; a restart gives this to all arms."""
         return self._arms.last_asking(host).records.site_state(host)
 
-    def hub_state(self, page: int) -> tuple[float, float]:
+    def hub_state(self, page: int) -> tuple[float, float, float]:
         schedule, number, _ = self._arms.split(page)
         return schedule.records.hub_state(number)
 
-    def restore_hub(self, page: int, found: float, watched: float) -> None:
+    def restore_hub(self, page: int, found: float, watched: float, links: float) -> None:
         schedule, number, _ = self._arms.split(page)
-        schedule.records.restore_hub(number, found, watched)
+        schedule.records.restore_hub(number, found, watched, links)
 
     def trust_state(self, page: int) -> int:
         schedule, number, _ = self._arms.split(page)

@@ -39,5 +39,6 @@ cdef class Deadlines:
     cdef void sample_level(self, double now) noexcept
     cdef double _azar_value(self, double elapsed) noexcept
     cdef double _azar_wait(self, double level) noexcept
+    cdef double early_by_worth(self, int page, int host, double now) noexcept
     cdef double due_by_worth(self, double worth, double now) noexcept
-    cdef double _again(self, double crawled, int host, double now) noexcept
+    cdef double _again(self, int host, double now) noexcept

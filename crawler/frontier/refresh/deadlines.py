@@ -25,6 +25,7 @@ import cython
 import numpy as np
 from cython.cimports.libc.math import sqrt
 
+from crawler.change_signals import COUNTER_BITS, SOURCES
 from crawler.freshness.columns import rows_of
 from crawler.freshness.value_kernel import ALL_TERMS
 from crawler.frontier.refresh.settings import Settings
@@ -34,8 +35,8 @@ if cython.compiled:
     from cython.cimports.crawler.freshness.learning import Learning
     from cython.cimports.crawler.freshness.neighbourhood import elapsed_of
     from cython.cimports.crawler.freshness.value_kernel import Parameters
-    from cython.cimports.crawler.frontier.refresh.level_controller import RATIO_MAX, LevelController
-    from cython.cimports.crawler.frontier.refresh.tables import HELD, Tables
+    from cython.cimports.crawler.frontier.refresh.level_controller import RATIO_MAX, STANDS, LevelController
+    from cython.cimports.crawler.frontier.refresh.tables import AWAY, EXPLORED, FAILED, HELD, Tables
 else:
     from math import sqrt
 
@@ -43,13 +44,17 @@ else:
     from crawler.freshness.learning import Learning
     from crawler.freshness.neighbourhood import elapsed_of
     from crawler.freshness.value_kernel import Parameters
-    from crawler.frontier.refresh.level_controller import RATIO_MAX, LevelController
-    from crawler.frontier.refresh.tables import HELD, Tables
+    from crawler.frontier.refresh.level_controller import RATIO_MAX, STANDS, LevelController
+    from crawler.frontier.refresh.tables import AWAY, EXPLORED, FAILED, HELD, Tables
 
 _INFINITY = cython.declare(cython.double, float("inf"))
 _TOLERANCE = cython.declare(cython.double, 1e-3)  # relative error of V^-1
 _QUIET_SHARE = cython.declare(cython.double, 0.25)  # in a quiet neighbourhood, time between two checks, in Ts
-_SIGNAL_MAX = cython.declare(cython.uint, 15)  # maximum count per source: four bits
+_SOURCES = cython.declare(cython.Py_ssize_t, SOURCES)
+_BITS = cython.declare(cython.Py_ssize_t, COUNTER_BITS)  # size of the counter of each source
+# time between two checks of a page whose ceiling is just below the level, in mean revisit intervals
+_AGAIN_SHARE = cython.declare(cython.double, 0.25)
+_SIGNAL_MAX = cython.declare(cython.uint, (1 << COUNTER_BITS) - 1)  # maximum count per source
 _SIGNALS_MAX = cython.declare(cython.uint, 0xFFFFFFFF)  # maximum of the count if all sources share one
 _SHARE_STEP = cython.declare(cython.double, 1.0 / 32.0)  # weight of one fetch in the mean share of hubs
 _RESTRAIN = cython.declare(cython.double, 0.9)  # factor on the worth of hubs, per fetch beyond their share
@@ -82,7 +87,7 @@ class Deadlines:
         self._new_page_weight = settings.new_page_weight if self.policy == BY_VALUE else 0.0
         self._discovery_share_max = settings.discovery_share_max
         self.page = Parameters()
-        self.counts = rows_of(np.zeros(8))
+        self.counts = rows_of(np.zeros(SOURCES))
         self.stood, self.stood_at, self.stood_worth = -1, 0.0, 0.0
 
     @cython.cfunc
@@ -117,8 +122,8 @@ class Deadlines:
         if self.plain:
             self.counts[0] = signals
             return
-        for source in range(8):
-            self.counts[source] = signals >> 4 * source & _SIGNAL_MAX
+        for source in range(_SOURCES):
+            self.counts[source] = signals >> _BITS * source & _SIGNAL_MAX
 
     @cython.cfunc
     @cython.exceptval(check=False)
@@ -136,10 +141,12 @@ class Deadlines:
     def summed(self, one: cython.uint, other: cython.uint) -> cython.uint:
         """Return the combined signals of two time spans."""
         total: cython.uint = 0
-        shift: cython.int
+        source: cython.Py_ssize_t
+        shift: cython.Py_ssize_t
         if self.plain:
             return one + min(other, _SIGNALS_MAX - one)
-        for shift in range(0, 32, 4):
+        for source in range(_SOURCES):
+            shift = _BITS * source
             total |= min((one >> shift & _SIGNAL_MAX) + (other >> shift & _SIGNAL_MAX), _SIGNAL_MAX) << shift
         return total
 
@@ -200,6 +207,7 @@ class Deadlines:
         theta: cython.double = self.learning.discovery.theta(
             host, self.tables.page_heaps.nodes[page].owner, self.tables.hubs.rows[row].found,
             self.tables.hubs.rows[row].watched, now - self.tables.crawled[page], now,
+            self.tables.hubs.rows[row].links,
         )  # fmt: skip
         nu: cython.double = self._new_page_weight * self.tables.host_rows[host].weight
         nu /= max(self.tables.host_rows[host].pages, 1)
@@ -299,7 +307,7 @@ class Deadlines:
         wait: cython.double = self.wait(page, host, n, now)
         # The page is not worth a crawl at this level; it is checked again later, because the level may fall.
         if wait == _INFINITY:
-            return min(self._again(crawled, host, now) + offset, latest)
+            return min(self._again(host, now) + offset, latest)
         return min(crawled + wait, latest)
 
     @cython.cfunc
@@ -315,17 +323,31 @@ class Deadlines:
 
     @cython.cfunc
     @cython.exceptval(check=False)
-    def _again(self, crawled: cython.double, host: cython.int, now: cython.double) -> cython.double:
-        """Return when to check `page` again, which is not worth a crawl now.
+    def early_by_worth(self, page: cython.int, host: cython.int, now: cython.double) -> cython.double:
+        """Return a key that orders a hub that is not due among the other pages by value; -inf for any other page.
 
-        The check is sooner if the page was crawled long ago or its value is near the level.
+        A value grows as the square of the age, and the mean interval is the unit, as in `due_by_worth`.
+        """
+        if self.tables.hubs.row_of(page) < 0 or self.tables.states[page] & (EXPLORED | FAILED | AWAY):
+            return -_INFINITY
+        worth: cython.double = self.worth(page, host, now)
+        if worth >= STANDS or now - self.tables.crawled[page] >= self.tables.max_age(page):
+            return -_INFINITY
+        return now + self.controller.revisit * (1.0 - sqrt(worth)) + self.offset(page, host, now)
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def _again(self, host: cython.int, now: cython.double) -> cython.double:
+        """Return when to check `page` again, which is not worth a crawl now: the level or the learned rates may fall.
+
+        The check is sooner if the page's ceiling is near the level.
         """
         above: cython.double = RATIO_MAX
         if self.page.ceiling > 0.0:
             above = min(
                 self.controller.level * self.tables.host_rows[host].boost / self.page.ceiling, RATIO_MAX
             )
-        return max(crawled + 2.0 * self.controller.revisit * above, now + 0.25 * self.controller.revisit)
+        return now + _AGAIN_SHARE * self.controller.revisit * sqrt(above)
 
     @cython.cfunc
     @cython.exceptval(check=False)
@@ -349,7 +371,7 @@ class Deadlines:
         wait = self.wait(page, host, n, now)
         due = crawled + wait
         if wait == _INFINITY:
-            due = self._again(crawled, host, now)
+            due = self._again(host, now)
         elif self.clocked:
             due = crawled + elapsed_of(wait, excess, self.controller.scale)
             if excess < 0.0:  # if a quiet neighbourhood becomes active, no offset shows it

@@ -144,13 +144,12 @@ class Expectation:
 
     def _ages(self, sample: list[PageView], then: float) -> dict[str, float]:
         """Return the ages of the copies in seconds of real time: median, 90th percentile and oldest."""
-        ages = np.array([max(then - page.crawled_at, 0.0) for page in sample]) / self._speed
-        if not len(ages):
+        ages = sorted(max(then - page.crawled_at, 0.0) / self._speed for page in sample)
+        if not ages:
             return {}
-        values = np.quantile(ages, (0.5, 0.9, 1.0))
-        return {
-            name: round(float(age), 1) for name, age in zip(("median", "p90", "oldest"), values, strict=True)
-        }
+        shares = {"median": 0.5, "p90": 0.9, "oldest": 1.0}
+        # `np.quantile` would import numpy.ma, which takes a tenth of the CPU time of `crawler status`.
+        return {name: round(ages[math.ceil(share * len(ages)) - 1], 1) for name, share in shares.items()}
 
     def _calibration(self) -> list[dict[str, float]]:
         return [

@@ -193,9 +193,11 @@ class Flights:
             )  # fmt: skip
             self.tables.set_trust(page, self.learning.quality.trust)
             self.tables.rows[page].watched += self.learning.watched
-            shown: cython.bint = self.tables.hubs.row_of(page) >= 0
+            shown: cython.bint = self.tables.hubs.has_shown(page)
             self.tables.hubs.crawled(page, elapsed)
-            self.learning.discovery.watch(host, directory, elapsed, now, shown)
+            self.learning.discovery.watch(
+                host, directory, elapsed, now, shown, self.tables.hubs.links_of(page)
+            )
             self.learning.renew(host)
             self.learning.renew_crawl()
         if self.deadlines.policy == BY_INTERVAL:

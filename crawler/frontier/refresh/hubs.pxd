@@ -1,6 +1,7 @@
 cdef struct HubRow:
     float found
     float watched
+    float links
     int page
 
 cdef class Hubs:
@@ -13,5 +14,7 @@ cdef class Hubs:
     cpdef int row_of(self, int page) noexcept
     cpdef int make(self, int page, double watched) except? -2
     cpdef int turn(self) noexcept
+    cpdef bint has_shown(self, int page) noexcept
+    cpdef double links_of(self, int page) noexcept
     cpdef void crawled(self, int page, double elapsed) noexcept
     cpdef void forget(self, int page) except *

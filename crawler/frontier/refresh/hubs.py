@@ -1,11 +1,12 @@
 # mypy: disable-error-code=valid-type
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False, initializedcheck=False
-"""Hubs are pages that have shown new pages; this module counts the pages found through each hub.
+"""Hubs are pages that have shown new pages, or probably will; this module counts the pages found through each hub.
 
-Any page may become a hub, but few pages do. With its first credit, a page gets a row here, with the number of
-new pages found through the hub and the time for which the hub was watched, both with exponential decay
-(`freshness/discovery.py`). A column of row numbers, 4 bytes per page, is created with the first credit of the
-crawl. A hand moves over the rows; because a schedule has few hubs, each hub is checked often.
+Any page may become a hub, but few pages do. A page gets a row here with its first credit, or after its first
+copy, if that copy was the first to show several URLs. The row has the number of new pages found through the
+hub and the time for which the hub was watched, both with exponential decay, and the number of those URLs
+(`freshness/discovery.py`). A column of row numbers, 4 bytes per page, is created with the first row. A hand
+moves over the rows; because a schedule has few hubs, each hub is checked often.
 
 Cython pure-Python mode; attributes in `hubs.pxd`.
 """
@@ -22,7 +23,7 @@ else:
 
     HubRow = None
 
-HUB_KIND = np.dtype([("found", "f4"), ("watched", "f4"), ("page", "i4")])
+HUB_KIND = np.dtype([("found", "f4"), ("watched", "f4"), ("links", "f4"), ("page", "i4")])
 _DAY = cython.declare(cython.double, 86_400.0)
 
 
@@ -66,6 +67,7 @@ class Hubs:
                 self.rows = self._columns[1].grow(self._used)
         self.rows[row].found = 0.0
         self.rows[row].watched = watched_for(watched, _DAY)
+        self.rows[row].links = 0.0
         self.rows[row].page = page
         self._numbers[page] = row + 1
         return row
@@ -103,16 +105,32 @@ class Hubs:
         found: np.ndarray = np.flatnonzero(np.asarray(self._numbers))
         return found
 
-    def state(self, page: int) -> tuple[float, float]:
-        """Return (pages found, seconds watched) as of the page's last crawl; (0, 0) if the page is not a hub."""
+    @cython.ccall
+    @cython.exceptval(check=False)
+    def has_shown(self, page: cython.int) -> cython.bint:
+        """Return whether a new page was ever found through this page."""
         row: cython.int = self.row_of(page)
-        return (float(self.rows[row].found), float(self.rows[row].watched)) if row >= 0 else (0.0, 0.0)
+        return row >= 0 and self.rows[row].found > 0.0
 
-    def restore(self, page: int, found: float, watched: float) -> None:
+    @cython.ccall
+    @cython.exceptval(check=False)
+    def links_of(self, page: cython.int) -> cython.double:
+        """Return the number of URLs that the page's first copy was the first to show; 0 if it was small."""
+        row: cython.int = self.row_of(page)
+        return self.rows[row].links if row >= 0 else 0.0
+
+    def state(self, page: int) -> tuple[float, float, float]:
+        """Return (pages found, seconds watched) as of the page's last crawl, and `links_of`; zeros for other pages."""
+        row: cython.int = self.row_of(page)
+        if row < 0:
+            return 0.0, 0.0, 0.0
+        return float(self.rows[row].found), float(self.rows[row].watched), float(self.rows[row].links)
+
+    def restore(self, page: int, found: float, watched: float, links: float) -> None:
         """Restore the result of `state`."""
-        if found > 0.0:
+        if found > 0.0 or links > 0.0:
             row: cython.int = self.make(page, 0.0)
-            self.rows[row].found, self.rows[row].watched = found, watched
+            self.rows[row].found, self.rows[row].watched, self.rows[row].links = found, watched, links
 
     def bytes_held(self, pages: int) -> int:
         """Return the size in bytes of all rows and of the column of row numbers, if there is one."""

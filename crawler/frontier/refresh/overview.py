@@ -94,8 +94,11 @@ class Overview:
             return self.tables.crawled[page] + self.tables.max_age(page)
         return self.deadlines.due(page, host, n, max(now - self.tables.crawled[page], 0.0), now)
 
-    def page(self, page: int, now: float) -> PageView:
-        """Return all that is known of a page at `now`; a schedule rebuilt from the store would return the same."""
+    def page(self, page: int, now: float, fetched: float = _INFINITY) -> PageView:
+        """Return all that is known of a page at `now`; a schedule rebuilt from the store would return the same.
+
+        `clock` and `fresh` are those of a copy made at `fetched`, if this copy is older than the last crawl.
+        """
         self.flights.require_page(page)
         host: cython.int = self.tables.owner(page)
         self.learning.renew_crawl()
@@ -108,9 +111,9 @@ class Overview:
         self.deadlines.unpack(self.tables.rows[page].signals)
         directory = self.tables.page_heaps.nodes[page].owner
         importance = self.tables.importance(page)
-        clock = (
-            self.learning.paced_clock(host, directory, elapsed, now) if self.deadlines.clocked else elapsed
-        )
+        clock = max(elapsed, now - fetched)
+        if self.deadlines.clocked:
+            clock = self.learning.paced_clock(host, directory, clock, now)
         if self.deadlines.plain:
             fresh = self._fresh(clock, n)
         else:
@@ -206,8 +209,9 @@ class Overview:
         directory: cython.int = self.tables.page_heaps.nodes[page].owner
         found: cython.double = self.tables.hubs.rows[row].found
         watched: cython.double = self.tables.hubs.rows[row].watched
-        theta = discovery.theta(host, directory, found, watched, elapsed, now)
-        error = discovery.error(host, directory, found, watched, elapsed, now)
+        links: cython.double = self.tables.hubs.rows[row].links
+        theta = discovery.theta(host, directory, found, watched, elapsed, now, links)
+        error = discovery.error(host, directory, found, watched, elapsed, now, links)
         return {
             "pages_per_day": theta * DAY,
             "error": error * DAY,

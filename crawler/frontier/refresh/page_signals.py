@@ -13,6 +13,7 @@ from typing import Any
 import cython
 import numpy as np
 
+from crawler.change_signals import COUNTER_BITS, SOURCES
 from crawler.freshness.columns import rows_of
 
 if cython.compiled:
@@ -38,7 +39,8 @@ else:
 
 _INFINITY = cython.declare(cython.double, float("inf"))
 SLICE = cython.declare(cython.Py_ssize_t, 64)  # queued changes processed during each other call
-_SIGNAL_MAX = cython.declare(cython.uint, 15)  # maximum count per source: four bits
+_BITS = cython.declare(cython.uint, COUNTER_BITS)  # size of the counter of each source
+_SIGNAL_MAX = cython.declare(cython.uint, (1 << COUNTER_BITS) - 1)  # maximum count per source
 # Maximum share of the fetches that goes to pages which signals recall.
 _RECALL_SHARE = cython.declare(cython.double, 0.01)
 _SIGNALS_MAX = cython.declare(cython.uint, 0xFFFFFFFF)  # maximum of the count if all sources share one
@@ -138,8 +140,8 @@ class Signals:
         if self.deadlines.plain:
             after = before + 1 if before < _SIGNALS_MAX else before
         else:
-            after = before + (cython.cast(cython.uint, 1) << 4 * source)
-            if before >> 4 * source & _SIGNAL_MAX == _SIGNAL_MAX:
+            after = before + (cython.cast(cython.uint, 1) << _BITS * source)
+            if before >> _BITS * source & _SIGNAL_MAX == _SIGNAL_MAX:
                 return
         if self._touched is not None:
             self._touched.add(page)
@@ -193,5 +195,5 @@ class Signals:
 
 
 def _check_source(source: int) -> None:
-    if not 0 <= source < 8:
+    if not 0 <= source < SOURCES:
         raise ValueError(f"source {source}")

@@ -21,6 +21,10 @@ taken only with a correct key; otherwise the host with the largest offset would 
 its key (`Deadlines.due_by_worth`). The order therefore follows Algorithm 1 even while many pages are due, for
 example after a restart, a pause, or a jump of the level.
 
+*A hub that is not due steps aside for pages that are worth more.* Among other pages that are not due, the
+first deadline is nearly the greatest value, because their intervals are of one size. The interval of a hub
+may be a hundred times shorter, so a hub at the top is compared by its value (`Deadlines.early_by_worth`).
+
 *Bounded work.* A look corrects at most CHECKS_MAX keys and releases at most RELEASES_MAX waiting hosts and
 pages; the next look continues. After a large move of the level, a sweep recomputes the keys of all pages, a
 few at a time.
@@ -61,7 +65,7 @@ else:
 
 # maximum number of hosts or pages that one look releases
 _RELEASES_MAX = cython.declare(cython.Py_ssize_t, 64)
-_SWEEP_FROM = cython.declare(cython.double, 0.7)  # a sweep of the keys starts below this ratio of levels
+_SWEEP_FROM = cython.declare(cython.double, 0.95)  # a sweep of the keys starts below this ratio of levels
 # Error of a key, relative to the age at which its page is due.
 _KEY_TOLERANCE = cython.declare(cython.double, 1e-3)
 CHECKS_MAX = 64  # keys recomputed by one look; each costs about 2 us
@@ -92,17 +96,30 @@ class Queues:
         _step: cython.Py_ssize_t
         host: cython.int
         page: cython.int
+        found: cython.int = -1
+        aside: list = []  # hubs that are not due, with their keys
         for _step in range(CHECKS_MAX):
             host = self.eligible
             if host < 0:
-                return -1
+                break
             if self.tables.host_rows[host].ready > now:  # the clock was set back
                 self.place_host(host, now)
                 continue
             page = self.stand(host, now)
-            if page >= 0 and self.eligible == host:
-                return page
-        return self.top_of(self.eligible) if self.eligible >= 0 else -1
+            if page < 0 or self.eligible != host:
+                continue
+            key: cython.double = self.tables.page_heaps.nodes[page].key
+            by_worth: cython.double = self.deadlines.early_by_worth(page, host, now)
+            if by_worth <= key:
+                found = page
+                break
+            aside.append((page, key))
+            self.move(page, by_worth, now)
+        if found < 0 and self.eligible >= 0:
+            found = self.top_of(self.eligible)
+        for hub, earlier in aside:
+            self.move(hub, earlier, now)
+        return found
 
     @cython.cfunc
     @cython.exceptval(-2, check=True)
@@ -171,7 +188,7 @@ class Queues:
 
     @cython.cfunc
     def sweep(self, rows: cython.Py_ssize_t, now: cython.double) -> cython.void:
-        """Recompute keys, row by row, after the level has moved far from the level at which most keys were computed."""
+        """Recompute keys, row by row, after the level has moved from the level at which most keys were computed."""
         _step: cython.Py_ssize_t
         if self.swept >= self.tables.pages.rows:
             if self.swept_level <= 0.0:

@@ -1,6 +1,7 @@
 """The effects of a finished refetch on the schedule, the validators, the sources and the hubs.
 
     record_first      a page was fetched for the first time: it enters the schedule
+    expect_news       the first copy of a page was the first to show many URLs: it may be a hub
     record_refresh    a page was refetched: changed, unchanged, or postponed
     credit_hub        a page was fetched whose URL a refetch of the hub had shown: the hub gets the credit
 
@@ -21,7 +22,7 @@ from crawler.frontier.refresh.page_ages import FEED_TYPES, PageAges, is_source
 from crawler.frontier.refresh.page_keys import PageKeys
 from crawler.frontier.refresh.portion import Portion
 from crawler.frontier.refresh.refetch_claims import RefetchClaims
-from crawler.frontier.refresh.schedule import Schedule
+from crawler.frontier.refresh.schedule import LINKS_LEAST, Schedule
 from crawler.frontier.refresh.settings import RefreshOutcome
 from crawler.frontier.refresh.site_clock import SiteClock
 from crawler.frontier.refresh.validators import Validators
@@ -134,6 +135,13 @@ class RefetchOutcomes:
             page = self._enter(fingerprint, record, crawled_at, now, batch)
         state.stage_page(self._schedule, page, batch)
         self._changes.stage(batch)
+
+    def expect_news(self, fingerprint: int, links: int, now: float, batch: Batch) -> None:
+        """Note that the first copy of a page was the first to show `links` URLs."""
+        page = self._schedule.find(fingerprint)
+        if page >= 0 and links >= LINKS_LEAST:
+            self._schedule.expect_news(page, links, self._clock.at(now))
+            state.stage_page(self._schedule, page, batch)
 
     def _enter(
         self, fingerprint: int, record: PageRecord, crawled_at: float, now: float, batch: Batch

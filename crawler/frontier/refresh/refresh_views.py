@@ -40,31 +40,29 @@ class RefreshViews:
     def probability(self, fingerprint: int, fetched_at: float, now: float) -> float | None:
         """Return the probability that a page's copy, made at `fetched_at`, is current; None if the page is not known.
 
-        The result depends only on the age of that copy and the page's change rate, not on a later answer that
-        is not committed yet.
+        The copy may be older than the last answer of the page, if this answer is not committed yet.
         """
         page = self._schedule.find(fingerprint)
         if page < 0:
             return None
-        then, fetched = self._clock.at(now), self._clock.at(fetched_at)
-        known = self._schedule.overview.page(page, then)
-        if known.crawled_at > fetched:
-            return round(math.exp(-known.rate * max(then - fetched, 0.0)), FRESH_DIGITS)
-        return self._fresh(known)
+        return self._fresh(
+            self._schedule.overview.page(page, self._clock.at(now), self._clock.at(fetched_at))
+        )
 
     def _fresh(self, known: PageView) -> float:
         return round(self._expectation.fresh(known), FRESH_DIGITS)
 
-    def explain(self, fingerprint: int, now: float) -> dict[str, Any]:
+    def explain(self, fingerprint: int, fetched_at: float, now: float) -> dict[str, Any]:
         """Return a page's rate and its error, clock, signals, value, deadline and reason to wait; {} if not known.
 
-        Instants are in real time; rates, clock and watched time are in the time of the sites.
+        The page's copy was made at `fetched_at`. Instants are in real time; rates, clock and watched time are in
+        the time of the sites.
         """
         page = self._schedule.find(fingerprint)
         if page < 0:
             return {}
         then, overview, ours = self._clock.at(now), self._schedule.overview, self._clock.ours
-        known = overview.page(page, then)
+        known = overview.page(page, then, self._clock.at(fetched_at))
         plain: dict[str, Any] = msgspec.to_builtins(known)
         for name in ("fingerprint", "host", "directory", "hearing", "stands_for"):
             del plain[name]

@@ -98,7 +98,7 @@ class Refresh:
         self.expectation = Expectation(schedule, config.speed)
         self.news = News()
         self.births = Births()
-        self.lead = 0.0  # seconds, on the schedule's clock, by which stored instants were in the future
+        self.lead = 0.0  # seconds by which stored instants were in the future
         self.claims = RefetchClaims(schedule, clock, record)
         self.ages = PageAges(schedule, clock, config, overrides or Overrides(()), record)
         self.changes = ChangeIntake(schedule, clock, fingerprint, self.ages, self.births, record)
@@ -138,7 +138,7 @@ class Refresh:
             DamageError: a record is damaged.
         """
         self.news.since = now
-        self.lead = state.load(self.schedule, store, self._clock.at(now)).lead
+        self.lead = self._clock.ours(state.load(self.schedule, store, self._clock.at(now)).lead)
         self.portion.balance.tilt = state.stored_tilt(store)
         self.expectation.recalibration = state.stored_recalibration(store)
         self.validators.open(store)

@@ -71,6 +71,9 @@ _SWEEP_ROWS = cython.declare(cython.Py_ssize_t, 4)  # keys recomputed per look w
 _FIRST_TAKES = cython.declare(cython.Py_ssize_t, 8)
 _VALUED = ("ncis", "greedy", "cis")
 
+LINKS_LEAST = 4  # a page that was the first to show fewer URLs becomes a hub with its first new page
+LINKS_MOST = 1000  # more links do not raise the expectation further
+
 DEFAULTS = Settings()
 
 
@@ -290,6 +293,15 @@ class Schedule:
             raise ValueError(f"invalid age bounds {min_age} .. {max_age}")
         self._tables.bound_ages(page, float(min_age), float(max_age))
 
+    def expect_news(self, page: int, links: int, now: float) -> None:
+        """Note that the first copy of a page was the first to show `links` URLs: more of them may appear there."""
+        self._flights.require_page(page)
+        check_instant(now)
+        if links >= LINKS_LEAST and self._tables.hubs.row_of(page) < 0:
+            row: cython.int = self._tables.hubs.make(page, 0.0)
+            self._tables.hubs.rows[row].links = min(links, LINKS_MOST)
+            self._queues.reschedule(page, now)
+
     def credit_hub(self, page: int, found: float, now: float) -> None:
         """Credit a page with `found` new pages: a refetch of this page was the first to show their URLs."""
         self._flights.require_page(page)
@@ -300,10 +312,11 @@ class Schedule:
             host: cython.int = self._tables.owner(page)
             directory: cython.int = self._tables.page_heaps.nodes[page].owner
             watched: cython.double = self._tables.rows[page].watched
-            shown: cython.bint = self._tables.hubs.row_of(page) >= 0
+            shown: cython.bint = self._tables.hubs.has_shown(page)
             row: cython.int = self._tables.hubs.make(page, watched)
             self._tables.hubs.rows[row].found += found
-            self._learning.discovery.credit(host, directory, found, now, shown)
+            links: cython.double = self._tables.hubs.rows[row].links
+            self._learning.discovery.credit(host, directory, found, now, shown, links)
             self._queues.reschedule(page, now)
 
     def block(self, host: int, until: float) -> None:

@@ -53,10 +53,10 @@ class Records:
             state & (AWAY | FAILED | 7 * DOUBLING),
         )
 
-    def hub_state(self, page: int) -> tuple[float, float]:
-        """Return (pages found, seconds watched); (0, 0) for a page that is not a hub."""
+    def hub_state(self, page: int) -> tuple[float, float, float]:
+        """Return (pages found, seconds watched, links of the first copy); zeros for a page that is not a hub."""
         self.flights.require_page(page)
-        found: tuple[float, float] = self.tables.hubs.state(page)
+        found: tuple[float, float, float] = self.tables.hubs.state(page)
         return found
 
     def trust_state(self, page: int) -> int:
@@ -113,11 +113,14 @@ class Records:
         self.learning.discovery.restore_site(host, *numbers[25:28])
         self.learning.seasons.restore(host, numbers[31:])
 
-    def restore_hub(self, page: int, found: float, watched: float) -> None:
-        """Restore the result of `hub_state`."""
+    def restore_hub(self, page: int, found: float, watched: float, links: float) -> None:
+        """Restore the result of `hub_state`, and add it to the sums of the site."""
         self.flights.require_page(page)
-        _finite((found, watched))
-        self.tables.hubs.restore(page, found, watched)
+        _finite((found, watched, links))
+        self.tables.hubs.restore(page, found, watched, links)
+        if links > 0.0:
+            host, crawled = self.tables.owner(page), self.tables.crawled[page]
+            self.learning.discovery.note_links(host, found, links * watched, crawled)
 
     def restore_directory(
         self, directory_key: int, host_key: int, counts: tuple[float, ...], news: tuple[float, ...]

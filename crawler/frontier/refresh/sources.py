@@ -14,12 +14,17 @@ time. Therefore
 
     slope      s = sum of mu D over pages with a gain
     interval   sqrt(2 L/s), where the price equals the loss by delay
-    worth it   sqrt(2 L s) < sum of b: otherwise the source is a page like any other
+    worth it   sqrt(2 L s) < sum of b: otherwise the interval is four times as long
 
 The sums include every page that a source listed, even if a crawl had already seen the listed change. In a
 time t, a page is listed D t/p times on average, so each listing counts p/(D t). If a source lists only few of
 the changes, the sums therefore count only these changes. The recall that the schedule measures has no effect
 on the interval; it is low if a source is read late. The sums decay with each reading.
+
+A source that does not pay is still read, because the level is high as long as few signals arrive: pages are
+then refreshed blindly, and only readings can show that they would save such fetches. If such a source was
+treated as a page like any other, honest sources were not read for a third of the time. A source without any
+gain (s = 0) is a page like any other.
 
 Intervals are in plain time, not on the neighbourhood's clock, which would read a source many times in the
 days of a burst, and rarely otherwise. Nothing is learned about a site from the changes of a source, because a
@@ -42,7 +47,8 @@ from crawler.storage.kv import Batch, KeyValue, scan_prefix, seal, unseal
 # number of sources with sums, 150 bytes each; above it, the least recently read are dropped
 SOURCES_MAX = 100_000
 TOLD_MAX = 256  # number of pages of a reading that are examined; a longer reading is sampled evenly
-FADE = 0.7  # each reading multiplies the older sums by this
+FADE = 0.9  # each reading multiplies the older sums by this
+UNPAID = 4.0  # factor on the interval of a source that does not pay
 FIRST_PRECISION = 0.5  # assumed precision of a source read once
 STEPS_AN_OCTAVE = 2  # interval steps per factor of 2, because the schedule keeps few different age bounds
 _TIMES = np.geomspace(0.02, 50.0, 64)  # values of T times D that are tried
@@ -100,7 +106,7 @@ class Readings:
     def hear(self, source: int, news: Announced, level: float, precision: float) -> float:
         """Add a reading whose signals are true with probability `precision`; return the new reading interval.
 
-        The interval is infinite if reading the source does not pay.
+        The interval is infinite if the source has no gain.
         """
         sums = self._sums.get(source)
         if sums is None or not sums.unread or not level > 0.0:
@@ -117,12 +123,13 @@ class Readings:
         return self.interval(source, level)
 
     def interval(self, source: int, level: float) -> float:
-        """Return the reading interval of the source; infinite if reading it does not pay."""
+        """Return the reading interval of the source; infinite if it has no gain."""
         sums = self._sums.get(source)
         if sums is None or not sums.slope or not sums.span or not level > 0.0:
             return math.inf
         slope, gain = sums.slope / sums.span, sums.gain / sums.span
-        return math.sqrt(2.0 * level / slope) if 2.0 * level * slope < gain * gain else math.inf
+        paid = 2.0 * level * slope < gain * gain
+        return math.sqrt(2.0 * level / slope) * (1.0 if paid else UNPAID)
 
     def open(self, store: KeyValue) -> Iterator[int]:
         """Load the stored sums; yield the fingerprints of the sources.

@@ -1,7 +1,8 @@
 """The refresh state in the store: one record per page, site and directory, from which the schedule is rebuilt.
 
     f/<fingerprint>     last crawl, k, T, signals since, importance, state; host and directory; for a hub also the
-                        new pages it has shown, and the time watched; the trust in the page's signals
+                        new pages it has shown, the time watched, and the links of its first copy; the trust in
+                        the page's signals
     s/<host key>        the site's neighbourhood counts and credence, signal quality by source, level relative to the
                         common one, new pages, weekly rhythm
     n/<directory key>   the directory's neighbourhood counts and new pages; its host
@@ -53,9 +54,13 @@ _UNJUDGED = 29  # number of numbers in records of versions that did not judge th
 _SITE_UNEXPOSED = struct.Struct("<28d")
 _SITE_INSTANTS = [2, 27]  # where `site_state` has the instants of the counts and of the new pages
 _DIRECTORY = struct.Struct("<Q6d")
-_HUB = struct.Struct("<2f")  # appended to the record of a hub
+_HUB = struct.Struct("<3f")  # appended to the record of a hub
+_UNCOUNTED_HUB = struct.Struct("<2f")  # of versions that did not count the links of a first copy
 _TRUST = struct.Struct("<b")  # appended to the record of a page whose signals were judged
-_PAGE_MORE = (_HUB.size, _TRUST.size, _HUB.size + _TRUST.size)
+_PAGE_MORE = (
+    _TRUST.size,
+    *(hub.size + trust for hub in (_HUB, _UNCOUNTED_HUB) for trust in (0, _TRUST.size)),
+)
 _NUMBER = struct.Struct("<d")
 _BIAS = struct.Struct("<2d")
 _CHUNK = 4096  # number of pages added at once on opening
@@ -123,8 +128,8 @@ def stage_site(schedule: Schedule | Arms, host: int, batch: Batch) -> int:
 def stage_page(schedule: Schedule | Arms, page: int, batch: Batch) -> None:
     """Put the record of a page that only a signal touched into a batch."""
     fingerprint, *row = schedule.records.page_state(page)
-    found, watched = schedule.records.hub_state(page)
-    more = _HUB.pack(found, watched) if found > 0.0 else b""
+    found, watched, links = schedule.records.hub_state(page)
+    more = _HUB.pack(found, watched, links) if found > 0.0 or links > 0.0 else b""
     if trust := schedule.records.trust_state(page):
         more += _TRUST.pack(trust)
     batch.put(keys.REFRESH + _key.pack(fingerprint), seal(_PAGE.pack(*row) + more))
@@ -192,7 +197,10 @@ def _load_pages(schedule: Schedule | Arms, chunk: list[tuple[bytes, bytes]], now
         more = chunk[at][1][_ROW_TYPE.itemsize :]
         if len(more) >= _HUB.size:
             schedule.records.restore_hub(int(numbers_of[at]), *_HUB.unpack_from(more))
-        if len(more) != _HUB.size:
+        elif len(more) >= _UNCOUNTED_HUB.size:
+            found, watched = _UNCOUNTED_HUB.unpack_from(more)
+            schedule.records.restore_hub(int(numbers_of[at]), found, watched, 0.0)
+        if len(more) not in (_HUB.size, _UNCOUNTED_HUB.size):
             schedule.records.restore_trust(int(numbers_of[at]), *_TRUST.unpack(more[-1:]))
     return float(leads.max())
 

@@ -1,23 +1,26 @@
-"""Simulation loops over traces, compiled by numba: this file is imported only if the extra [lab] is installed.
+"""Simulates URL caches on traces, in loops that numba compiles.
+
+This module is imported only if the extra [lab] is installed.
 
 A request is the id of a URL, an int32. Ids are numbered from 0 in order of first appearance, so URLs that
 appear at about the same time are close together in every array indexed by id. A simulation divides the trace
-into `bins` equal windows of time and returns the misses in each, int64 (bins,). A simulation of one cache
-size takes a few tens of nanoseconds per request; so does a simulation of LRU at all sizes.
+into `bins` equal windows of time and returns the number of misses in each window, int64 (bins,). Simulating
+one cache size takes a few tens of nanoseconds per request. Simulating LRU at all sizes takes about as long.
 
-*LRU, all sizes at once* (Mattson's stack distances). Each request takes the next time slot; the slot of the
-item's last request becomes a hole. A request hits in a cache of k entries exactly if fewer than k other items
-were requested since the last request for the same item. The number of these items is the number of slots
-since then, minus the holes among them. A Fenwick tree counts the holes; when no slot is free, the live slots
-are moved together. If two consecutive requests are for the same item, the second changes nothing.
+*LRU, all sizes at once* (Mattson's stack distances). Each request takes the next time slot, and the slot of
+the previous request for the same item becomes a hole. A request hits in a cache of k entries exactly if fewer
+than k other items were requested since the last request for the same item. The number of these items is the
+number of slots since then, minus the holes among them. A Fenwick tree counts the holes. When no slot is free,
+the live slots are moved together. If two consecutive requests are for the same item, the second request
+changes nothing.
 
 *MIN* (Belady; Broder et al. 2003, section 5.1) needs only the time of the next use of each cached item. All
-these times differ, so they are kept as bits of a bit set with one bit per instant. Each level above it has
-one bit per word of the level below. The request at t is a hit exactly if bit t is set. The item to evict is
-the one with the latest bit, which is found by reading one word on each of 5 levels. An item whose next use is
-later than those of all cached items is not added.
+these times differ, so they are kept in a bit set with one bit per instant. The bit set is the lowest level of
+a tree, in which each level has one bit per word of the level below. The request at t is a hit exactly if bit
+t is set. The item to evict is the one with the latest bit, which is found by reading one word on each of 5
+levels. An item whose next use is later than those of all cached items is not added.
 
-RANDOM chooses the item to evict with a xorshift generator, which starts from the given seed.
+RANDOM chooses the item to evict with a xorshift generator. The generator starts from the given seed.
 """
 
 import numpy as np
@@ -85,7 +88,7 @@ def next_uses(ids, distinct):
 
 @_jit
 def _compact(slot_of, owner, used):
-    """Move the live slots together, keeping their order; return their number."""
+    """Move the live slots together without changing their order; return the number of live slots."""
     live = 0
     for slot in range(used):
         item = owner[slot]
@@ -98,13 +101,16 @@ def _compact(slot_of, owner, used):
 
 @_jit
 def lru_misses(ids, distinct, sizes, bins):
-    """Return the misses of LRU for every cache size in `sizes`, which must ascend; int64 (sizes, bins)."""
+    """Return the number of misses of LRU for every cache size in `sizes`, int64 (sizes, bins).
+
+    The sizes must be in ascending order.
+    """
     n = len(ids)
     capacity = max(2 * min(distinct, n), 1 << 10)
     slot_of = np.full(distinct, _NONE, np.int32)
     owner = np.empty(capacity, np.int32)
     holes = np.zeros(capacity + 1, np.int32)  # Fenwick tree over slots, which are numbered from 1
-    # row i: the requests that hit only in caches of sizes[i] or more
+    # row i counts the requests that hit only in caches of at least sizes[i] entries
     hits = np.zeros((len(sizes) + 1, bins), np.int64)
     used = hole_count = 0
     for b in range(bins):
@@ -147,7 +153,8 @@ def lru_misses(ids, distinct, sizes, bins):
     return misses
 
 
-# The lowest set bit of a word, multiplied by this number, has its position in the top 6 bits (de Bruijn).
+# The top 6 bits of the product of this number and the lowest set bit of a word are the bit's position (de
+# Bruijn).
 _DE_BRUIJN = 0x03F79D71B4CB0A89
 _PLACE = np.zeros(64, np.int64)
 for _bit in range(64):
@@ -232,7 +239,7 @@ def min_misses(next_use, size, bins):
 
 @_jit
 def clock_misses(ids, distinct, size, bins):
-    """Return the misses of a CLOCK that runs over an array (section 3.4); a new item is not marked."""
+    """Return the misses of CLOCK over an array (section 3.4 of the paper). A new item is not marked."""
     n = len(ids)
     size = min(size, distinct)
     place = np.full(distinct, _NONE, np.int32)
@@ -264,7 +271,7 @@ def clock_misses(ids, distinct, size, bins):
 
 @_jit
 def random_misses(ids, distinct, size, bins, seed):
-    """Return the misses of RANDOM: it evicts any cached item, all with equal probability."""
+    """Return the misses of RANDOM, which evicts each cached item with equal probability."""
     n = len(ids)
     size = min(size, distinct)
     place = np.full(distinct, _NONE, np.int32)

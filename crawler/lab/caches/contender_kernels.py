@@ -1,19 +1,21 @@
-"""Simulates replacement policies published since 2017, to compare them with CLOCK; numba compiles this file, too.
+"""Simulates replacement policies published since 2017, to compare them with CLOCK.
+
+numba compiles this module, too.
 
 * SIEVE (Zhang et al., NSDI 2024): a FIFO queue with a hand that moves from the
-  oldest to the newest item and clears marks like CLOCK's hand. It evicts at the hand's
-  position, so new items stay on one side of it.
+  oldest to the newest item and clears marks like CLOCK's hand. The policy evicts the item at the hand, so new
+  items stay on one side of the hand.
 * S3-FIFO (Yang et al., SOSP 2023): new items enter a small FIFO queue, a tenth
   of the cache. An item enters the main queue if it is requested at least twice while it is in the small
   queue, or requested soon after it left that queue. Items requested again in the main queue stay there for
   another round.
 * W-TinyLFU (Einziger, Friedman, Manes, 2017): new items enter an LRU window, a
-  hundredth of the cache. An item that leaves the window enters the main part, a segmented
-  LRU, if a count-min sketch counts more requests for it than for the victim. Counters have 4 bits and are halved each
-  time the number of requests reaches ten times the cache size.
+  hundredth of the cache. An item that leaves the window enters the main part, a segmented LRU, if a count-min
+  sketch counts more requests for it than for the victim. Counters have 4 bits and are halved each time the
+  number of requests reaches ten times the cache size, rounded up to a power of two.
 
-All three need more memory per item than CLOCK, which needs one bit. The functions take the same arguments and
-return the same results as those of `cache_kernels`.
+All three policies need more memory per item than CLOCK, which needs one bit. The functions have the same
+arguments and return values as those of `cache_kernels`.
 """
 
 import numpy as np
@@ -79,13 +81,13 @@ def sieve_misses(ids, distinct, size, bins):
 
 @_jit
 def s3fifo_misses(ids, distinct, size, bins):
-    """Return the misses of S3-FIFO; the ghost queue remembers as many items as the main queue holds."""
+    """Return the misses of S3-FIFO. The ghost queue remembers as many items as fit into the main queue."""
     n = len(ids)
     size = min(size, distinct)
     small_size = max(1, size // 10)
     main_size = size - small_size
     uses = np.full(distinct, _NONE, np.int8)  # _NONE: the item is not in the cache
-    # the number of items that had left the small queue when this item left it
+    # for each item, the number of items that had left the small queue before it
     left = np.full(distinct, -(1 << 62), np.int64)
     small = np.empty(size + 1, np.int32)  # rings
     main = np.empty(size + 1, np.int32)
@@ -153,7 +155,7 @@ def _push(before, after, head, slot):
 
 @_jit
 def _sketch_add(sketch, width, item):
-    """Count one more request in the four rows of the sketch (4 bits per counter)."""
+    """Count one more request for an item in the four rows of the sketch. A counter has 4 bits."""
     word = mixed(item)
     for row in range(4):
         cell = row * width + np.int64(word & np.uint64(width - 1))
@@ -186,7 +188,7 @@ def wtinylfu_misses(ids, distinct, size, bins):
     sketch = np.zeros(4 * width, np.uint8)
     place = np.full(distinct, _NONE, np.int32)
     held = np.empty(size, np.int32)
-    # part of the cache that holds the item: 0 window, 1 probation, 2 protected
+    # the part of the cache to which each slot belongs: 0 window, 1 probation, 2 protected
     part = np.zeros(size, np.int8)
     counts = np.zeros(3, np.int64)
     heads = np.array([size, size + 1, size + 2])

@@ -1,19 +1,19 @@
 """Answers, for a given trace, two of the three open questions in section 7 of Broder, Najork, Wiener (2003).
 
 *Does the order of the crawl matter?* The pages of the trace are put into other orders; the links of each page
-stay together. A real crawl in another order that stops early would also find other pages; this effect is
-ignored.
+stay together. If a real crawl used another order and stopped early, it would also find other pages. This
+effect is ignored.
 
     as crawled          the trace
     host after host     each host is crawled to its end, as in a depth-first crawl, or with T = 1
     all hosts in turn   one page of every host, then the next page of every host: breadth-first, no locality of hosts
     random              pages in random order
 
-*One cache per thread, or a global one?* Each thread gets its own cache of
-k/T entries; the sum of their misses is compared with the misses of one CLOCK cache of k entries. If the
-trace does not record the thread of each page, hosts are assigned to T threads by their names.
+*One cache per thread, or a global one?* Each of T threads gets its own CLOCK cache of k/T entries. The total
+of their misses is compared with the misses of one CLOCK cache of k entries. If the trace does not record the
+thread of each page, hosts are assigned to the threads by their names.
 
-The third question, which model of the web produces such traces, is answered by `link_locality.fit`.
+The third question is which model of the web produces such traces. `link_locality.fit` answers it.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,7 +31,7 @@ Order = NDArray[np.int64]
 
 
 def _ranks_in_host(hosts: NDArray[np.uint64]) -> Order:
-    """Return the number of pages of the same host before each page."""
+    """For each page, return the number of pages of the same host that come before it."""
     order = np.argsort(hosts, kind="stable")
     ordered = hosts[order]
     starts = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1])[: len(hosts)])
@@ -56,7 +56,7 @@ ORDERS: dict[str, Callable[[Trace, int], Order]] = {
 
 
 def reordered(trace: Trace, order: Order) -> NDArray[np.uint64]:
-    """Return the words of the trace with its pages in another order."""
+    """Return the words of the trace after its pages were put into another order."""
     sizes = np.diff(trace.starts)[order]
     ends = np.cumsum(sizes)
     places = np.repeat(trace.starts[:-1][order] - (ends - sizes), sizes) + np.arange(len(trace.links))
@@ -66,7 +66,7 @@ def reordered(trace: Trace, order: Order) -> NDArray[np.uint64]:
 def by_order(
     trace: Trace, sizes: Sequence[int], *, policy: str = "CLOCK", stream: str = "full", seed: int = 1
 ) -> dict[str, Misses]:
-    """Return the misses of a policy, (sizes,), for each order of `ORDERS`."""
+    """Return, for each order in `ORDERS`, the misses of a policy at each size, (sizes,)."""
     found = {}
     for name, order in ORDERS.items():
         words = reordered(trace, order(trace, seed))
@@ -77,7 +77,7 @@ def by_order(
 
 
 def threads_of(trace: Trace, threads: int) -> NDArray[np.int64]:
-    """Return the thread of each page."""
+    """Return the number of the thread that crawls each page."""
     if len(trace.pages) and int(trace.pages["thread"].max()):
         return trace.pages["thread"].astype(np.int64)
     return (trace.pages["host"] % np.uint64(threads)).astype(np.int64)

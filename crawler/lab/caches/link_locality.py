@@ -1,8 +1,8 @@
 """The link-locality model of Broder, Najork, Wiener (2003), section 5.2, as a generator and as a fit.
 
-The paper explains why URL caches suddenly become effective at some size: the reason is which URLs the links
-lead to. T threads crawl; each stays on one host for some hundreds of pages. The links of a page are
-consecutive in the trace. Each link is
+URL caches suddenly become effective at some size. The paper explains this by the URLs to which links lead. T
+threads crawl. Each of them stays on one host for some hundreds of pages. The links of a page are consecutive
+in the trace. Each link is
 
     repeat             already on the page, nearly always the link just before
     of the links that do not repeat:
@@ -11,19 +11,18 @@ consecutive in the trace. Each link is
     wide    (beta, L'') from the host's wider set, in order from a random position, none twice per page
     other   (gamma)    any URL, nine of ten never seen before
 
-A small cache is enough for hits on repeats and on L'. Links to L'' hit only in a cache that holds most of the
-T * |L''| URLs; the sizes around this number are the critical region. Links of kind gamma mostly miss in a
+For repeats and links to L', even a small cache has hits. Links to L'' hit only in a cache that holds most of
+the T * |L''| URLs. The sizes around this number are the critical region. Links of kind gamma mostly miss in a
 cache of any size.
 
-The paper gives the share of links that cross to another of its four processes (19.5 %), but not which links
-they are. In this model, every URL of the global set is on another host. A URL of the wide set is on another
-host with probability `wide_off_host`, and a URL of kind gamma with probability `other_off_host`. A URL on
-another host belongs to another process with probability (processes - 1) / processes.
+In the paper, 19.5 % of the links lead to another of its four processes, but the paper does not tell which
+links these are. In this model, every URL of the global set is on another host. A URL of the wide set is on
+another host with probability `wide_off_host`, and a URL of kind gamma with probability `other_off_host`. A
+URL on another host belongs to another process with probability (processes - 1) / processes.
 
-`fit` finds the model of a given trace. First it counts what can be counted: repeats, links per page, pages
-per host, and threads. Then it chooses the shares and the sizes of L' and L'' so that a synthetic trace has
-nearly the same LRU miss rates as the trace at all sizes 2^0 .. 2^20 (least squares, Nelder and Mead's
-simplex).
+`fit` finds the model of a given trace. First it counts repeats, links per page, pages per host, and threads.
+Then it chooses the shares and the sizes of L' and L'' so that a synthetic trace has nearly the same LRU miss
+rates as the trace at all sizes 2^0 .. 2^20 (least squares, Nelder and Mead's simplex).
 """
 
 import math
@@ -41,7 +40,7 @@ from crawler.lab.extras import require
 from crawler.urls.trace import PAGE
 
 _CHUNK_LINKS = 1 << 20
-FIT_LINKS = 2_000_000  # links used for a fit, which takes about ten seconds per million links
+FIT_LINKS = 2_000_000  # number of links used for a fit; a fit takes about ten seconds per million links
 _FIT_SIZES = 2 ** np.arange(21)
 
 
@@ -101,7 +100,7 @@ class LinkLocality:
 
     @property
     def links_sigma(self) -> float:
-        """The sigma of the lognormal number of links per page; the mean of that number is median * exp(sigma^2 / 2)."""
+        """The sigma of the lognormal number of links per page; the mean number is median * exp(sigma^2 / 2)."""
         return math.sqrt(max(0.0, 2 * math.log(self.links_mean / self.links_median)))
 
     @property
@@ -163,15 +162,15 @@ class Fit:
 
 
 def counted(trace: Trace, threads: int = 0) -> tuple[LinkLocality, int]:
-    """Return the model with all parameters that can be counted in the trace, and the number of threads."""
+    """Count the parameters that can be counted in the trace; return a model with them, and the number of threads."""
     kernels, simulation = compiled("locality_kernels"), compiled("cache_kernels")
     ids, distinct = simulation.dense_ids(trace.words())
     repeats, adjacent = kernels.repeats_on_pages(ids, distinct, trace.starts)
     sizes = np.diff(trace.starts)
     hosts = len(np.unique(trace.pages["host"]))
     at_a_time = threads or max(1, round(hosts_at_a_time(trace.pages["host"])))
-    # A host is finished when its thread moves to another host, so hosts that are not finished at the end of
-    # the trace do not count.
+    # A host is finished when its thread moves to another host. Hosts that are not finished at the end of the
+    # trace do not count.
     per_host = len(sizes) / max(1, hosts - at_a_time)
     model = LinkLocality(
         repeat=float(repeats / max(1, len(ids) - len(sizes))),  # the first link of a page cannot be a repeat
@@ -210,7 +209,7 @@ def fit(trace: Trace, *, threads: int = 0, seed: int = 1, evaluations: int = 120
 
 
 def _point(model: LinkLocality) -> NDArray[np.float64]:
-    """Return the parameters to fit as unbounded numbers: log odds of shares, logs of the sizes of L' and L''."""
+    """Convert the parameters to fit to unbounded numbers: log odds of shares, logs of the sizes of L' and L''."""
     other = 1 - model.global_share - model.popular_share - model.wide_share
     shares = np.array([model.global_share, model.popular_share, model.wide_share])
     return np.concatenate([np.log(shares / other), np.log([model.popular_urls, model.wide_urls])])

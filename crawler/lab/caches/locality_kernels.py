@@ -1,4 +1,4 @@
-"""Generates traces of the link-locality model, and counts repeats; compiled by numba.
+"""Generates traces of the link-locality model, and counts repeats. numba compiles this module.
 
 `link_locality` explains the model. Random numbers come from SplitMix64, so a
 seed gives the same trace under every version of numba.
@@ -86,7 +86,8 @@ def make_pages(shares, sizes, state, counters, hosts, links, page_hosts, page_li
                     counters[1] += 1
                 cross_share = shares[8]
             name = mixed(np.uint64(number) ^ state[1])
-            # The process that owns a URL depends only on the URL, so it is derived from the URL's name.
+            # The process that owns a URL depends only on the URL, so the process is derived from the URL's
+            # name.
             is_cross = (mixed(name) >> np.uint64(11)) * (1.0 / (1 << 53)) < cross_share
             links[made + i] = (name & ~np.uint64(1)) | np.uint64(is_cross)
         page_hosts[pages] = mixed(np.uint64(hosts[thread]) ^ state[1])
@@ -99,7 +100,7 @@ def make_pages(shares, sizes, state, counters, hosts, links, page_hosts, page_li
 
 @_jit
 def repeats_on_pages(ids, distinct, starts):
-    """Return the numbers of links that repeat an earlier link of their page, and that repeat the one just before."""
+    """Return two counts: links that repeat an earlier link of their page, and links that repeat the link just before."""
     page_of = np.full(distinct, -1, np.int64)
     repeats = adjacent = 0
     for page in range(len(starts) - 1):

@@ -1,8 +1,8 @@
 """Reads and writes URL traces (`crawler.urls.trace` describes the format).
 
-A `Trace` maps the files into memory and reads them on demand. If a trace is too large, `first` limits the
-number of its links that are read. Broder, Najork, Wiener (2003) use 7e7 links for each of their experiments
-with different numbers of threads.
+A `Trace` maps the files into memory and reads them on demand. If a trace is too large to read as a whole,
+`first` limits the number of links that are read. Broder, Najork, Wiener (2003) use 7e7 links for each of
+their experiments with different numbers of threads.
 """
 
 import json
@@ -20,7 +20,7 @@ from crawler.urls.trace import FORMAT, INFO_FILE, LINK, LINKS_FILE, PAGE, PAGES_
 
 
 class Trace:
-    """A trace, which consists of whole pages and their links; it is in memory or mapped from files.
+    """A trace of complete pages and their links. It is in memory or mapped from files.
 
     `pages` are records of `trace.PAGE`; `links` are the words of their links, one page after another. The
     links of page i are links[starts[i]:starts[i + 1]].
@@ -70,14 +70,20 @@ class Trace:
 
     @property
     def threads(self) -> int:
-        """Return the number of threads that the info or the pages state, otherwise the mean of hosts at a time."""
+        """Return the number of threads.
+
+        If neither the info nor the pages contain it, return the mean number of hosts at a time.
+        """
         if threads := int(self.info.get("threads", 0)):
             return threads
         by_pages = int(self.pages["thread"].max(initial=0)) + 1
         return by_pages if by_pages > 1 else max(1, round(hosts_at_a_time(self.pages["host"])))
 
     def words(self, stream: str = "full") -> NDArray[np.uint64]:
-        """Return the words of all links, in memory; with `stream` "cross", only those of links to other processes."""
+        """Return the words of all links as an array in memory.
+
+        With `stream` "cross", return only the words of links to other processes.
+        """
         words = np.array(self.links, np.uint64)
         return words[is_cross(words)] if stream == "cross" else words
 
@@ -150,9 +156,9 @@ def of_crawl(directory: Path) -> list[Path]:
 def import_link_lines(folder: Path, lines: Iterable[str], *, processes: int, key: bytes) -> TraceWriter:
     """Make a trace of lines `source TAB target`, as written by `crawler export --format links`.
 
-    Consecutive lines with the same source are a page. Links to other hosts
-    are cross links if another of `processes` processes would own them.
-    `key` (16 random bytes) determines the preliminary names of URLs; the writer gives them their final names.
+    Consecutive lines with the same source are a page. A link to another host is a cross link if, of
+    `processes` processes, another one would own the link. The preliminary names of URLs depend on `key` (16
+    random bytes). The writer replaces them by the final names.
 
     Raises:
         UsageError: a line has another form; the message names the line.
@@ -169,7 +175,10 @@ def import_link_lines(folder: Path, lines: Iterable[str], *, processes: int, key
 
 
 def _pages_of(lines: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
-    """Yield (source, targets) for consecutive lines with the same source, without URLs that no crawl would follow."""
+    """Yield (source, targets) for each group of consecutive lines with the same source.
+
+    Skip URLs that no crawl would follow.
+    """
     page, targets = "", list[str]()
     for number, line in enumerate(lines, 1):
         source, tab, target = line.rstrip("\r\n").partition("\t")

@@ -3,9 +3,9 @@
 Broder, Najork, Wiener, "Efficient URL caching for World Wide Web crawling" (2003),
 sections 3 and 5.
 
-A `Stream` is a sequence of requests; `misses(policy, stream, sizes, bins)` returns
-the misses of a cache of each size in each of `bins` equal windows of the stream. One
-pass covers all sizes if the algorithm allows it:
+A `Stream` is a sequence of requests; `misses(policy, stream, sizes, bins)` returns the misses of a cache of
+each size in each of `bins` equal windows of the stream. If the algorithm allows it, one pass over the stream
+simulates all sizes:
 
     policy     passes         description
     INFINITE   one            each distinct URL misses once: no policy but STATIC misses less
@@ -18,12 +18,13 @@ pass covers all sizes if the algorithm allows it:
     TABLE      one per size   the shipped `ClockCache`: CLOCK in a scatter table
 
 `check` asserts two laws. First, no policy but STATIC has fewer misses than INFINITE or MIN. Second, a larger
-MIN or LRU cache never has more misses than a smaller one; with CLOCK, RANDOM and the other policies, it may.
+MIN or LRU cache never has more misses than a smaller one. A larger cache with CLOCK, RANDOM or another policy
+may have more.
 
 The *knee*: as the cache grows, the miss rate first stays on a plateau, then falls in the critical region, and
-then stays on a floor. It falls where the cache becomes large enough for the URLs that pages of the current
-hosts share. The critical region covers 10 to 90 % of the fall from the smallest size to the largest; the end
-of this region is the recommended size.
+then stays at a low level. It falls where the cache becomes large enough for the URLs that pages of the
+current hosts share. The critical region covers 10 to 90 % of the fall from the smallest size to the largest;
+the end of this region is the recommended size.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -67,7 +68,10 @@ class Stream:
 
     @cached_property
     def by_count(self) -> NDArray[np.int64]:
-        """Return the rank of each item by number of requests, 0 for most; ties are ranked by first appearance."""
+        """Return the rank of each item by its number of requests.
+
+        The item with the most requests has rank 0. Items with equal numbers are ranked by first appearance.
+        """
         order = np.argsort(-np.bincount(self.ids, minlength=self.distinct), kind="stable")
         ranks = np.empty(self.distinct, np.int64)
         ranks[order] = np.arange(self.distinct)
@@ -80,7 +84,7 @@ class Stream:
 
 
 def _infinite(stream: Stream, sizes: Sequence[int], bins: int, seed: int) -> Misses:
-    """Count the first requests for items.
+    """Count the first requests for items; these are the misses of an infinite cache.
 
     A request is the first for its item exactly if the id of the item is larger than all earlier ids.
     """
@@ -89,7 +93,7 @@ def _infinite(stream: Stream, sizes: Sequence[int], bins: int, seed: int) -> Mis
 
 
 def _static(stream: Stream, sizes: Sequence[int], bins: int, seed: int) -> Misses:
-    """Count the requests for each rank once, for all sizes.
+    """Count the requests for each rank once, and derive the misses of all sizes from these counts.
 
     A cache of k entries holds the items of the first k ranks.
     """
@@ -126,7 +130,7 @@ def _one_pass_a_size(module: str, kernel_name: str) -> Callable[[Stream, Sequenc
 
 
 def _table(stream: Stream, sizes: Sequence[int], bins: int, seed: int) -> Misses:
-    """Run the shipped cache on the words of the trace, at sizes that are powers of two."""
+    """Run the cache that the crawler uses on the words of the trace. The sizes must be powers of two."""
     keys = cache_keys(stream.words & ~np.uint64(1))
     rows: list[Any] = []
     for size in sizes:
@@ -155,13 +159,16 @@ POLICIES: dict[str, Callable[[Stream, Sequence[int], int, int], Misses]] = {
 def misses(policy: str, stream: Stream, sizes: Sequence[int], *, bins: int = 1, seed: int = 1) -> Misses:
     """Return the misses of a policy of `POLICIES`, int64 (sizes, bins).
 
-    `sizes` must ascend; only RANDOM uses `seed`.
+    `sizes` must be in ascending order. Only RANDOM uses `seed`.
     """
     return POLICIES[policy](stream, sizes, bins, seed)
 
 
 def check(found: dict[str, Misses], distinct: int) -> None:
-    """Assert the laws stated above; `found` holds the misses of each policy at ascending sizes, int64 (sizes,)."""
+    """Assert the laws in the module docstring.
+
+    `found` holds the misses of each policy at ascending sizes, int64 (sizes,).
+    """
     for policy, values in found.items():
         if policy in ("MIN", "LRU", "STATIC", "INFINITE"):
             assert (np.diff(values) <= 0).all(), f"{policy} misses more when larger"
@@ -173,7 +180,7 @@ def check(found: dict[str, Misses], distinct: int) -> None:
 
 @dataclass(frozen=True)
 class Knee:
-    """The critical region of a curve of miss rates: the exponents of the sizes, and the rates, at its two ends."""
+    """The critical region of a curve of miss rates: the sizes (as exponents of 2) and the rates at its ends."""
 
     begin_bits: int
     end_bits: int
@@ -193,7 +200,10 @@ def knee(bits: Sequence[int], rates: Sequence[float]) -> Knee | None:
 
 
 def advice(found: Knee | None, threads: int, rates: Mapping[int, float]) -> str:
-    """Recommend a cache size in one to three lines; `rates` are CLOCK's miss rates by exponent of the size."""
+    """Return one to three lines of text that recommend a cache size.
+
+    `rates` maps the exponent of a size to the miss rate of CLOCK at this size.
+    """
     if found is None:
         return "The miss rate hardly depends on the size here: a small cache is enough (cache.bits = 10)."
     size = 1 << found.end_bits

@@ -1,7 +1,10 @@
-"""Measures the gain in freshness by refreshing a changing web over HTTP with the crawler, from the server's log.
+"""Measures how much fresher the copies are when the crawler refreshes a changing web by a better policy.
 
-Each arm crawls the same web (same seed, same changes) at the same rate for the same time. First it finds all
-pages, then it refreshes them by its policy. Freshness and requests are measured after the warm-up.
+The crawler fetches over HTTP; freshness is computed from the server's log.
+
+Each arm, which is a way to refresh, crawls the same web (same seed, same changes) at the same rate for the
+same time. First it finds all pages, then it refreshes them by its policy. Freshness and requests are measured
+after the warm-up.
 
     uniform     every page equally often
     oracle      NCIS with each page's true change rate, and the true recall and noise of its signals
@@ -11,10 +14,10 @@ pages, then it refreshes them by its policy. Freshness and requests are measured
 If hosts have articles, the crawl begins at their first pages and must find the other pages itself. The delays from the
 birth of an article to its first copy are measured for articles born after the warm-up and early enough before the end.
 
-The web runs `speed` times as fast as real time: one of its days takes milliseconds. The setting
-`refresh.speed` tells the crawl this factor, so that priors and time constants in days keep their meaning.
-Politeness, sockets and commits run in real time; at a few requests per second and host they take a thousandth
-of the time between two crawls of a page.
+The web runs `speed` times as fast as real time: one of its days takes milliseconds. The crawl receives this
+factor as the setting `refresh.speed`, so that priors and time constants in days keep their meaning.
+Politeness, sockets and commits run in real time. At a few requests per second and host, they take a
+thousandth of the time between two crawls of a page.
 """
 
 import asyncio
@@ -37,7 +40,11 @@ NEVER = 1e-12  # a rate that is practically 0: once in 30,000 years
 
 
 class Arm(msgspec.Struct, frozen=True):
-    """The way a crawl refreshes: by `policy`, with `true` or learned parameters; if `told`, signals are pushed."""
+    """The way in which a crawl refreshes.
+
+    It uses `policy`. If `true`, the parameters of pages are the true ones, otherwise they are learned. If
+    `told`, signals of changes are pushed to the crawl.
+    """
 
     name: str
     policy: str = "ncis"
@@ -54,12 +61,14 @@ DEAF = Arm("deaf", told=False)
 
 
 class GainGame(msgspec.Struct, frozen=True):
-    """A web and a budget: on average `visits` crawls per page, `rate` crawls per second, and `budget` crawls per change.
+    """A web and the budget of a crawl.
 
-    `change_days` is the mean time between two changes of a page, in days of the web; the noise of a host is
-    given as a multiple of its change rate. With a `patience` above 1, the game ends with the last planned
-    fetch, even if it takes longer than planned. Articles of a host are born during the game. `pareto` is the
-    shape of the Pareto distribution of importance; with 0, all pages are equally important.
+    The budget is `visits` crawls per page, `rate` crawls per second, and `budget` crawls per change, on average.
+
+    `change_days` is the mean time between two changes of a page, in days of the web. The rate and the noise
+    of a host are given as multiples of the mean change rate. With a `patience` above 1, the game may take
+    longer than planned, so that all planned fetches are made. Articles of a host are born during the game.
+    `pareto` is the shape of the Pareto distribution of importance; with 0, all pages are equally important.
     """
 
     hosts: tuple[HostSpec, ...]
@@ -70,9 +79,9 @@ class GainGame(msgspec.Struct, frozen=True):
     warm_up: float = 0.5
     seed: int = 1
     explore: float = 0.05
-    patience: float = 1.0  # the game ends after this multiple of `seconds`, however few requests were made
+    patience: float = 1.0  # the game ends after this multiple of `seconds`, even if fetches are missing
     pareto: float = 0.0
-    grace: float = 14.0  # articles born in this number of days before the end do not count
+    grace: float = 14.0  # articles born in the last `grace` days do not count
 
     @property
     def pages(self) -> int:
@@ -101,9 +110,9 @@ class Played(msgspec.Struct, frozen=True):
     """The result of an arm after the warm-up.
 
     freshness: share of page time in which the copy was current, weighted by importance.
-    requests, conditional: the number of requests for pages, and of the conditional ones among them.
+    requests, conditional: the number of requests for pages, and the number of conditional requests for pages.
     not_modified: the number of answers 304.
-    repeated: the number of answers 200 with the version that the copy already had.
+    repeated: the number of answers 200 with the version that the crawl already had.
     others: the number of requests for listings, hubs, sitemaps and feeds.
     delays: days from the birth of each article to its first copy; infinite if it has no copy.
     """
@@ -135,7 +144,10 @@ def web_of(game: GainGame, start: float) -> ChangingWeb:
 
 
 def settings_of(game: GainGame, arm: Arm) -> dict[str, Any]:
-    """Return the settings of a crawl of the user's own sites at a fixed rate; the arm's settings take precedence."""
+    """Return the settings of a crawl as if the sites were the user's own, at a fixed rate.
+
+    The settings of the arm take precedence.
+    """
     tree: dict[str, dict[str, Any]] = {
         "network": {"allow_networks": ["127.0.0.0/8"]},
         "politeness": {"delay": 0.005, "delay_factor": 0.0, "address_delay_share": 0.0},
@@ -198,7 +210,7 @@ async def play(game: GainGame, arm: Arm, directory: Path) -> Played:
 
 
 def _repeated(pages: list[WebRequest], begin: float, end: float) -> int:
-    """Count the answers 200 from `begin` to `end` with the same version as the previous answer 200 for the page."""
+    """Count the answers 200 from `begin` to `end` that repeat the version of the page's previous answer 200."""
     copies: dict[int, int] = {}
     repeated = 0
     for each in pages:
@@ -216,7 +228,7 @@ def _weights_file(directory: Path, urls: list[str], weights: list[float]) -> Pat
 
 
 async def _influence(web: ChangingWeb, game: GainGame, arm: Arm, crawl: Crawl, clock: SystemClock) -> None:
-    """Push signals of changes during the crawl; reveal the true parameters of each page found to the oracle."""
+    """Push signals of changes to the running crawl; give the oracle the true parameters of each page it has found."""
     unknown = set(range(len(web))) if arm.true else set()
     until = web.start
     while True:
@@ -232,7 +244,7 @@ async def _influence(web: ChangingWeb, game: GainGame, arm: Arm, crawl: Crawl, c
 
 
 def _reveal(web: ChangingWeb, game: GainGame, crawl: Crawl, pages: set[int], now: float) -> set[int]:
-    """Give the schedule the true parameters of those of the `pages` that it knows; return these pages."""
+    """For those of the `pages` that the schedule knows, set the true parameters there; return these pages."""
     stages = crawl.stages
     assert stages.refresh is not None
     told, weights = set(), game.weights()

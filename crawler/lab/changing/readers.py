@@ -5,9 +5,9 @@
     readers.freshness(since)            share of answers that equalled the live page
     readers.calibration(since)          answers by their `X-Fresh-Probability`
 
-The page of rank k is requested with probability proportional to 1 / k^exponent; ranks are drawn once,
-independently of how often the pages change. Requests are sent at random instants, on average `rate` per
-second, over connections that are kept open.
+The page of rank k is requested with probability proportional to 1 / k^exponent; ranks are drawn once, and do
+not depend on the change rates. Requests are sent at random instants, on average `rate` per second, over
+connections that are kept open.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ LATE = 10.0  # a request without an answer after this number of seconds counts a
 
 
 class ReaderAnswer(NamedTuple):
-    """One answer that contained a copy; `said` is the P[fresh] stated in the answer, None if none was stated."""
+    """One answer that contained a copy; `said` is the P[fresh] that the answer stated, or None."""
 
     at: float
     page: int
@@ -39,9 +39,10 @@ class ReaderAnswer(NamedTuple):
 class CalibrationRow(NamedTuple):
     """The answers whose stated P[fresh] is at least `low` and below the `low` of the next row.
 
-    `answers` is their number, `said` the mean of the stated P[fresh], and `fresh` the share of them that was fresh.
-    `error` is the standard error of `fresh` when `pages` pages are drawn at random. It takes into account
-    that answers for the same page are correlated, and that a few pages give most of the answers (Zipf's law).
+    `answers` is the number of these answers, `said` the mean of their stated P[fresh], and `fresh` the share
+    of them that was fresh. `error` is the standard error of `fresh` when `pages` pages are drawn at random.
+    It takes into account that answers for the same page are correlated, and that a few pages give most of the
+    answers (Zipf's law).
     """
 
     low: float
@@ -56,7 +57,10 @@ BOUNDS = (0.0, 0.15, 0.35, 0.55, 0.75, 0.85, 0.95)
 
 
 def calibration(readings: Iterable[ReaderAnswer], bounds: Sequence[float] = BOUNDS) -> list[CalibrationRow]:
-    """Group answers by the P[fresh] they state; `error` is that of a ratio of sums (Cochran 1977, section 6.4)."""
+    """Group answers by the P[fresh] that they state.
+
+    `error` is the standard error of a ratio of sums (Cochran 1977, section 6.4).
+    """
     told = [each for each in readings if each.said is not None]
     rows = []
     for low, high in zip(bounds, [*bounds[1:], 1.1], strict=True):
@@ -64,7 +68,7 @@ def calibration(readings: Iterable[ReaderAnswer], bounds: Sequence[float] = BOUN
         if not inside:
             continue
         share = sum(each.fresh for each in inside) / len(inside)
-        # for each page, the number of its fresh answers minus the number expected
+        # for each page, the number of its fresh answers minus the expected number of fresh answers
         left: dict[int, float] = defaultdict(float)
         for each in inside:
             left[each.page] += each.fresh - share
@@ -75,7 +79,7 @@ def calibration(readings: Iterable[ReaderAnswer], bounds: Sequence[float] = BOUN
 
 
 class Readers:
-    """Clients of a page cache; `agent` is their User-Agent, `clock` gives the web's time."""
+    """Clients of a page cache. `agent` is their User-Agent; `clock` returns the time of the web."""
 
     def __init__(
         self,
@@ -125,7 +129,7 @@ class Readers:
         self.note(page, answer.status, body, answer.headers.get("X-Fresh-Probability"))
 
     def note(self, page: int, status: int, body: bytes, said: str | None) -> None:
-        """Compare an answer that has just arrived with the live page."""
+        """Compare an answer that has just arrived with the current version of the page, and record the result."""
         if status != 200:
             self.missed += 1
             return
@@ -134,7 +138,7 @@ class Readers:
         self.readings.append(ReaderAnswer(now, page, token in body, None if said is None else float(said)))
 
     def freshness(self, since: float = 0.0) -> float:
-        """Return the share of the answers since `since` that equalled the live page; 0 if there were no answers."""
+        """Return the share of the answers since `since` that had the current version; 0 if there were no answers."""
         fresh = [reading.fresh for reading in self.readings if reading.at >= since]
         return sum(fresh) / len(fresh) if fresh else 0.0
 

@@ -5,14 +5,12 @@
         ... crawl server.seeds() on the same clock ...
     web.freshness(begin, end)
 
-With `FastClock`, a day passes in a fraction of a second. Give the same clock to the server and to the crawl.
-The web's dates (Date, Last-Modified, lastmod) follow this clock, so a crawl on the same clock sees no dates
-in the future.
+Give the same clock to the server and to the crawl. The web's dates (Date, Last-Modified, lastmod) follow this
+clock, so the crawl sees no dates in the future.
 """
 
 import asyncio
 import sys
-import time
 from email.utils import formatdate
 from typing import Self
 
@@ -55,26 +53,12 @@ async def crawler(*arguments: str) -> None:
         raise SystemExit(f"crawler {arguments[0]}: exit {process.returncode}\n{text.decode()}")
 
 
-class FastClock:
-    """A clock that starts at wall time and advances `speed` seconds per second."""
-
-    def __init__(self, speed: float) -> None:
-        if not 0.0 < speed < float("inf"):
-            raise ValueError(f"speed {speed}: must be more than 0")
-        self.speed = speed
-        self._start = time.time()
-        self._began = time.monotonic()
-
-    def now(self) -> float:
-        return self._start + (time.monotonic() - self._began) * self.speed
-
-
 def _address(number: int) -> str:
     return f"127.0.0.{FIRST_ADDRESS + number}"
 
 
 class ChangingServer(LoopbackSites):
-    """Serves a changing web until closed; use as an async context manager."""
+    """Serves a changing web until it is closed. Use it as an async context manager."""
 
     def __init__(self, model: ChangingWeb, clock: Clock) -> None:
         if len(model.hosts) > HOSTS_MAX:

@@ -53,7 +53,7 @@ LASTMODS = ("honest", "lying", "constant", "none")
 VALIDATORS = (
     "right", "always-304", "bare-304", "etag-fixed", "etag-new", "etag-unknown", "date-fixed", "none",
 )  # fmt: skip
-BURST = 5.0  # mean changes per burst
+BURST = 5.0  # mean number of changes per burst
 BURST_SPAN = 0.25  # length of a burst, as a share of the mean gap between changes
 SHARED = 0.5  # with `together`, the share of a page's changes that are events of its directory
 JOINS = 0.5  # probability that a page joins an event of its directory
@@ -61,11 +61,14 @@ FEED_ENTRIES = 20
 ARCHIVE = "archive.html"
 NEWEST = 20  # number of articles that a hub shows; its archive shows all its articles
 CHANGES_MAX = 10_000_000
-LOG_MAX = 10_000_000  # number of requests that the log can hold; later requests are not logged
+LOG_MAX = 10_000_000  # maximum number of requests in the log; later requests are not logged
 
 
 class HostSpec(msgspec.Struct, frozen=True):
-    """The properties of a host; `rate`: changes, `noise`: false signals, both per second and page."""
+    """The properties of a host.
+
+    `rate` is the number of changes, `noise` the number of false signals, both per second and page.
+    """
 
     name: str
     pages: int = 100
@@ -121,10 +124,11 @@ class WebRequest(msgspec.Struct, frozen=True):
 
 
 class ChangingWeb:
-    """A web of hosts and pages. Pages are numbered from 0 over all hosts; the same seed makes the same web.
+    """A web of hosts and pages. The same seed makes the same web.
 
-    `changes[page]` are the sorted instants of a page's changes until `start + horizon`. `born[page]` is the instant at
-    which the page appears: `start`, or later for an article. Articles are numbered after the other pages of their host.
+    Pages are numbered from 0 over all hosts. `changes[page]` are the sorted instants of a page's changes
+    until `start + horizon`. `born[page]` is the instant at which the page appears: `start`, or later for an
+    article. Articles are numbered after the other pages of their host.
     """
 
     def __init__(
@@ -218,7 +222,7 @@ class ChangingWeb:
         return [at for at in times if at < self.start + self.horizon]
 
     def _told(self) -> list[tuple[float, int]]:
-        """Return all pushed signals as pairs (instant, page), in the order of time."""
+        """Return all pushed signals as pairs (instant, page), in order of time."""
         rng = random.Random(f"{self.seed}/told")
         told = [(at, page) for page in range(len(self)) for at in self.noise[page]]
         for page in range(len(self)):
@@ -314,7 +318,7 @@ class ChangingWeb:
         }
 
     def validators_of(self, page: int) -> str:
-        """Return the kind of a page's validators, as described above."""
+        """Return the kind of a page's validators, as described in the module docstring."""
         host, path = self.hosts[self.host_of[page]], self.path(page)
         return next((kind for begin, kind in host.exceptions if path.startswith(begin)), host.validators)
 
@@ -413,9 +417,9 @@ class ChangingWeb:
     def freshness(self, begin: float, end: float, weights: Sequence[float] | None = None) -> float:
         """Return the share of page time from `begin` to `end` in which the client's copy was the current version.
 
-        The result depends only on the log: the client's copy of a page is the last answer 200; a page that
-        was never sent is not current. The time of a page begins with its birth. `weights` holds a weight per
-        page; the default is 1 for all pages.
+        The result depends only on the log. The client's copy of a page is the last answer 200. Time before
+        the first such answer counts as not current. The time of a page begins with its birth. `weights` holds
+        a weight per page; the default is 1 for all pages.
         """
         sent: list[list[WebRequest]] = [[] for _ in self.changes]
         for asked in self.log:
@@ -434,7 +438,10 @@ class ChangingWeb:
         return current / whole
 
     def delays(self, begin: float, end: float) -> list[float]:
-        """Return the seconds from birth to first copy for each article born from `begin` to `end`; infinite: no copy."""
+        """For each article born from `begin` to `end`, return the seconds from its birth to its first copy.
+
+        Without a copy, the result is infinite.
+        """
         copied: dict[int, float] = {}
         for asked in self.log:
             if asked.page >= 0 and asked.status == 200:
@@ -450,7 +457,7 @@ class ChangingWeb:
         return sum(begin <= asked.at < end for asked in self.log if asked.page >= 0)
 
     def world(self) -> World:
-        """Return these pages and changes as a world of the league.
+        """Return a world of the league with the pages and changes of this web.
 
         The world gets its signals from the sitemap, which is read daily.
         """

@@ -1,4 +1,4 @@
-"""The judge's rules about acts of the operator and about limits, which it checks in the web's log.
+"""The judge's rules about acts of the operator and about limits. They are checked in the web's log.
 
 over a limit      a page was requested that is beyond every limit on depth or pages per host so far
 not heeded        a blocked host, or a withdrawn page, was requested; or a withdrawn copy is still in a WARC file
@@ -28,7 +28,7 @@ def exempt(observed: Observed) -> set[str]:
 
 
 def judge_commands(notes: Notes, rows: Sequence[WebAsk], observed: Observed) -> None:
-    """Note requests that a block or a withdrawal forbids."""
+    """Record a violation for each request that a block or a withdrawal forbids."""
     acts = [act for act in observed.acts if act.kind in ("block", "withdraw")]
     for row in rows if acts else ():
         at, url = row.at - START, f"http://{row.host}{row.path}"
@@ -45,7 +45,7 @@ def _lifted(acts: Sequence[Act], block: Act) -> float:
 
 
 def judge_signals(notes: Notes, web: SyntheticWeb, asked: list[list[WebAsk]], observed: Observed) -> None:
-    """Note known pages that were not requested again after a signal."""
+    """Record a violation for each known page that was not requested again after a signal."""
     page_of = {web.url(page): page for page in range(len(asked))}
     for act in observed.acts:
         if act.kind not in SIGNALS or act.at + HEARD_WITHIN > observed.elapsed:
@@ -57,7 +57,10 @@ def judge_signals(notes: Notes, web: SyntheticWeb, asked: list[list[WebAsk]], ob
 
 
 def judge_limits(notes: Notes, web: SyntheticWeb, rows: Sequence[WebAsk], observed: Observed) -> None:
-    """Note requests beyond the largest limit so far; a lowered limit applies only to URLs that are found later."""
+    """Record violations: requests beyond the largest limit so far.
+
+    A lowered limit applies only to URLs found later.
+    """
     if not observed.limits:
         return
     depths, known, most = web.depths(), dict[str, set[str]](), 0.0
@@ -76,7 +79,7 @@ def judge_limits(notes: Notes, web: SyntheticWeb, rows: Sequence[WebAsk], observ
 
 
 def judge_tries(notes: Notes, rows: Sequence[WebAsk], settings: ClusterSettings, observed: Observed) -> None:
-    """Note pages that always fail if they were tried too often or given up too soon."""
+    """Record violations: pages that always fail, and were tried too often or given up too soon."""
     tried: dict[str, int] = {}
     for row in rows:
         if row.path.startswith("/broken/") and row.status:

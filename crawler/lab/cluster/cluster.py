@@ -1,4 +1,4 @@
-"""Runs N processes of a crawl in a virtual world; they execute the crawler's own code (`README.md`).
+"""Runs N processes of a crawl in a virtual world. They execute the crawler's own code (`README.md`).
 
 `Process` and `Stages` run unchanged; their surroundings are virtual:
 
@@ -35,9 +35,10 @@ from crawler.lab.cluster.virtual_network import VirtualNetwork
 from crawler.storage.faults import reach
 
 ENDING_MAX = 7_200.0  # a finite crawl must end within this number of virtual seconds after the last fault
-# virtual seconds between two checks; a check records the outboxes and looks whether the run has ended
+# virtual seconds between two checks; a check records the state of the outboxes and finds out whether the run
+# has ended
 LOOK_EVERY = 10.0
-LOOKS = 5_000  # the largest number of checks in a run of a given length
+LOOKS = 5_000  # the maximum number of checks in a run whose length is given
 MEMORY = Path("/dev/shm")
 
 
@@ -75,7 +76,7 @@ class Cluster:
         return self.population.owner(url)
 
     def run(self, progress: Callable[[float], None] = lambda share: None) -> Observed:
-        """Crawl until every process has ended or the time is up; return the observations."""
+        """Crawl until every process has ended, or until the end of the given time; return the observations."""
         loop = VirtualLoop(self._wire, START)
         reach.visited = self._striker.visited
         asyncio.set_event_loop(loop)
@@ -108,6 +109,8 @@ class Cluster:
             settings.count,
             machines=settings.processes,
             within=settings.within,
+            # the last change lifts the limits; after it, the parked pages must be fetched
+            limits_within=0.4 * settings.length or settings.within,
             points=settings.points,
         )
         if limit := fault_plan.first_limit(settings.seed, plan):
@@ -157,7 +160,10 @@ class Cluster:
 
 @contextmanager
 def _undisturbed() -> Iterator[None]:
-    """Switch off garbage collection, which could influence the run, and reports of errors in killed processes."""
+    """Switch off garbage collection and reports of errors in killed processes.
+
+    Garbage collection could influence the run.
+    """
     collecting, hook = gc.isenabled(), sys.unraisablehook
     gc.disable()
     sys.unraisablehook = lambda _: None  # tasks of killed processes cannot end cleanly
@@ -179,5 +185,5 @@ def _undisturbed() -> Iterator[None]:
 
 
 def memory_folder() -> "tempfile.TemporaryDirectory[str]":
-    """Return a temporary folder for the machines' files, in memory if the system has such a file system."""
+    """Return a temporary folder for the machines' files, if possible in a file system in memory."""
     return tempfile.TemporaryDirectory(prefix="crawler-cluster-", dir=MEMORY if MEMORY.is_dir() else None)

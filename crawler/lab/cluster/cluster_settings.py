@@ -11,9 +11,9 @@ from crawler.lab.cluster.page_changes import RealChanges
 from crawler.lab.cluster.synthetic_web import SyntheticWeb, WebSpec
 from crawler.splitter.wire import Frame
 
-START = 1_700_000_000.0  # the instant at which a run begins, as a correct clock shows it
+START = 1_700_000_000.0  # the instant at which a run begins, according to a correct clock
 SLOW = 10  # a slow process is this many times slower than the others
-FINISHED = ("done", "patience")  # the reasons that a process gives when it ends because nothing is left to do
+FINISHED = ("done", "patience")  # the reasons for the end of a process that has nothing left to do
 
 
 class ClusterSettings(msgspec.Struct, frozen=True):
@@ -21,10 +21,10 @@ class ClusterSettings(msgspec.Struct, frozen=True):
 
     `rate`: pages per second, over all processes.
     `length`: the length of the run in seconds; with 0, the run lasts until the crawl ends by itself.
-    `points`: the points of the code at which kills may happen; empty means all.
+    `points`: the points of the code at which kills may happen; if empty, they may happen at all points.
     `slow`: process 0 has a tenth of the fetch slots of the others and ten times their gaps.
     `pieces`: messages between processes arrive in pieces.
-    `changes_of`: pages change as pages of real sites did, instead of at `web.change_rate`.
+    `changes_of`: the changes of real pages, which the pages repeat instead of changing at `web.change_rate`.
     """
 
     seed: int = 1
@@ -77,13 +77,16 @@ class Observed(msgspec.Struct):
     done: list[Fault] = []
     acts: list[Act] = []
     visits: list[float] = []  # instants at which a process was restarted because another waited for it
+    resharded: list[
+        float
+    ] = []  # instants at which the crawl was divided anew, in seconds from the start of the run
     cloned_at: float = 0.0
-    restored: dict[str, float] = {}  # name -> the last instant at which its disk was restored from a backup
-    told_to_stop: dict[int, float] = {}  # life -> the instant at which TERM told it to stop
+    restored: dict[str, float] = {}  # name of a process -> when its disk was last restored from a backup
+    told_to_stop: dict[int, float] = {}  # life -> the instant at which it received TERM
     # life -> the limit on pages per host and depth under which it ran, if there was one
     limits: dict[int, int] = {}
     begun: dict[int, float] = {}  # life -> its beginning, in seconds from the start of the run
-    survivors: dict[str, str] = {}  # name -> machine on which the process of that name finished
+    survivors: dict[str, str] = {}  # name of a process -> the machine on which it finished
     wire_writes: int = 0
     # label of a machine -> the value of the next page of its process, at each check
     levels: dict[str, list[float]] = {}
@@ -92,7 +95,7 @@ class Observed(msgspec.Struct):
 
 
 def config_of(settings: ClusterSettings, web: SyntheticWeb) -> Config:
-    """Return the configuration of the processes, with small limits, so that every case happens often."""
+    """Return the configuration of the processes. Its limits are small, so that every case happens often."""
     budget = budget_of(web)
     tree: dict[str, dict[str, Any]] = {
         "crawl": {
@@ -124,7 +127,7 @@ def config_of(settings: ClusterSettings, web: SyntheticWeb) -> Config:
 
 
 def limited(config: Config, web: SyntheticWeb, limit: int) -> Config:
-    """Return the configuration with another limit on pages per host and depth; 0 lifts both."""
+    """Return the configuration with other limits on pages per host and on depth; 0 lifts both limits."""
     pages, depth = (limit, limit) if limit else (budget_of(web), 100_000)
     return msgspec.structs.replace(
         config, crawl=msgspec.structs.replace(config.crawl, pages_per_host=pages, depth=depth)
@@ -132,7 +135,7 @@ def limited(config: Config, web: SyntheticWeb, limit: int) -> Config:
 
 
 def budget_of(web: SyntheticWeb) -> int:
-    """Return a budget of pages per host that only traps exceed; redirects and errors count against it, too."""
+    """Return a budget of pages per host that only traps exceed. Redirects and errors count against the budget, too."""
     return 2 * max(len(host.pages) for host in web.hosts) + 40
 
 

@@ -1,21 +1,23 @@
-"""Measures the costs of crawls by 1, 4, 16, ... processes in the virtual world, with equally many pages per process.
+"""Measures the costs of crawls by 1, 4, 16, ... processes in the virtual world.
 
-A row consists of two runs without faults: a crawl to its end, and eighty minutes of refreshing pages that
-change. In the second run, a page changes every ten minutes on average, and is fetched every five minutes. To
-the schedule, these times are ten and five days (`refresh.speed`). With `slow`, process 0 is ten times slower
-than the others. The crawl shows the costs of the splitter: the bytes sent between processes per page and per
-foreign link, the beats, the waiting links, and the times to full speed and to the end. CPU time is measured
-in real seconds; computing takes no virtual time.
+All crawls have the same number of pages per process.
 
-The refresh run is compared with a run of one process, which has the same web, and the rate and fetch slots of
-all processes together. The difference in freshness is the cost of distribution. A greedy schedule is optimal
-if it compares all pages with the same level. The row therefore shows how different the levels are: the level
-of each process, averaged over the second half of the run, is divided by the level of the one process. The row
-holds quantiles of this ratio over pages.
+A row of the result shows two runs without faults: a crawl to its end, and a refresh run, which refreshes
+changing pages for eighty minutes. In the refresh run, a page changes every ten minutes on average, and is
+fetched every five minutes. The schedule treats these times as ten and five days (`refresh.speed`). With
+`slow`, process 0 is ten times slower than the others. The crawl shows the costs of the splitter: the bytes
+sent between processes per page and per foreign link, the beats, the waiting links, and the times to full
+speed and to the end. CPU time is measured in real seconds; computing takes no virtual time.
 
-Each process sends beats to every other process. With 256 processes, this would be 130,560 beats per second,
-and nearly all the work. Larger crawls therefore send beats more rarely and have fewer pages per process, as
-`Scale` and the rows state.
+The refresh run is compared with a run of one process on the same web. This process has the rate and the fetch
+slots of all processes together. The difference in freshness is the cost of distribution. A greedy schedule is
+optimal if it compares all pages with the same level. The row therefore shows how different the levels of the
+processes are. The level of a process is averaged over the second half of the run and divided by the level of
+the one process. The row holds quantiles of this ratio over pages.
+
+Each process sends beats to every other process. With 256 processes, there would be 130,560 beats per second,
+and sending them would be nearly all the work. Larger crawls therefore send beats more rarely and have fewer
+pages per process, as `Scale` and the rows state.
 """
 
 import math
@@ -34,15 +36,15 @@ from crawler.lab.cluster.judge import by_page, freshness, judge
 from crawler.lab.cluster.synthetic_web import WebSpec
 from crawler.splitter.wire import Frame
 
-FULL = 0.8  # full speed: the rate in a window is at least this share of the best rate
+FULL = 0.8  # a crawl is at full speed while the rate in a window is at least this share of the best rate
 WINDOW = 5.0  # seconds over which the rate is measured
 PLACES = 10  # number of concurrent fetches of a process; a slow process has one
 REFRESHED = 4800.0  # length of the refresh run in seconds
 # changes per second and page in the refresh run; pages may be fetched at twice this rate
 CHANGE_RATE = 1 / 600.0
 LEAST_AGE = 3600.0  # `refresh.min_age`, in seconds of site time; this is its default
-# With this factor, a page changes every ten days of site time, a usual time for bursts, minimum ages and
-# priors.
+# With this factor, a page changes every ten days of site time. For bursts, minimum ages and priors, this is a
+# usual time.
 SPEED = 1440
 TENTHS = (0.1, 0.9)  # the quantiles of levels that a row holds
 LINKS = (Frame.ENTRIES, Frame.RESYNC)
@@ -52,7 +54,7 @@ HANDSHAKE = (Frame.OPEN, Frame.CHALLENGE, Frame.HELLO, Frame.WELCOME)
 
 
 class Scale(NamedTuple):
-    """The size of an affordable run: seconds between beats in both runs, and pages per process in the refresh run."""
+    """The size of a run: seconds between beats in the crawl and in the refresh run, and pages per process to refresh."""
 
     beat: float
     refresh_beat: float
@@ -67,15 +69,16 @@ class CurveRow(msgspec.Struct, frozen=True):
     """The result of a crawl and a refresh run.
 
     `own_links` is the share of links whose hosts belong to the process that found them. `sent_share` is the
-    share of the other links that were sent, because the process had not met them lately; `link_bytes_a_page`
-    and `link_bytes_a_link` count the bytes of these entries. `beat` is the number of seconds between two
-    beats (heartbeats or acknowledgements) on a connection. `beat_bytes_a_second` and `connections` are per
-    process. `hosts_in_flight` is a mean over the time at full speed. Seconds are virtual, but CPU seconds are
-    real.
+    share of the other links that were sent; the rest were not sent because the process had met them lately.
+    `link_bytes_a_page` and `link_bytes_a_link` count the bytes of the sent links. `beat` is the number of
+    seconds between two beats (heartbeats or acknowledgements) on a connection. `beat_bytes_a_second` and
+    `connections` are per process. `hosts_in_flight` is a mean over the time at full speed. Seconds are
+    virtual, except CPU seconds, which are real.
 
     The other fields describe the refresh run: its number of pages, the freshness in its second half, the
     freshness with one process on the same web, and the levels of the processes divided by the level of the
-    one process. A tenth of the pages have a level below `level_low`, and a tenth above `level_high`.
+    one process. For a tenth of the pages, this ratio is below `level_low`, and for a tenth it is above
+    `level_high`.
     """
 
     processes: int
@@ -106,7 +109,7 @@ class CurveRow(msgspec.Struct, frozen=True):
 
 
 class Refreshed(msgspec.Struct, frozen=True):
-    """The freshness in the second half of a refresh run, and the mean level and number of pages of each process."""
+    """The result of a refresh run: freshness in its second half, and the mean level and the pages of each process."""
 
     freshness: float
     levels: dict[str, float]
@@ -115,7 +118,10 @@ class Refreshed(msgspec.Struct, frozen=True):
 
 
 def rows(sizes: Sequence[int], *, seed: int, pages: int, hosts: int) -> Iterator[CurveRow]:
-    """Yield two rows for each number of processes, the second with a slow process; `pages`, `hosts`: per process."""
+    """For each number of processes, yield a row, and then one with a slow process if there are several processes.
+
+    `pages` and `hosts` are numbers per process.
+    """
     for processes in sizes:
         one = refreshed(processes, seed=seed, alone=True)
         for slow in (False, True)[: min(2, processes)]:
@@ -177,7 +183,10 @@ def measure(
 
 
 def refreshed(processes: int, *, seed: int, slow: bool = False, alone: bool = False) -> Refreshed:
-    """Run a refresh by `processes` processes; with `alone`, by one with the web, rate and slots of all of them."""
+    """Make a refresh run with `processes` processes and return its result.
+
+    With `alone`, use one process with the web, rate and slots of all of them.
+    """
     _, beat, each = _scale(processes)
     settings = _settings(processes, each, each // 4, beat, seed=seed, slow=slow)
     settings = msgspec.structs.replace(
@@ -207,7 +216,7 @@ def refreshed(processes: int, *, seed: int, slow: bool = False, alone: bool = Fa
 
 
 def level_parts(many: Refreshed, one: Refreshed) -> tuple[float, float]:
-    """Return two quantiles (low, high) over pages of the relative level.
+    """Return two quantiles (low, high) of the pages' relative levels.
 
     The relative level of a page is the level of its process divided by the level of `one`.
     """
@@ -255,7 +264,10 @@ def _scale(processes: int) -> Scale:
 
 
 def picture(rows: Sequence[CurveRow], sheet: Callable[..., tuple[Any, Any]]) -> Any:
-    """Draw eight panels over the number of processes; dashed: with a slow process, dotted: one process, same web."""
+    """Draw eight panels over the number of processes.
+
+    Dashed lines are with a slow process, dotted lines with one process on the same web.
+    """
     panels = {
         "pages_a_second": "pages per second",
         "own_links": "share of links to own hosts",

@@ -1,12 +1,11 @@
-"""Disks that can lose power: a store in memory, and real files with a record of their synced parts.
+"""Simulates disks that can lose power: a store in memory, and real files with a record of their synced parts.
 
     JournalStore   a power cut may lose batches since the last synced one, later ones first
     SyncedFiles    records the synced length of each inode and the synced names of each directory
 
-After a power cut a file has its synced length and any number of the bytes after it,
-correct or garbage. A file that was never synced is gone or has a random length. A
-rename may be undone if the directory was not synced after it. (`tests/faults/power.py`
-does the same to real processes.)
+After a power cut, a file still has its synced bytes, and any number of the bytes after them, correct or
+garbage. A file that was never synced is deleted or has a random length. A rename may be undone if the
+directory was not synced after it. `tests/faults/power.py` does the same to real processes.
 """
 
 import bisect
@@ -24,12 +23,12 @@ class _Batch(MemoryBatch):
 
     @property
     def byte_count(self) -> int:
-        """The number of bytes that this batch takes on disk; a delete takes the bytes of its key."""
+        """The number of bytes that this batch takes on disk. For a deletion, these are the bytes of the key."""
         return sum(len(key) + len(value or b"") for key, value in self.operations)
 
 
 class StoreDisk:
-    """The data of a store on a disk; for each batch that was not synced, it keeps the operations that undo it."""
+    """The data of a store on a disk. For each unsynced batch, it keeps the operations that undo the batch."""
 
     def __init__(self) -> None:
         self.data: dict[bytes, bytes] = {}
@@ -38,7 +37,7 @@ class StoreDisk:
         self.undo: list[list[tuple[bytes, bytes | None]]] = []
 
     def apply(self, operations: list[tuple[bytes, bytes | None]]) -> list[tuple[bytes, bytes | None]]:
-        """Apply a batch; return the operations that undo it."""
+        """Apply a batch; return the operations that undo the batch."""
         back = []
         for key, value in operations:
             back.append((key, self.data.get(key)))
@@ -60,7 +59,7 @@ class StoreDisk:
             self.undo.append(back)
 
     def lose_power(self, rng: random.Random) -> int:
-        """Undo some of the last unsynced batches; return their number."""
+        """Undo some of the last unsynced batches; return the number of batches undone."""
         count = rng.randint(0, len(self.undo))
         for _ in range(count):
             self.apply(self.undo.pop())
@@ -75,10 +74,12 @@ class StoreDisk:
 
 
 class JournalStore:
-    """Implements `storage.kv.KeyValue` on a `StoreDisk`; the machine knows if the process lives, and the free space.
+    """Implements `storage.kv.KeyValue` on a `StoreDisk`.
 
-    `scan` lists the keys that are present when it is called. If a value changes during the scan, the new
-    value is yielded.
+    The store asks the machine if the process is alive, and for disk space.
+
+    `scan` yields the keys that are present when it is called. If a value changes during the scan, `scan`
+    yields the new value.
     """
 
     def __init__(self, disk: StoreDisk, machine: "Writable") -> None:
@@ -144,7 +145,7 @@ class SyncedFiles:
         self.note(path, status.st_ino, status.st_size)
 
     def note(self, path: str, inode: int, length: int) -> None:
-        """Record that the first `length` bytes of a file, and its name, are synced."""
+        """Record that the first `length` bytes of a file are synced, and so is the name of the file."""
         self.lengths[inode] = length
         folder, name = os.path.split(path)
         self.names.setdefault(folder, {})[name] = inode
@@ -155,7 +156,7 @@ class SyncedFiles:
     def lose_power(
         self, root: Path, rng: random.Random, *, spared: Callable[[Path], bool] = lambda _: False
     ) -> int:
-        """Change the files in `root` as a power cut may, but not the `spared` files; return the number of changes."""
+        """Change the files in `root` as a power cut may, except the `spared` files; return the number of changes."""
         changed = 0
         for path in sorted(path for path in root.rglob("*") if path.is_file() and not spared(path)):
             changed += self._lose_tail(path, rng)

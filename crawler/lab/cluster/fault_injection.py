@@ -13,7 +13,7 @@ from crawler.lab.cluster.machine import CURRENT, Killed, Life, Machine, nobody
 from crawler.lab.cluster.operator_acts import OperatorActs
 from crawler.lab.cluster.population import PORT, Population
 
-POINT_WAIT = 60.0  # seconds for which a kill waits for its point; then it happens at any point
+POINT_WAIT = 60.0  # a kill waits for its point this many seconds; then it happens at any point
 # kinds of faults that need a running process
 OF_LIVES = ("kill", "power", "clock", "stop", "clone", "restore", "lost-disk")
 
@@ -52,6 +52,14 @@ class FaultInjector:
                 self._population.later(fault.at, partial(self._act, fault))
             else:
                 asyncio.get_running_loop().call_at(START + fault.at, self._strike, fault)
+
+    def _machine(self, number: int) -> Machine:
+        """Return a machine by its number in the plan.
+
+        After a reshard, there may be fewer machines than in the plan.
+        """
+        machines = self._population.machines
+        return machines[number % len(machines)]
 
     def _act(self, fault: Fault) -> None:
         self._done.append(fault)
@@ -92,7 +100,7 @@ class FaultInjector:
         self._armed.pop(life.machine.label, None)
 
     def _strike(self, fault: Fault) -> None:
-        machine = self._population.machines[fault.machines[0]]
+        machine = self._machine(fault.machines[0])
         life = machine.life
         if life is None and fault.kind in OF_LIVES:
             if fault.point:
@@ -164,8 +172,8 @@ class FaultInjector:
         self._wire.reset(machine.label, both=bool(fault.amount))
 
     def _part(self, machine: Machine, fault: Fault) -> None:
-        others = (self._population.machines[k] for k in fault.machines[1:])
-        pairs = {frozenset((machine.label, other.label)) for other in others}
+        others = (self._machine(k) for k in fault.machines[1:])
+        pairs = {frozenset((machine.label, other.label)) for other in others if other is not machine}
         self._wire.cut |= pairs
         asyncio.get_running_loop().call_later(fault.length, self._wire.cut.difference_update, pairs)
 
@@ -184,7 +192,7 @@ class FaultInjector:
         asyncio.get_running_loop().call_later(fault.length, setattr, machine, "room", math.inf)
 
     def _clone(self, machine: Machine, fault: Fault) -> None:
-        """Copy a machine with its disk; start the copy at another address `amount` seconds later."""
+        """Copy a machine with its disk. Start the copy at another address after `amount` seconds."""
         population, loop = self._population, asyncio.get_running_loop()
         number = len(population.machines)
         label = f"{machine.label}-copy{number}"
@@ -196,28 +204,38 @@ class FaultInjector:
         loop.call_later(fault.amount, population.start, copy, context=nobody())
 
     def _back_up(self, machine: Machine, fault: Fault) -> None:
-        """Back up a disk; restore it `amount` seconds later."""
+        """Back up a disk. Restore the disk from the backup after `amount` seconds."""
         folder = machine.folder.with_name(f"{machine.label}-backup{len(self._done)}")
         put_back = partial(self._put_back, machine, fault, folder, machine.copy_disk(folder))
         asyncio.get_running_loop().call_later(fault.amount, put_back, context=nobody())
 
     def _replace_disk(self, machine: Machine, fault: Fault) -> None:
-        """Replace a disk by an empty one; the process then starts as if it had never run."""
+        """Replace a disk by an empty disk. The process then starts as if it had never run."""
         folder = machine.folder.with_name(f"{machine.label}-empty{len(self._done)}")
         folder.mkdir()
         self._put_back(machine, fault, folder, StoreDisk())
 
     def _put_back(self, machine: Machine, fault: Fault, folder: Path, store: StoreDisk) -> None:
-        """Replace a disk by its backup or by an empty disk; what the process has stored since is lost.
+        """Replace a disk by its backup or by an empty disk. The data that the process has stored since is lost.
 
-        The fault is skipped if the process knows that the crawl has ended, because the other processes then
-        end, too. Only one name per run is restored. If two were restored, links between them, and links that
-        both had found, could be lost although the crawler has no bug.
+        If the process knows that the crawl has ended, the fault is skipped, because the other processes then
+        end, too. In a run, only the disks of one process name are replaced. If two processes were restored,
+        links from one to the other, and links that both had found, could be lost although the crawler has no
+        bug.
         """
         population, life = self._population, machine.life
         running = population.running.get(machine.label)
         alone = set(population.observed.restored) <= {machine.name}
-        if alone and life is not None and running is not None and not running[1].exchange.ended:
+        resharded = (
+            fault.kind == "restore" and population.observed.resharded
+        )  # the backup has another bucket table
+        if (
+            alone
+            and not resharded
+            and life is not None
+            and running is not None
+            and not running[1].exchange.ended
+        ):
             what = "an empty disk" if fault.kind == "lost-disk" else f"a backup of {fault.amount:.1f} s ago"
             self._fell(life, fault, what)
             machine.put_back(folder, store)

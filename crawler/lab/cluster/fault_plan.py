@@ -4,7 +4,7 @@ kill        a process ends at a named point of its code (`storage/faults.py`), a
 power       a process ends in the same ways, and its machine loses what was not synced
 partition   two machines cannot reach each other for a while; or one machine is cut off from all others
 loss        a share of the messages must be sent again
-reset       the connections of a machine break; both ends notice, or only one
+reset       the connections of a machine break; both ends notice this, or only one end
 slow-disk   a disk is up to 200 times slower
 clock       the wall clock of a machine jumps by up to a day, and its process is restarted
 full-disk   a disk accepts only a few more bytes for a while; half of such disks do not report that they are full
@@ -22,6 +22,7 @@ block       a host is blocked for a while
 retire      the waiting entry of a page is dropped
 withdraw    a page is withdrawn, and its copies are erased
 signal      a command reports to a process that a page has changed
+reshard     all processes are stopped, by TERM or by a power cut, and the crawl is divided among other processes
 notice      an interface of the running crawl (page server, Python) reports to a process that a page has changed
 """
 
@@ -48,9 +49,10 @@ KINDS = (
     "restore",
     "lost-disk",
 )
-ACTS = ("term", "rerun", "limits", "block", "retire", "withdraw", "signal", "notice")
+ACTS = ("term", "rerun", "limits", "block", "retire", "withdraw", "signal", "notice", "reshard")
 USUAL = KINDS[:-3]  # The last three kinds (clones, restored backups, empty disks) are judged by other rules.
-# Maps each point that a crawling process reaches to n: a fault happens at one of the first n visits.
+# Maps each point of the code that a crawling process reaches to a number n. A fault at this point happens at
+# one of the first n visits.
 POINTS = {
     "seeds loading": 1,
     "fetch begun": 30,
@@ -88,26 +90,26 @@ POWER_CUT = "power cut"
 # In half of the second runs, one process starts late, after this number of seconds.
 LATE = (150.0, 200.0)
 TIGHT = (2, 8)  # range of the limit on pages per host and on depth
-# the most bytes that a full disk still accepts; they suffice for a few groups, so any step may be the first
-# to fail
+# a full disk still accepts at most this many bytes, enough for a few groups; so any step may be the first to
+# fail
 ROOM_MAX = 10_000.0
-BACKUP_MAX = 30.0  # the most seconds from a copy of a disk to its start, or from a backup to its restoration
+BACKUP_MAX = 30.0  # maximum seconds from the copy of a disk to its use
 RESET_POINTS = ("entries accepted", "acks sent", "entries sent", "")
-# seconds from a point to a kill (log-uniform), about the time that a message, a sync or a group takes
+# seconds from a point to the kill after it (log-uniform); a message, a sync or a group takes about as long
 BEHIND = (0.001, 0.3)
-BOOT = 5.0  # seconds until a machine runs again; until then, the servers answer the requests of its last life
+BOOT = 5.0  # seconds until a machine runs again; meanwhile, the servers answer the requests of its last life
 AT_ONCE = 0.2  # seconds until a service manager restarts a process
 
 
 class Fault(msgspec.Struct, frozen=True):
     """A fault that starts at `at` and lasts `length` seconds on `machines`.
 
-    A kill happens when `point` is reached for the time number `visits`. The meaning of `amount` depends on
-    the kind. For a kill, it is the seconds from the point to the end of the process; for a reset, it is true
-    if both ends notice. For a full disk, it is the number of bytes that the disk still accepts; with the
-    point QUOTA, the disk does not report that it is full. For clone and restore, it is the age of the copy;
-    for limits, the new limit, 0 for none. For other acts, it is a number from 0 to 1 that selects the host or
-    page.
+    A kill happens when the process reaches `point` for the `visits`-th time. The meaning of `amount` depends
+    on the kind. For a kill, it is the number of seconds from the point to the end of the process. For a
+    reset, it is true if both ends notice the reset. For a full disk, it is the number of bytes that the disk
+    still accepts; with the point QUOTA, the disk does not report that it is full. For clone and restore, it
+    is the age of the copy. For limits, it is the new limit, or 0 for no limit. For other acts, it is a number
+    from 0 to 1 that selects the host or page.
     """
 
     at: float
@@ -120,11 +122,19 @@ class Fault(msgspec.Struct, frozen=True):
 
 
 def draw(
-    seed: int, kinds: Sequence[str], count: int, *, machines: int, within: float, points: Sequence[str] = ()
+    seed: int,
+    kinds: Sequence[str],
+    count: int,
+    *,
+    machines: int,
+    within: float,
+    limits_within: float = math.inf,
+    points: Sequence[str] = (),
 ) -> list[Fault]:
     """Draw `count` faults of these kinds within the first `within` seconds, in order of time.
 
-    Kills happen at one of `points`. If `points` is empty, they happen at any known point or at any instant.
+    Limits change only within the first `limits_within` seconds. Kills happen at one of `points`. If `points` is
+    empty, they happen at any known point or at any instant.
 
     Raises:
         UsageError: a kind or a point is unknown.
@@ -138,6 +148,8 @@ def draw(
     rng = random.Random(f"faults {seed}")
     kinds = [kind for kind in kinds if machines > 1 or kind not in ("partition", "loss", "reset", "clone")]
     drawn = [_draw(rng, rng.choice(kinds), machines, within, points) for _ in range(count)] if kinds else []
+    share = min(1.0, limits_within / within)
+    drawn = [replace(fault, at=fault.at * share) if fault.kind == "limits" else fault for fault in drawn]
     drawn.sort(key=lambda fault: fault.at)
     last = max((k for k, fault in enumerate(drawn) if fault.kind == "limits"), default=-1)
     return [replace(fault, amount=0.0) if k == last else fault for k, fault in enumerate(drawn)]

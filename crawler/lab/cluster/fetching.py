@@ -25,7 +25,7 @@ HEADER_BYTES = 200
 
 
 class WebAsk(msgspec.Struct, frozen=True, gc=False):
-    """A request: its times, URL, answer and sender, which is life number `life` of process `name` on `machine`."""
+    """A request: its times, URL, answer and sender. The sender is life number `life` of process `name` on `machine`."""
 
     at: float
     end: float
@@ -40,7 +40,7 @@ class WebAsk(msgspec.Struct, frozen=True, gc=False):
 
 
 class WebLog:
-    """All requests in order, with the number of requests for each URL."""
+    """All requests in order, and the number of requests for each URL."""
 
     def __init__(self) -> None:
         self.rows: list[WebAsk] = []

@@ -1,4 +1,6 @@
-"""Judges a run by the web's log and the WARC files; of the crawler's own figures, it uses few (`README.md`).
+"""Judges a run by the web's log and the WARC files.
+
+It uses few of the numbers that the crawler itself reports (`README.md`).
 
 lost              a page was never answered although its parent, or the sitemap that lists it, was answered (pages that
                   were given up or exceed a budget are exempt); or a sitemap was not requested although its host answered
@@ -40,15 +42,16 @@ from crawler.lab.cluster.judge_notes import TRIES, Notes
 from crawler.lab.cluster.population import STOPPED
 from crawler.lab.cluster.synthetic_web import DATA, MISSING_EVERY, SITEMAP, SyntheticWeb, is_subresource
 
-SLACK = 1e-3  # tolerance in seconds, because clocks and floating-point sums differ slightly
+SLACK = 1e-3  # tolerance in seconds, because clocks and floating-point sums are not exact
 RATE_WINDOW = 20.0  # seconds over which the rate is measured
-RATE_SLACK = 1.15  # tolerated factor on the rate; shares of the rate change while messages are on the way
-CLONE_MAX = 120.0  # seconds within which one of two processes of the same name must stop
+# the rate may be exceeded by this factor, because shares change while messages are on the way
+RATE_SLACK = 1.15
+CLONE_MAX = 120.0  # if two processes have the same name, one of them must stop within this many seconds
 # faults after which a process may wait for processes that have ended
 CUT_OFF = ("partition", "stop", "loss", "reset", "rerun")
 # faults that prevent messages from reaching a process
 AWAY = ("kill", "power", "partition", "stop", "clock", "loss")
-# in seconds; the requests for a host that is down are repeated after 60, 120 and 240 seconds
+# in seconds; requests for a host that is down are repeated after 60, 120 and 240 seconds
 STALL_MAX = 900.0
 STALE_AFTER = 4.0  # the configured maximum age may be exceeded by this factor
 _RECORD = re.compile(rb"<p>(page|shown) (\d+) version (\d+)\.|<p>(data) of (\d+)\.")
@@ -72,7 +75,7 @@ class RunVerdict(msgspec.Struct, frozen=True):
 
 
 def judge(cluster: Cluster) -> RunVerdict:
-    """Return the verdict on the run of a cluster; the run must have ended."""
+    """Return the verdict on the run of a cluster. The run must have ended."""
     settings, web, rows, observed = cluster.settings, cluster.web, cluster.log.rows, cluster.observed
     notes = Notes()
     cloned = bool(observed.cloned_at or observed.restored)
@@ -102,7 +105,8 @@ def judge(cluster: Cluster) -> RunVerdict:
     act_rules.judge_commands(notes, rows, observed)
     act_rules.judge_limits(notes, web, rows, observed)
     act_rules.judge_tries(notes, rows, settings, observed)
-    # after a recovery, a page may be fetched again by another path; its recovered links keep the first depth
+    # after a recovery, a page may be fetched again by another path, but its recovered links keep the first
+    # depth
     if not cloned:
         announced = {act.target for act in observed.acts if act.kind in act_rules.SIGNALS}
         stored_rules.judge_stored(notes, web, cluster.population.stored, announced)
@@ -140,7 +144,7 @@ def _has(answers: Sequence[WebAsk], since: float = math.inf) -> bool:
 
 
 def _led_to(web: SyntheticWeb, rows: Sequence[WebAsk], asked: list[list[WebAsk]]) -> list[Sequence[WebAsk]]:
-    """Return, for each page, the requests whose answers link to the page: those for its parent or its sitemap.
+    """For each page, return the requests whose answers link to it. These are requests for its parent or sitemap.
 
     If the parent shows its links only in a browser, the last request for the parent's data counts.
     """
@@ -170,13 +174,13 @@ def _judge_pages(
     cluster: Cluster,
     since: float,
 ) -> None:
-    """Note lost pages that were linked before `since`, and answered pages that are not stored exactly once."""
+    """Record violations: lost pages that were linked before `since`, and answered pages not stored exactly once."""
     led = _led_to(web, rows, asked)
     exempt = act_rules.exempt(cluster.observed)
     for page, answers in enumerate(asked):
         parent_had = page == 0 or _has(led[page], since)
         given_up = sum(row.status != 200 for row in answers) >= TRIES
-        # the endless calendar may have used up the budget of the host
+        # the endless calendar of the trap may have used up the budget of the host
         parked = web.hosts[web.host_of[page]].trap
         if parent_had and not _has(answers) and not given_up and not parked and web.url(page) not in exempt:
             notes.add("lost", f"page {page}, {web.url(page)}, requested {len(answers)} times")
@@ -219,7 +223,7 @@ def _judge_renderings(
     found: Counter[tuple[str, int, int]],
     pages_stored: set[int],
 ) -> None:
-    """Note stored pages without a DOM, and scripted pages whose data was answered but is not stored."""
+    """Record violations: stored pages without a DOM, and scripted pages whose data was answered but is not stored."""
     shown = {page for kind, page, _ in found if kind == "shown"}
     data = {page for kind, page, _ in found if kind == "data"}
     answered = {row.page for row in rows if row.path.startswith(DATA) and row.status == 200}
@@ -235,11 +239,11 @@ def _is_erased(observed: Observed, url: str) -> bool:
 
 
 def _judge_survivors(notes: Notes, asked: list[list[WebAsk]], cluster: Cluster) -> None:
-    """Note lost links that surviving processes found, if the process that owns their target has no copy.
+    """Record violations: lost links that a surviving process found, if the owner of the target has no copy.
 
     When a process stops because a copy of its machine runs, the data stored only on the disk of the stopped
-    process is lost. When a disk is restored from a backup, nothing is lost: its process fetches its own pages
-    again, and the peers recover the links that they had sent to it.
+    process is lost. When a disk is restored from a backup, nothing is lost: the process on this disk fetches
+    its own pages again, and the peers recover the links that they had sent to it.
     """
     web, survivors = cluster.web, cluster.observed.survivors
     copied = {machine.name for machine in cluster.machines if machine.label != machine.name}
@@ -254,7 +258,9 @@ def _judge_survivors(notes: Notes, asked: list[list[WebAsk]], cluster: Cluster) 
 
 
 def _records(path: Path) -> tuple[Iterator[tuple[str, int, int]], bool]:
-    """Return (kind, page, version) for each record of a WARC file, and whether the file can be read to its end.
+    """Read the records of a WARC file.
+
+    Return an iterator over (kind, page, version), and whether the file can be read to its end.
 
     The kind is "page" for an answer, "shown" for a DOM, and "data" for the data of a page; the version of
     data is 0.
@@ -273,7 +279,10 @@ def _records(path: Path) -> tuple[Iterator[tuple[str, int, int]], bool]:
 def _judge_refetches(
     notes: Notes, settings: ClusterSettings, asked: list[list[WebAsk]], observed: Observed
 ) -> int:
-    """Return the number of answers 200 beyond the first of each page; note those that no kill explains."""
+    """Return the number of answers 200 beyond the first of each page.
+
+    Record violations: those of these answers that no kill explains.
+    """
     kills = sorted(START + life.at for life in observed.lives if life.how not in ("done", "patience"))
     again = Counter[int]()
     for answers in asked:
@@ -289,7 +298,7 @@ def _judge_refetches(
 
 
 def _judge_stops(notes: Notes, asked: list[list[WebAsk]], observed: Observed) -> None:
-    """Note pages that were fetched again although they had been answered before TERM stopped their process."""
+    """Record violations: pages fetched again although they had been answered before TERM stopped the process."""
     told = observed.told_to_stop
     stopped = {life.life: START + told[life.life] for life in observed.lives if life.how == STOPPED}
     for page, answers in enumerate(asked):
@@ -302,10 +311,10 @@ def _judge_stops(notes: Notes, asked: list[list[WebAsk]], observed: Observed) ->
 
 
 def _judge_hosts(notes: Notes, rows: Sequence[WebAsk], cluster: Cluster) -> None:
-    """Note requests to a host by a second process, and requests that came too soon after another.
+    """Record violations: requests to a host by a second process, and requests too soon after another request.
 
     A request ends when its process ends, because the kernel closes the connections. If a process has copies,
-    the gaps of each machine are judged separately.
+    the gaps are judged separately for each machine.
     """
     config = cluster.config.politeness
     delay, factor, most = float(config.delay), config.delay_factor, float(config.delay_max)
@@ -316,16 +325,19 @@ def _judge_hosts(notes: Notes, rows: Sequence[WebAsk], cluster: Cluster) -> None
     }
     last: dict[tuple[str, str], WebAsk] = {}
     busy: dict[tuple[str, str], float] = {}  # seconds for which a page and its subresources keep a host busy
-    names: dict[str, str] = {}
+    names: dict[tuple[str, int], str] = {}  # the owner of each host after each number of reshards
+    resharded = cluster.observed.resharded
     for row in sorted(rows, key=lambda row: row.at):
-        before = last.get((row.host, row.machine))
-        last[row.host, row.machine] = row
-        took = busy.get((row.host, row.machine), 0.0)
+        place = row.host, row.machine if cluster.observed.cloned_at else ""
+        before = last.get(place)
+        last[place] = row
+        took = busy.get(place, 0.0)
         within = is_subresource(row.path) and before is not None and row.life == before.life
-        busy[row.host, row.machine] = row.end - row.at + (took if within else 0.0)
+        busy[place] = row.end - row.at + (took if within else 0.0)
         where = f"{row.host}{row.path} at {row.at - START:.2f}"
-        if names.setdefault(row.host, row.name) != row.name:
-            notes.add("two owners", f"{where}: {names[row.host]}, then {row.name}")
+        owner = names.setdefault((row.host, bisect_right(resharded, row.at - START)), row.name)
+        if owner != row.name:
+            notes.add("two owners", f"{where}: {owner}, then {row.name}")
         if before is None:
             continue
         gap = min(max(delay, factor * took), most) if row.life == before.life else delay
@@ -340,7 +352,7 @@ def _judge_hosts(notes: Notes, rows: Sequence[WebAsk], cluster: Cluster) -> None
 
 
 def _judge_copies(notes: Notes, rows: Sequence[WebAsk], observed: Observed) -> None:
-    """Note requests of a process while a newer one of its name has been running elsewhere for too long."""
+    """Record violations: requests of a process for too long after a newer one of its name started elsewhere."""
     lives = {row.life: row for row in rows}
     ends = {end.life: end.at for end in observed.lives}
     for row in rows:
@@ -360,7 +372,10 @@ def _judge_copies(notes: Notes, rows: Sequence[WebAsk], observed: Observed) -> N
 
 
 def _hidden(observed: Observed, since: float, until: float) -> float:
-    """Return the seconds for which two processes of one name may run at once; faults that part them add to it."""
+    """Return the seconds for which two processes of one name may run at once.
+
+    The time of faults that keep messages from them is added.
+    """
     away = (
         fault.length
         for fault in observed.done
@@ -370,21 +385,24 @@ def _hidden(observed: Observed, since: float, until: float) -> float:
 
 
 def _judge_rate(notes: Notes, rows: Sequence[WebAsk], settings: ClusterSettings) -> None:
-    """Note windows with more requests than the rate of the whole crawl allows."""
+    """Record violations: windows with more requests than the rate of the whole crawl allows."""
     if not settings.rate:
         return
-    starts = sorted(row.at for row in rows)
-    allowed = settings.rate * RATE_WINDOW * RATE_SLACK + settings.processes
+    asks = sorted(rows, key=lambda row: row.at)
+    processes = max(settings.processes, len({row.name for row in rows}))  # a reshard may add processes
+    allowed = settings.rate * RATE_WINDOW * RATE_SLACK
     first = 0
-    for place, at in enumerate(starts):
-        while starts[first] < at - RATE_WINDOW:
+    for place, row in enumerate(asks):
+        while asks[first].at < row.at - RATE_WINDOW:
             first += 1
-        if place - first + 1 > allowed:
-            notes.add("unfair rate", f"{place - first + 1} in {RATE_WINDOW:g} s until {at - START:.1f}")
+        window = asks[first : place + 1]
+        # every life may begin with a request
+        if len(window) > allowed + max(processes, len({each.life for each in window})):
+            notes.add("unfair rate", f"{len(window)} in {RATE_WINDOW:g} s until {row.at - START:.1f}")
 
 
 def _judge_age(notes: Notes, web: SyntheticWeb, asked: list[list[WebAsk]], cluster: Cluster) -> None:
-    """Note known pages that were left without a request for much longer than their maximum age."""
+    """Record violations: known pages without a request for much longer than their maximum age."""
     most = STALE_AFTER * float(cluster.config.refresh.max_age)
     end = START + cluster.observed.elapsed
     if not most or end - START < 2 * most:

@@ -26,7 +26,7 @@ RULES = (
     "misfiled",
     "misrecorded",
 )
-TRIES = 3  # failed answers after which a page may be given up
+TRIES = 3  # a page may be given up after this many failed answers
 
 
 class Notes:

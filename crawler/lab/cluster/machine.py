@@ -1,11 +1,11 @@
 """A simulated computer: a clock, a disk, power, and the process that runs on it.
 
 Every callback of the loop runs in the context of the life that scheduled it, so `CURRENT` is always the life
-whose code is running. A kill raises `Killed` in this code; the loop then drops all callbacks that the life
-had scheduled.
+whose code is running. A kill raises `Killed` in the code of the life. The loop then drops all callbacks that
+the life had scheduled.
 
-While a cluster runs, `SystemCalls` replaces calls of `os`: calls by a life act on the disk of its machine.
-The files are real files, in memory where possible; the store is a `JournalStore`.
+While a cluster runs, `SystemCalls` replaces functions of `os`, so that calls by a life act on the disk of its
+machine. The files are real files, if possible in a file system in memory. The store is a `JournalStore`.
 """
 
 import errno
@@ -24,17 +24,17 @@ from crawler.clock import Clock
 from crawler.lab.cluster.disk import JournalStore, StoreDisk, SyncedFiles, Writable
 from crawler.storage.files import disown_locks
 
-# range of the seconds that a group write, a flush or a merge takes (log-uniform)
+# a group write, a flush or a merge takes a number of seconds in this range (log-uniform)
 JOB = (0.0002, 0.1)
 DISK_BYTES = 1 << 40
 
 
 class Killed(BaseException):
-    """The process that runs this code has been killed; from now on, only its cleanup code runs."""
+    """The process that runs this code has been killed. From now on, only its cleanup code runs."""
 
 
 class Life:
-    """One run of a process on a machine, from start to end; `number` counts lives on all machines."""
+    """One run of a process on a machine, from start to end. Lives are numbered over all machines."""
 
     __slots__ = ("dead", "descriptors", "frozen_until", "machine", "number")
 
@@ -53,14 +53,14 @@ CURRENT: ContextVar[Life | None] = ContextVar("life", default=None)
 
 
 def nobody(life: Life | None = None) -> Context:
-    """Return a context in which `life` runs; with None, one in which no life runs."""
+    """Return a context in which `life` runs. With None, return a context in which no life runs."""
     context = copy_context()
     context.run(CURRENT.set, life)
     return context
 
 
 class Machine(Writable):
-    """A machine with a unique `label`; its process is called `name`, as are the processes of its clones."""
+    """A machine with a unique `label`. `name` is the name of its process, and of the processes of its clones."""
 
     def __init__(self, label: str, name: str, folder: Path, rng: random.Random) -> None:
         self.label, self.name, self.folder = label, name, folder
@@ -70,7 +70,8 @@ class Machine(Writable):
         self.life: Life | None = None
         self.has_power = True
         self.room = math.inf  # bytes that the disk still accepts
-        self.tells_room = True  # whether `statvfs` reports `room`; with a quota or thin volume, it does not
+        # False on a disk with a quota or a thin volume, where `statvfs` does not report `room`
+        self.tells_room = True
         self.slowness = 1.0
         self.wall_offset = 0.0  # seconds by which the wall clock is ahead of the true time
 
@@ -89,11 +90,11 @@ class Machine(Writable):
         return taken
 
     def job_time(self) -> float:
-        """Draw the seconds that the disk takes for the next job."""
+        """Draw the number of seconds that the disk needs for the next job."""
         return math.exp(self.rng.uniform(*map(math.log, JOB))) * self.slowness
 
     def open_store(self, path: Path) -> JournalStore:
-        """Open the store for a process that starts; create a file in `path` that shows that the store exists."""
+        """Open the store for a process that starts. Create a file in `path`, which shows that the store exists."""
         path.mkdir(parents=True, exist_ok=True)
         mark = path / "CURRENT"
         mark.touch()
@@ -103,13 +104,13 @@ class Machine(Writable):
     # -- power cuts, copies and backups ---------------------------------------------
 
     def lose_power(self) -> int:
-        """Lose unsynced data; return the number of batches undone and files changed."""
+        """Lose unsynced data; return the number of undone batches plus the number of changes to files."""
         changed = self.store.lose_power(self.rng) + self.files.lose_power(self.folder, self.rng)
-        self._settle()
+        self.settle_files()
         return changed
 
     def copy_disk(self, folder: Path) -> StoreDisk:
-        """Copy the files of this machine to a folder; return a copy of its store."""
+        """Copy the files of this machine to a folder, and return a copy of its store."""
         shutil.copytree(self.folder, folder, dirs_exist_ok=True)
         return self.store.copy()
 
@@ -118,11 +119,12 @@ class Machine(Writable):
         shutil.rmtree(self.folder)
         shutil.copytree(folder, self.folder)
         self.store = store
-        self._settle()
+        self.settle_files()
 
-    def _settle(self) -> None:
+    def settle_files(self) -> None:
+        """Count all files of this machine as synced, as after a restoration."""
         self.files = SyncedFiles()
-        for path in self.folder.rglob("*"):  # restored files count as synced
+        for path in self.folder.rglob("*"):
             if path.is_file():
                 self.files.file_synced(str(path), path.stat())
 
@@ -131,7 +133,7 @@ class Machine(Writable):
 
 
 class MachineClock(Clock):
-    """A clock like `SystemClock`: it shows the wall time at the start of a life plus the true seconds since then."""
+    """A clock like `SystemClock`, which shows the wall time at the start of a life plus the true seconds since then."""
 
     def __init__(self, time: Callable[[], float], wall_offset: float) -> None:
         self._time, self._offset = time, wall_offset
@@ -143,8 +145,9 @@ class MachineClock(Clock):
 class SystemCalls:
     """Replacements for the functions of `os` that simulated processes call; `installed` puts them in place.
 
-    Descriptors of dead lives stay open, as copies of the descriptor of /dev/null. Without this, late cleanup
-    code or the deletion of an object could close a file of another life that has the same number.
+    Descriptors of dead lives stay open, as copies of the descriptor of /dev/null. If they were closed,
+    another life could open a file with the same descriptor, and late cleanup code or the deletion of an
+    object could close this file.
     """
 
     def __init__(self) -> None:
@@ -154,7 +157,7 @@ class SystemCalls:
 
     @contextmanager
     def installed(self) -> Iterator[None]:
-        """Install the replacements; when code that belongs to no life calls them, they call the real functions."""
+        """Install the replacements. If code that belongs to no life calls them, they call the real functions."""
         calls = {
             "open": self._open,
             "close": self._close,
@@ -177,7 +180,10 @@ class SystemCalls:
             self._kept.clear()
 
     def end(self, life: Life) -> None:
-        """Close all files of a life as the kernel would, even if objects still refer to them; release the locks."""
+        """Close all files of a life, and release the locks, as the kernel would.
+
+        Objects may still refer to the files.
+        """
         disown_locks(life.descriptors)
         for descriptor in sorted(life.descriptors):
             os.dup2(self._null, descriptor, inheritable=False)
@@ -235,7 +241,7 @@ class SystemCalls:
 
 
 def _open_below(folder: Path) -> list[int]:
-    """Return this process's descriptors of files below a folder, including those of memory maps and file objects."""
+    """Return the descriptors of all open files below a folder, including those of memory maps and file objects."""
     found = []
     for name in os.listdir("/proc/self/fd"):
         with suppress(OSError):  # the descriptor of this listing is already closed

@@ -1,26 +1,29 @@
-"""The acts of an operator in a virtual world, in contrast to faults: stops, second runs, changed limits, commands.
+"""The acts of an operator in a virtual world: stops, second runs, changed limits, commands. They are not faults.
 
-Each act is recorded in `Observed.acts` with what the judge must know about it. A command to a process that is
+Each act is recorded in `Observed.acts`, with the data that the judge needs. A command to a process that is
 not running is skipped, because it would fail.
 """
 
 import asyncio
+import random
 from collections.abc import Callable, Generator
 from functools import partial
 from typing import Any
 
 from crawler.admin import withdrawal
-from crawler.errors import CrawlerError
+from crawler.errors import CrawlerError, StoreError
 from crawler.lab.cluster.cluster_settings import START, Act
-from crawler.lab.cluster.fault_plan import POWER_CUT, Fault
+from crawler.lab.cluster.fault_plan import BOOT, POWER_CUT, Fault
 from crawler.lab.cluster.machine import Machine, nobody
 from crawler.lab.cluster.population import Population
+from crawler.lab.cluster.resharding import Reshard, draw_table
 from crawler.pages.withdrawals import RuleFile
 from crawler.process.live_services import LiveServices
 from crawler.process.process import Process
 from crawler.serve.http_error import HttpError
 
-PROMPT = (1.0, 5.0)  # seconds until the processes of a second run start; one process may start later
+DOWN_EVERY = 1.0  # seconds between two checks whether all processes are down
+PROMPT = (1.0, 5.0)  # in a second run, processes start after this many seconds; one process may start later
 
 
 class OperatorActs:
@@ -35,6 +38,7 @@ class OperatorActs:
         "withdraw": "_withdraw",
         "signal": "_signal",
         "notice": "_notice",
+        "reshard": "_reshard",
     }
 
     def __init__(self, population: Population) -> None:
@@ -43,7 +47,8 @@ class OperatorActs:
 
     def carry_out(self, act: Fault) -> None:
         """Carry out an act now."""
-        getattr(self, self.METHODS[act.kind])(self._population.machines[act.machines[0]], act)
+        machines = self._population.machines
+        getattr(self, self.METHODS[act.kind])(machines[act.machines[0] % len(machines)], act)
 
     def _note(self, act: Fault, target: str = "", until: float = 0.0) -> None:
         self._acts.append(Act(act.kind, asyncio.get_running_loop().time() - START, target, until))
@@ -51,24 +56,64 @@ class OperatorActs:
     # -- runs -----------------------------------------------------------------------------
 
     def _terminate(self, machine: Machine, act: Fault) -> None:
-        """Stop a process by TERM; start it again `length` seconds after its end."""
+        """Stop a process by TERM. Start it again `length` seconds after it has ended."""
         if self._population.terminate(machine, act.length):
             self._note(act)
 
     def _run_again(self, machine: Machine, act: Fault) -> None:
-        """Stop every process by TERM or by a power cut, and start all of them again: one after `length` seconds."""
+        """Stop every process by TERM or by a power cut, and start all again.
+
+        One of them starts after `length` seconds.
+        """
         population = self._population
         self._note(act)
         for place, each in enumerate(list(population.machines)):
             away = act.length if each is machine else PROMPT[0] + (PROMPT[1] - PROMPT[0]) * (place % 3) / 2
-            if act.point != POWER_CUT:
-                if not population.terminate(each, away):
-                    population.run_later(each, away)
+            if act.point == POWER_CUT:
+                self._cut_power(each, "a second run")
+            elif population.terminate(each, away):
                 continue
-            if each.life is not None:
-                population.note_end(each.life, "power at a second run", killed=True)
-                population.kill(each.life, power=True)
             population.run_later(each, away)
+
+    def _cut_power(self, machine: Machine, when: str) -> None:
+        if machine.life is not None:
+            self._population.note_end(machine.life, f"power at {when}", killed=True)
+            self._population.kill(machine.life, power=True)
+
+    def _reshard(self, machine: Machine, act: Fault) -> None:
+        """Stop every process by TERM or by a power cut. Once all are down, divide the crawl anew and start it again.
+
+        A crawl directory has no place for a copy of a machine, so a run with clones is not resharded.
+        """
+        population = self._population
+        if population.is_closed or population.observed.cloned_at:
+            return
+        population.is_closed = True
+        if act.point != POWER_CUT:
+            return self._reshard_when_down(act)
+        for each in population.machines:
+            self._cut_power(each, "a reshard")
+        return population.later(BOOT, partial(self._reshard_when_down, act))
+
+    def _reshard_when_down(self, act: Fault) -> None:
+        population = self._population
+        if any(each.life is not None for each in population.machines):
+            for each in population.machines:
+                population.terminate(each, PROMPT[1])
+            population.later(DOWN_EVERY, partial(self._reshard_when_down, act))
+            return
+        rng = random.Random(f"reshard {population.world.settings.seed} {act.amount}")
+        try:
+            Reshard(population, draw_table(rng, population.partition), rng).run()
+            self._note(act)
+        except StoreError:
+            pass  # a disk is full; the crawl continues with the old table
+        except CrawlerError as error:
+            if not population.observed.restored:
+                population.observed.unexpected.append(f"reshard: {error}")
+        population.is_closed = False
+        for place, each in enumerate(population.machines):
+            population.run_later(each, PROMPT[0] + place % 3)
 
     def _change_limits(self, machine: Machine, act: Fault) -> None:
         """Start a second run with other limits on pages per host and depth."""
@@ -78,9 +123,9 @@ class OperatorActs:
     # -- commands ---------------------------------------------------------------------------
 
     def _block(self, machine: Machine, act: Fault) -> None:
-        """Block a host in the process that owns it; lift the block after `length` seconds.
+        """Block a host in the process that owns the host; lift the block after `length` seconds.
 
-        If the process is not running then, the block is lifted when it runs again.
+        If the process is not running at that time, the block is lifted when the process runs again.
         """
         host = self._host(act)
         self._command(
@@ -93,7 +138,7 @@ class OperatorActs:
         self._population.later(act.length, partial(self._unblock, host))
 
     def _unblock(self, host: str) -> None:
-        """Unblock a host now, or when its process starts again; if the process has ended, start a second run."""
+        """Unblock a host now, or when its process starts again. If the process has ended, start a second run."""
         request, machine = {"command": "unblock", "host": host}, self._machine_of(host)
         if (process := self._owner(host)) is not None:
             self._command(process, request, lambda answer: None)
@@ -104,7 +149,7 @@ class OperatorActs:
                 self._population.run_again(each)
 
     def _retire(self, machine: Machine, act: Fault) -> None:
-        """Drop the entry of a page that waits in the frontier of the process that owns the page."""
+        """Drop the waiting entry of a page from the frontier of the process that owns the page."""
         url = self._page(act)
         request = {"command": "retire", "pattern": f"^{url}$"}
         self._command(self._owner(url), request, partial(self._retired, act, url))
@@ -114,7 +159,7 @@ class OperatorActs:
             self._note(act, url)
 
     def _signal(self, machine: Machine, act: Fault) -> None:
-        """Tell the process of the machine that a page has changed; another process may own the page."""
+        """Report to the process of the machine that a page has changed. Another process may own the page."""
         url = self._page(act)
         running = self._population.running.get(machine.label)
         self._command(
@@ -122,7 +167,10 @@ class OperatorActs:
         )
 
     def _notice(self, machine: Machine, act: Fault) -> None:
-        """Report a changed page as the page server and the Python API do; another process may own the page."""
+        """Report a changed page in the same way as the page server and the Python API.
+
+        Another process may own the page.
+        """
         if (running := self._population.running.get(machine.label)) is not None:
             self._run_in(running[1], machine, partial(self._report, act, self._page(act), running[1]))
 
@@ -131,7 +179,7 @@ class OperatorActs:
         self._note(act, url)
 
     def _withdraw(self, machine: Machine, act: Fault) -> None:
-        """Withdraw a page and erase its copies, in the process that owns it."""
+        """Withdraw a page and erase its copies, in the process that owns the page."""
         url = self._page(act)
         process = self._owner(url)
         if process is None:
@@ -175,7 +223,7 @@ class OperatorActs:
         return running[1] if running is not None else None
 
     def _command(self, process: Process | None, request: dict[str, Any], then: Callable[[Any], None]) -> None:
-        """Give a command to a process; call `then` with the answer once the change is durable."""
+        """Send a command to a process. Call `then` with the answer once the change is durable."""
         if process is not None:
             machine = next(each for each in self._population.machines if each.name == process.stages.name)
             self._run_in(process, machine, partial(self._order, process, request, then))
@@ -186,7 +234,7 @@ class OperatorActs:
             then(answer)
 
     def _run_in(self, process: Process, machine: Machine, work: Callable[[], Any]) -> None:
-        """Run a coroutine as part of a life; a kill of the life ends the coroutine, too."""
+        """Run a coroutine as part of a life. A kill of the life ends the coroutine, too."""
         running = self._population.running.get(machine.label)
         if running is None or running[1] is not process:
             return
@@ -205,7 +253,7 @@ async def _answer(process: Process, request: dict[str, Any]) -> Any:
 
 
 async def _quietly(work: Any) -> None:
-    """Run a command; ignore errors of the crawler, because an operator would only read their messages."""
+    """Run a command. Ignore errors of the crawler, because an operator would only read their messages."""
     try:
         await work
     except (CrawlerError, HttpError):

@@ -1,4 +1,4 @@
-"""Lets the pages of a synthetic web change as the pages of real sites did (`lab/league/histories.py`)."""
+"""Lets the pages of a synthetic web change as pages of real sites did (`lab/league/histories.py`)."""
 
 from collections.abc import Sequence
 
@@ -9,11 +9,11 @@ from crawler.lab.league.histories import SiteHistory
 
 
 class RealChanges:
-    """Replays the last `seconds` of some histories, beginning at the start of a web.
+    """Replays the last `seconds` of some histories, from the start of a web on.
 
     Each host replays one of the sites, and each of its pages replays one page of that site; sites and pages
-    are used in rotation. So the pages of a host are correlated as on the real site. Only pages that existed
-    throughout the time are used.
+    are used in rotation. So the changes of a host's pages are correlated as on the real site. Only pages that
+    existed throughout these seconds are used.
 
     Raises:
         UsageError: no page of these histories existed that long.
@@ -28,7 +28,7 @@ class RealChanges:
             )
 
     def __call__(self, host: int, place: int) -> list[float]:
-        """Return the instants of a page's changes, in seconds from the start, ascending."""
+        """Return the sorted instants of a page's changes, in seconds from the start."""
         pages = self._sites[host % len(self._sites)]
         return pages[place % len(pages)]
 
@@ -47,7 +47,10 @@ class RealChanges:
 
 
 def _times(history: SiteHistory, seconds: float) -> list[list[float]]:
-    """Return the changes of pages that existed throughout a site's last `seconds`, in seconds from their start."""
+    """Return the changes of the pages that existed throughout a site's last `seconds`.
+
+    A change is given in seconds from the start of this time.
+    """
     end = history.end
     begin = end - seconds
     lived = (history.born <= begin) & ((history.died == 0) | (history.died >= end))

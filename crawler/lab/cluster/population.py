@@ -1,9 +1,9 @@
 """The machines of a virtual world, and the lives of the processes on them.
 
-A process that has nothing left to do ends for good; a process that failed is restarted after `RESTART`
-seconds. If two processes of the same name run, the peers tell the older one to stop (`DirectoryError`), and
-then find the newer one under that name. If a process has lost links that it had confirmed (`BehindError`),
-the peer that reports the loss is restarted with `crawler recover`.
+A process that has nothing left to do ends for good. A process that failed is restarted after `RESTART`
+seconds. If two processes of the same name run, the peers tell the older process to stop (`DirectoryError`).
+After that, they find the newer process under this name. If a process has lost links that it had confirmed
+(`BehindError`), the peer that reports the loss is restarted with `crawler recover`.
 """
 
 import asyncio
@@ -42,31 +42,33 @@ from crawler.urls.fingerprint import Fingerprinter
 SEED, SECRET, CRAWL = bytes(range(16)), b"s" * 16, "cluster"
 PORT = 7000
 RESTART = 3.0  # seconds until a failed process is restarted
-# Seconds after which the operator looks at a process that waits; more than the default patience plus the
-# default silence.
+# The operator looks at a waiting process after this many seconds, which are more than the default patience
+# plus the default silence.
 VISIT_AFTER = 400.0
-STOPPED = "signal"  # the reason with which TERM stops a process
-# after this many failed starts in a row with no request in between, the crawl counts as stuck
+STOPPED = "signal"  # the reason that a process gives if TERM stopped it
+# after more failed starts in a row, with no request in between, the crawl counts as stuck
 FRUITLESS_MAX = 60
 
 
 class Population:
     """Manages machines and lives (see the module docstring).
 
-    It calls `on_begin` and `on_over` with each life, and `on_end` when no further life will begin."""
+    It calls `on_begin` and `on_over` with each life, and `on_end` when no further life will begin.
+    """
 
     def __init__(
         self, world: SharedWorld, folder: Path, observed: Observed, on_end: Callable[[], None]
     ) -> None:
-        self.world, self.observed = world, observed
+        self.world, self.folder, self.observed = world, folder, observed
         self.on_begin: Callable[[Life], None] = lambda life: None
         self.on_over: Callable[[Life], None] = lambda life: None
         self._on_end = on_end
         settings = world.settings
         names = [f"p{k}" for k in range(settings.processes)]
         self.partition = Partition.equal_ranges(names)
-        self.addresses = {name: (f"10.0.{k >> 8}.{k & 255}", PORT) for k, name in enumerate(names, start=1)}
-        world.wire.names = {name: address for name, (address, _) in self.addresses.items()}
+        self.addresses: dict[str, tuple[str, int]] = {}
+        for name in names:
+            self.add_address(name)
         self.config = config_of(settings, world.web)
         self._limit = 0  # the limit on pages per host and depth; 0 = none
         self.machines: list[Machine] = []
@@ -75,12 +77,13 @@ class Population:
         self.running: dict[str, tuple[Life, Process]] = {}
         self.opened: dict[str, Stages] = {}  # the stages of the last life on each machine
         self.stored: dict[str, Stored] = {}  # the data that the last life on each machine has stored
-        # machine -> the process that lost links, which the machine's own process must recover first
+        # machine -> the process that lost links; the process of the machine must recover these links first
         self._to_recover: dict[str, str] = {}
         self._home: dict[str, str] = {}  # machine whose process has ended for good -> the reason
         self.first_commands: dict[
             str, list[dict[str, Any]]
         ] = {}  # machine -> commands given before its next start
+        self.is_closed = False  # True while a command changes the crawl at rest; no process can start
         self.pending = 0  # number of scheduled acts; the run does not end before they are done
         self._begun = Counter[str]()  # starts by machine
         self._away: dict[
@@ -100,6 +103,27 @@ class Population:
         self.machines.append(Machine(label, name, folder.resolve(), rng))
         return self.machines[-1]
 
+    def add_address(self, name: str) -> None:
+        """Give the machine of the process `name` an address, at which the other processes find it."""
+        k = len(self.addresses) + 1
+        self.addresses.setdefault(name, (f"10.0.{k >> 8}.{k & 255}", PORT))
+        self.world.wire.names[name] = self.addresses[name][0]
+
+    def replace_machines(self, machines: list[Machine], partition: Partition) -> None:
+        """Replace all machines, and the bucket table.
+
+        The processes of the new bucket table run on the new machines. No process may be running during this call.
+        """
+        assert not self.running
+        self.machines, self.partition = machines, partition
+        self.observed.resharded.append(_seconds())
+        for of_machine in (self.opened, self.stored, self._home, self._away, self._to_recover):
+            of_machine.clear()
+        queued = [request for each in self.first_commands.values() for request in each]
+        self.first_commands.clear()
+        for request in queued:
+            self.first_commands.setdefault(self.owner(f"http://{request['host']}/"), []).append(request)
+
     def owner(self, url: str) -> str:
         """Return the name of the process that owns a URL."""
         fingerprint = self._fingerprinter.fingerprint(url)
@@ -109,7 +133,7 @@ class Population:
     # -- the operator -------------------------------------------------------------------
 
     def later(self, delay: float, function: Callable[[], None]) -> None:
-        """Call a function after a delay; the run does not end before this call."""
+        """Call a function after a delay. The run does not end before this call."""
         self.pending += 1
         asyncio.get_running_loop().call_later(delay, self._now, function, context=nobody())
 
@@ -119,7 +143,10 @@ class Population:
         self.look_at_end()
 
     def terminate(self, machine: Machine, away: float) -> bool:
-        """Stop a process as TERM does, and start it again `away` seconds after its end; return False if none runs."""
+        """Stop a process as TERM does, and start it again `away` seconds after its end.
+
+        Return False if no process runs on the machine.
+        """
         running = self.running.get(machine.label)
         if running is None:
             return False
@@ -129,7 +156,10 @@ class Population:
         return True
 
     def run_later(self, machine: Machine, delay: float) -> None:
-        """Start a process after a delay, even if it has ended for good, unless it has been started again by then."""
+        """Start a process after a delay, unless it has been started in the meantime.
+
+        Start it even if it has ended for good.
+        """
         self.later(delay, partial(self._run_unless_begun, machine, self._begun[machine.label]))
 
     def _run_unless_begun(self, machine: Machine, begun: int) -> None:
@@ -151,9 +181,10 @@ class Population:
         self.config, self._limit = limited(self.config, self.world.web, limit), limit
 
     def visit(self) -> None:
-        """Start an ended process again if another process has waited too long for it, as the other's warning asks.
+        """Start an ended process again if another process has waited too long for it.
 
-        A process that has had nothing to do for `VISIT_AFTER` seconds has logged a warning that it waits.
+        A process that has had nothing to do for `VISIT_AFTER` seconds has logged a warning that asks for
+        this.
         """
         for life, process in list(self.running.values()):
             coordination = process.exchange.coordination
@@ -172,19 +203,28 @@ class Population:
     # -- a life -----------------------------------------------------------------------
 
     def start(self, machine: Machine) -> None:
-        """Start the process of a machine on which none is running."""
+        """Start the process of a machine, unless it is running or has ended for good.
+
+        Do nothing while the crawl is closed.
+        """
         if machine.life is not None or machine.label in self._home:
             return
+        if self.is_closed or not any(machine is each for each in self.machines):
+            return
         machine.has_power = True
-        self._numbers += 1
         self._begun[machine.label] += 1
-        machine.life = life = Life(machine, self._numbers)
+        machine.life = life = self.new_life(machine)
         self.observed.begun[life.number] = _seconds()
         if self._limit:
             self.observed.limits[life.number] = self._limit
         self.on_begin(life)
         task = asyncio.get_running_loop().create_task(self._live(life), context=nobody(life))
         self._graveyard.append(task)
+
+    def new_life(self, machine: Machine) -> Life:
+        """Return a life with the next number. The life does not run yet."""
+        self._numbers += 1
+        return Life(machine, self._numbers)
 
     async def _live(self, life: Life) -> None:
         """Run a process in the same way as `crawler node`, but without the command line."""
@@ -208,7 +248,7 @@ class Population:
 
     async def _crawl(self, life: Life) -> str:
         machine = life.machine
-        stages = self._open(life)
+        stages = self.open(life)
         if lost := self._to_recover.get(machine.label):
             Recovery(stages, lost).run()
             del self._to_recover[machine.label]
@@ -234,7 +274,8 @@ class Population:
                 await self._leave(life, stages, process)
         return process.stopped_by
 
-    def _open(self, life: Life) -> Stages:
+    def open(self, life: Life, *, restore: bool = True) -> Stages:
+        """Open the stages of a process, for its life or for a command at rest. `Stages` explains `restore`."""
         machine, settings = life.machine, self.world.settings
         clock = MachineClock(asyncio.get_running_loop().time, machine.wall_offset)
         host, port = self.addresses[machine.label]
@@ -247,6 +288,7 @@ class Population:
             clock=clock,
             name=machine.name,
             topology=Topology(machine.name, self.partition),
+            restore=restore,
             environment=VirtualEnvironment(self.world, life),
         )
 
@@ -263,7 +305,7 @@ class Population:
         stages.close(clean=not failed)
 
     def keep_stored(self, machine: Machine) -> None:
-        """Keep the stored data of a running process, for the judge."""
+        """Keep the stored data of a running process for the judge."""
         if machine.label in self.running:
             self.stored[machine.label] = Stored.of(self.running[machine.label][1].stages)
         else:
@@ -272,7 +314,7 @@ class Population:
     # -- its end ----------------------------------------------------------------------
 
     def kill(self, life: Life, *, power: bool) -> None:
-        """End a life immediately, at the current step."""
+        """End a life immediately, in the middle of its current step."""
         machine = life.machine
         self._forget(life, silent=power)
         if power:
@@ -280,7 +322,7 @@ class Population:
             machine.lose_power()
 
     def _learn_loss(self, life: Life, error: BehindError) -> None:
-        """Recover the links that another process has lost; note a bug if no disk was copied or restored."""
+        """Recover the links that another process has lost. If no disk was copied or restored, record a bug instead."""
         if life.machine.name in self.observed.restored or self.observed.cloned_at:
             recover = partial(self._recover, error.peer, life.machine.name)
             asyncio.get_running_loop().call_soon(recover, context=nobody())
@@ -288,7 +330,10 @@ class Population:
             self.observed.unexpected.append(f"{life}: {error}")
 
     def _recover(self, name: str, lost: str) -> None:
-        """Restart process `name`, as `crawler recover` requires; let it recover the links that `lost` has lost."""
+        """Restart the process `name`, and let it recover the links that `lost` has lost.
+
+        The restart is needed because `crawler recover` also requires it.
+        """
         label = next(label for label, address in self.addresses.items() if self._is_reached(name, address[0]))
         machine = next(machine for machine in self.machines if machine.label == label)
         self._to_recover[label] = lost
@@ -315,7 +360,7 @@ class Population:
         self.world.system.end(life)
 
     def _ended(self, life: Life, how: str) -> None:
-        """Handle a life that has ended by itself: restart its process, unless the process ended for good."""
+        """Handle a life that has ended by itself. Restart its process, unless the process has ended for good."""
         machine = life.machine
         away = self._away.get(machine.label)
         self.note_end(life, how, killed=False)
@@ -341,7 +386,7 @@ class Population:
             self._on_end()
 
     def _hand_over(self, machine: Machine) -> None:
-        """Direct the peers of a process that stopped to the other process of its name, as an operator would."""
+        """Let the peers of a stopped process connect to the other process of its name, as an operator would."""
         heirs = [
             other for other in self.machines if other.name == machine.name and other.label not in self._home
         ]
@@ -354,7 +399,7 @@ class Population:
             self.world.wire.names[machine.name] = self.addresses[newest.label][0]
 
     def look_at_end(self) -> None:
-        """End the run if a process of each name has finished, or every machine's process has ended for good."""
+        """End the run if a process of each name has finished, or if all processes have ended for good."""
         if self.pending:
             return
         self.observed.survivors = {
@@ -376,5 +421,5 @@ class Population:
 
 
 def _seconds() -> float:
-    """Return the seconds since the first instant."""
+    """Return the seconds since the start of the run."""
     return asyncio.get_running_loop().time() - START

@@ -1,14 +1,14 @@
-"""Serves the synthetic web on loopback, for real crawlers: one address per host, one port for all hosts.
+"""Serves the synthetic web on loopback, for real crawlers. Each host has an address; all have the same port.
 
     web = SyntheticWeb(spec, seed, start=clock.now(), name=names(port))
     async with WebServer(web, clock, port) as server:
         ... crawl server.seed ...
     server.log
 
-Hosts are 127.64.0.1, 127.64.0.2, ...; the crawler must be allowed loopback addresses. Delays are real. If a
-host is down or resets a connection, the server closes the connection without an answer. With a certificate,
-the server uses TLS; `WebSpec.scheme` must then be "https". With `packed`, bodies are gzipped for clients that
-accept it; with `closing`, each answer closes its connection.
+Hosts are 127.64.0.1, 127.64.0.2, ... The crawler must be allowed to fetch from loopback addresses. Delays are
+real. If a host is down or resets a connection, the server closes the connection without an answer. With a
+certificate, the server uses TLS; `WebSpec.scheme` must then be "https". With `packed`, bodies are compressed
+for clients that accept gzip. With `closing`, each answer closes its connection.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from crawler.cli.loopback import LoopbackSites
 from crawler.clock import Clock
 from crawler.lab.cluster.synthetic_web import SyntheticWeb, WebReply
 
-HOSTS_MAX = 4000  # a limit, because each host has a listening socket
+HOSTS_MAX = 4000  # there is a limit because each host has a listening socket
 LOG_MAX = 10_000_000
 GZIP_LEVEL = 6
 
@@ -47,12 +47,12 @@ def address(number: int) -> str:
 
 
 def names(port: int) -> Callable[[int], str]:
-    """Return a function that turns the number of a host into its name in URLs."""
+    """Return a function that converts the number of a host to the name of the host in URLs."""
     return lambda number: f"{address(number)}:{port}"
 
 
 class WebServer(LoopbackSites):
-    """Serves a synthetic web until closed; use as an async context manager."""
+    """Serves a synthetic web until it is closed. Use it as an async context manager."""
 
     def __init__(
         self,
@@ -105,7 +105,10 @@ class WebServer(LoopbackSites):
         return response
 
     def _name(self, host: str) -> str:
-        """Return the host's name in URLs, with the port: some clients (wget2) omit the port in the Host field."""
+        """Return the host's name in URLs, with the port.
+
+        The port is added if it is missing, because some clients (wget2) omit it in the Host field.
+        """
         return host if self.model.exists(host) else f"{host}:{self.port}"
 
     def _note(self, now: float, key: tuple[str, str], reply: WebReply, agent: str) -> None:

@@ -1,4 +1,6 @@
-"""The judge's rules about the stores: their records must agree with the archive, and with the paths to the pages.
+"""The judge's rules about the stores.
+
+The records in a store must agree with the archive, and with the paths to the pages.
 
 misfiled          a capture does not lead to its record in the archive, or a revisit does not lead to a response with
                   its payload
@@ -23,24 +25,33 @@ from crawler.records import Capture, PageRecord
 
 
 class Stored(msgspec.Struct):
-    """The records and captures that a process had committed in its folder when it ended."""
+    """The records and captures that a process had committed in its folder when it ended.
+
+    `originals` holds the captures to which revisits refer, including those that a reshard copied from other
+    processes.
+    """
 
     folder: Path
     records: dict[int, PageRecord]
     captures: dict[bytes, Capture]
+    originals: dict[bytes, Capture]
 
     @classmethod
     def of(cls, stages: Stages) -> "Stored":
         """Read the records and captures from the open store."""
-        return cls(
-            stages.pages.folder, dict(stages.pages.all_records()), dict(stages.pages.stored_captures())
-        )
+        captures = dict(stages.pages.stored_captures())
+        named = {each.refers_to for each in captures.values() if each.kind == "revisit"}
+        originals = {key: found for key in named if (found := stages.pages.capture_at(key)) is not None}
+        return cls(stages.pages.folder, dict(stages.pages.all_records()), captures, originals)
 
 
 def judge_stored(
     notes: Notes, web: SyntheticWeb, stored: dict[str, Stored], announced: Collection[str]
 ) -> None:
-    """Note captures and records that contradict the archive or each other; `announced` holds the URLs of signals."""
+    """Record violations: captures and records that contradict the archive or each other.
+
+    `announced` holds the URLs of signals.
+    """
     for name, each in stored.items():
         for key, capture in each.captures.items():
             if wrong := _flaw_of(each, key, capture):
@@ -52,7 +63,7 @@ def judge_stored(
 
 
 def _flaw_of(stored: Stored, key: bytes, capture: Capture) -> str:
-    """Return a description of the error in a capture; "" if there is no error."""
+    """Return a description of the error in a capture, or "" if there is none."""
     try:
         with segment_path(stored.folder, capture.segment).open("rb") as file:
             file.seek(capture.offset)
@@ -65,9 +76,11 @@ def _flaw_of(stored: Stored, key: bytes, capture: Capture) -> str:
     if f"WARC-Type: {capture.kind}".encode() not in head:
         return f"{capture.segment} at {capture.offset} is no {capture.kind}"
     if capture.kind == "revisit":
-        original = stored.captures.get(capture.refers_to)
+        original = stored.originals.get(capture.refers_to)
         if original is None or original.kind != "response":
             return "it refers to no response"
+        if wrong := _flaw_of(stored, capture.refers_to, original):
+            return f"it refers to a response of {original.url}: {wrong}"
         if original.digest != capture.digest:
             return f"it refers to a response of {original.url} with another payload"
     return ""
@@ -87,7 +100,7 @@ def _judge_depths(notes: Notes, least: dict[str, float], records: dict[int, Page
 
 
 def _hop_flaw(record: PageRecord, via: PageRecord) -> str:
-    """Return a description of the error in `record`, the target of the redirect `via`; "" if there is no error."""
+    """Return a description of the error in `record`, or "" if there is none. It is the target of the redirect `via`."""
     if not via.location:
         return "no redirect leads to it"
     if record.redirects != via.redirects + 1:

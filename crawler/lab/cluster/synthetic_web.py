@@ -1,10 +1,10 @@
-"""A synthetic web that knows the truth: the pages that can be reached, and the versions of each page.
+"""A synthetic web that knows which pages can be reached, and which versions each page has had.
 
 Host sizes follow Zipf's law. Pages are numbered; every page except the seed has one *parent*, a page with a
-lower number that links to it. So the pages form a tree, and a lost link loses the whole subtree below it.
-Further links follow the model of `lab/caches/link_locality.py`: repeats, a few popular URLs of the host, its
-wider set, a set common to all hosts, and any page. No further links lead to half of the pages; only their
-parents link to them, so no other link hides the loss of one.
+lower number that links to it. So the pages form a tree. If a crawl loses a link of this tree, it loses the
+whole subtree below the link. Further links follow the model of `lab/caches/link_locality.py`: repeats, a few
+popular URLs of the host, its wider set, a set common to all hosts, and any page. Half of the pages have no
+links but that of their parents, so no other link hides the loss of this link.
 
     /17               the page with that number on its host; some fail the first time (500, or a reset)
     /r17              301 to /17; one parent in 16 links this way
@@ -16,11 +16,11 @@ parents link to them, so no other link hides the loss of one.
     /sitemap.xml      on some hosts: their pages with even numbers, with dates, and pages that nothing links to
     http://goneN...   a name that does not exist
 
-Some hosts are slow, and some are down for a while, when they accept no connections. Pages change by
-Poisson processes with log-normal rates, or as pages of real sites did
-(`page_changes.py`); a page's body contains its number and version. `answer` is a pure
-function of the request, the instant and the number of earlier requests for the URL.
-`fetching.py` (in the virtual world) and `serving.py` (on loopback) transport the bytes.
+Some hosts are slow. Some are down for a while and accept no connections then. Pages change by Poisson
+processes with log-normal rates, or as pages of real sites did (`page_changes.py`). The body of a page
+contains its number and version. `answer` is a pure function of the request, the instant and the number of
+earlier requests for the URL. `fetching.py` (in the virtual world) and `serving.py` (on loopback) transport
+the bytes.
 """
 
 import math
@@ -45,7 +45,7 @@ WORDS = [f"{random.Random(n).getrandbits(24):06x}"[: 3 + n % 6] for n in range(3
 PHRASES = [" ".join(random.Random(n).choices(WORDS, k=4)) for n in range(60)]
 TAGS = ("p", "li", "td", "span", "code")
 PARENT_ON_HOST = 0.75  # share of pages whose parent is on the same host
-PARENT_WINDOW = 64  # a parent is one of this many preceding pages, which makes the tree deep
+PARENT_WINDOW = 64  # a parent is one of this many preceding pages, so that the tree is deep
 
 
 class WebSpec(msgspec.Struct, frozen=True):
@@ -54,11 +54,11 @@ class WebSpec(msgspec.Struct, frozen=True):
     hosts: int = 20
     pages: int = 400
     zipf: float = 1.0
-    latency: float = 0.1  # seconds, the median over all hosts
+    latency: float = 0.1  # median over all hosts, in seconds
     slow: float = 0.05
     slow_latency: float = 3.0
     down: float = 0.1
-    down_within: float = 300.0  # seconds from the start within which hosts go down
+    down_within: float = 300.0  # hosts go down within this many seconds from the start
     down_for: float = 90.0
     traps: float = 0.05
     sitemaps: float = 0.25
@@ -66,14 +66,14 @@ class WebSpec(msgspec.Struct, frozen=True):
     links: LinkLocality = LinkLocality(links_median=4.0, links_mean=10.9)
     padding: int = 0  # bytes of additional text per page
     phrases: int = 1  # number of phrases of four words in each tag
-    flaws: bool = True  # whether some pages fail the first time
-    broken: bool = False  # whether some pages always fail
-    scripted: bool = False  # whether some pages show their links only in a browser
+    flaws: bool = True  # if true, some pages fail the first time
+    broken: bool = False  # if true, some pages always fail
+    scripted: bool = False  # if true, some pages show their links only in a browser
     scheme: str = "http"
 
 
 class WebHost(msgspec.Struct, frozen=True):
-    """A host: its pages in order, its latency in seconds, its downtime; with `trap`, it has an endless calendar."""
+    """A host: its pages in order, its latency in seconds, its downtime. With `trap`, it has an endless calendar."""
 
     name: str
     pages: list[int]
@@ -84,7 +84,7 @@ class WebHost(msgspec.Struct, frozen=True):
 
 
 class WebReply(msgspec.Struct, frozen=True):
-    """An answer, which arrives `delay` seconds after the request; with `failure`, there is no answer."""
+    """An answer, which arrives `delay` seconds after the request. If `failure` is set, the request fails instead."""
 
     delay: float
     status: int = 0
@@ -100,7 +100,8 @@ class WebReply(msgspec.Struct, frozen=True):
 class SyntheticWeb:
     """A synthetic web; see the module docstring.
 
-    `changes_of(host, place)` returns the instants of a page's changes, ascending, in seconds since `start`."""
+    `changes_of(host, place)` returns the sorted instants of a page's changes, in seconds since `start`.
+    """
 
     def __init__(
         self,
@@ -159,13 +160,16 @@ class SyntheticWeb:
         return f"{self.spec.scheme}://{self.hosts[self.host_of[page]].name}/{self.place[page]}"
 
     def link_to(self, page: int) -> str:
-        """Return the URL that a page's parent links to."""
+        """Return the URL by which its parent links to a page; it may be that of a redirect."""
         if page and page % REDIRECT_EVERY == 5:
             return f"{self.spec.scheme}://{self.hosts[self.host_of[page]].name}/r{self.place[page]}"
         return self.url(page)
 
     def is_orphan(self, page: int) -> bool:
-        """Return whether only its host's sitemap leads to a page, and no link; False for the first page of a host."""
+        """Return whether no link leads to a page, but only the sitemap of its host.
+
+        The first page of a host is never an orphan.
+        """
         host = self.hosts[self.host_of[page]]
         return host.sitemap and self.place[page] > 0 and page % ORPHAN_EVERY == 13
 
@@ -191,7 +195,10 @@ class SyntheticWeb:
         return found
 
     def depths(self, announced: Collection[str] = ()) -> list[float]:
-        """Return the least number of links to each page from the seed, an announced page, or a page in a sitemap."""
+        """Return, for each page, the smallest number of links from a start to it.
+
+        Starts are the seed, announced pages, and pages in sitemaps.
+        """
         numbers = {self.url(page): page for page in range(len(self.host_of))}
         numbers |= {self.link_to(page): page for page in range(len(self.host_of))}
         depths = [math.inf] * len(self.host_of)
@@ -208,7 +215,10 @@ class SyntheticWeb:
         return depths
 
     def _other_links(self, rng: random.Random, host: WebHost, page: int) -> list[str]:
-        """Return the links that do not belong to the tree; none leads to an orphan or a page with an odd number."""
+        """Return the links that do not belong to the tree.
+
+        None of them leads to an orphan or to a page with an odd number.
+        """
         model, found = self.spec.links, list[str]()
         for _ in range(min(200, int(rng.lognormvariate(0.0, model.links_sigma) * model.links_median))):
             if found and rng.random() < model.repeat:
@@ -265,7 +275,7 @@ class SyntheticWeb:
         return bisect_right(self._changes(page), now - self.start)
 
     def current_until(self, page: int, version: int) -> float:
-        """Return the instant at which a version is replaced; infinite if it is never replaced."""
+        """Return the instant at which a version of a page is replaced; infinite if it is never replaced."""
         times = self._changes(page)
         return self.start + times[version] if version < len(times) else float("inf")
 
@@ -315,7 +325,7 @@ class SyntheticWeb:
         return WebReply(delay, 200, self.body(page, version), page=page, version=version, etag=tag)
 
     def _sitemap(self, host: WebHost, delay: float, now: float, etag: str) -> WebReply:
-        """Return the answer with a host's sitemap: the listed pages, each with the instant of its latest change."""
+        """Return the answer with a host's sitemap, which lists pages with the instants of their latest changes."""
         listed = self.listed(host)
         tag = f'"map-{sum(self.version(page, now) for page in listed)}"'
         if etag == tag:
@@ -328,7 +338,7 @@ class SyntheticWeb:
         return WebReply(delay, 200, body.encode(), "application/xml", etag=tag)
 
     def _changed_at(self, page: int, now: float) -> str:
-        """Return the latest change of a page, or the start if there was none, in the format of sitemaps."""
+        """Return the instant of a page's latest change, in the format of sitemaps; the start if there was no change."""
         version = self.version(page, now)
         at = self.start + (self._changes(page)[version - 1] if version else 0.0)
         return datetime.fromtimestamp(int(at), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -351,8 +361,8 @@ class SyntheticWeb:
 def _text(seed: int, page: int, size: int, phrases: int = 1) -> str:
     """Return about `size` characters of marked-up text.
 
-    As in documentation, there is a tag per 28 bytes, and the text compresses to a fifth. More `phrases` per
-    tag mean fewer tags.
+    As in documentation, there is a tag per 28 bytes, and the text compresses to a fifth. With more `phrases`
+    per tag, there are fewer tags.
     """
     rng, found, length = random.Random(f"text {seed} {page}"), list[str](), 0
     while length < size:
@@ -365,7 +375,7 @@ def _text(seed: int, page: int, size: int, phrases: int = 1) -> str:
 
 
 def is_subresource(path: str) -> bool:
-    """Return whether only a page that a browser shows requests this path."""
+    """Return whether a path is requested only when a browser shows a page."""
     return path == APP or path.startswith(DATA)
 
 
@@ -375,7 +385,7 @@ def token(page: int, version: int) -> str:
 
 
 def _zipf_sizes(hosts: int, pages: int, exponent: float) -> list[int]:
-    """Return the number of pages of each host by Zipf's law; each is at least one, and their sum is `pages`."""
+    """Return the number of pages of each host by Zipf's law. Each host has a page, and the sum is `pages`."""
     weights = [1.0 / (k + 1) ** exponent for k in range(hosts)]
     whole = sum(weights)
     sizes = [1 + int((pages - hosts) * weight / whole) for weight in weights]

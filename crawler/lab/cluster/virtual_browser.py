@@ -1,4 +1,6 @@
-"""The browser of a simulated process; its DOM depends only on the page and the answers to the page's requests.
+"""The browser of a simulated process.
+
+Its DOM depends only on the page and on the answers to the page's requests.
 
 If a page has the script `APP`, the browser requests this script, which all pages of a host share, and the
 data of the page. The crawler's own code makes both requests. The DOM is the page with its data in place.
@@ -14,7 +16,7 @@ from crawler.records import Fetch, Rendering
 from crawler.render.rendering import StaticPage
 from crawler.render.shared_answers import SharedAnswers
 
-SHOWS_FOR = 0.3  # seconds for which a browser works on a page
+SHOWS_FOR = 0.3  # a browser needs this many seconds to render a page
 _ROOT = b'<div id="root">'
 
 

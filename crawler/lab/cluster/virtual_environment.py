@@ -88,7 +88,10 @@ class VirtualEnvironment(Environment):
         return asyncio.get_running_loop().run_in_executor(None, function)
 
     def frozen(self) -> AbstractContextManager[None]:
-        """Return a context that does nothing: a process killed in it would never unfreeze the heap."""
+        """Return a context that does nothing.
+
+        If it froze the heap, a process killed in it would never unfreeze the heap.
+        """
         return nullcontext()
 
     async def keep_heap_small(self) -> None:

@@ -1,4 +1,4 @@
-"""An asyncio loop without a clock and without sockets: time jumps to the next timer.
+"""An asyncio loop without a real clock and without sockets. Time jumps to the next timer.
 
     time()            virtual seconds; does not advance while callbacks run
     executors         jobs run in the loop, one after the other per executor, each after the time that the machine's
@@ -24,12 +24,13 @@ from crawler.lab.cluster.virtual_network import AcceptedEnd, VirtualListener, Vi
 Ts = TypeVarTuple("Ts")
 
 
-# After TURNS turns at one instant, time advances by TICK seconds, so that a wait that is rounded to 0 ends.
+# After TURNS turns at the same instant, time advances by TICK seconds. So a wait whose time is rounded to 0
+# ends.
 TURNS, TICK = (1000, 1e-6)
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
-    """The event loop of the virtual world; `wire` carries connections, `steps` counts callbacks."""
+    """The event loop of the virtual world. `wire` carries its connections; `steps` counts its callbacks."""
 
     def __init__(self, wire: VirtualNetwork, start: float) -> None:
         super().__init__()
@@ -108,7 +109,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         pass
 
     def _met(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """Record an exception that no code caught; it is a bug, unless it is `Killed`."""
+        """Record an exception that no code caught. It is a bug, unless it is `Killed`."""
         error = context.get("exception")
         if not isinstance(error, Killed) and "was destroyed but it is pending" not in context["message"]:
             self.unexpected.append(f"{context['message']}: {error!r}")

@@ -1,6 +1,8 @@
-"""The network between simulated processes; its connections delay bytes in order, break, or fall silent.
+"""The network between simulated processes.
 
-A connection has two ends; each end is a transport for the protocol of a life. Written bytes arrive in pieces
+Its connections delay bytes but keep their order. They may break or fall silent.
+
+A connection has two ends. Each end is a transport for the protocol of a life. Written bytes arrive in pieces
 after a latency. While two machines are partitioned, their bytes wait, as with TCP, and new connections get no
 answer. A killed process resets its connections. A machine that has lost power is silent. Once the machine
 runs again, it resets an old connection when data arrives on it.
@@ -17,17 +19,17 @@ from crawler.lab.cluster.machine import CURRENT, Life
 from crawler.splitter.wire import LENGTH_BYTES, Frame
 
 Address = tuple[str, int]
-RETRANSMIT = 0.7  # seconds until bytes are sent again that were lost or held up by a partition
-LATENCY = (0.0005, 0.02)  # seconds, uniform
+RETRANSMIT = 0.7  # bytes that were lost, or held up by a partition, are sent again after this many seconds
+LATENCY = (0.0005, 0.02)  # range in seconds, uniformly distributed
 _KINDS = frozenset(map(int, Frame))
-PIECES = (1, 7, 100, 0)  # numbers of bytes that arrive together; 0: all of them
+PIECES = (1, 7, 100, 0)  # sizes in bytes of the pieces in which data arrives; 0 means all bytes in one piece
 
 
 class VirtualNetwork:
-    """All connections; `cut` holds pairs of partitioned machines, `loss` is the share of pieces that arrive late.
+    """All connections. `cut` holds pairs of partitioned machines; `loss` is the share of pieces that arrive late.
 
-    With `pieces`, written bytes arrive in pieces, as TCP allows. Without, they arrive together, and a
-    simulation is four times as fast.
+    With `pieces`, written bytes arrive in pieces, as TCP allows. Without `pieces`, they arrive together, and
+    a simulation is four times as fast.
     """
 
     def __init__(self, rng: random.Random, *, pieces: bool = True) -> None:
@@ -50,7 +52,7 @@ class VirtualNetwork:
         return found
 
     def note(self, data: bytes) -> None:
-        """Count written frames and their bytes by kind; skip data that does not begin with a known frame."""
+        """Count written frames and their bytes by kind. Skip data that does not begin with a known frame."""
         self.writes += 1
         at = 0
         while at + LENGTH_BYTES < len(data) and data[at + LENGTH_BYTES] in _KINDS:
@@ -98,7 +100,10 @@ class VirtualNetwork:
         return near, protocol
 
     def reset(self, label: str, *, both: bool) -> None:
-        """Break the connections of a machine; the other ends notice this now (with `both`) or when they send."""
+        """Break the connections of a machine.
+
+        With `both`, the other ends notice this soon; otherwise, they notice it when they send.
+        """
         for end in [end for end in self.ends if end.life.machine.label == label and not end.life.dead]:
             other = end.other
             end._close(ConnectionResetError("connection reset"))
@@ -106,7 +111,7 @@ class VirtualNetwork:
                 other.reset_soon()
 
     def end_of(self, life: Life, *, silent: bool) -> None:
-        """Close the connections of a life that has ended; with `silent`, the other ends do not notice it."""
+        """Close the connections of a life that has ended. With `silent`, the other ends do not notice this."""
         for end in [end for end in self.ends if end.life is life]:
             end.closed = True
             del self.ends[end]
@@ -135,7 +140,7 @@ class VirtualListener:
             reader()
 
     def accept(self) -> tuple["AcceptedEnd", Address]:
-        """Accept a connection, or raise an error like a non-blocking socket."""
+        """Accept a connection; if none waits, raise the same error as a non-blocking socket."""
         if not self._come:
             raise BlockingIOError
         return self._come.popleft(), self.address
@@ -231,7 +236,7 @@ class VirtualTransport(asyncio.Transport):
         self._pump()
 
     def _pump(self) -> None:
-        """Schedule the arrival of the next piece; reset the sender if this end is closed."""
+        """Schedule the arrival of the next piece. If this end is closed, reset the sender instead."""
         if not self._on_way or self._pumping or self.closed or self._protocol is None:
             if self.closed and self._on_way:  # no process runs at this end any more; reset the sender
                 self._on_way.clear()
@@ -260,7 +265,7 @@ class VirtualTransport(asyncio.Transport):
             self._pump()
 
     def reset_soon(self) -> None:
-        """Schedule a reset by the other end, which no longer exists."""
+        """Schedule a reset of this connection, as if sent by the other end, which no longer exists."""
         if not self.closed and not self.life.dead:
             self._on_way.clear()
             context = self._context
@@ -269,7 +274,8 @@ class VirtualTransport(asyncio.Transport):
 
     def _reset(self) -> None:
         if self.wire.parted(self.life, self.other.life):
-            return  # the reset never arrives; the silence of the peer finally shows that the connection is broken
+            # the reset never arrives; only the silence of the peer shows that the connection is broken
+            return
         if not self.closed:
             self._close(ConnectionResetError("connection reset"))
 

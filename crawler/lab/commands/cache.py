@@ -9,9 +9,9 @@
     crawler lab cache per-thread mine         one cache per thread against a global one
     crawler lab cache locality mine           the link-locality model that fits the trace
 
-Policies are those of Broder, Najork, Wiener (2003): INFINITE, MIN, LRU, CLOCK,
-RANDOM and STATIC, and the contenders SIEVE, S3-FIFO, W-TINYLFU and TABLE, the
-cache that the crawler uses. The first argument names an experiment or the trace.
+Policies are those of Broder, Najork, Wiener (2003): INFINITE, MIN, LRU, CLOCK, RANDOM and STATIC. The
+contenders are SIEVE, S3-FIFO, W-TINYLFU, and TABLE, which is the cache that the crawler uses. The first
+argument names an experiment or the trace.
 """
 
 import argparse
@@ -90,7 +90,7 @@ def _what(words: list[str]) -> tuple[str, list[Path]]:
 
 
 def trace_folder(folder: Path) -> Path:
-    """Return the folder of a trace; for a crawl directory, the trace of its first process's latest run."""
+    """Return the folder of a trace. For a crawl directory, this is the trace of the first process's latest run."""
     if not (folder / "seed").exists():
         return folder
     found = sorted((folder / "p0" / "trace").glob("*/info.json"))
@@ -246,7 +246,7 @@ def _write_csv(args: argparse.Namespace, trace: Trace, bits: range, rates: Rates
 
 
 def _draw(found: list[Trace], args: argparse.Namespace) -> None:
-    """Draw figures 2 to 11 and others from the first trace; those by number of threads use all traces."""
+    """Draw figures 2 to 11 and others from the first trace. Figures by number of threads use all traces."""
     from crawler.lab.figures import broder
 
     stuff = broder.Material({trace.threads: trace for trace in found}, 0, args.seed)

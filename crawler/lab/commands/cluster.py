@@ -11,8 +11,8 @@
 The processes run the crawler's own code; time, network, disks and the web are virtual
 (crawler/lab/cluster/README.md). The same seed reproduces a run; the digest in the last column covers all
 requests. --table prints one row for each kind of fault. Two rows follow for all kinds together: one without
-and one with copies and losses of disks (clone, restore, lost-disk). The last rows are for each act of the
-operator, and for acts and faults together. Without --days, a run ends when nothing is left to crawl; with
+copies and losses of disks (clone, restore, lost-disk), and one with them. The last rows are for each act of
+the operator, and for acts and faults together. Without --days, a run ends when nothing is left to crawl; with
 --days, known pages are refetched until that time. The exit code is 1 if a rule was broken.
 """
 
@@ -40,8 +40,9 @@ TABLE_WIDTHS = (16, 6, 7, 7, 10, 7, 10)
 PROCESSES_MAX, PAGES_MAX, SEEDS_MAX = 256, 1_000_000, 10_000
 RATE_LEAST = 0.05  # pages a second
 VISITS = 4.0  # fetches per change, if --rate is not given
-BEATS = 10_000  # number of beats in a run with --days; one beat per second would be most of the work
-BEAT = (60.0, 300.0)  # seconds between two beats in such a run, minimum and maximum
+# number of beats in a run with --days; with one beat per second, beats would be most of the work
+BEATS = 10_000
+BEAT = (60.0, 300.0)  # minimum and maximum of the seconds between two beats in a run with --days
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -128,7 +129,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _table(args: argparse.Namespace, settings: ClusterSettings) -> int:
-    """Make `--seeds` runs for each kind of fault alone and for all kinds together; print a row for each set of runs."""
+    """Make `--seeds` runs for each kind of fault and for all kinds together. Print a row for each set of runs."""
     kinds: dict[str, tuple[str, ...]] = {kind: (kind,) for kind in fault_plan.KINDS}
     kinds |= {"all but copies": fault_plan.USUAL, "all": fault_plan.KINDS}
     kinds |= {kind: (kind,) for kind in fault_plan.ACTS}
@@ -164,7 +165,7 @@ def _table(args: argparse.Namespace, settings: ClusterSettings) -> int:
 
 
 def _curve(args: argparse.Namespace) -> int:
-    """Make runs of several sizes, with and without a slow process; write a table, a CSV and a picture."""
+    """Make runs of several sizes, with and without a slow process. Write a table, a CSV file and a picture."""
     try:
         sizes = sorted({int(part) for part in args.curve.split(",")})
     except ValueError:

@@ -26,7 +26,7 @@ from crawler.lab.progress_line import ProgressLine
 
 CHUNK_BYTES = 1 << 18
 ERROR_CHARS = 300
-SPAN_LEAST = 86_400  # a history shorter than this number of seconds is too short to compare policies
+SPAN_LEAST = 86_400  # seconds; a shorter history is too short to compare policies
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -74,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _span(seconds: float) -> str:
-    """Return a length of time as text, in a unit that is not too large to show it."""
+    """Return a length of time as text, in the largest unit of which it is at least a tenth."""
     for size, name in ((365.25 * 86_400, "years"), (86_400.0, "days")):
         if seconds >= 0.1 * size:
             return f"{seconds / size:.1f} {name}"
@@ -82,7 +82,7 @@ def _span(seconds: float) -> str:
 
 
 def _counted(parts: Iterator[bytes], commits: int, report: ProgressLine) -> Iterator[bytes]:
-    """Yield the parts unchanged; report progress by the number of commits among them."""
+    """Yield the parts unchanged, and report progress by the number of commits among them."""
     seen = 0
     for part in parts:
         if part.startswith(git_log.COMMIT):
@@ -113,9 +113,10 @@ def _git(folder: Path, *words: str) -> str:
 
 
 def _parts(folder: Path, *words: str) -> Iterator[bytes]:
-    """Run git and yield its output as it arrives, split at NULs."""
+    """Run git and yield its output, split at NULs, as it arrives."""
     with (
-        tempfile.TemporaryFile() as complaints,  # a pipe that is not read could fill up and block git
+        # a file, because a pipe that is not read could fill up and block git
+        tempfile.TemporaryFile() as complaints,
         subprocess.Popen(
             _command(folder, *words), stdout=subprocess.PIPE, stderr=complaints, stdin=subprocess.DEVNULL
         ) as process,

@@ -46,13 +46,13 @@ from crawler.lab.refresh import pages_file
 BUDGETS = "0.1,0.3,1,3,10"
 QUICK_ARMS, QUICK_BUDGETS, QUICK_PAGES = "none,honest,lying", "1,3", 25
 PAGES_MAX, DAYS_MAX = 100_000, 36_500
-FETCHES_MAX = 200_000_000  # the most fetches of one game; a game of this size takes hours
+FETCHES_MAX = 200_000_000  # maximum number of fetches of one game; a game of this size takes hours
 USUAL_LIVING = ",".join(name for name in FINDERS if name not in SHIPPED or name == "ncis")
 USUAL = "round-robin,nutch,stormcrawler,heritrix,cho,believe,oracle,clairvoyant,greedy,ncis"
 
 
 class GameSetting(msgspec.Struct, frozen=True):
-    """The settings that all games share, as passed to the child processes."""
+    """The settings that all games share. They are passed to the child processes."""
 
     data: str
     pages: int
@@ -248,7 +248,7 @@ def _play(task: GameTask) -> scores.Game:
 
 
 def _play_living(task: GameTask) -> living_table.LivingGame:
-    """Play one game of the living league; the arm of the task names the rule that makes the hubs."""
+    """Play one game of the living league. The arm of the task names the rule by which the hubs are made."""
     if task.arm == living.NEWS:
         world = living.news(task.setting.seed)
     else:
@@ -265,7 +265,7 @@ def _judge(task: GameTask) -> np.ndarray:
 
 
 def _play_all(tasks: list[GameTask], processes: int, report: ProgressLine) -> list[scores.Game]:
-    """Return all games in the order of the tasks; play games with equal outcomes only once.
+    """Return all games in the order of the tasks. Games with equal outcomes are played only once.
 
     With several processes, the longest games start first.
     """
@@ -279,14 +279,17 @@ def _play_all(tasks: list[GameTask], processes: int, report: ProgressLine) -> li
 
 
 def _alike(task: GameTask) -> GameTask:
-    """Return a task with the same outcome, which is that of the arm `none` if the policy reads no signals."""
+    """Return a task with the same outcome.
+
+    If the arm adds only signals, and the policy ignores signals, this is the task with the arm `none`.
+    """
     if task.policy in LISTENING or task.arm not in worlds.TOLD:
         return task
     return msgspec.structs.replace(task, arm="none")
 
 
 def _cost(task: GameTask) -> float:
-    """Return the cost of a game in fetches at budget 1x; births cost about 1x, and so do signals."""
+    """Estimate the cost of a game in multiples of a budget of 1x. Births cost about 1x, and so do signals."""
     return 1.0 + task.budget + (1.0 if task.policy in LISTENING else 0.0)
 
 

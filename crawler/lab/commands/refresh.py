@@ -22,8 +22,8 @@ from crawler.lab.progress_line import ProgressLine
 from crawler.lab.refresh import pages_file, policies, simulate
 
 SIZE_MAX = 5_000_000
-CRAWLS_MAX = 100_000_000  # the most crawls per run; the instants of so many crawls take 3 GB
-RATE_MAX = 1e9  # the most crawls per unit of time
+CRAWLS_MAX = 100_000_000  # maximum number of crawls per run; the instants of so many crawls take 3 GB
+RATE_MAX = 1e9  # maximum number of crawls per unit of time
 DELAY_MAX = 1e6  # ticks
 
 
@@ -123,7 +123,10 @@ def _simulate(args: argparse.Namespace) -> int:
 
 
 def _table(names: list[str], results: list[dict[str, simulate.SimulationResult]]) -> list[tuple]:
-    """Return a row per policy: name, accuracy, error, accuracy after warm-up, difference from the first, its error."""
+    """Return a row per policy.
+
+    It holds the name, accuracy, its error, accuracy after the warm-up, difference from the first policy, its error.
+    """
     rows = []
     for name in names:
         whole, error = simulate.mean_and_error([found[name].accuracy for found in results])
@@ -190,11 +193,11 @@ def _rates(args: argparse.Namespace) -> int:
     return 0
 
 
-DRAWN_MAX = 5_000  # the most marks in the picture; more marks would hide each other
+DRAWN_MAX = 5_000  # maximum number of marks in the picture; more marks would hide each other
 
 
 def _plot_rates(path: Path, pages: Pages, best: policies.Optimum, args: argparse.Namespace) -> None:
-    """Draw each page by change rate and importance, coloured by its rate, with the line of the level."""
+    """Draw each page by change rate and importance, coloured by crawl rate, and the line of the level."""
     from crawler.lab.figures import drawing as figures  # needs matplotlib
 
     require("matplotlib")

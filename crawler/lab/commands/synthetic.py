@@ -1,4 +1,4 @@
-"""The arguments that `crawler lab cluster` and `crawler lab web` share; they name data to model the web on.
+"""The arguments that `crawler lab cluster` and `crawler lab web` share. They name data on which the web is modelled.
 
 A summary of the data is printed to standard error, because the first line that `lab web` prints must be the
 seed URL.
@@ -42,7 +42,7 @@ def check(args: argparse.Namespace) -> None:
 
 
 def links_of(args: argparse.Namespace) -> LinkLocality | None:
-    """Fit the locality model to the trace of `--links-of`; print and return it, or return None without the option.
+    """Fit the locality model to the trace of `--links-of`; print and return the model. Without the option, return None.
 
     Raises:
         UsageError: the trace does not exist or is empty.
@@ -58,7 +58,7 @@ def links_of(args: argparse.Namespace) -> LinkLocality | None:
 
 
 def changes_of(args: argparse.Namespace, seconds: float) -> RealChanges | None:
-    """Return the page changes of `--histories` and print a summary; return None without the option.
+    """Return the page changes of `--histories` and print a summary. Without the option, return None.
 
     Raises:
         UsageError: there are no histories, or none is long enough.

@@ -139,7 +139,7 @@ def _figures_of(trace: Trace) -> dict[str, Any]:
         return {"pages": len(sizes), "links": 0}
     model, at_a_time = link_locality.counted(trace)
     distinct = Stream(trace.words()).distinct
-    # the share in the model does not count the first link of each page
+    # the model's share of repeats does not count the first link of each page
     repeats = model.repeat * (links - len(sizes)) / links
     return {
         "pages": len(sizes),
@@ -180,7 +180,7 @@ def _import_of_crawl(source: Path, args: argparse.Namespace) -> int:
     folder = max(chosen, key=lambda path: (path / "links").stat().st_size)
     if len(chosen) > 1:
         print(f"taking the longest of {len(chosen)} traces: {folder}", file=sys.stderr)
-    trace = Trace.open(folder)  # raises an error for a folder without a trace before anything is copied
+    trace = Trace.open(folder)  # raises an error if the folder has no trace, before anything is copied
     try:
         shutil.copytree(folder, args.trace)
     except OSError as error:

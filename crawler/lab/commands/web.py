@@ -116,7 +116,9 @@ def spec_of(args: argparse.Namespace) -> WebSpec:
 
 
 def tls_of(certificate: Path, *, sessions: bool) -> ssl.SSLContext:
-    """Return the TLS context of a server with this certificate chain and key; `sessions`: allow resumption.
+    """Return the TLS context of a server with this certificate chain and key.
+
+    `sessions` tells whether clients may resume sessions.
 
     Raises:
         UsageError: the file cannot be read.

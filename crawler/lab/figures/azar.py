@@ -1,4 +1,4 @@
-"""Figures of Azar et al. (2018): policies compared (1) and the optimal solution over the pages (2)."""
+"""Draws figures of Azar et al. (2018): 1, a comparison of policies, and 2, the optimal solution over the pages."""
 
 from collections.abc import Callable
 
@@ -27,7 +27,7 @@ def zipf(rng: np.random.Generator, size: int) -> np.ndarray:
 
 
 def policies_compared(options: Options) -> Drawing:
-    """Draw Figure 1: compare Algorithm 2 with an even schedule with OPT and simpler rules."""
+    """Draw Figure 1, which compares Algorithm 2 with an even schedule to OPT and to simpler rules."""
     utilities = {
         "Zipf (exponent 2, range 10,000)": zipf,
         "uniform on [0, 1]": lambda rng, size: rng.random(size),
@@ -64,7 +64,7 @@ def policies_compared(options: Options) -> Drawing:
 
 
 def _shares(options: Options, draw: Callable[[np.random.Generator, int], np.ndarray]) -> np.ndarray:
-    """Return the freshness as a share of OPT, an array (instances, bandwidths, rules)."""
+    """Return the freshness as a share of that of OPT, in an array (instances, bandwidths, rules)."""
     out = np.empty((options.count(20), len(BANDWIDTHS), len(RULES)))
     for i in range(len(out)):
         rng = np.random.default_rng([options.seed, i])
@@ -77,7 +77,7 @@ def _shares(options: Options, draw: Callable[[np.random.Generator, int], np.ndar
 
 
 def optimal_solution(options: Options) -> Drawing:
-    """Draw Figure 2: Algorithm 1 crawls only the pages above a line; those near the line or the top less often."""
+    """Draw Figure 2: Algorithm 1 crawls only the pages above a line, and less often near the line or the top."""
     rng = np.random.default_rng(options.seed)
     delta, mu = rng.random(PAGES), rng.random(PAGES)
     p = policies.optimal_probabilities(mu, delta)

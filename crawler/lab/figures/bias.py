@@ -1,4 +1,6 @@
-"""Estimator figures of Busa-Fekete et al. (2025), Appendix E: 13 (naive), 14 (maximum likelihood), and a comparison.
+"""Draws the figures of Busa-Fekete et al. (2025), Appendix E, about estimators, and a comparison of estimators.
+
+Figure 13 is about the naive estimator, Figure 14 about maximum likelihood.
 
 The paper's grid has precision and recall in [0.2, 0.95], a mean time between changes ~ U[2, 20], a crawl rate
 between a quarter and four times the change rate, and histories of length 100,000. In these figures, precision
@@ -22,7 +24,11 @@ HORIZON = 100_000.0
 def draw_history(
     rng: np.random.Generator, precision: float, recall: float, horizon: float
 ) -> tuple[float, np.ndarray, np.ndarray, np.ndarray]:
-    """Draw a page's history: the change rate, and the length, signals and change of each interval between crawls."""
+    """Draw the history of a page at random.
+
+    Return the change rate, and three values for each interval between crawls: its length, its number of signals,
+    and whether the page changed.
+    """
     delta = 1.0 / rng.uniform(2.0, 20.0)
     crawl_rate = delta * 4.0 ** rng.uniform(-1.0, 1.0)
     crawls = np.sort(rng.uniform(0.0, horizon, rng.poisson(crawl_rate * horizon)))
@@ -33,12 +39,15 @@ def draw_history(
 
 
 def _counts(rng: np.random.Generator, rate: float, crawls: np.ndarray) -> np.ndarray:
-    """Draw the number of events of a Poisson process in each interval between crawls."""
+    """Draw at random the number of events of a Poisson process in each interval between crawls."""
     return rng.poisson(rate * np.diff(crawls))
 
 
 def _errors(options: Options, naive: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Return the grid's edges, (g,), and the errors of precision and recall, (g, g, repetitions, 2)."""
+    """Return the values along an axis of the grid, (g,), and the errors at each point of the grid.
+
+    The errors are those of precision and recall, (g, g, repetitions, 2).
+    """
     values = np.linspace(0.2, 0.95, 4 if options.quick else 6)
     horizon = HORIZON / 20 if options.quick else HORIZON
     count = options.count(20)
@@ -121,7 +130,7 @@ MEASURES = ("precision", "recall", "change rate, relative")
 
 
 def estimators_compared(options: Options) -> Drawing:
-    """Draw the errors of the naive, batch and running estimates against the length of the history (Appendix E)."""
+    """Draw the errors of the naive, batch and running estimates over the length of the history (Appendix E)."""
     lengths = LENGTHS[:3] if options.quick else LENGTHS
     rows: list[list[object]] = []
     for k, length in enumerate(lengths):
@@ -175,7 +184,10 @@ def _grid_errors(options: Options, length: float) -> tuple[np.ndarray, float]:
 def _three_errors(
     delta: float, precision: float, recall: float, tau: np.ndarray, n: np.ndarray, z: np.ndarray
 ) -> list[list[float]]:
-    """Return the errors of precision, recall and change rate for each of ESTIMATORS; naive rate: changes seen / time."""
+    """Return the errors of precision, recall and change rate for each of ESTIMATORS.
+
+    The naive estimate of the rate is the number of intervals with a change, divided by the time.
+    """
     running = RunningEstimate(KOLOBOV)
     for row in zip(tau.tolist(), n.tolist(), z.tolist(), strict=True):
         running.observe(*row)

@@ -44,7 +44,7 @@ LINE = {"lw": 1.3, "ms": 4, "markerfacecolor": "none"}
 
 
 class Material:
-    """Traces and simulation results; they are cached, so figures with the same curves share the work.
+    """Traces and simulation results. They are cached, so figures with the same curves share the work.
 
     Args:
         traces: traces by number of threads; figures 2 to 5, 10 and 11 use the first. If empty, traces are synthetic.
@@ -61,7 +61,7 @@ class Material:
         self._rates: dict[tuple[int, str, str, int], NDArray[np.float64]] = {}
 
     def trace(self, threads: int) -> Trace:
-        """Return the trace of that number of threads, which is generated on first use."""
+        """Return the trace with this number of threads. A synthetic trace is generated on first use."""
         if threads not in self._traces:
             parts = link_locality.generate(LinkLocality(), threads, self.links, self.seed)
             self._traces[threads] = Trace.joined(parts, {"source": SYNTHETIC, "threads": threads})
@@ -96,11 +96,11 @@ class Material:
         return self._rates[key]
 
     def caption(self, threads: int, kind: str) -> str:
-        """Return a caption that names the trace and its length."""
+        """Return a caption that states the name of the trace and its length."""
         return f"{self.trace(threads).name}, {_kind(kind)}, {self.requests(threads, kind):,} requests"
 
     def requests(self, threads: int, kind: str) -> int:
-        """Return the length of the trace or its sub-trace."""
+        """Return the number of requests in the trace or in its sub-trace."""
         trace = self.trace(threads)
         return int(is_cross(trace.links).sum()) if kind == "cross" else len(trace.links)
 
@@ -114,7 +114,7 @@ Given = Options | Material
 
 
 def material(source: Given) -> Material:
-    """Return the given material; without any, make synthetic material as the options say."""
+    """Return the given material. If options are given instead, return synthetic material according to the options."""
     if isinstance(source, Material):
         return source
     return _synthetic(LINKS_QUICK if source.quick else LINKS, source.seed)
@@ -244,7 +244,7 @@ def over_time(stuff: Material, kind: str, number: int) -> Drawing:
 
 
 def contenders(stuff: Material, kind: str = "full") -> Drawing:
-    """Draw the miss rates of newer policies and of the crawler's own cache, relative to a CLOCK over an array."""
+    """Draw the miss rates of newer policies and of the crawler's cache, relative to that of CLOCK over an array."""
     threads = stuff.threads[0]
     policies = ["MIN", "LRU", "RANDOM", *CONTENDERS]
     ideal = stuff.rates(threads, kind, "CLOCK")

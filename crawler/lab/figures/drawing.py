@@ -7,8 +7,8 @@
 Figures ncis-3 to ncis-14 are from Busa-Fekete et al. (2025), azar-1 and azar-2 from Azar et al. (2018), and
 broder-2 to broder-11 from Broder, Najork, Wiener (2003), with four more on the same traces. The figure
 `estimators` compares naive, batch and running estimates of signal quality. The seed and the command are in
-the caption, in the metadata of the PNG and in the first lines of the CSV. With --quick, there are few, short
-runs; without it, the runs have the sizes that the papers use, unless the caption says something else.
+the caption, in the metadata of the PNG and in the first lines of the CSV. With --quick, there are few and
+short runs. Without it, the runs have the sizes that the papers use, unless the caption states other sizes.
 
 A figure is a function (Options) -> Drawing; `FIGURES` lists them all.
 """
@@ -96,7 +96,7 @@ MARKERS = {
 
 
 class Options(msgspec.Struct, frozen=True):
-    """The user's options; with `instances` 0, each figure uses its own number of instances."""
+    """The user's options. If `instances` is 0, each figure uses its own number of instances."""
 
     seed: int = 1
     instances: int = 0
@@ -160,7 +160,7 @@ def draw(
     form: str = picture_format.FORMATS[0],
     dpi: int = picture_format.DPI,
 ) -> None:
-    """Draw one figure; write it to `folder` as NAME.png or NAME.pdf, and its data as NAME.csv."""
+    """Draw one figure. Write it to `folder` as NAME.png or NAME.pdf, and its data as NAME.csv."""
     require("matplotlib")
     module, function = FIGURES[name]
     options = msgspec.structs.replace(options, report=ProgressLine(name, SystemClock()))
@@ -175,7 +175,7 @@ def draw(
 
 
 def sheet(width: float, height: float, rows: int = 1, columns: int = 1, **more: Any) -> tuple[Any, Any]:
-    """Return a figure of the given size in inches, and its axes; this needs no window system."""
+    """Return a figure of the given size in inches, and its axes. No window system is needed."""
     require("matplotlib")
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -194,7 +194,10 @@ def save(
     *,
     dpi: int = picture_format.DPI,
 ) -> None:
-    """Write a PNG or PDF (by the suffix of `path`) with a caption; its metadata holds command, caption and seed."""
+    """Write a PNG or PDF, depending on the suffix of `path`, with a caption.
+
+    Its metadata holds the command, the caption and the seed.
+    """
     note = f"{caption}  [{command}{'' if seed is None else f'; seed {seed}'}]"
     columns = int(figure.get_figwidth() * 19)
     figure.supxlabel(textwrap.fill(note, columns), fontsize=7, x=0.01, ha="left", color="#444444")
@@ -213,7 +216,10 @@ def save(
 def rate_map(
     axes: Any, change_rate: np.ndarray, importance: np.ndarray, rates: np.ndarray, level: float
 ) -> None:
-    """Draw pages by change rate and importance, coloured by crawl rate; crosses: never crawled; line: the border."""
+    """Draw pages by change rate and importance, coloured by crawl rate.
+
+    Crosses are pages that are never crawled; the line is the border between these pages and the others.
+    """
     crawled = rates > 0.0
     wide = _spread(importance) or _spread(change_rate)
     scale = "log" if wide else None
@@ -234,14 +240,17 @@ def rate_map(
 
 
 def _spread(values: np.ndarray) -> bool:
-    """Return whether a linear axis would crowd most values into a corner."""
+    """Return whether most values would be crowded at one end of a linear axis."""
     return float(values.max()) > 20.0 * float(np.median(values))
 
 
 def grouped_bars(
     axes: Any, groups: list[str], series: dict[str, list[tuple[float, float]]], labels: Callable[[str], str]
 ) -> None:
-    """Draw the bars of each group side by side, in the colours of the policies; a bar is (height, standard error)."""
+    """Draw the bars of each group side by side, in the colours of the policies.
+
+    A bar is a pair (height, standard error).
+    """
     width = 0.8 / len(series)
     for k, (name, values) in enumerate(series.items()):
         places = np.arange(len(groups)) + (k - (len(series) - 1) / 2) * width

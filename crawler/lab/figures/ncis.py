@@ -1,4 +1,4 @@
-"""Accuracy figures of Busa-Fekete et al. (2025): 3, 4, 6, 8, 9, 11, 12."""
+"""Draws the figures of Busa-Fekete et al. (2025) about accuracy: 3, 4, 6, 8, 9, 11, 12."""
 
 from collections.abc import Callable
 from typing import Any
@@ -184,7 +184,7 @@ def noisy_signals(options: Options) -> Drawing:
 
 
 def delayed_signals(options: Options) -> Drawing:
-    """Draw Figure 11: delayed signals, and the remedy, which is to drop signals that arrive right after a crawl."""
+    """Draw Figure 11: delayed signals, and a remedy, which is to ignore signals that arrive right after a crawl."""
     sizes = (100, 200, 500, 750, 1000)
     first = msgspec.structs.replace(options, report=part(options.report, 0.0, 0.67))
     second = msgspec.structs.replace(options, report=part(options.report, 0.67, 1.0))
@@ -192,7 +192,7 @@ def delayed_signals(options: Options) -> Drawing:
     prompt = _sweep(second, sizes, ["ncis"], "noisy", 60)
     for (
         size
-    ) in sizes:  # the two bounds, on the same instances: a baseline without signals, and NCIS without delay
+    ) in sizes:  # two bounds on the same instances: the baseline without signals, and NCIS without delay
         for here, there in zip(late[size], prompt[size], strict=True):
             here["prompt"] = there["ncis"]
     columns, rows = _accuracy_table(late, "prompt")

@@ -1,9 +1,10 @@
-"""The flags that choose the form of pictures: PNG with a resolution, or PDF for print."""
+"""The command-line options for the format of pictures: PNG with a resolution, or PDF for print."""
 
 import argparse
 
 FORMATS = ("png", "pdf")
-DPI, DPI_MAX = 130, 1200  # pixels per inch, for screens; DPI_MAX limits the memory that a picture takes
+# pixels per inch: default for screens; maximum, because of the memory
+DPI, DPI_MAX = 130, 1200
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

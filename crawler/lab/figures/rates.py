@@ -1,4 +1,4 @@
-"""Crawl-rate figures of Busa-Fekete et al. (2025): 5, 7, 10. Each dot is a page."""
+"""Draws the figures of Busa-Fekete et al. (2025) about crawl rates: 5, 7, 10. Each dot is a page."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ INSTANCES = 10
 def _runs(
     options: Options, sizes: tuple[int, ...], names: list[str], signals: str
 ) -> dict[int, list[tuple[Pages, dict[str, SimulationResult]]]]:
-    """Return the pages and the result of each policy on them, by size and instance."""
+    """Return, by size and instance, the pages and the result of each policy on these pages."""
     setting = ExperimentSetting(horizon=100.0 if options.quick else 1000.0)
     found: dict[int, list[tuple[Pages, dict[str, SimulationResult]]]] = {}
     for size in sizes:
@@ -35,7 +35,7 @@ def _runs(
 
 
 def _pooled(runs: list[tuple[Pages, dict[str, SimulationResult]]], name: str) -> tuple[np.ndarray, ...]:
-    """Return the baseline rate, the policy's rate, recall and change rate of all pages of all instances."""
+    """For all pages of all instances, return the baseline's rate, the policy's rate, recall and change rate."""
     return (
         np.concatenate([results["baseline"].rates for _, results in runs]),
         np.concatenate([results[name].rates for _, results in runs]),
@@ -139,7 +139,7 @@ def noisy_signal_rates(options: Options) -> Drawing:
 
 
 def discrete_rates(options: Options) -> Drawing:
-    """Draw Figure 10: LDS keeps to the optimal rates; GREEDY follows staleness."""
+    """Draw Figure 10: LDS crawls at the optimal rates; GREEDY follows staleness."""
     return _drawing(
         options,
         (100, 500),

@@ -1,8 +1,8 @@
 """A policy with the crawler's estimators but no schedule: it computes all values once a day.
 
-It fetches the pages with the greatest values. It computes slowly and exactly the order that `Schedule`
-approximates with deadlines. If the scores of the two differ, the schedule is at fault; if this policy scores
-badly, the estimators are at fault.
+It fetches the pages with the greatest values. `Schedule` approximates this order with deadlines. Here, the
+order is computed exactly, but slowly. If the scores of this policy and of `Schedule` differ, the schedule is
+at fault. If this policy scores badly, the estimators are at fault.
 """
 
 import numpy as np
@@ -15,12 +15,13 @@ from crawler.lab.league.rivals import Ranked
 from crawler.lab.league.world import DAY, World
 from crawler.lab.refresh.crawl_value import crawl_values
 
-EXPLORE = 0.05  # share of the fetches that go to the page longest unvisited, as in the schedule's defaults
+# share of the fetches that go to the page with the oldest copy; it is the default of the schedule
+EXPLORE = 0.05
 PRECISION_MAX = 0.999999
 
 
 class Exact(Ranked):
-    """NCIS with parameters from `Learning`, or GREEDY for pages without signals; values are recomputed daily."""
+    """NCIS with parameters from `Learning`, or GREEDY for pages without signals. Values are recomputed daily."""
 
     def __init__(self, world: World, rate: float, kind: str = "ncis", neighbourhood: bool = True) -> None:
         super().__init__(world, rate)
@@ -126,7 +127,7 @@ class Exact(Ranked):
         return crawl_values(pages, clocks, self._signals.astype(np.int64), by=self._kind)
 
     def _told(self, elapsed: np.ndarray, reliable: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return k and T of each page.
+        """Return k, the changes, and T, the time watched, of each page.
 
         They include the changes that trusted sources have announced since the last crawl.
         """

@@ -24,6 +24,7 @@ from crawler.freshness.change_rates import ChangeRates, gain_of
 from crawler.freshness.discovery import Discovery, faded, watched_for
 from crawler.freshness.params import Pages
 from crawler.frontier.refresh import Settings
+from crawler.frontier.refresh.schedule import LINKS_LEAST
 from crawler.lab.league import rivals
 from crawler.lab.league.exact import Exact
 from crawler.lab.league.living import Finder, LivingWorld
@@ -36,7 +37,8 @@ HUB_SHARE = 0.2
 TENTH = 0.1
 WEIGHTS = (0, 1, 3, 10)
 HALF_LIFE = 90 * DAY
-# weight of the prior of theta; a hub's prior is the theta of its site, a site's prior is that of the crawl
+# weight of the prior of theta; the prior of a hub is the theta of its site, and the prior of a site that of
+# the crawl
 PRIOR_DAYS = 60.0
 FREE = ("ncis-free", "proto-free")
 
@@ -44,7 +46,7 @@ FREE = ("ncis-free", "proto-free")
 class NewFirst:
     """Adds a first-in first-out queue of new URLs to any policy.
 
-    Up to a given share of the fetches goes to the queue.
+    Up to a given share of the fetches goes to URLs of the queue.
     """
 
     def __init__(self, policy: Policy, share: float = 1.0) -> None:
@@ -60,6 +62,11 @@ class NewFirst:
     def miss(self, node: int, now: float) -> None:
         """Do nothing: the URL left the queue when it was taken."""
 
+    def expect(self, hub: int, links: int, now: float) -> None:
+        """Pass the number of links on to the wrapped policy if it learns from them."""
+        if expect := getattr(self.policy, "expect", None):
+            expect(hub, links, now)
+
     def credit(self, hub: int, found: float, now: float) -> None:
         """Pass the credit on to the wrapped policy if it learns from credits."""
         if credit := getattr(self.policy, "credit", None):
@@ -67,7 +74,7 @@ class NewFirst:
 
     def claim_next(self, now: float) -> int:
         self._credit = min(self._credit + self._share, 1.0)
-        # the tolerance is needed because ten tenths, summed as floats, are less than 1
+        # a tolerance is needed because the sum of ten tenths, as floats, is less than 1
         if self._new and self._credit > 1.0 - 1e-9:
             self._credit -= 1.0
             return self._new.popleft()
@@ -76,18 +83,20 @@ class NewFirst:
 
 
 class Crediting(Shipped):
-    """The crawler's schedule; if it has the method `credit_hub`, it learns which pages have shown new pages."""
+    """The crawler's schedule, which learns which pages have shown new pages."""
+
+    def expect(self, hub: int, links: int, now: float) -> None:
+        self.schedule.expect_news(self._number[hub], links, now)
 
     def credit(self, hub: int, found: float, now: float) -> None:
-        show = getattr(self.schedule, "credit_hub", None)
-        if show is not None and self._number[hub] >= 0:
-            show(self._number[hub], found, now)
+        if self._number[hub] >= 0:
+            self.schedule.credit_hub(self._number[hub], found, now)
 
 
 class Prototype(rivals.Ranked):
-    """GREEDY with rates pooled by site, plus D.
+    """GREEDY with rates pooled by site, plus D, the value of finding new pages.
 
-    Theta of a hub is shrunk to theta of its site, and that of a site to theta of the crawl.
+    The theta of a hub is shrunk towards the theta of its site, and that of a site towards the theta of the crawl.
     """
 
     def __init__(self, world: LivingWorld, rate: float, weight: float) -> None:
@@ -134,7 +143,10 @@ class Prototype(rivals.Ranked):
         super()._rank(now)
 
     def theta(self, tau: np.ndarray) -> np.ndarray:
-        """Return theta, (n,): the new pages per second of each hub, 0 for pages; older observations weigh less."""
+        """Return theta, (n,): the new pages per second of each hub, and 0 for pages.
+
+        Older observations have less weight.
+        """
         prior, hubs, sites = PRIOR_DAYS * DAY, self._hubs, self._where[self._hubs]
         left = np.exp2(-tau / HALF_LIFE)
         found, asked = self._found * left, self._asked * left
@@ -152,7 +164,10 @@ class Prototype(rivals.Ranked):
 
 
 class ExactHubs(Exact):
-    """The policy `Exact`, plus D for every node; theta is from `freshness/discovery.py`."""
+    """The policy `Exact`, plus D, the value of finding new pages, for every node.
+
+    `freshness/discovery.py` computes theta.
+    """
 
     def __init__(self, world: LivingWorld, rate: float, weight: float) -> None:
         super().__init__(world, rate)  # type: ignore[arg-type]
@@ -167,19 +182,33 @@ class ExactHubs(Exact):
             self._discovery.add_directory()
         self._found, self._shown_for = np.zeros(size, np.float32), np.zeros(size, np.float32)
         self._has_shown = np.zeros(size, dtype=bool)
+        self._links = np.zeros(size)
 
     def record_outcome(self, page: int, now: float, changed: bool) -> None:
         elapsed = now - float(self.last[page])
         self._discovery.watch(
-            int(self._where[page]), int(self._folder[page]), elapsed, now, bool(self._has_shown[page])
+            int(self._where[page]),
+            int(self._folder[page]),
+            elapsed,
+            now,
+            bool(self._has_shown[page]),
+            float(self._links[page]),
         )
         self._found[page] = faded(float(self._found[page]), elapsed, DAY)
         self._shown_for[page] = faded(float(self._shown_for[page]), elapsed, DAY) + watched_for(elapsed, DAY)
         super().record_outcome(page, now, changed)
 
+    def expect(self, hub: int, links: int, now: float) -> None:
+        self._links[hub] = links if links >= LINKS_LEAST else 0
+
     def credit(self, hub: int, found: float, now: float) -> None:
         self._discovery.credit(
-            int(self._where[hub]), int(self._folder[hub]), found, now, bool(self._has_shown[hub])
+            int(self._where[hub]),
+            int(self._folder[hub]),
+            found,
+            now,
+            bool(self._has_shown[hub]),
+            float(self._links[hub]),
         )
         self._found[hub] += found
         self._has_shown[hub] |= found > 0.0
@@ -188,14 +217,14 @@ class ExactHubs(Exact):
         tau = np.maximum(now - self.last, 0.0)
         rows = zip(
             self._where.tolist(), self._folder.tolist(), self._found.tolist(), self._shown_for.tolist(), tau.tolist(),
-            strict=True,
+            self._links.tolist(), strict=True,
         )  # fmt: skip
-        theta = np.array([self._discovery.theta(*row, now) for row in rows])
+        theta = np.array([self._discovery.theta(*row[:5], now, row[5]) for row in rows])
         return super().values(now) + 0.5 * self._nu * theta * tau**2
 
 
 class Fifth(Prototype):
-    """Spends a fixed share of the fetches on hubs, the oldest copies first, and the rest on pages, by value."""
+    """Spends a fixed share of the fetches on hubs, the oldest copies first. The rest goes to pages, by value."""
 
     def __init__(self, world: LivingWorld, rate: float) -> None:
         super().__init__(world, rate, 0.0)

@@ -1,13 +1,13 @@
 """Makes page histories from the log of a git clone: `GitLog` reads the output of the git command `LOG`.
 
-Only the main line counts (`--first-parent`): the date of a change is the date on which it reaches the main
-line, and a merge is one publication. A file is a page from the commit that adds the file to the commit that
-deletes it; a rename is a deletion and an addition. If only the mode of a file changes, the page has not
+Only the main line counts (`--first-parent`). The date of a change is the date on which the change reaches the
+main line, and a merge is one publication. A file is a page from the commit that adds the file to the commit
+that deletes it; a rename is a deletion and an addition. If only the mode of a file changes, the page has not
 changed. Only plain files are pages, not links or submodules. A commit that touches a page is a publication of
 the site.
 
-Committers' clocks may be wrong, so times are adjusted: they never fall along the main line, and never exceed
-the time of the last commit. Paths are bytes, as in git; only their hashes and the numbers of their
+Committers' clocks may be wrong, so times are adjusted. Along the main line, they never decrease, and never
+exceed the time of the last commit. Paths are bytes, as in git; only their hashes and the numbers of their
 directories are kept.
 """
 
@@ -43,7 +43,7 @@ LINES_MAX = 1 << 30
 
 
 def split(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the parts of a stream, which are separated by NULs; the stream arrives in chunks."""
+    """Yield the parts of a stream that arrives in chunks. NULs separate the parts."""
     rest = b""
     for chunk in chunks:
         parts = (rest + chunk).split(b"\0")
@@ -70,7 +70,7 @@ class GitLog:
         self._published: list[int] = []
         self._living: dict[bytes, int] = {}
         self._folders: dict[bytes, int] = {}
-        self._rows: dict[bytes, int] = {}  # path -> row of this commit, whose sizes may still follow
+        self._rows: dict[bytes, int] = {}  # path -> row of its change by this commit; sizes may still follow
 
     def read(self, parts: Iterable[bytes]) -> None:
         """Read the parts of a log.
@@ -95,7 +95,7 @@ class GitLog:
         self._rows.clear()
 
     def _touch(self, words: list[bytes], path: bytes) -> None:
-        """Record the change of one file by a commit; `words` are `:mode mode id id status`."""
+        """Record the change of one file by a commit. `words` are `:mode mode id id status`."""
         if len(words) < 5 or not path or not self._now:
             raise UsageError("git log printed a line that is not the change of a file")
         _, mode, before, after, _ = words[:5]
@@ -133,7 +133,7 @@ class GitLog:
     def _size(self, part: bytes) -> None:
         """Record a line `added TAB removed TAB path`.
 
-        A binary file has dashes instead of numbers; its size stays unknown.
+        For a binary file, there are dashes instead of numbers, and the size of the change stays unknown.
         """
         words = part.split(b"\t", 2)
         row = self._rows.get(words[2]) if len(words) == 3 else None

@@ -10,8 +10,8 @@ facts only: times, counts and hashes, but no text and no file names.
     added, removed  (changes,)  lines; -1: unknown
     published       (k,)        every publication of the site
 
-A rename is a death and a birth, so it makes two pages. Times need not be sorted. `read` validates a history,
-so its callers need not do so.
+A rename is a death and a birth, so a renamed file is two pages. Times need not be sorted. `read` validates a
+history, so its callers need not do so.
 """
 
 from pathlib import Path
@@ -25,13 +25,13 @@ from crawler.errors import UsageError
 BY_PAGE = ("born", "died", "hash", "dir")
 BY_CHANGE = ("page", "time", "added", "removed")
 COLUMNS = (*BY_PAGE, *BY_CHANGE, "published")
-ROWS_MAX = 20_000_000  # the most rows per column; so many rows take 160 MB
+ROWS_MAX = 20_000_000  # maximum number of rows per column; so many rows take 160 MB
 SITES_MAX = 10_000
-TIME_MAX = 1 << 33  # in the year 2242; a larger number cannot be a time in seconds
+TIME_MAX = 1 << 33  # a time in the year 2242; a larger number cannot be a time in seconds
 
 
 class SiteHistory(msgspec.Struct, frozen=True):
-    """The history of a site, as the arrays that the module describes.
+    """The history of a site, as the arrays that the module docstring describes.
 
     All arrays are int64, except `hash`, which is uint64.
     """

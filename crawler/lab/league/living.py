@@ -4,7 +4,8 @@
 
 The histories are those of the league, including births. All pages and hubs that exist at the start are
 crawled at time 0. A page born later becomes known when a hub that shows the page is fetched. The first fetch
-of the page counts against the budget. A page that is never found counts as stale. Hubs are made by rule:
+of the page counts against the budget. A page that is never found counts as stale. Hubs are made by one of
+these rules:
 
     dir      each directory has a listing of its live pages; a root lists the directories
     map      one list of all live pages per site
@@ -14,10 +15,11 @@ of the page counts against the budget. A page that is never found counts as stal
 A hub changes when its list changes. The freshness of hubs is reported, but does not count in the score. The
 score is that of the league: the share of page time in which copies are current, weighted by importance, from
 day 292 on. For pages born in that time, the delay from birth to copy and the share that was never fetched are
-reported. Fetches are spread evenly over the time; hubs, new pages and refreshes share one budget.
+reported. Fetches are spread evenly over the time. Fetches of hubs, first fetches of pages, and refreshes
+share one budget.
 
-After the first fetch of a URL, the hub that was the first to show the URL gets the credit: 1 if the URL was a
-page, 0 if the page was gone. The links in the first copy of a hub earn no credit, because their age is
+After the first fetch of a URL, the hub that was the first to show the URL gets a credit: 1 if there was a
+page, and 0 if the page was gone. The links in the first copy of a hub earn no credit, because their age is
 unknown.
 """
 
@@ -41,14 +43,14 @@ NEWS_RATE = 16.0  # fetches per day at the budget 1x
 
 
 class Hub(msgspec.Struct, frozen=True):
-    """The nodes that a hub shows, as (birth, node) in order of birth.
+    """The nodes that a hub shows, as pairs (birth, node) in order of birth.
 
     If `most` is not 0, the hub shows only the newest `most` of the nodes that exist.
     """
 
     births: tuple[tuple[float, int], ...]
     most: int = 0
-    always: tuple[tuple[float, int], ...] = ()  # nodes that the hub shows in addition, without a limit
+    always: tuple[tuple[float, int], ...] = ()  # further nodes, which the hub always shows, without a limit
 
 
 class LivingWorld(msgspec.Struct, frozen=True):
@@ -66,7 +68,7 @@ class LivingWorld(msgspec.Struct, frozen=True):
     hubs: list[Hub]
     sources: tuple[str, ...]
     horizon: float
-    change_rate: float  # changes of pages per second: the unit of budgets
+    change_rate: float  # changes of all pages per second, which is the unit of budgets
 
     def gap(self, rate: float) -> float:
         """Return 0, because there is no politeness in the living league."""
@@ -83,19 +85,22 @@ class LivingWorld(msgspec.Struct, frozen=True):
 
 
 class Finder(Policy, Protocol):
-    """A policy that is informed of URLs that it has never fetched; `claim_next` may return one of these URLs.
+    """A policy that learns of URLs that were never fetched.
 
-    After such a claim, the caller calls `add` if the URL is a page, or `miss` if it is gone.
+    `claim_next` may return such a URL. Then the caller calls `add` if the URL is a page, or `miss` if it is gone.
     """
 
     def find(self, node: int, now: float) -> None:
-        """Note that the URL of a page has become known."""
+        """Record that the URL of a page has become known."""
 
     def miss(self, node: int, now: float) -> None:
-        """Note that the URL taken is gone; it was never fetched before."""
+        """Record that a URL from `claim_next`, which was never fetched before, is gone."""
+
+    def expect(self, hub: int, links: int, now: float) -> None:
+        """Record that the first copy of a hub showed `links` nodes that no hub had shown before."""
 
     def credit(self, hub: int, found: float, now: float) -> None:
-        """Note the first fetch of a URL that the hub was the first to show.
+        """Record the first fetch of a URL that the hub was the first to show.
 
         `found` is 1 if the URL was a page, and 0 if it was gone.
         """
@@ -104,8 +109,8 @@ class Finder(Policy, Protocol):
 class LivingResult(msgspec.Struct, frozen=True):
     """The result of a game after the warm-up.
 
-    `current` and `there` are the seconds, by node (n,), in which the copy was current and in which the node
-    existed. `delays` are the seconds from birth to copy of the fetched pages that were born after the
+    `current` and `there` hold, for each node, the seconds for which its copy was current and for which it
+    existed, (n,). `delays` are the seconds from birth to copy of the fetched pages that were born after the
     warm-up, and `born` is the number of all pages born after it. `hub_fetches` is the number of `fetches`
     that went to hubs.
     """
@@ -121,7 +126,10 @@ class LivingResult(msgspec.Struct, frozen=True):
     idle: int
 
     def by_site(self, world: LivingWorld) -> tuple[np.ndarray, np.ndarray]:
-        """Return, by site, the weighted page time in which copies were current, and all page time; without hubs."""
+        """Return two arrays by site: the weighted page time in which copies were current, and all page time.
+
+        Hubs are not included.
+        """
         pages = slice(0, world.pages)
         weight, count = world.importance[pages], len(world.sites)
         current, there = (
@@ -181,7 +189,7 @@ class _Made:
         self._next_directory = int(world.directory.max()) + 1
 
     def add(self, site: int, hub: Hub, directory: int = -1) -> int:
-        """Add a hub and return the number of its node; a hub without a directory gets a directory of its own."""
+        """Add a hub and return the number of its node. A hub without a directory gets a new directory."""
         if directory < 0:
             directory, self._next_directory = self._next_directory, self._next_directory + 1
         self._hubs.append(hub)
@@ -193,8 +201,8 @@ class _Made:
     def world(self, rule: str) -> LivingWorld:
         base, count = self._world, len(self._hubs)
         shown = {node for hub in self._hubs for _, node in hub.births + hub.always}
-        # No hub shows a root, so a root exists from the start; a listing exists from the birth of its first
-        # page on.
+        # No hub shows a root, so a root exists from the start. A listing exists since the birth of its first
+        # page.
         born = [
             min(hub.births)[0] if len(base) + number in shown else 0.0
             for number, hub in enumerate(self._hubs)
@@ -233,7 +241,7 @@ def _changes_of(hub: Hub, world: World) -> list[float]:
 def news(seed: int) -> LivingWorld:
     """Return a simulated news site: 600 static pages, 4.2 articles a day, and 10 sections that show their 20 newest.
 
-    The activity of the sections is log-normal. The budget at 1x is 16 fetches a day; to fetch each article
+    The activity of the sections is log-normal. The budget at 1x is 16 fetches a day. Fetching each article
     once takes a quarter of this budget.
     """
     rng = np.random.default_rng(seed)
@@ -284,7 +292,7 @@ def play(
     told: bool = False,
     calibration: Calibration | None = None,
 ) -> LivingResult:
-    """Let the policy spend `rate` fetches per second; if `told`, births are announced and hubs are not fetched."""
+    """Let the policy spend `rate` fetches per second. If `told`, births are announced and hubs are not fetched."""
     size, horizon, warm = len(world), world.horizon, WARMUP * world.horizon
     ends = np.minimum(world.died, horizon).tolist()
     born, died = world.born.tolist(), world.died.tolist()
@@ -325,19 +333,32 @@ def play(
             alive = [pair for pair in hub.births[: shown[number]] if died[pair[1]] > now]
             new = tuple(alive[-hub.most :])
         before, listed[number] = listed[number], bisect_right(hub.always, (now, size))
-        for _, other in new + hub.always[before : listed[number]]:
-            if not known[other] and died[other] > now:
-                known[other], via[other] = True, -1 if first else node
-                policy.find(other, now)
+        unknown = [other for _, other in new + hub.always[before : listed[number]] if not known[other]]
+        unknown = [other for other in unknown if died[other] > now]
+        for other in unknown:
+            known[other], via[other] = True, -1 if first else node
+            policy.find(other, now)
+        if first:
+            policy.expect(node, len(unknown), now)
 
     for node in range(size):
         if born[node] <= 0.0 and not (told and world.is_hub(node)):
             known[node] = True
             keep(node, 0.0)
             policy.add(node, 0.0)
-    for number, hub in enumerate(world.hubs):
+    listed_first: set[int] = set()
+    for number in reversed(
+        range(len(world.hubs))
+    ):  # roots are the last hubs of their sites, and are found first
+        hub = world.hubs[number]
         shown[number] = bisect_right(hub.births, (0.0, size))
         listed[number] = bisect_right(hub.always, (0.0, size))
+        links = {
+            other for _, other in hub.births[: shown[number]][-hub.most :] + hub.always[: listed[number]]
+        }
+        if world.born[world.pages + number] <= 0.0 and not told:
+            policy.expect(world.pages + number, len(links - listed_first), 0.0)
+        listed_first |= links
     for tick in range(int(rate * horizon)):
         now = (tick + 0.5) / rate
         while met < len(coming) and coming[met][0] <= now:

@@ -1,7 +1,7 @@
-"""Rows and tables of the living league: scores with their errors, delays from birth to copy, and fetches of hubs.
+"""Makes the table of the living league: scores with their errors, delays from birth to copy, fetches of hubs.
 
-Errors are computed as in `scores.py`: a jackknife over sites; differences from the first policy are paired by
-site.
+Errors are computed as in `scores.py`, by a jackknife over sites. Differences from the first policy are paired
+by site.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from crawler.lab.league.world import DAY
 
 
 class LivingGame(msgspec.Struct, frozen=True):
-    """The result of one finder with one budget and hubs of one rule; delays are in days from birth to first copy."""
+    """The result of one finder with one budget and one rule for hubs. Delays are in days from birth to first copy."""
 
     game: Game
     hubs_fresh: float

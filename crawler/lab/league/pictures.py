@@ -21,7 +21,7 @@ COLOURS = {
     "ncis": "#009E73",
 }
 OTHERS = ("#7F3C8D", "#11A579", "#3969AC", "#80BA5A", "#E68310", "#CF1C90")
-DASHED = {"oracle", "clairvoyant"}  # policies that know what no crawler can know
+DASHED = {"oracle", "clairvoyant"}  # policies that have information that no crawler can have
 
 
 def _colours(policies: Sequence[str]) -> dict[str, str]:
@@ -32,7 +32,7 @@ def _colours(policies: Sequence[str]) -> dict[str, str]:
 def scores(
     rows: Sequence[Row], policies: Sequence[str], arms: Sequence[str], budgets: Sequence[float]
 ) -> Any:
-    """Draw the share of time in which copies were stale by budget, on logarithmic axes, one panel per arm."""
+    """For each arm, draw a panel with logarithmic axes: the share of time in which copies were stale, by budget."""
     found, colours = by_place(rows), _colours(policies)
     across = min(3, len(arms))
     down = -(-len(arms) // across)
@@ -72,7 +72,7 @@ def scores(
 
 
 def gains(rows: Sequence[Row], policies: Sequence[str], arms: Sequence[str], budgets: Sequence[float]) -> Any:
-    """Draw each policy's paired difference from the first policy by arm, with its error, one panel per budget."""
+    """For each budget, draw a panel: the policies' paired differences from the first policy, with errors, by arm."""
     found, colours = by_place(rows), _colours(policies)
     others = [policy for policy in policies[1:] if policy not in DASHED] or list(policies)
     shown = [budget for budget in budgets if budget in (1.0, 3.0, 10.0)] or list(budgets)

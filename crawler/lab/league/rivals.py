@@ -12,7 +12,7 @@
 
 After each fetch, a rule decides when the page is due again. The page that is due first is fetched next, even
 if it is not due yet, so all policies spend the same budget. Only `believe` reads signals. `oracle` and
-`clairvoyant` know what no crawler can know; they serve as references.
+`clairvoyant` have information that no crawler can have. They serve as references.
 """
 
 import heapq
@@ -31,7 +31,7 @@ NEVER = float("inf")
 
 
 class Silent:
-    """A policy that ignores signals. Sites may be blocked, and must then have separate queues (`_apart`)."""
+    """A policy that ignores signals. If sites may be blocked, they must have separate queues (`_apart`)."""
 
     def __init__(self, world: World, rate: float) -> None:
         self._site = world.site.tolist()
@@ -52,18 +52,21 @@ class Silent:
 
 
 class DueFirst(Silent):
-    """Takes the page that is due first, even before it is due; a rule decides when a page is due again."""
+    """Takes the page that is due first, even before it is due. A rule decides when a page is due again."""
 
     def __init__(self, world: World, rate: float) -> None:
         super().__init__(world, rate)
         self._queues: list[list[tuple[float, int]]] = [
             [] for _ in range(len(world.sites) if self._apart else 1)
         ]
-        self._key = [NEVER] * len(world)  # page -> its queue key; a queue entry with another key is stale
+        self._key = [NEVER] * len(world)  # page -> its key in the queue; an entry with another key is stale
         self._taken = NEVER  # the queue key of the page taken last
 
     def due(self, page: int, now: float, changed: bool | None) -> float:
-        """Return the time at which a page fetched at `now` is due again; `changed` is None after its first fetch."""
+        """Return the time at which a page is due again after a fetch at `now`.
+
+        After the first fetch of the page, `changed` is None.
+        """
         raise NotImplementedError
 
     def add(self, page: int, now: float) -> None:
@@ -85,7 +88,7 @@ class DueFirst(Silent):
         return page
 
     def drop(self, page: int) -> None:
-        """Remove the page from its queue, until a later call puts it back."""
+        """Remove the page from its queue. A later call may put it back."""
         self._key[page] = NEVER
 
     def _put(self, page: int, key: float) -> None:
@@ -94,7 +97,7 @@ class DueFirst(Silent):
             heapq.heappush(self._queues[self._site[page] if self._apart else 0], (key, page))
 
     def _clean(self, queue: list[tuple[float, int]]) -> bool:
-        """Drop stale entries from the top of the queue; return whether the queue still has a page."""
+        """Drop stale entries from the top of the queue. Return whether the queue still has a page."""
         while queue and self._key[queue[0][1]] != queue[0][0]:
             heapq.heappop(queue)
         return bool(queue)
@@ -108,7 +111,10 @@ class RoundRobin(DueFirst):
 
 
 class Believe(DueFirst):
-    """Believes every signal: signalled pages go first, by their last fetch, then the others by round robin."""
+    """Believes every signal.
+
+    Signalled pages go first, in the order of their last fetches; then the others follow by round robin.
+    """
 
     SIGNALLED = 1e12  # seconds subtracted from the keys of signalled pages, so that they come first
 
@@ -132,8 +138,8 @@ class Nutch(DueFirst):
     """Nutch 1.x, `AdaptiveFetchSchedule.setFetchSchedule`, with the defaults of nutch-default.xml.
 
     The interval is multiplied by 1 + .4 if the page is unmodified, by 1 - .2 if it is modified. Let delta be
-    the time since the last modification seen; the interval is at least delta, and between a minute and a
-    year. The next fetch is at now - .3 delta + interval.
+    the time since the last modification that was seen. The interval is at least delta, and between a minute
+    and a year. The next fetch is at now - .3 delta + interval.
     """
 
     FIRST, LEAST, MOST = 30 * DAY, MINUTE, 365 * DAY
@@ -160,8 +166,8 @@ class Nutch(DueFirst):
 class StormCrawler(DueFirst):
     """StormCrawler, `AdaptiveScheduler.schedule`, with its defaults.
 
-    After a change, the interval becomes .5 interval + .5 minimum; without a change, it is multiplied by 1.5,
-    up to two weeks. The first interval is a day, the minimum an hour.
+    After a change, the new interval is .5 interval + .5 minimum. Without a change, the interval is multiplied
+    by 1.5, up to two weeks. The first interval is a day, the minimum an hour.
     """
 
     FIRST, LEAST, MOST = 1440 * MINUTE, 60 * MINUTE, 20160 * MINUTE
@@ -182,7 +188,7 @@ class StormCrawler(DueFirst):
 
 
 class Heritrix(DueFirst):
-    """Heritrix 1.x, `WaitEvaluator`: divides or multiplies the wait by 1.5.
+    """Heritrix 1.x, `WaitEvaluator`, which divides or multiplies the wait by 1.5.
 
     The first wait is a day; waits are between an hour and four weeks.
     """
@@ -210,11 +216,11 @@ def estimated_rate(visits: int, unchanged: int, watched: float) -> float:
 
 
 class Cho(DueFirst):
-    """Visits pages at the rates that are optimal for the estimated change rates; both are computed every 30 days.
+    """Visits pages at the rates that are optimal for their estimated change rates. Both are computed every 30 days.
 
     A page is due one interval after its last fetch; intervals are at least a day. A page that was fetched
     only once has no estimate and goes first. A page that was never seen to change has rate 0, as in the
-    published estimate; when no other page is due, such pages are fetched, the one with the oldest copy first.
+    published estimate. Such pages are fetched when no other page is due, the one with the oldest copy first.
     """
 
     SOLVED_EVERY = 30 * DAY
@@ -281,7 +287,7 @@ class Cho(DueFirst):
 
 
 class Ranked(Silent):
-    """Takes pages in the order of a value that is computed for all of them once a day."""
+    """Takes pages in the order of their values, which are computed once a day."""
 
     def __init__(self, world: World, rate: float) -> None:
         super().__init__(world, rate)
@@ -339,7 +345,7 @@ class Oracle(Ranked):
 
 
 class Clairvoyant(Silent):
-    """Takes the stale page whose new copy will be current for the longest weighted time; no page if none is stale."""
+    """Takes the stale page whose new copy will be current for the longest weighted time; none if no page is stale."""
 
     def __init__(self, world: World, rate: float) -> None:
         super().__init__(world, rate)

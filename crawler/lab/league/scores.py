@@ -1,8 +1,8 @@
-"""Scores of the league with their standard errors, by a jackknife over sites; policies are paired by site.
+"""Computes the scores of the league and their standard errors, by a jackknife over sites. Policies are paired by site.
 
 A score is a ratio of sums over sites: the weighted page time in which copies were current, divided by page
-time. Leaving out one of the S sites changes the score. With the S values t_s that are found in this way, the
-error is
+time. If one of the S sites is left out, the score is another one. With the S scores t_s that are found in
+this way, the error is
 
     error^2 = (S - 1)/S sum (t_s - mean t)^2                     (Quenouille 1956; Tukey 1958)
 
@@ -19,7 +19,10 @@ import numpy as np
 
 
 class Game(msgspec.Struct, frozen=True):
-    """A policy in an arm with a budget: weighted current time and page time of each site, (sites,), and counts."""
+    """The result of a policy in an arm with a budget.
+
+    It holds the weighted current time and the page time of each site, (sites,), and counts.
+    """
 
     arm: str
     policy: str
@@ -36,7 +39,7 @@ class Game(msgspec.Struct, frozen=True):
         return float(self.current.sum() / self.there.sum())
 
     def without(self) -> np.ndarray:
-        """Return, for each site, the score without the site, (sites,)."""
+        """For each site, return the score of all other sites, (sites,)."""
         there = self.there.sum() - self.there
         return np.divide(
             self.current.sum() - self.current, there, out=np.full(len(there), self.score), where=there > 0.0
@@ -44,7 +47,7 @@ class Game(msgspec.Struct, frozen=True):
 
 
 def undecided(games: Iterable[Game]) -> list[tuple[str, float, int]]:
-    """Return (arm, budget, most fetches) of games with so few fetches or changes that all scores are equal."""
+    """Return (arm, budget, largest number of fetches) where fetches or changes are so few that all scores are equal."""
     met: dict[tuple[str, float], list[Game]] = {}
     for game in games:
         met.setdefault((game.arm, game.budget), []).append(game)
@@ -56,7 +59,7 @@ def undecided(games: Iterable[Game]) -> list[tuple[str, float, int]]:
 
 
 def error_of(without: np.ndarray) -> float:
-    """Compute the jackknife standard error from the values without each site; nan if there is only one site."""
+    """Compute the jackknife standard error from the values that leave out one site each; nan for a single site."""
     count = len(without)
     if count < 2:
         return math.nan
@@ -118,7 +121,7 @@ def tables(
 ) -> str:
     """Return a block of text per arm.
 
-    A line shows a policy's score and error for each budget, and then the differences.
+    A line shows the scores of a policy and their errors for each budget, and then the differences.
     """
     found = by_place(rows)
     width = max(map(len, policies)) + 2

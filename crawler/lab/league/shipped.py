@@ -1,7 +1,7 @@
 """The crawler's own refresh frontier as a policy of the league, on a virtual clock.
 
 A site of the world becomes a host of the schedule, and directories of the site become directories of the
-host. The adapter does what a crawl does before and after it calls the schedule: it drops a signal dated
+host. Before and after it calls the schedule, the adapter does the same as a crawl: it drops a signal dated
 before the page's last fetch, removes a page that is gone (by the rules of the league's world), and blocks a
 host for politeness.
 """
@@ -16,7 +16,7 @@ from crawler.freshness.recalibration import Recalibration
 from crawler.frontier.refresh import RefreshOutcome, Schedule, Settings
 from crawler.frontier.refresh.settings import PageView
 
-# Maps the name in the league to the differences from the default settings.
+# Maps a name in the league to the settings that differ from the defaults.
 SHIPPED: dict[str, dict[str, object]] = {
     "ncis": {},
     "greedy": {"policy": "greedy"},
@@ -31,7 +31,7 @@ DEAF = {"uniform", "interval"}
 
 
 class PolicyView(Protocol):
-    """The part of a world that a policy reads; the world may be one of the league or a drawn world."""
+    """The part of a world that a policy reads. The world may be one of the league or a drawn world."""
 
     @property
     def site(self) -> np.ndarray: ...
@@ -49,7 +49,7 @@ class PolicyView(Protocol):
 
 
 class Shipped:
-    """Runs a `Schedule`; the page numbers of the world are the fingerprints.
+    """Runs a `Schedule`. The page numbers of the world serve as fingerprints.
 
     Args:
         judged: compare the stated freshness of each page taken with the result of its fetch, as a crawl does.
@@ -59,7 +59,8 @@ class Shipped:
         self.schedule = Schedule(settings)
         self.schedule.rate = rate
         self._judged = judged
-        self._asked: dict[int, PageView] = {}  # the state before the fetch of each page that is being fetched
+        # for each page that is being fetched, its state before the fetch
+        self._asked: dict[int, PageView] = {}
         self._recalibration = Recalibration()
         size = len(world)
         self._site, self._directory = world.site.tolist(), world.directory.tolist()
@@ -81,7 +82,7 @@ class Shipped:
             self.schedule.signals.note_change(self._number[page], now, self._sources[self._site[page]])
 
     def peek(self, now: float) -> None:
-        """Look for the next page without taking the page, as a crawl does after every event."""
+        """Let the schedule look for its next page without taking it, as a crawl does after every event."""
         self.schedule.peek(now)
 
     def claim_next(self, now: float) -> int:
@@ -111,7 +112,7 @@ class Shipped:
         del self._page[number]
 
     def fresh(self, page: int, now: float) -> tuple[float, float]:
-        """Return two estimates of P[the copy is current]: the schedule's own, and the one for users.
+        """Return two estimates of P[the copy is current]: the schedule's own estimate, and the estimate for users.
 
         Both are nan for a page that is not in the schedule.
         """

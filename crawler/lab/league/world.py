@@ -4,10 +4,10 @@
 
 The last 1461 days of each site are shifted to a common start. A site shows 100 pages, those with the smallest
 hashes. Pages that exist at the start are crawled at time 0. A new page is found and fetched at its birth,
-outside the budget. A deleted page no longer counts in the score; it stays in the policy's queue until a fetch
-finds it gone. Fetches are spread evenly over the time. Signals are read at the end of each day, free of
-charge; if a page has several signals in a day, only the one with the latest date is read. Budgets are
-multiples of the rate of all changes; several changes of a page in a day count as one.
+outside the budget. A deleted page no longer counts in the score, but stays in the policy's queue until a
+fetch finds that it is gone. Fetches are spread evenly over the time. Signals are read at the end of each day
+and cost no fetches. If a page has several signals in a day, only the signal with the latest date is read.
+Budgets are multiples of the rate of all changes. Several changes of a page in a day count as one.
 
 Arms vary the signals, the changes that count, the importance or the politeness:
 
@@ -61,7 +61,7 @@ class Heard(msgspec.Struct, frozen=True):
 
 
 class World(msgspec.Struct, frozen=True):
-    """A world of n pages; times are in seconds from the common start.
+    """A world of n pages. Times are in seconds from the common start.
 
     `born` is 0 for a page that exists at the start; `died` is infinite for a page that is never deleted.
     `changes[k]` are the sorted times at which page k changed. `signals[d]` are read at the end of day d;
@@ -116,23 +116,30 @@ class Policy(Protocol):
         """Add a page that was found and fetched at `now`."""
 
     def note_change(self, page: int, source: str, at: float, now: float) -> None:
-        """Note that `source` signals a change of the page at `at`."""
+        """Record that `source` signals a change of the page at `at`."""
 
     def claim_next(self, now: float) -> int:
         """Return the page to fetch now, or -1."""
 
     def record_outcome(self, page: int, now: float, changed: bool) -> None:
-        """Record the fetch of the page taken; `changed` is True if the page has changed since the previous fetch."""
+        """Record the fetch of the page from `claim_next`.
+
+        `changed` tells whether the page has changed since its previous fetch.
+        """
 
     def remove(self, page: int, now: float) -> None:
-        """Remove the page taken, because it is gone."""
+        """Remove the page from `claim_next`, because it is gone."""
 
     def block(self, site: int, until: float) -> None:
         """Take no page of the site before `until`."""
 
 
 class GameResult(msgspec.Struct, frozen=True):
-    """The seconds after the warm-up in which each page's copy was current, and in which the page existed; counts."""
+    """The result of a game.
+
+    `current` and `there` hold, for each page, the seconds after the warm-up in which its copy was current, and in
+    which the page existed. The other fields are counts.
+    """
 
     current: np.ndarray
     there: np.ndarray
@@ -142,7 +149,7 @@ class GameResult(msgspec.Struct, frozen=True):
     idle: int
 
     def by_site(self, world: World) -> tuple[np.ndarray, np.ndarray]:
-        """Return, by site, the weighted page time in which copies were current, and all page time; (sites,) each."""
+        """Return two arrays (sites,): the weighted page time in which copies were current, and all page time."""
         count = len(world.sites)
         weighted = [
             np.bincount(world.site, weights=world.importance * values, minlength=count)
@@ -157,7 +164,7 @@ class GameResult(msgspec.Struct, frozen=True):
 def build(
     histories: Sequence[SiteHistory], arm: str, *, pages: int = PAGES_A_SITE, days: int = DAYS, seed: int = 1
 ) -> World:
-    """Return the world of an arm; the same seed draws the same ranks and the same feeds.
+    """Return the world of an arm. The same seed yields the same ranks and the same feeds.
 
     Raises:
         UsageError: unknown arm, or no page exists in the window.
@@ -187,7 +194,7 @@ class _Part(msgspec.Struct, frozen=True):
 
 
 def _kinds(names: list[str], arm: str) -> list[str]:
-    """Return the kind of each site's signals; in the arm `mixed`, all kinds are about equally frequent."""
+    """Return the kind of each site's signals. In the arm `mixed`, all kinds are about equally frequent."""
     if arm != "mixed":
         return [arm if arm in SOURCES else "none"] * len(names)
     order = sorted(range(len(names)), key=lambda k: (crc32(names[k].encode()), k))
@@ -245,7 +252,7 @@ def _last_of_days(at: np.ndarray) -> np.ndarray:
 def _told_of_directories(
     history: SiteHistory, chosen: np.ndarray, start: int, counts: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the times and pages of signals; each change of a page signals all chosen pages of its directory."""
+    """Return the times and pages of signals. Each change of a page signals all chosen pages of its directory."""
     moved = np.unique(np.stack([history.time[counts] - start, history.dir[history.page[counts]]]), axis=1)
     told = [
         (at, page)
@@ -282,7 +289,10 @@ def _joined(kept: list[tuple[str, _Part]], arm: str, days: int, seed: int) -> Wo
 
 
 def _by_day(parts: list[tuple[_Part, int]], days: int) -> list[Heard]:
-    """Return the signals that are read at the end of each day: for each page, the one with the latest date."""
+    """Return the signals that are read at the end of each day.
+
+    For each page, this is the signal of the day with the latest date.
+    """
     at = np.concatenate([part.told_at for part, _ in parts])
     pages = np.concatenate([part.told_of + first for part, first in parts])
     day = np.minimum(at // DAY, days - 1).astype(np.int64)
@@ -299,7 +309,9 @@ def _by_day(parts: list[tuple[_Part, int]], days: int) -> list[Heard]:
 
 
 def play(world: World, policy: Policy, rate: float, calibration: Calibration | None = None) -> GameResult:
-    """Let the policy spend `rate` fetches per second on the world; sample its stated probabilities for `calibration`.
+    """Let the policy spend `rate` fetches per second on the world.
+
+    `calibration` samples the probabilities that the policy states.
 
     Events of the same instant are processed in this order: births, the reading of
     signals, the fetch.
@@ -316,7 +328,7 @@ def play(world: World, policy: Policy, rate: float, calibration: Calibration | N
     fetches = changed = gone = idle = 0
 
     def bank(page: int, until: float) -> None:
-        """Add the time in which the copy was current, from the last fetch of the page up to `until`."""
+        """Add the time in which the copy was current between the last fetch of the page and `until`."""
         times, seen = world.changes[page], next_change[page]
         stale = times[seen] if seen < len(times) else horizon
         current[page] += max(0.0, min(stale, until, ends[page]) - max(last[page], warm))

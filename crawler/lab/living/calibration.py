@@ -1,12 +1,11 @@
-"""Calibration: compares stated probabilities that copies are current with the truth, by decile of the probability.
+"""Calibration compares the stated probabilities that copies are current with the truth, by decile of the probability.
 
-At instants spread over a run, an even sample of pages is drawn. For each page, there are two statements of
-the probability that its copy is current: the schedule's own estimate (`said`), and the estimate that users
-see (`told`), which is corrected by `freshness/recalibration.py`. The world knows whether each copy was
-current.
+At instants spread over a run, an even sample of pages is drawn. For each page, there are two estimates of the
+probability that its copy is current. `said` is the schedule's own estimate. `told` is the estimate that users
+see, which `freshness/recalibration.py` corrects. The world knows whether each copy was current.
 
-A policy states both with the method `fresh(page, now) -> (said, told)`, which `Shipped` has; they are nan for
-an unknown page.
+A policy states both estimates by its method `fresh(page, now) -> (said, told)`, which `Shipped` has. Both are
+nan for an unknown page.
 """
 
 from bisect import bisect_right
@@ -20,18 +19,21 @@ DECILES = 10
 LOOKS = 40  # samples per run
 SAMPLE = 500  # pages per sample
 KINDS = ("said", "told")
-LEAST_SHARE = 0.01  # a decile with a smaller share of the copies is ignored in the search for the worst
+LEAST_SHARE = 0.01  # the search for the worst decile ignores deciles with a smaller share of the copies
 
 
 class Stating(Protocol):
     """A policy that states how likely copies are current."""
 
     def fresh(self, page: int, now: float) -> tuple[float, float]:
-        """Return two estimates of P[the copy is current]: the schedule's own, and the one for users."""
+        """Return two estimates of P[the copy is current]: the schedule's own estimate, and the estimate for users."""
 
 
 class Decile(msgspec.Struct, frozen=True):
-    """Copies with about the same stated probability: the mean of the probabilities, and the share that was current."""
+    """Copies with about the same stated probability.
+
+    `stated` is the mean of these probabilities, and `true` the share of the copies that were current.
+    """
 
     kind: str
     decile: int
@@ -67,7 +69,10 @@ class Calibration:
         self.sums = np.zeros((len(KINDS), DECILES, 3))
 
     def sample(self, seen: Sequence[int], now: float) -> None:
-        """Compare stated probabilities with the truth if a sample is due; page k's copy has `seen[k]` changes."""
+        """If a sample is due, compare stated probabilities with the truth.
+
+        The copy of page k contains the first `seen[k]` changes of the page.
+        """
         if now < self._next:
             return
         self._next += self._step
@@ -81,7 +86,7 @@ class Calibration:
 
 
 def deciles(sums: Iterable[np.ndarray]) -> list[Decile]:
-    """Combine the sums of several runs into one table, without empty deciles."""
+    """Combine the sums of several runs into one list of deciles, without empty deciles."""
     whole = np.sum(list(sums), axis=0)
     return [
         Decile(kind, number, int(n), stated / n, true / n)
@@ -92,14 +97,14 @@ def deciles(sums: Iterable[np.ndarray]) -> list[Decile]:
 
 
 def worst(rows: Iterable[Decile], kind: str) -> float:
-    """Return the largest error of a decile with at least a hundredth of the copies; 0 if there is no such decile."""
+    """Return the largest error of the deciles with at least a hundredth of the copies; 0 if there is none."""
     own = [row for row in rows if row.kind == kind]
     least = LEAST_SHARE * sum(row.copies for row in own)
     return max((abs(row.off) for row in own if row.copies >= least), default=0.0)
 
 
 def table(rows: Iterable[Decile]) -> str:
-    """Return a line per decile (copies, stated probability, truth, difference), then each kind's worst difference."""
+    """Return a table with a line per decile, followed by the worst difference of each kind of estimate."""
     rows = list(rows)
     lines = [f"{'stated by':<10} {'decile':>6} {'copies':>9} {'stated':>7} {'true':>7} {'off':>7}"]
     lines += [

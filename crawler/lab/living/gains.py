@@ -1,9 +1,9 @@
-"""Gains over uniform refreshing, with their errors, and the table of gains.
+"""Computes gains over uniform refreshing and their errors, and makes a table of them.
 
     gain = (policy - uniform) / (true - uniform)
 
 `true` is NCIS with the world's own parameters. All policies play worlds drawn from the same seeds, so
-differences are paired by seed. The gain is a ratio of means; its error is a jackknife over seeds.
+differences are paired by seed. The gain is a ratio of means. Its error is computed by a jackknife over seeds.
 """
 
 import math
@@ -15,11 +15,11 @@ import numpy as np
 from crawler.lab.league.scores import error_of
 from crawler.lab.living.playing import TRUE, UNIFORM, WorldRun
 
-ERRORS = 2.0  # number of standard errors by which a policy may be below uniform, or below the aim
+ERRORS = 2.0  # a policy may be below uniform, or below the aim, by this many standard errors
 
 
 class Gain(msgspec.Struct, frozen=True):
-    """The gain of a policy in a world; errors, which need two seeds, are nan if only one seed was played.
+    """The gain of a policy in a world. If only one seed was played, the errors are nan.
 
     possible: freshness of `true` minus freshness of uniform. difference: freshness of the policy minus freshness of
     uniform.
@@ -41,7 +41,7 @@ class Gain(msgspec.Struct, frozen=True):
 
     @property
     def loses(self) -> bool:
-        """True if the policy is below uniform by more than twice its error."""
+        """True if the difference from uniform is negative, by more than twice its error."""
         return self.difference < -ERRORS * _known(self.difference_error)
 
     def falls_short(self, aim: float) -> bool:
@@ -55,7 +55,7 @@ COLUMNS = list(Gain.__struct_fields__)
 def gains(world: str, runs: Mapping[str, Sequence[WorldRun]]) -> list[Gain]:
     """Return one row per policy.
 
-    `runs` maps the name of a policy to one run per seed; it must include `UNIFORM` and `TRUE`.
+    `runs` maps the name of each policy to one run per seed. It must include `UNIFORM` and `TRUE`.
     """
     fresh = {name: np.array([run.freshness for run in several]) for name, several in runs.items()}
     possible = fresh[TRUE] - fresh[UNIFORM]
@@ -82,7 +82,10 @@ def gains(world: str, runs: Mapping[str, Sequence[WorldRun]]) -> list[Gain]:
 
 
 def table(rows: Sequence[Gain]) -> str:
-    """Return one line per row: freshness, difference from uniform, gain, errors, shares of the most fetched host."""
+    """Return a table with one line per row.
+
+    A line holds freshness, difference from uniform, gain, errors, and the shares of the most fetched host.
+    """
     width = max(map(len, (row.world for row in rows)), default=5) + 1
     own = max(map(len, (row.policy for row in rows)), default=6) + 1
     lines = [
@@ -99,7 +102,7 @@ def table(rows: Sequence[Gain]) -> str:
 
 
 def _without(values: np.ndarray) -> np.ndarray:
-    """Return, for each value, the mean of the other values; a single value is returned unchanged."""
+    """Return, for each value, the mean of the other values. Return a single value unchanged."""
     return (values.sum() - values) / (len(values) - 1) if len(values) > 1 else values
 
 

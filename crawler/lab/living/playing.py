@@ -1,8 +1,8 @@
 """Plays one policy on one drawn world, event by event on a virtual clock.
 
-Events of the same instant are processed in this order: signals, answers, the fetch.
-The first pass over all pages is the same for every policy. A copy is current from its
-fetch to the page's next change. Freshness is the exact integral over the time of every page, not a sample.
+Events of the same instant are processed in this order: signals, answers, the fetch. The first pass over all
+pages is the same for every policy. A copy is current from its fetch to the next change of the page. Freshness
+is not sampled, but integrated exactly over the time of every page.
 
 The policy `true` is the crawler's schedule, with the true rate, recall and noise of each page instead of
 learned values.
@@ -25,11 +25,12 @@ from crawler.lab.living.worlds import DrawnWorld
 UNIFORM, TRUE = "round-robin", "true"
 PLAYERS = (UNIFORM, *(name for name in rivals.RIVALS if name in ("nutch", "stormcrawler")), *SHIPPED, TRUE)
 STATING = (*SHIPPED, TRUE)  # the policies that state how likely a copy is current
-SPANS = 20  # number of equal parts of the counted time; the hosts' shares of the fetches are computed in each
+# the counted time is divided into this many equal parts, and the hosts' shares are computed in each
+SPANS = 20
 
 
 class TrueRates(Shipped):
-    """NCIS with the world's own parameters."""
+    """NCIS with the true parameters of the world."""
 
     def __init__(self, world: DrawnWorld, rate: float, *, judged: bool = False) -> None:
         super().__init__(world, rate, Settings(neighbourhood=False, pooling=False), judged=judged)
@@ -50,7 +51,7 @@ class TrueRates(Shipped):
 
 
 def make(name: str, world: DrawnWorld, *, judged: bool = False) -> Policy:
-    """Return the policy `name`, ready to play the world; `judged` means the same as in `Shipped`."""
+    """Return the policy `name`, ready to play the world. `judged` has the same meaning as in `Shipped`."""
     if name == TRUE:
         return TrueRates(world, world.spec.rate, judged=judged)
     if name in SHIPPED:
@@ -103,7 +104,7 @@ def play(world: DrawnWorld, policy: Policy, calibration: Calibration | None = No
         rest(page, now)
 
     def rest(page: int, now: float) -> None:
-        """Let the host of an answer rest; let the policy look for the next page, as a crawl does."""
+        """Let the host of an answer rest, and let the policy look for the next page, as a crawl does."""
         if spec.rest:
             policy.block(sites[page], now + spec.rest / rate)
             if look := getattr(policy, "peek", None):
@@ -160,8 +161,8 @@ def run_of(
 ) -> WorldRun:
     """Return the result of a run.
 
-    `current` holds the seconds of each page since `begin`; `at` and `site` are the times and hosts of the
-    fetches.
+    `current` holds, for each page, the seconds since `begin` in which its copy was current. `at` and `site`
+    are the times and hosts of the fetches.
     """
     span = np.minimum((at - begin) / (horizon - begin) * SPANS, SPANS - 1).astype(np.int64)
     hosts = np.zeros((SPANS, len(world.sites)), dtype=np.int64)

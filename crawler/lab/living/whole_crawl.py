@@ -1,9 +1,9 @@
-"""Crawls a drawn world with a whole process of the crawler (schedule, front, commits), on the clock of `lab/cluster`.
+"""Crawls a drawn world with a complete process of the crawler (schedule, front, commits), on a virtual clock.
 
-The web changes `speed` times as fast as the clock, and the setting `refresh.speed` tells the crawl this
-factor, as in `lab/changing/gain.py`. So days of the world take seconds, at `RATE` requests per second. Pages
-are found through one index page per host. Freshness is computed from the web's log; the copy of a page is the
-last complete answer, or one that a 304 confirmed.
+The web changes `speed` times as fast as the clock of `lab/cluster`. The crawl receives this factor as the
+setting `refresh.speed`, as in `lab/changing/gain.py`. So days of the world take seconds, at `RATE` requests
+per second. Pages are found through one index page per host. Freshness is computed from the web's log; the
+copy of a page is the last complete answer, or one that a 304 confirmed.
 """
 
 from bisect import bisect_right
@@ -22,7 +22,7 @@ from crawler.lab.living.worlds import DrawnWorld
 RATE = 30.0  # requests per second of the virtual clock
 LATENCY = 0.005  # seconds until an answer arrives
 INDEX_IMPORTANCE = 1e-3
-# Maps a name to the differences from the default refresh settings.
+# Maps a name to the refresh settings that differ from the defaults.
 CRAWLS: dict[str, dict[str, Any]] = {
     "crawl": {},
     "crawl-pooled": {"neighbourhood": False},
@@ -57,7 +57,7 @@ class DrawnWeb(SyntheticWeb):
         self.number = {host.name: k for k, host in enumerate(self.hosts)}
 
     def url(self, page: int) -> str:
-        """Return the URL of the first host's index page, which is the seed of the crawl."""
+        """Return the URL of the index page of the host number `page`. That of host 0 is the seed of the crawl."""
         return f"http://{self.hosts[page].name}/"
 
     def page_url(self, page: int) -> str:
@@ -127,7 +127,7 @@ def crawled(name: str, world: DrawnWorld) -> WorldRun:
 
 
 def _weights(web: DrawnWeb) -> str:
-    """Return the lines of an importance file, in which index pages have nearly no weight."""
+    """Return the text of an importance file, in which index pages have nearly no weight."""
     weights = web.world.importance / web.world.importance.mean()
     lines = [f"{web.page_url(page)} {weight!r}" for page, weight in enumerate(weights.tolist())]
     lines += [f"http://{host.name}/ {INDEX_IMPORTANCE}" for host in web.hosts]
@@ -135,7 +135,7 @@ def _weights(web: DrawnWeb) -> str:
 
 
 def _judged(web: DrawnWeb, rows: list[WebAsk], length: float) -> WorldRun:
-    """Return freshness and the hosts' shares of the fetches; both are computed from the log, in the world's time."""
+    """Compute freshness and the hosts' shares of the fetches from the log, in the time of the world."""
     world = web.world
     horizon = length * web.speed
     begin = world.spec.warm_up * horizon

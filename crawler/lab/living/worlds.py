@@ -1,9 +1,9 @@
-"""Simulated webs for refresh policies on a virtual clock: their parameters, and the list of them.
+"""Simulated webs for refresh policies on a virtual clock: their parameters, and a list of webs.
 
     WorldSpec --draw(seed)--> DrawnWorld --playing.play(policy)--> WorldRun
 
-A host has directories of pages. Each page has a change rate, log-normal about the
-host's mean, and changes by one of these processes:
+A host has directories of pages. Each page has a change rate, which is log-normal about the mean of its host.
+It changes by one of these processes:
 
     poisson    independently, at the page's rate
     bursty     in bursts of 5 changes on average, spread over a quarter of the mean gap
@@ -34,7 +34,7 @@ HOUR = 3600.0
 MONTH, YEAR = 30 * DAY, 365 * DAY
 WEEK = 7 * DAY
 WORK_BEGIN, WORK_END, WORK_DAYS = 9 * HOUR, 17 * HOUR, 5
-# mean changes per burst; length of a burst, as a share of the mean gap between changes
+# mean number of changes per burst; length of a burst, as a share of the mean gap between changes
 BURST, BURST_SPAN = 5.0, 0.25
 # share of changes that are events of the directory; probability that a page joins an event
 SHARED, JOINS = 0.5, 0.5
@@ -42,7 +42,8 @@ PARETO_SHAPE = 1.5
 DIRECTORY_PAGES = 10
 PROCESSES = ("poisson", "bursty", "together", "seasonal")
 IMPORTANCES = ("equal", "zipf", "pareto")
-# Maps a kind of signals to (recall, false signals per change), for pages with even and with odd numbers.
+# Maps a kind of signals to two pairs (recall, false signals per change): for pages with even and with odd
+# numbers.
 SIGNALS: dict[str, tuple[tuple[float, float], tuple[float, float]]] = {
     "none": ((0.0, 0.0), (0.0, 0.0)),
     "honest": ((0.95, 0.05), (0.95, 0.05)),
@@ -53,7 +54,10 @@ CHANGES_MAX = 20_000_000
 
 
 class HostKind(msgspec.Struct, frozen=True):
-    """A host; `every`: mean time between two changes of a page, `spread`: sigma of the log of the rates."""
+    """A kind of host.
+
+    `every` is the mean time between two changes of a page, and `spread` the sigma of the log of the rates.
+    """
 
     pages: int
     every: float
@@ -104,12 +108,12 @@ class WorldSpec(msgspec.Struct, frozen=True):
 
     @property
     def change_rate(self) -> float:
-        """The changes per second of all pages together."""
+        """The number of changes per second of all pages together."""
         return sum(host.pages / host.every for host in self.hosts)
 
     @property
     def rate(self) -> float:
-        """The fetches per second."""
+        """The number of fetches per second."""
         return self.visits * self.change_rate
 
     @property
@@ -118,7 +122,9 @@ class WorldSpec(msgspec.Struct, frozen=True):
 
 
 class DrawnWorld(msgspec.Struct, frozen=True):
-    """A drawn world of n pages, with the attributes that the league's policies read; times: seconds from the start.
+    """A drawn world of n pages. It has the attributes that the league's policies read.
+
+    Times are in seconds from the start.
 
     `changes[k]` are the sorted instants at which page k changes. `told_at[j]` is the
     instant of a signal about page `told_of[j]`. `order` is the order of the first fetches.
@@ -144,7 +150,7 @@ class DrawnWorld(msgspec.Struct, frozen=True):
         return self.spec.fetches / self.spec.rate
 
     def gap(self, rate: float) -> float:
-        """Return the seconds for which a host must rest after a fetch; 0 if the world is not polite."""
+        """Return the number of seconds for which a host must rest after a fetch; 0 if the world is not polite."""
         return len(self.sites) / (POLITE * rate) if self.spec.polite else 0.0
 
     def __len__(self) -> int:
@@ -158,7 +164,7 @@ class DrawnWorld(msgspec.Struct, frozen=True):
 
 
 def draw(spec: WorldSpec, seed: int) -> DrawnWorld:
-    """Draw the world of a seed; equal arguments yield equal worlds."""
+    """Draw the world of a seed. Equal arguments yield equal worlds."""
     horizon = spec.fetches / spec.rate
     if not spec.change_rate * horizon < CHANGES_MAX:
         raise ValueError(f"{spec.name}: more than {CHANGES_MAX:,} changes; use fewer rounds or more visits")
@@ -218,7 +224,7 @@ def _importance(rng: np.random.Generator, kind: str, size: int) -> np.ndarray:
 def _poisson(
     rng: np.random.Generator, rate: np.ndarray, _directory: np.ndarray, horizon: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Draw events at these rates; return the instant and the row of each event, in the order of rows."""
+    """Draw events of Poisson processes with these rates. Return the instant and row of each event, ordered by row."""
     counts = rng.poisson(rate * horizon)
     return rng.random(counts.sum()) * horizon, np.repeat(np.arange(len(rate)), counts)
 
@@ -250,7 +256,7 @@ def _together(
 def _seasonal(
     rng: np.random.Generator, rate: np.ndarray, directory: np.ndarray, horizon: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Draw changes on a clock that runs only in working hours, and map them to the working hours of real weeks."""
+    """Draw changes on a clock that runs only in working hours. Map their times to the working hours of real weeks."""
     worked = WORK_DAYS * (WORK_END - WORK_BEGIN)
     at, of = _poisson(rng, rate * WEEK / worked, directory, horizon * worked / WEEK)
     week, within = np.divmod(at, worked)
@@ -293,8 +299,8 @@ def _hosts(count: int, pages: int, every: float, process: str = "poisson") -> tu
 def _list() -> dict[str, WorldSpec]:
     """Return all worlds by name."""
     times = {"hour": HOUR, "day": DAY, "month": MONTH, "year": YEAR}
-    # A budget far above one visit per change needs many rounds; smaller budgets need as many as one visit per
-    # change.
+    # With a budget far above one visit per change, many rounds are needed. With smaller budgets, as many
+    # rounds are needed as with one visit per change.
     rounds = {0.1: 40.0, 0.3: 40.0, 1.0: 40.0, 3.0: 60.0, 10.0: 100.0, 100.0: 300.0}
     found = [
         WorldSpec("issue", _hosts(4, 100, DAY), visits=1.5, rounds=15.0, warm_up=0.5),

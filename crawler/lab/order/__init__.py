@@ -1,1 +1,1 @@
-"""Compares orders of new URLs on link graphs of real documentation by the quality that each finds early."""
+"""Compares orders of new URLs by the quality that each order finds early, on link graphs of real documentation."""

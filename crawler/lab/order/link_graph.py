@@ -1,9 +1,11 @@
-"""Link graphs of pages on hosts, with the texts of the links; they are read from folders of HTML, or generated.
+"""Link graphs of pages on hosts, with the texts of the links.
+
+They are read from folders of HTML, or generated.
 
 A folder of documentation is read in the same way as the crawler reads pages (`extract/`). Each subfolder is a
-host and each file a page. Links to missing files are left out. So are absolute links between hosts, because
-the original addresses of the hosts are unknown. The first page of a host is the page with the shortest path.
-Each first page links to eight other first pages, like the hubs of the speed bench.
+host and each file a page. Links to missing files are left out. Absolute links between hosts are also left
+out, because the original addresses of the hosts are unknown. The first page of a host is the page with the
+shortest path. Each first page links to eight other first pages, like the hubs of the speed bench.
 """
 
 import random
@@ -21,12 +23,15 @@ from crawler.extract.links import extract_page
 from crawler.lab.cluster.synthetic_web import SyntheticWeb, WebSpec
 from crawler.urls.canonical import resolve
 
-NEIGHBOURS = 8  # number of other hosts that each host's first page links to
+NEIGHBOURS = 8  # the first page of each host links to this many other hosts
 PAGES_LEAST = 8  # a host must have at least this number of pages
 
 
 class LinkGraph(msgspec.Struct):
-    """A graph of pages 0 .. n - 1; `links` are pairs (page, anchor text), `first` is the first page of each host."""
+    """A graph of pages 0 .. n - 1.
+
+    `links` holds pairs (page, anchor text) for each page, and `first` the first page of each host.
+    """
 
     urls: list[str]
     titles: list[str]
@@ -34,7 +39,7 @@ class LinkGraph(msgspec.Struct):
     first: list[int]
 
     def depths(self) -> dict[int, int]:
-        """Return the link distance from a first page to each reachable page, in breadth-first order."""
+        """Return the smallest number of links from a first page to each reachable page, in breadth-first order."""
         depth = dict.fromkeys(self.first, 0)
         queue = list(depth)
         for page in queue:
@@ -48,7 +53,7 @@ class LinkGraph(msgspec.Struct):
 def page_rank(graph: LinkGraph, damping: float = 0.85, rounds: int = 60) -> NDArray[np.float64]:
     """Return the PageRank of all pages, (n,), with a mean of 1.
 
-    A page without links shares its rank among all pages.
+    The rank of a page without links is distributed over all pages.
     """
     count = len(graph.urls)
     source = np.array([page for page, links in enumerate(graph.links) for _ in links], np.intp)
@@ -63,7 +68,9 @@ def page_rank(graph: LinkGraph, damping: float = 0.85, rounds: int = 60) -> NDAr
 
 
 def of_folder(folder: Path, pages_max: int, rng: random.Random) -> LinkGraph:
-    """Read the graph of a documentation folder; read the `pages_max` pages of each host nearest to its first page.
+    """Read the graph of a documentation folder.
+
+    Of each host, read at most `pages_max` pages, those nearest to its first page.
 
     Raises:
         UsageError: no host has `PAGES_LEAST` pages.
@@ -92,7 +99,7 @@ def of_folder(folder: Path, pages_max: int, rng: random.Random) -> LinkGraph:
 
 
 def _host(folder: Path, base: str, pages_max: int) -> Iterator[tuple[str, str, dict[str, str]]]:
-    """Yield (URL, title, anchor texts by URL) for each page of a host, breadth-first from its first page."""
+    """Yield (URL, title, anchor texts by URL) for each page of a host, in breadth-first order from its first page."""
     files = {
         base + path.relative_to(folder).as_posix(): path for path in folder.rglob("*.htm*") if path.is_file()
     }
@@ -119,7 +126,10 @@ def _host(folder: Path, base: str, pages_max: int) -> Iterator[tuple[str, str, d
 
 
 def synthetic(pages: int, hosts: int, seed: int) -> LinkGraph:
-    """Return the lab's synthetic web (`lab/cluster/synthetic_web.py`) without faults; its links have no anchor texts."""
+    """Return the graph of the lab's synthetic web (`lab/cluster/synthetic_web.py`) without faults.
+
+    Its links have no anchor texts.
+    """
     web = SyntheticWeb(WebSpec(hosts=hosts, pages=pages, flaws=False, sitemaps=0.0, traps=0.0), seed)
     urls = [web.url(page) for page in range(pages)]
     number = {url: page for page, url in enumerate(urls)} | {web.link_to(page): page for page in range(pages)}

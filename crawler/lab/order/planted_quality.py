@@ -21,13 +21,13 @@ from crawler.lab.order.link_graph import LinkGraph, page_rank
 
 WORD = "sought"  # the topic's word
 TOPIC = 20
-SEEDS = 8  # number of pages from which a topic spreads
-STAYS = 0.75  # probability that the next page of a topic is linked from a page in it
+SEEDS = 8  # a topic spreads from this many pages
+STAYS = 0.75  # probability that the next page of a topic is one to which a page of the topic links
 SAID, SAID_WRONGLY = 0.7, 0.02
 
 
 class Planted(msgspec.Struct):
-    """The `quality` of each page, (n,), and the links (page, target) whose anchors contain the topic's word."""
+    """The `quality` of each page, (n,), and the links (page, target) whose texts contain the word of the topic."""
 
     quality: NDArray[np.float64]
     said: frozenset[tuple[int, int]] = frozenset()
@@ -81,7 +81,7 @@ PLANTINGS: dict[str, Callable[[LinkGraph, list[int], random.Random], Planted]] =
 
 
 def plant(kind: str, graph: LinkGraph, seed: int) -> Planted:
-    """Return planted qualities of one kind."""
+    """Plant qualities of one kind on a graph and return them."""
     reached = list(graph.depths())
     planted = PLANTINGS[kind](graph, reached, random.Random(f"{kind} {seed}"))
     there = np.zeros(len(graph.urls), np.bool_)

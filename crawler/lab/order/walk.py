@@ -4,8 +4,8 @@
                                                          (new: add; news of a known URL: improve)
 
 The crawl is polite: a host receives one request at a time, with a gap after each, and the rate of the whole
-crawl is limited. Parts of a process that do not affect the order are left out: network, parser and disk. A
-set replaces the DUE; each link reaches the set at once.
+crawl is limited. The parts of a process that do not affect the order are left out: network, parser and disk.
+A set replaces the DUE, and each link reaches this set at once.
 """
 
 import heapq
@@ -29,11 +29,11 @@ from crawler.storage.kv import MemoryStore
 
 TOOK = 0.1  # seconds until an answer arrives
 DELAY = 1.0  # seconds between two requests to a host
-BITS = 16  # the table of link scores has 2^BITS entries
+BITS = 16  # base-2 logarithm of the number of entries in the table of link scores
 
 
 class _Known:
-    """Scores by URL for the oracle and for PageRank; no crawler could know these scores in advance."""
+    """Scores by URL for the oracle and for PageRank. No crawler could know these scores in advance."""
 
     def __init__(self, values: np.ndarray, graph: LinkGraph) -> None:
         scale = 1.0 / max(values.max(), 1e-300)
@@ -52,7 +52,7 @@ def _order(name: str, graph: LinkGraph, planted: Planted, weights: str) -> Ranki
 
 
 class _Hash:
-    """Hashes of the hosts h0.test, h1.test ...: each host has its own bucket and its own domain."""
+    """Hashes of the hosts h0.test, h1.test ... Each host has its own bucket and its own domain."""
 
     def host_key(self, hostname: str) -> int:
         digits = "".join(filter(str.isdigit, hostname)) or "0"
@@ -82,7 +82,9 @@ class _NoRobots:
 def walk(
     graph: LinkGraph, planted: Planted, name: str, *, rate: float, seed: int, weights: str = ""
 ) -> list[int]:
-    """Return the pages in the order in which a crawl fetches them; `weights` is the path of the weights of `words`.
+    """Return the pages in the order in which a crawl fetches them.
+
+    `weights` is the path of the file of weights for the order `words`.
 
     `name` is an order of the crawler, "oracle" (the quality itself) or "pagerank" (PageRank of the whole
     graph). `rate` is in pages per second; 0 means no limit.
@@ -178,7 +180,7 @@ class _Walk:
         self._frontier.release(decision, now)
 
     def _links(self, source: LinkSource, targets: Sequence[int], texts: Sequence[str], depth: int) -> None:
-        """Score a page's links; add new URLs to the frontier, and improve the scores of known URLs."""
+        """Score the links of a page. Add new URLs to the frontier, and improve the scores of known URLs."""
         links = [Link(target + 1, self._graph.urls[target], depth) for target in targets]
         new = [place for place, target in enumerate(targets) if target not in self._seen]
         self._seen.update(targets)
@@ -214,6 +216,6 @@ class _Walk:
 
 
 def found_after(pages: Sequence[int], quality: np.ndarray, shares: Sequence[float]) -> list[float]:
-    """Return, for each of `shares`, the share of the quality that is found after that share of all pages."""
+    """Return, for each fraction in `shares`, the part of the quality found once this part of the pages is fetched."""
     gathered = np.concatenate([[0.0], np.cumsum(quality[np.array(pages, np.intp)])])
     return [float(gathered[round(share * len(pages))]) for share in shares]

@@ -1,4 +1,6 @@
-"""Crawl values by name, of a page (`PageParameters`) or many (`Pages`), with intervals, fresh times, thresholds.
+"""Computes crawl values, intervals, fresh times and thresholds of a page (`PageParameters`) or many (`Pages`).
+
+These are the values, by name:
 
     greedy    V_GREEDY: ignores signals; uses only mu and Delta
     cis       GREEDY-CIS: trusts every signal; gamma as observed
@@ -8,8 +10,8 @@
     cis+      cis for pages with precision > 0.7 and recall > 0.6, greedy for the other pages
 
 `freshness/value_kernel.py`, which is compiled, contains the formulas, their theory and their limits. It does
-not check its arguments; this module checks them. Elapsed times and signals must be numbers from 0 to
-infinity, and levels must not be nan; otherwise the functions raise ValueError.
+not check its arguments. This module checks them. Elapsed times and numbers of signals must be from 0 to
+infinity, and levels must not be nan. Otherwise, the functions raise ValueError.
 """
 
 import math
@@ -48,7 +50,7 @@ __all__ = [
 
 
 def kind_of(name: str) -> tuple[int, int]:
-    """Return the pair (kind, terms) with which `Parameters.assign` selects the value of that name.
+    """Return the pair (kind, terms) by which `Parameters.assign` selects the value of this name.
 
     Raises:
         KeyError: there is no value of that name.
@@ -59,7 +61,7 @@ def kind_of(name: str) -> tuple[int, int]:
 
 
 def parameters_of(page: PageParameters, *, by: str = "ncis") -> Parameters:
-    """Return the page's parameters in the form that the compiled kernel needs."""
+    """Return the page's parameters as an object of the compiled kernel."""
     parameters = Parameters()
     parameters.assign(
         *kind_of(by),
@@ -74,7 +76,7 @@ def parameters_of(page: PageParameters, *, by: str = "ncis") -> Parameters:
 
 
 def _state(name: str, value: float) -> float:
-    """Return this time or number of signals; raise ValueError if it is negative or nan."""
+    """Return the time or number of signals. Raise ValueError if it is negative or nan."""
     if not value >= 0.0:
         raise ValueError(f"{name} is {value}: it must be a number of 0 or more")
     return float(value)
@@ -92,7 +94,7 @@ def crawl_value(page: PageParameters, elapsed: float, signals: float = 0, *, by:
 
 
 def threshold(page: PageParameters, level: float, *, by: str = "ncis") -> float:
-    """Return the effective elapsed time at which the crawl value reaches `level`; this is the inverse of V.
+    """Return the effective elapsed time at which the crawl value reaches `level`. This is the inverse of V.
 
     The result is infinite if the value stays below `level`. For a page with silent_rate 0, whose value
     increases only with signals, the result is a number of signals.
@@ -101,7 +103,7 @@ def threshold(page: PageParameters, level: float, *, by: str = "ncis") -> float:
 
 
 def wait(page: PageParameters, level: float, signals: float = 0, *, by: str = "ncis") -> float:
-    """Return the time since the last crawl at which the value reaches `level` with these `signals`.
+    """Return the time after the last crawl at which the value reaches `level`, with this number of `signals`.
 
     The result is 0 if the signals alone suffice, and infinite if the value never reaches `level`.
     """
@@ -119,7 +121,7 @@ def expected_fresh_time(page: PageParameters, at: float) -> float:
 
 
 def crawl_rate(page: PageParameters, at: float) -> float:
-    """Return f = 1/psi, the crawls per unit of time at the threshold `at`.
+    """Return f = 1/psi, the number of crawls per unit of time at the threshold `at`.
 
     The rate is 0 if `at` is infinite, unless signals are certain.
     """
@@ -133,7 +135,10 @@ def value_slope(page: PageParameters, at: float) -> float:
 
 
 def _column(name: str, values: np.ndarray | float, size: int) -> np.ndarray:
-    """Return times or numbers of signals as an array (m,) for the kernel; raise ValueError if one is negative or nan."""
+    """Return times or numbers of signals as an array (m,) for the kernel.
+
+    Raise ValueError if one of them is negative or nan.
+    """
     column = np.ascontiguousarray(np.broadcast_to(values, (size,)), dtype=np.float64)
     right = column >= 0.0
     if not right.all():
@@ -150,7 +155,10 @@ def crawl_values(
     by: str = "ncis",
     out: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Return the values of all pages, (m,), from `elapsed` (m,) and `signals` (m,); write them to `out`, if given."""
+    """Return the values of all pages, (m,), from `elapsed` (m,) and `signals` (m,).
+
+    If `out` is given, the values are written to this array.
+    """
     size = len(pages)
     out = np.empty(size) if out is None else out
     times, heard = _column("elapsed", elapsed, size), _column("signals", signals, size)
@@ -166,7 +174,7 @@ def thresholds(
     guesses: np.ndarray | float = 0.0,
     tolerance: float = 1e-14,
 ) -> np.ndarray:
-    """Return the `threshold` of each page, (m,); `guesses` are thresholds at a nearby level, or 0 if unknown."""
+    """Return the `threshold` of each page, (m,). `guesses` are thresholds at a nearby level, or 0 if unknown."""
     out = np.empty(len(pages))
     near = _column("guesses", guesses, len(pages))
     fill_thresholds(Columns(*kind_of(by), pages), _level(level), near, tolerance, out)

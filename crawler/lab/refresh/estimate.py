@@ -1,11 +1,11 @@
-"""The papers' estimators, which use only a page's own crawls to estimate its change rate and signal quality.
+"""The estimators of the papers. They estimate the change rate and signal quality of a page only from its own crawls.
 
-The figures of the papers and the simulator use them. The crawl's own estimators pool
-pages (`freshness/change_rates.py`, `freshness/signal_quality.py`), because a single page
-is crawled too seldom for a good estimate.
+The figures of the papers and the simulator use these estimators. The estimators of a crawl pool pages
+(`freshness/change_rates.py`, `freshness/signal_quality.py`), because a single page is crawled too seldom for
+a good estimate.
 
-Each crawl ends an interval. It yields three observations: the time tau since the previous crawl (`elapsed`),
-the number n of `signals` in the interval, and whether the page has `changed`. The model is
+Each crawl of a page ends an interval. An interval yields three observations: the time tau since the previous
+crawl (`elapsed`), the number n of `signals` in the interval, and whether the page has `changed`. The model is
 
     P[unchanged] = exp(-x),  x = alpha tau + b n
 
@@ -17,19 +17,20 @@ so alpha (`silent_rate`) and b (`signal_weight`) maximise the concave
 The observed rate gamma of all signals then yields nu = gamma exp(-b),
 Delta = alpha + gamma - nu, precision = 1 - exp(-b), recall = (gamma - nu)/Delta.
 
-`fit` uses all intervals. `RunningEstimate` needs constant memory per page. Of the unchanged intervals, it
-keeps only the sums, which loses nothing. The changed intervals are kept as at most `POINTS_MAX` weighted
-points (tau, n); when there are more, the two closest points are merged into one with the same score. The
-result equals that of `fit` until the limit is exceeded, and stays close to it afterwards; the tests measure
-the difference.
+`fit` uses all intervals. `RunningEstimate` needs constant memory per page. For the unchanged intervals, it
+keeps only the sums; no information is lost by this. The changed intervals are kept as at most `POINTS_MAX`
+weighted points (tau, n). When there are more, the two closest points are merged into one point with the same
+score. Until the limit is exceeded, the result equals that of `fit`. Afterwards, it stays close to that of
+`fit`; the tests measure the difference.
 
-If all intervals are changed, the maximum is at infinity; if no interval is changed, it is at 0. A `Prior`
-adds pseudo-intervals and bounds. `KOLOBOV` is the prior of the public code of Kolobov et al.: one changed and
-one unchanged interval of half a day, and rates between 0.0005 and 7 per day. We add the same for b: one
-signal with a change, and one signal without. With this prior, the first estimate for every page is 1.39
-changes per day. The prior must not be used to crawl pages that change less often: a page that was once seen
-to change slowly would outrank all pages that have not been fetched twice. `naive_quality` counts signals and
-changes by interval; its result is biased upward, and it exists only to show this bias.
+If all intervals are changed, the maximum is at infinity. If no interval is changed, the maximum is at 0. A
+`Prior` adds pseudo-intervals and bounds. `KOLOBOV` is the prior of the public code of Kolobov et al.: one
+changed and one unchanged interval of half a day, and rates between 0.0005 and 7 per day. We add the same for
+b: one signal with a change, and one signal without a change. With this prior, the first estimate for every
+page is 1.39 changes per day. The prior must not be used to crawl pages that change less often: a page that
+was once seen to change slowly would outrank all pages that have not been fetched twice. `naive_quality`
+counts signals and changes by interval. Its result is too large on average, and the function exists only to
+show this bias.
 """
 
 import math
@@ -40,8 +41,9 @@ import numpy as np
 
 from crawler.freshness.params import PageParameters
 
-SIGNAL_WEIGHT_MAX = 30.0  # upper bound of b; it means a precision of 1 - 1e-13, which is practically certain
-_UNDERFLOW = 700.0  # for x above this, exp(-x) is negligible compared with 1; exp(x) is finite up to 709
+SIGNAL_WEIGHT_MAX = 30.0  # upper bound of b; the precision is then 1 - 1e-13, which is practically certain
+# for x above this number, exp(-x) is negligible compared with 1; exp(x) is finite up to 709
+_UNDERFLOW = 700.0
 
 
 class Prior(msgspec.Struct, frozen=True):
@@ -64,7 +66,7 @@ NO_PRIOR = Prior(interval_weight=0.0, signal_weight=0.0, rate_min=0.0, rate_max=
 
 
 class Estimate(msgspec.Struct, frozen=True):
-    """Estimated parameters; `*_error` are standard errors, which are infinite if nothing is known.
+    """Estimated parameters. `*_error` are standard errors, which are infinite if nothing is known.
 
     The errors are derived from the curvature of the likelihood at its maximum,
     including the prior.
@@ -129,7 +131,7 @@ def _curvature_of_arrays(tau: np.ndarray, n: np.ndarray, alpha: float, b: float)
     slope = 1.0 / np.expm1(x)
     bend = slope / -np.expm1(-x)
     along = bend * tau
-    return (  # these are sums of products, because BLAS would start threads for dot products
+    return (  # sums of products, because BLAS would start threads for dot products
         float((slope * tau).sum()),
         float((slope * n).sum()),
         float((along * tau).sum()),
@@ -145,11 +147,11 @@ def _maximise(
     start: tuple[float, float],
     bounds: tuple[float, float],
 ) -> tuple[float, float, Curvature]:
-    """Maximise the likelihood within bounds by Newton's method; return alpha and b, and the curvature there.
+    """Maximise the likelihood within bounds by Newton's method. Return alpha, b, and the curvature at this point.
 
-    A step is halved while the slope at its end is nearly as steep downhill as the slope at its start was
-    uphill; this ensures progress on a concave function. A parameter shrinks at most tenfold per step, because
-    the likelihood is defined only for x > 0. Usually 6 steps suffice; 60 is the limit.
+    A step is halved while the slope at its end is nearly as steep downhill as the slope at its start is
+    uphill. On a concave function, this ensures progress. A parameter shrinks at most tenfold per step,
+    because the likelihood is defined only for x > 0. Usually 6 steps suffice; 60 is the limit.
     """
     low, high = bounds
     alpha, b = min(max(start[0], low, 1e-12), high), start[1]
@@ -183,12 +185,12 @@ def _maximise(
 
 
 def _pinned(value: float, score: float, low: float, high: float) -> bool:
-    """Return whether a parameter is at a bound, and the score would move it beyond the bound."""
+    """Return whether a parameter is at a bound and the score would move it beyond this bound."""
     return (value <= low and score <= 0.0) or (value >= high and score >= 0.0)
 
 
 def _newton_step(s1: float, s2: float, sums: Curvature, fix1: bool, fix2: bool) -> tuple[float, float]:
-    """Solve H step = score for the free parameters; in a flat direction, the step is 0."""
+    """Solve H step = score for the free parameters, and return the step. In a flat direction, it is 0."""
     _, _, h11, h12, h22 = sums
     if fix1 or h11 <= 0.0:
         return 0.0, (s2 / h22 if h22 > 0.0 and not fix2 else 0.0)
@@ -280,13 +282,15 @@ def _merge(left: list[float], right: list[float], alpha: float, b: float) -> lis
     """Merge two points into one that has their total weight and, at (alpha, b), their total score.
 
     The likelihood is concave in x, so the mean of the two points would have too high a likelihood, and the
-    estimate would drift. Keeping the score prevents this drift. The point (tau, n) is parallel to the score,
-    and its x is such that weight * x / expm1(x) equals the sum of this term over the two points.
+    estimate would drift. To prevent this drift, the merged point keeps the score. The point (tau, n) is
+    parallel to the score, and its x is such that weight * x / expm1(x) equals the sum of this term over the
+    two points.
     """
     s1, s2, _, _, _ = _curvature_of_points((left, right), alpha, b)
     weight = left[2] + right[2]
     share = (alpha * s1 + b * s2) / weight
-    if not 1e-6 < share < 1.0:  # the rates are at a bound, or the changes were certain: any point is correct
+    # if the rates are at a bound, or the changes were certain, any point is correct
+    if not 1e-6 < share < 1.0:
         mean = [(p * left[2] + q * right[2]) / weight for p, q in zip(left[:2], right[:2], strict=True)]
         return [*mean, weight]
     scale = math.expm1(_solve_share(share)) / weight
@@ -294,7 +298,10 @@ def _merge(left: list[float], right: list[float], alpha: float, b: float) -> lis
 
 
 def _solve_share(share: float) -> float:
-    """Return x > 0 with x / expm1(x) = share, for 1e-6 < share < 1; Newton on x - ln(expm1(x)) = ln(share)."""
+    """Return x > 0 with x / expm1(x) = share, for 1e-6 < share < 1.
+
+    It is found by Newton's method on ln(x) - ln(expm1(x)) = ln(share).
+    """
     wanted = math.log(share)
     x = 2.0 * (1.0 - share) if share > 0.5 else 1.0 - wanted
     for _ in range(20):
@@ -308,9 +315,8 @@ def _solve_share(share: float) -> float:
 class RunningEstimate:
     """The running estimate of one page in constant memory.
 
-    A changed interval adds a point (tau, n, weight 1). When there are more
-    than `POINTS_MAX` points, two points are merged: those whose merging changes
-    the likelihood least.
+    A changed interval adds a point (tau, n, weight 1). When there are more than `POINTS_MAX` points, two
+    points are merged, chosen so that the likelihood changes least.
     """
 
     POINTS_MAX = 8
@@ -349,7 +355,7 @@ class RunningEstimate:
                 self._merge_closest()
 
     def _merge_closest(self) -> None:
-        """Merge the two points with the least cost, which is weight times the squared relative distance in x."""
+        """Merge the two points with the smallest cost, which is weight times the squared relative distance in x."""
         self.estimate()  # the merge keeps the score at the best current estimate of the rates
         points, alpha, b = self._points, self._alpha, self._b
         best, pair = math.inf, (0, 1)
@@ -397,7 +403,10 @@ class RunningEstimate:
 
 
 def naive_quality(signals: np.ndarray, changed: np.ndarray) -> tuple[float, float]:
-    """Return precision and recall, counted by interval (the paper's Appendix E): biased upward, nan if undefined."""
+    """Return precision and recall, counted by interval (the paper's Appendix E).
+
+    They are too large on average. A value that is undefined is nan.
+    """
     told = np.asarray(signals) > 0
     z = np.asarray(changed, dtype=bool)
     both = float((told & z).sum())

@@ -1,11 +1,11 @@
 # mypy: disable-error-code=valid-type
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False
-"""Algorithm 1 of Busa-Fekete et al., computed exactly: at each tick, it crawls the page with the greatest value.
+"""Algorithm 1 of Busa-Fekete et al., computed exactly. At each tick, it crawls the page with the greatest value.
 
-This scheduler is the reference for cheaper ones, and the simulator uses it most. It therefore avoids
-evaluating all m values at each tick, without changing the choice. It keeps a `level` below the recent
-winners. A page can win only after its value has crossed the level. The crossing time is known in advance, and
-changes only when the page itself is crawled or receives a signal:
+Cheaper schedulers are compared with this one, and the simulator uses it more than any other. Therefore, it
+avoids evaluating all m values at each tick, but its choices are the same as if it evaluated them. It keeps a
+`level` below the recent winners. A page can win only after its value has crossed the level. The crossing time
+is known in advance, and changes only when the page itself is crawled or receives a signal:
 
     waiting      heap by crossing time
     candidates   pages that have crossed; each with bounds of its value, and with its
@@ -17,13 +17,13 @@ V' = mu alpha exp(-alpha iota) psi(iota) and psi' <= 1,
     V(iota + s) <= V + mu alpha exp(-alpha iota) int_0^s (psi + u) exp(-alpha u) du,
 
 A candidate is therefore evaluated again only if this bound (with the first terms of the exponential) exceeds
-the best known value. A signal counts as a step s = beta. Most candidates are not even examined. Every
-`_STRIDE` ticks, the candidates are sorted by the value that they can reach until the next sorting. A tick
-examines only the candidates that can exceed the best known value, and those that have crossed or received a
-signal since the sorting. If the winner is below the level, the level was too high: it is lowered, all
-crossings are computed again, and the tick is repeated. When scanning candidates costs more than computing all
-crossings, the level is raised to just below recent winners. Among equal values the smallest page number wins.
-The scheduler works for every value of `KINDS`.
+the best known value. A signal counts as a step s = beta. For most candidates, not even the bound is computed.
+Every `_STRIDE` ticks, the candidates are sorted by the value that they can reach until the next sorting. A
+tick examines only the candidates that can exceed the best known value, and those that have crossed or
+received a signal since the sorting. If the winner is below the level, the level was too high. It is then
+lowered, all crossings are computed again, and the tick is repeated. When scanning the candidates costs more
+than computing all crossings, the level is raised to just below the recent winners. Among equal values, the
+smallest page number wins. The scheduler works for every value of `KINDS`.
 
 Cython pure-Python mode (see `freshness/value_kernel.py`).
 """
@@ -50,19 +50,19 @@ CERTAIN = cython.declare(cython.Py_ssize_t, CERTAIN_FORM)
 SIGNALS_ONLY = cython.declare(cython.Py_ssize_t, SIGNALS_ONLY_FORM)
 INFINITY = cython.declare(cython.double, float("inf"))
 
-# factor on bounds, so that an equal value is not missed because of rounding
+# bounds are multiplied by this factor, so that rounding does not hide an equal value
 _BIT_MORE = cython.declare(cython.double, 1.0 + 1e-12)
 _STRIDE = cython.declare(cython.double, 64.0)  # ticks between two sortings of the candidates
 # largest number of crossings and signals between two sortings
 _RECENT = cython.declare(cython.Py_ssize_t, 256)
-# The level is raised after this many candidates per page were sorted; that costs as much as recomputing all
-# crossings.
+# The level is raised after this many candidates per page were sorted. Sorting them costs as much as
+# recomputing all crossings.
 _PATIENCE = cython.declare(cython.double, 20.0)
 
-# The columns of a page's row, which is one cache line.
+# The columns of a page's row. A row fits into one cache line.
 LOW = cython.declare(cython.Py_ssize_t, 0)  # a lower bound of the value
 HIGH = cython.declare(cython.Py_ssize_t, 1)  # an upper bound of the value at the instant SINCE
-SINCE = cython.declare(cython.Py_ssize_t, 2)  # -inf: the value must be evaluated
+SINCE = cython.declare(cython.Py_ssize_t, 2)  # an instant; -inf if the value must be evaluated
 SLOPE = cython.declare(cython.Py_ssize_t, 3)  # mu alpha exp(-alpha iota) at SINCE
 INTERVAL = cython.declare(cython.Py_ssize_t, 4)  # psi(iota) at SINCE
 DECAY = cython.declare(cython.Py_ssize_t, 5)  # alpha, or 0 while the value is at its maximum
@@ -187,7 +187,7 @@ class ExactGreedy:
     def _best(self, now: cython.double) -> cython.Py_ssize_t:
         """Return the candidate with the greatest value, or -1.
 
-        Only candidates whose bounds reach that value are evaluated.
+        Only candidates whose bounds reach this value are evaluated.
         """
         k: cython.Py_ssize_t
         if not now <= self.until:
@@ -221,7 +221,7 @@ class ExactGreedy:
     ) -> cython.Py_ssize_t:
         """Return the better of the candidates `i` and `best`.
 
-        The value of `best` is known; `best` may be -1, which means none.
+        The value of `best` is already known. If `best` is -1, there is no such candidate.
         """
         top: cython.double = self.rows[best, LOW] if best >= 0 else -1.0
         if self.place[i] < 0 or self._bound(i, now) * _BIT_MORE < max(known, top):
@@ -253,7 +253,7 @@ class ExactGreedy:
     @cython.inline
     @cython.exceptval(check=False)
     def _note(self, i: cython.Py_ssize_t) -> cython.void:
-        """Note that the value that the candidate can reach has changed since the last sorting."""
+        """Record that, since the last sorting, the value that the candidate can reach has changed."""
         if self.recents == _RECENT:
             self.until = -INFINITY
             return
@@ -296,7 +296,7 @@ class ExactGreedy:
     @cython.cfunc
     @cython.exceptval(check=False)
     def _decay(self, i: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.double:
-        """Return alpha, the rate at which the value grows after `n` signals; 0 if the value is at its maximum."""
+        """Return the alpha of the value's growth after `n` signals, or 0 if the value is at its maximum."""
         page: Parameters = self._of(i)
         if page.form == SIGNALS_ONLY or page.form == CERTAIN and n > 0:
             return 0.0
@@ -305,13 +305,16 @@ class ExactGreedy:
     @cython.cfunc
     @cython.exceptval(check=False)
     def _interval(self, i: cython.Py_ssize_t, at: cython.double) -> cython.double:
-        """Return psi at the threshold `at`, or an upper bound, `at` itself, if the value does not depend on time."""
+        """Return psi at the threshold `at`.
+
+        If the value does not depend on time, return an upper bound, which is `at`.
+        """
         page: Parameters = self._of(i)
         return at if page.form == SIGNALS_ONLY or at == INFINITY else page.interval(at)
 
     @cython.cfunc
     def _crossing(self, i: cython.Py_ssize_t) -> cython.double:
-        """Return the instant at which the value reaches the level without further signals; it may be in the past."""
+        """Return the instant at which the value reaches the level without further signals. It may be in the past."""
         page: Parameters = self._of(i)
         n: cython.Py_ssize_t = self.counts[i]
         at: cython.double = self.thresholds[i]
@@ -325,7 +328,7 @@ class ExactGreedy:
 
     @cython.cfunc
     def _place(self, i: cython.Py_ssize_t, now: cython.double) -> cython.void:
-        """Compute the threshold at which the page's value is just below the level, and put the page into the heap."""
+        """Compute the threshold at which the page's value is just below the level. Put the page into the heap."""
         page: Parameters = self._of(i)
         self.thresholds[i] = page.threshold(self.level * (1.0 - 1e-4), self.thresholds[i], 1e-6)
         at: cython.double = self.thresholds[i]
@@ -347,7 +350,7 @@ class ExactGreedy:
 
     @cython.cfunc
     def _join(self, i: cython.Py_ssize_t, crossed: cython.double) -> cython.void:
-        """Add the page to the candidates; at the instant `crossed`, its value must have been at most the level."""
+        """Add the page to the candidates. At the instant `crossed`, its value must have been at most the level."""
         self.place[i] = self.crossed
         self.candidates[self.crossed] = i
         self.crossed += 1

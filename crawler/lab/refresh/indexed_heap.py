@@ -3,11 +3,11 @@
 """A heap of page numbers whose keys can be changed in place.
 
 Each node has four children. The heap is therefore half as deep as a binary heap, and the keys of the four
-children share a cache line. Of equal keys, the one with the smallest number comes first, so runs are
+children share a cache line. Among items with equal keys, the smallest number comes first, so runs are
 reproducible. Invariant: the pair (key, item) of a node is at most the pair of each of its children, and
-place[items[k]] = k. An operation costs O(log n); memory is 16 bytes per item.
+place[items[k]] = k. An operation takes O(log n) time. An item takes 16 bytes of memory.
 
-Cython pure-Python mode (see `freshness/value_kernel.py`); attributes in `indexed_heap.pxd`.
+Cython pure-Python mode (see `freshness/value_kernel.py`). The attributes are declared in `indexed_heap.pxd`.
 """
 
 import cython
@@ -16,7 +16,7 @@ import numpy as np
 
 @cython.cclass
 class IndexedHeap:
-    """A heap of items 0 .. capacity - 1; each item is in the heap at most once."""
+    """A heap of items 0 .. capacity - 1. Each item is in the heap at most once."""
 
     def __init__(self, capacity: int) -> None:
         self.size = 0

@@ -11,8 +11,8 @@ some 18 million URLs) is a folder of tab-separated files:
     urlid_chrate_compl_obs_hist.txt  URL_ID, change rate per day, for the pages whose sitemaps were trusted
 
 The command keeps a uniform sample of the URLs. The change rate is the maximum-likelihood estimate from the
-history, with the prior of the public code. Trusted pages are marked `labelled` and have the change rate that
-the data set gives. Rates are per day.
+history, with the prior of the public code. Trusted pages are marked `labelled`; their change rates are those
+in the data set. Rates are per day.
 """
 
 import argparse
@@ -70,7 +70,7 @@ def _lines(path: Path) -> Iterator[tuple[int, list[str]]]:
 
 
 def _sample(path: Path, size: int, rng: np.random.Generator) -> dict[str, float]:
-    """Draw `size` lines of the importance file uniformly (reservoir sampling); return a dict URL_ID -> importance."""
+    """Draw `size` lines of the importance file uniformly, by reservoir sampling. Return a dict URL_ID -> importance."""
     kept: list[tuple[str, float]] = []
     for number, fields in _lines(path):
         place = number - 1 if number <= size else int(rng.integers(number))
@@ -88,7 +88,7 @@ def _sample(path: Path, size: int, rng: np.random.Generator) -> dict[str, float]
 
 
 def _wanted(path: Path, keys: dict[str, float], column: int) -> Iterator[tuple[str, str]]:
-    """Yield URL_ID and the field number `column` of each line whose URL_ID is among `keys`."""
+    """For each line whose URL_ID is among `keys`, yield the URL_ID and the field number `column`."""
     for number, fields in _lines(path):
         if fields[0] in keys:
             if len(fields) <= column:
@@ -97,7 +97,7 @@ def _wanted(path: Path, keys: dict[str, float], column: int) -> Iterator[tuple[s
 
 
 def _positive(text: str) -> float:
-    """Parse a number of 0 or more; raise ValueError for anything else."""
+    """Parse a number of 0 or more. Raise ValueError for anything else."""
     value = float(text)
     if not 0.0 <= value < pages_file.SIZE_MAX:
         raise ValueError(text)

@@ -17,11 +17,11 @@ from crawler.errors import UsageError
 from crawler.freshness.params import Pages
 
 ROWS_MAX = 20_000_000  # maximum number of pages; arrays of this size take 1.3 GB
-SIZE_MAX = 1e30  # the largest rate or importance; the ratio of two such numbers is still finite
+SIZE_MAX = 1e30  # maximum rate or importance; the ratio of any two allowed numbers is finite
 
 
 class PagesFile(msgspec.Struct, frozen=True):
-    """The contents of a pages file: names (m,), parameters, and `labelled` (m,), True for labelled pages."""
+    """The contents of a pages file: names (m,), parameters, and `labelled` (m,), which is True for labelled pages."""
 
     names: list[str]
     pages: Pages
@@ -42,7 +42,7 @@ def read(path: Path) -> PagesFile:
 
 
 def _parse(path: Path, lines: Iterable[str]) -> PagesFile:
-    place = [0]  # the number of the line read last, including comments
+    place = [0]  # the number of the last line read, counted with the comments
     reader = csv.DictReader(_without_comments(lines, place))
     missing = {"importance", "change_rate"} - set(reader.fieldnames or ())
     if missing:
@@ -68,7 +68,7 @@ def _parse(path: Path, lines: Iterable[str]) -> PagesFile:
 
 
 def _without_comments(lines: Iterable[str], place: list[int]) -> Iterator[str]:
-    """Yield the lines that do not begin with #; store the number of the last line read in `place[0]`."""
+    """Yield the lines that do not begin with #. Store the number of the last line yielded in `place[0]`."""
     for number, line in enumerate(lines, start=1):
         if not line.startswith("#"):
             place[0] = number
@@ -76,7 +76,10 @@ def _without_comments(lines: Iterable[str], place: list[int]) -> Iterator[str]:
 
 
 def _numbers(row: dict[str, str]) -> tuple[float, float, float, float, float]:
-    """Return (importance, change_rate, recall, false_rate, labelled) of a row; raise ValueError for impossible values."""
+    """Return (importance, change_rate, recall, false_rate, labelled) of a row.
+
+    Raise ValueError for impossible values.
+    """
     importance, change_rate = _number(row, "importance"), _number(row, "change_rate")
     recall = _number(row, "recall", 1.0) if row.get("recall") else 0.0
     if row.get("precision") and row.get("false_rate"):
@@ -94,7 +97,7 @@ def _numbers(row: dict[str, str]) -> tuple[float, float, float, float, float]:
 
 
 def _number(row: dict[str, str], column: str, most: float = SIZE_MAX, default: str = "") -> float:
-    """Parse and return a number from 0 to `most`; unless it is 0, it must be at least 1 / SIZE_MAX."""
+    """Parse and return a number from 0 to `most`. Unless it is 0, it must be at least 1 / SIZE_MAX."""
     text = row.get(column) or default
     try:
         value = float(text)
@@ -108,7 +111,7 @@ def _number(row: dict[str, str], column: str, most: float = SIZE_MAX, default: s
 def write_rows(
     path: Path, columns: list[str], rows: Iterable[Iterable[object]], comments: Iterator[str]
 ) -> None:
-    """Write a CSV with comment lines before its header; raise UsageError if the file cannot be written."""
+    """Write a CSV file with comment lines before its header. Raise UsageError if the file cannot be written."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("w", newline="", encoding="utf-8") as file:
@@ -124,5 +127,8 @@ def write_rows(
 
 
 def _cell(value: object) -> object:
-    """Format floats with ten digits, more than a simulation's precision, so that all machines write the same text."""
+    """Format floats with ten digits, so that all machines write the same text.
+
+    Simulations are less precise than that.
+    """
     return f"{value:.10g}" if isinstance(value, float | np.floating) else value

@@ -1,4 +1,4 @@
-"""Refresh rates: the optima of Azar et al. (2018) and of Busa-Fekete et al., and the rates of simpler rules.
+"""Computes refresh rates: the optima of Azar et al. (2018) and of Busa-Fekete et al., and the rates of simpler rules.
 
     optimal_probabilities   Algorithm 1: one page per time slot, drawn at random    F1
     optimal_rates           Algorithm 2: Poisson refreshes                          F2
@@ -25,24 +25,24 @@ from crawler.lab.refresh.crawl_value import expected_fresh_times, expected_inter
 
 
 def poisson_freshness(importance: np.ndarray, change_rate: np.ndarray, rates: np.ndarray) -> float:
-    """Return F2 = sum mu rho / (rho + Delta): refreshes at random (Azar et al., Eq. 5)."""
+    """Return F2 = sum mu rho / (rho + Delta), the freshness with refreshes at random (Azar et al., Eq. 5)."""
     return float(np.sum(importance * rates / (rates + change_rate)))
 
 
 def slotted_freshness(importance: np.ndarray, change_rate: np.ndarray, probabilities: np.ndarray) -> float:
-    """Return F1 = sum mu p / (p + Delta - p Delta): one page per slot (Azar et al., Eq. 3)."""
+    """Return F1 = sum mu p / (p + Delta - p Delta), the freshness with one page per slot (Azar et al., Eq. 3)."""
     p = probabilities
     return float(np.sum(importance * p / (p + change_rate - p * change_rate)))
 
 
 def even_freshness(importance: np.ndarray, change_rate: np.ndarray, rates: np.ndarray) -> float:
-    """Return F = sum mu (rho/Delta) (1 - exp(-Delta/rho)): refreshes at even intervals (Azar et al., Eq. 6)."""
+    """Return F = sum mu (rho/Delta) (1 - exp(-Delta/rho)), the freshness with even intervals (Azar et al., Eq. 6)."""
     x = np.divide(change_rate, rates, out=np.full(len(rates), np.inf), where=rates > 0.0)
     return float(np.sum(importance * np.where(x > 0.0, -np.expm1(-x) / np.where(x > 0.0, x, 1.0), 1.0)))
 
 
 def optimal_rates(importance: np.ndarray, change_rate: np.ndarray, bandwidth: float) -> np.ndarray:
-    """Return the rates that maximise F2 (Algorithm 2); the result is exact and takes O(m log m)."""
+    """Return the rates that maximise F2 (Algorithm 2). The result is exact, and takes O(m log m) time."""
     root = np.sqrt(importance * change_rate)
     out = np.zeros(len(importance))
     r, s = float(root.sum()), float(change_rate.sum())
@@ -58,7 +58,7 @@ def optimal_rates(importance: np.ndarray, change_rate: np.ndarray, bandwidth: fl
 
 
 def optimal_probabilities(importance: np.ndarray, change_rate: np.ndarray) -> np.ndarray:
-    """Return the distribution over pages that maximises F1 (Algorithm 1); change_rate is in (0, 1) per slot."""
+    """Return the distribution over pages that maximises F1 (Algorithm 1). `change_rate` is in (0, 1) per slot."""
     root, kept = np.sqrt(importance * change_rate), 1.0 - change_rate
     out = np.zeros(len(importance))
     r, s = float((root / kept).sum()), float((change_rate / kept).sum())
@@ -76,9 +76,9 @@ def optimal_probabilities(importance: np.ndarray, change_rate: np.ndarray) -> np
 class Optimum(msgspec.Struct, frozen=True):
     """A continuous optimum: `level` is the value of one more crawl per unit of time.
 
-    `thresholds` holds iota of each page. It is infinite for a page that is never crawled, and a number of
-    signals for a page with silent_rate 0. `accuracy` is the share of requests that are answered with a fresh
-    copy.
+    `thresholds` holds iota of each page. Iota is infinite for a page that is never crawled. For a page with
+    silent_rate 0, it is a number of signals. `accuracy` is the share of requests that are answered with a
+    fresh copy.
     """
 
     level: float
@@ -89,11 +89,11 @@ class Optimum(msgspec.Struct, frozen=True):
 
 # a sample of this many pages yields the level of all pages with an error of a few hundredths
 SAMPLE_MAX = 10_000
-SLOW_MAX = 3  # if a bracket is not halved after this many steps, it is bisected
+SLOW_MAX = 3  # a bracket that is not halved after this many steps is bisected
 
 
 def optimum_with_signals(pages: Pages, bandwidth: float) -> Optimum:
-    """Return Theorem 1's optimum: the level at which the pages' crawl rates sum to `bandwidth`.
+    """Return the optimum of Theorem 1, at the level where the pages' crawl rates sum to `bandwidth`.
 
     If the signals of a page are certain, or if the page never changes silently, the sum of the rates may jump
     over the bandwidth at some level. The solutions on both sides of the jump are then mixed: such a page is
@@ -103,12 +103,14 @@ def optimum_with_signals(pages: Pages, bandwidth: float) -> Optimum:
 
 
 def deterministic_optimum(importance: np.ndarray, change_rate: np.ndarray, bandwidth: float) -> Optimum:
-    """Return OPT with even intervals and no signals; its accuracy is the BASELINE of Busa-Fekete et al."""
+    """Return OPT with even intervals and no signals. Its accuracy is the BASELINE of Busa-Fekete et al."""
     return _bisect(Pages(importance, change_rate), bandwidth, "greedy")
 
 
 def _bisect(pages: Pages, bandwidth: float, by: str) -> Optimum:
-    """Find the level where the rates sum to the bandwidth, by regula falsi (Illinois) or, if that is slow, bisection.
+    """Find the level at which the rates sum to the bandwidth.
+
+    The method is regula falsi (Illinois) or, if that is slow, bisection.
 
     The sum of the rates decreases as the level rises, but it may jump over the bandwidth. The bracket then
     shrinks around the jump until the ends of the bracket differ only by rounding.
@@ -143,7 +145,10 @@ def _bisect(pages: Pages, bandwidth: float, by: str) -> Optimum:
 
 
 def _near(pages: Pages, bandwidth: float, by: str) -> tuple[float, float, float]:
-    """Estimate from a sample, if there are many pages; return a starting level, an upper bound, and its shortfall."""
+    """Return a level at which to start, an upper bound, and the shortfall of the rates at this bound.
+
+    If there are many pages, these are estimated from a sample.
+    """
     top = float(np.where(pages.change_rate > 0.0, pages.ceiling, 0.0).max(initial=0.0))
     if len(pages) > 2 * SAMPLE_MAX:
         guess = sample_level(pages, bandwidth, SAMPLE_MAX, by)
@@ -156,13 +161,13 @@ def _near(pages: Pages, bandwidth: float, by: str) -> tuple[float, float, float]
 
 
 def sample_level(pages: Pages, bandwidth: float, most: int, by: str = "ncis") -> float:
-    """Return the optimal level for an even sample of about `most` pages, with the sample's share of the bandwidth."""
+    """Return the optimal level for an even sample of about `most` pages, which gets its share of the bandwidth."""
     sample = pages.select(np.arange(0, len(pages), max(1, len(pages) // most)))
     return _bisect(sample, bandwidth * len(sample) / len(pages), by).level
 
 
 def _rates(pages: Pages, at: np.ndarray) -> np.ndarray:
-    """Return the crawls of each page per unit of time at its threshold; 0 for infinite thresholds."""
+    """Return the number of crawls of each page per unit of time at its threshold; 0 for infinite thresholds."""
     intervals = expected_intervals(pages, at)
     never = np.isinf(at)
     return np.where(never, 0.0, 1.0 / np.where(never, 1.0, intervals))
@@ -188,7 +193,10 @@ def _mixed(pages: Pages, bandwidth: float, low: float, high: float, by: str, gue
 
 
 def freshness(pages: Pages, at: np.ndarray, rates: np.ndarray) -> np.ndarray:
-    """Return w f, the share of time in which each page is fresh at its threshold and rate; 1 if it never changes."""
+    """Return w f, the share of time in which each page is fresh at its threshold and rate.
+
+    For a page that never changes, it is 1.
+    """
     fresh = expected_fresh_times(pages, np.where(rates > 0.0, at, 0.0)) * rates
     return np.where(pages.change_rate > 0.0, fresh, 1.0)
 
@@ -207,13 +215,13 @@ def uniform(size: int, bandwidth: float) -> np.ndarray:
 
 
 def low_discrepancy(rates: Sequence[float] | Sequence[Fraction] | np.ndarray) -> Iterator[int]:
-    """Yield pages forever, page k in a share `rates[k]` of the steps (Algorithm 3).
+    """Yield pages without end, so that page k is chosen in a share `rates[k]` of the steps (Algorithm 3).
 
     After t steps, page k has been chosen t rates[k] times, with an error of at most 1. Job j of page k may
     run from step floor((j-1)/rate) + 1 on, and must run by step ceil(j/rate). Of the jobs that may run, the
-    one with the earliest deadline runs; two heaps find it in O(log m) per step. Rates are divided by their
-    sum; Fractions stay exact. Of equal deadlines, the one with the smallest page number comes first. Pages of
-    rate 0 are never chosen.
+    one with the earliest deadline runs. Two heaps find this job in O(log m) per step. Rates are divided by
+    their sum; Fractions stay exact. Of jobs with equal deadlines, the one with the smallest page number runs
+    first. Pages of rate 0 are never chosen.
     """
     total = sum(rates)
     shares = [(rate / total, k) for k, rate in enumerate(rates) if rate > 0]
@@ -226,7 +234,7 @@ def low_discrepancy(rates: Sequence[float] | Sequence[Fraction] | np.ndarray) ->
         while waiting and waiting[0][0] <= step:
             _, k, share, job = heapq.heappop(waiting)
             heapq.heappush(ready, (_ceil(job / share), k, share, job))
-        if not ready:  # a step lacks a job only if float rates were rounded
+        if not ready:  # this happens only if float rates were rounded
             step = waiting[0][0] - 1
             continue
         _, k, share, job = heapq.heappop(ready)

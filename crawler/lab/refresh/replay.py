@@ -6,7 +6,8 @@ Between two events of a page, the probability that the page is fresh is g exp(-a
 since the last crawl. After a crawl, g is 1. Each emitted signal multiplies g by q = nu/gamma, the probability
 that the signal is false. A certain change sets g to 0. The integral of mu P[fresh] is therefore summed in
 closed form: no requests and no changes are drawn, and for a policy without signals, the result is exact. This
-holds for any scheduler that cannot see which signals are true, with any delay between emission and arrival.
+is true for any scheduler that does not know which signals are true, with any delay between emission and
+arrival.
 
 An event is (time, page, what), where `what` is a sum of EMITTED, ARRIVED and CHANGED.
 Cython pure-Python mode (see `freshness/value_kernel.py`).
@@ -62,7 +63,7 @@ class Replay:
 
     @cython.cfunc
     def _account(self, i: cython.Py_ssize_t, now: cython.double) -> cython.void:
-        """Add the page's expected fresh time since its last accounting, split at the edges of bins."""
+        """Add the expected fresh time of the page since the last call for it, split at the edges of bins."""
         begin: cython.double = self.since[i]
         self.since[i] = now
         if self.fresh[i] <= 0.0 or now <= begin:
@@ -85,7 +86,10 @@ class Replay:
 
     @cython.ccall
     def event(self, i: cython.Py_ssize_t, now: cython.double, what: cython.int) -> cython.void:
-        """Apply an event, which is an emitted signal or a change of the page; arrivals change nothing here."""
+        """Apply an event, which is an emitted signal or a change of the page.
+
+        Arrivals of signals have no effect here.
+        """
         if what & (_EMITTED | _CHANGED):
             self._account(i, now)
             self.fresh[i] = 0.0 if what & _CHANGED else self.fresh[i] * self.q[i]
@@ -110,7 +114,7 @@ class Replay:
         learner: Any = None,
         luck: cython.const[cython.double][::1] = None,
     ) -> None:
-        """Crawl one page at each tick; events up to and including the tick are applied first.
+        """Crawl one page at each tick. Events up to and including the tick are applied first.
 
         If `learner` is given, `learner.crawled(page, elapsed, signals, changed, now)` receives the result
         of each crawl. The uniform numbers `luck`, (ticks,), decide whether the page has changed.
@@ -146,11 +150,11 @@ class Replay:
             self._account(page, self.width * len(self.gained))
 
     def accuracy(self) -> np.ndarray:
-        """Return the accuracy within each bin, (bins,)."""
+        """Return the accuracy in each bin, (bins,)."""
         return np.asarray(self.gained) / (self.width * float(np.sum(self.mu)))
 
     def rates(self) -> np.ndarray:
-        """Return the crawls per unit of time of each page, (m,)."""
+        """Return the number of crawls of each page per unit of time, (m,)."""
         return np.asarray(self.crawls) / (self.width * len(self.gained))
 
     def __repr__(self) -> str:

@@ -1,19 +1,19 @@
 """The refresh simulator: runs policies by name on drawn pages and events, which are the same for all policies.
 
 Conventions are those of Busa-Fekete et al., section 6. Ticks are at j/R. At t = 0, all pages are fresh and
-just crawled. A policy sees the signals up to a tick before it chooses a page; a page chosen at t is fresh at
-t. Standard pages: importance and change rate ~ U[0, 1], recall ~ Beta(0.25, 0.25), false rate ~ U(0.1, 0.6),
-R = 100, T = 1000. Accuracy is not sampled from requests but integrated exactly between events (`replay.py`).
-It is reported for the whole run, and also without the first fifth, because the fresh start raises accuracy a
-little.
+just crawled. Before a policy chooses a page at a tick, it receives the signals up to this tick. A page chosen
+at t is fresh at t. Standard pages: importance and change rate ~ U[0, 1], recall ~ Beta(0.25, 0.25), false
+rate ~ U(0.1, 0.6), R = 100, T = 1000. Accuracy is not sampled from requests but integrated exactly between
+events (`replay.py`). It is reported for the whole run. It is also reported without the first fifth, because
+the fresh start raises accuracy a little.
 
 There are these policies. greedy, cis, cis-nu0, ncis, approx-J and cis+ choose the page with the greatest
 value of that name (`crawl_value.py`). `ncis-d` is ncis, but drops signals within 5 ticks after a crawl. `lds`
 is Algorithm 3 on the optimal rates, and `azar` is Algorithm 3 on the rates of Algorithm 2. `random` draws
-pages in proportion to the optimal rates. `baseline` and `optimum` have no schedule; they are the continuous
+pages in proportion to the optimal rates. `baseline` and `optimum` have no schedule. They are the continuous
 optima without and with signals.
 
-A run may depart from the model: signals may be delayed, the bandwidth may change,
+A run may differ from the model: signals may be delayed, the bandwidth may change,
 policies may assume wrong parameters or learn them as they crawl, and changes may come in
 bursts or periodically.
 """
@@ -37,7 +37,7 @@ DISCARD_TICKS = 5.0  # T_DELAY = 5/R (their Appendix C)
 WARMUP = 0.2
 SIGNALS = ("none", "perfect", "noisy")
 CHANGES = ("poisson", "bursty", "periodic")
-EVENTS_MAX = 200_000_000  # the most events per run; so many events take 5 GB
+EVENTS_MAX = 200_000_000  # maximum number of events per run; so many events take 5 GB
 BURST = 5.0  # mean number of changes in a burst
 POLICIES = (
     "baseline",
@@ -57,7 +57,7 @@ POLICIES = (
 
 
 def standard_pages(rng: np.random.Generator, size: int, signals: str = "noisy") -> Pages:
-    """Draw the pages of the paper's experiments; `signals` is none, perfect (no false signals) or noisy."""
+    """Draw the pages of the paper's experiments. `signals` is none, perfect (no false signals) or noisy."""
     importance, change_rate = rng.random(size), rng.random(size)
     recall = rng.beta(0.25, 0.25, size) if signals != "none" else np.zeros(size)
     false_rate = rng.uniform(0.1, 0.6, size) if signals == "noisy" else np.zeros(size)
@@ -70,7 +70,8 @@ def real_world_pages(rng: np.random.Generator, size: int, labelled: np.ndarray |
     Change rates are log-normal with median 0.1 per day and sigma 1.3, within 0.0005 and 7; precision ~
     Beta(1.3, 2.83), recall ~ Beta(1.3, 3.75). 5 % of the pages are labelled, and have 26.4 % of the
     importance. The precision and recall of labelled pages are drawn from the highest 5 % of the
-    distributions, those of the other pages from the rest. `labelled` (m,) is drawn, unless it is given.
+    distributions, those of the other pages from the rest. Unless `labelled` (m,) is given, it is drawn at
+    random.
     """
     change_rate = np.clip(0.1 * np.exp(1.3 * rng.standard_normal(size)), 0.0005, 7.0)
     labelled = rng.random(size) < 0.05 if labelled is None else labelled
@@ -83,7 +84,7 @@ def real_world_pages(rng: np.random.Generator, size: int, labelled: np.ndarray |
 
 
 def _split_sample(rng: np.random.Generator, labelled: np.ndarray, a: float, b: float) -> np.ndarray:
-    """Draw from Beta(a, b): for labelled pages from its upper 5 %, for the other pages from the rest."""
+    """Draw from Beta(a, b). For labelled pages, draw from its upper 5 %, and for the other pages from the rest."""
     pool = np.sort(rng.beta(a, b, 200_000))
     cut = int(0.95 * len(pool))
     low, high = rng.integers(0, cut, len(labelled)), rng.integers(cut, len(pool), len(labelled))
@@ -103,8 +104,8 @@ def corrupted(rng: np.random.Generator, pages: Pages, share: float) -> Pages:
 class ExperimentSetting(msgspec.Struct, frozen=True):
     """The settings shared by all instances of an experiment.
 
-    `bandwidth` holds pairs (start time, crawls per unit of time); `delay` is the mean
-    of the Poisson number of ticks that a signal takes to arrive.
+    `bandwidth` holds pairs (start time, crawls per unit of time). A signal arrives after a Poisson number of
+    ticks with the mean `delay`.
     """
 
     bandwidth: tuple[tuple[float, float], ...] = ((0.0, 100.0),)
@@ -155,7 +156,7 @@ class Events(msgspec.Struct, frozen=True):
 
 
 def draw_events(rng: np.random.Generator, pages: Pages, setting: ExperimentSetting) -> Events:
-    """Draw signals until the horizon; also draw changes, if the changes are not a Poisson process.
+    """Draw signals until the horizon. If changes are not a Poisson process, draw changes, too.
 
     Raises:
         UsageError: there would be more than EVENTS_MAX events.
@@ -185,7 +186,7 @@ def draw_events(rng: np.random.Generator, pages: Pages, setting: ExperimentSetti
 
 
 def _merged(parts: list[tuple[np.ndarray, np.ndarray, int]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return all events in order of time; events of the same instant stay in the given order."""
+    """Return all events in order of time. Events of the same instant stay in the given order."""
     times = np.concatenate([part[0] for part in parts])
     pages = np.concatenate([part[1] for part in parts]).astype(np.int32)
     whats = np.concatenate([np.full(len(part[0]), part[2], dtype=np.int8) for part in parts])
@@ -196,7 +197,7 @@ def _merged(parts: list[tuple[np.ndarray, np.ndarray, int]]) -> tuple[np.ndarray
 def _poisson_times(
     rng: np.random.Generator, rates: np.ndarray, horizon: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Draw events of independent Poisson processes; return their instants and page numbers, unsorted."""
+    """Draw events of independent Poisson processes. Return their instants and page numbers, unsorted."""
     who = np.repeat(np.arange(len(rates)), rng.poisson(rates * horizon))
     return rng.uniform(0.0, horizon, len(who)), who
 
@@ -204,7 +205,7 @@ def _poisson_times(
 def _change_times(
     rng: np.random.Generator, rates: np.ndarray, setting: ExperimentSetting
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Draw changes with these rates that are bursty or periodic; return their instants and page numbers.
+    """Draw changes that are bursty or periodic, with these rates. Return their instants and page numbers.
 
     Bursty changes come in bursts of BURST changes on average, spread over a quarter of the mean time between
     changes. Periodic changes are evenly spaced, with a random phase and 10 % jitter.
@@ -250,7 +251,7 @@ class Learner:
 
     @classmethod
     def first_belief(cls, pages: Pages, prior: Prior) -> Pages:
-        """Return the initial parameters: each page has the change rate of the prior, and its own importance."""
+        """Return the initial parameters. Each page has the change rate of the prior, and its true importance."""
         start = RunningEstimate(prior).estimate(signal_rate=0.0)
         return Pages(pages.importance, np.full(len(pages), start.change_rate))
 
@@ -294,7 +295,11 @@ def _draws(rates: np.ndarray, rng: np.random.Generator) -> Iterator[int]:
 
 
 class SimulationResult(msgspec.Struct, frozen=True):
-    """The result of a policy on an instance: accuracy in the whole run, after the warm-up, per bin; crawl rates."""
+    """The result of a policy on an instance.
+
+    `accuracy` is for the whole run, `settled` for the run without the warm-up, `by_bin` for each bin. `rates` are the
+    crawl rates of the pages.
+    """
 
     accuracy: float
     settled: float
@@ -312,7 +317,7 @@ def simulate(
 ) -> SimulationResult:
     """Run the policy `name` on an instance.
 
-    The policy assumes the parameters `believed`; by default, they are the true ones.
+    The policy assumes the parameters `believed`. By default, these are the true parameters.
     """
     check_policy(name)
     if name in ("baseline", "optimum"):
@@ -334,7 +339,7 @@ def simulate(
 
 
 def _continuous(name: str, pages: Pages, setting: ExperimentSetting) -> SimulationResult:
-    """Return the continuous optimum; if the bandwidth changes, there is one optimum for each span."""
+    """Return the continuous optimum. If the bandwidth changes, each span has its own optimum."""
     edges = np.linspace(0.0, setting.horizon, setting.bins, endpoint=False)
     begins = np.array([begin for begin, _ in setting.bandwidth])
     optima = []
@@ -358,7 +363,7 @@ def experiment(
     corrupt: float = 0.0,
     report: OnProgress = silent,
 ) -> list[dict[str, SimulationResult]]:
-    """Run all policies on the same drawn instances; return one dict of results per instance.
+    """Run all policies on the same drawn instances. Return one dict of results per instance.
 
     Instance k uses its own generator, seeded with (seed, k), so further instances do not change the first
     ones.

@@ -10,8 +10,8 @@
     where         the expression that selects rows
     crawl_log     Heritrix's one-line log
 
-The modules here read one or several archives (one per process of a crawl). They accept and return iterables,
-so they use bounded memory for crawls of any size. The crawl need not be stopped, and its processes are not
-involved. Work of other stages (finding links, judging pages) is passed in as a callable; `crawler/export`
-combines the two.
+The modules here read one or several archives (one per process of a crawl). The functions accept and return
+iterables, so they use bounded memory for crawls of any size. The crawl need not be stopped, and its processes
+have no part in an export. Functions of other stages, such as finding links or judging pages, are passed in as
+callables. `crawler/export` connects the formats with these stages.
 """

@@ -4,17 +4,17 @@
     key (SURT)                time           JSON
 
 A *SURT* is a URL reordered so that sorting by bytes puts the pages of a domain together. The labels of the
-host are reversed and the query is sorted; scheme, user, default port, leading `www` and session ids are
-removed; everything is in lower case. A SURT loses information on purpose: a reader looks up the key and then
-compares `url`. The rules are those of the Internet Archive's `surt`: a test (`tests/pages/formats`) compares
-the results for canonical http URLs, as a crawl stores them.
+host are reversed, and the query is sorted. The scheme, user, default port, leading `www` and session ids are
+removed. Everything is in lower case. A SURT loses information on purpose. A reader looks up the key, and then
+compares `url`. The rules are those of the Internet Archive's library `surt`. A test (`tests/pages/formats`)
+compares the results for canonical http URLs, the kind of URL that a crawl stores.
 
-The fields and their format (strings; the digest without `sha1:`) are those of pywb's sample indexes. A
-revisit has the mime `warc/revisit`. If a request is not a plain GET, its key ends in its method and body
-(`pages/request_query.py`), because pywb looks up such keys.
+The fields and their format are those of pywb's sample indexes: all values are strings, and the digest has no
+`sha1:`. A revisit has the mime `warc/revisit`. If a request is not a plain GET, its key ends with the method
+and the body (`pages/request_query.py`), because pywb looks up such keys.
 
-`sorted_lines` merges the lines of many processes in bounded memory: it sorts runs that fit into memory and
-writes them to disk, then merges a bounded number of runs at a time.
+`sorted_lines` merges the lines of many processes in bounded memory. Runs of lines that fit into memory are
+sorted and written to disk. Then the runs are merged, a bounded number at a time.
 """
 
 import heapq
@@ -34,12 +34,12 @@ from crawler.pages.request_query import parts_of
 from crawler.records import Capture
 
 _NO_CONSENT: Mapping[str, Any] = {}
-_RUNS_MERGED_MAX = 64  # number of runs merged, and so of files open, at the same time
+_RUNS_MERGED_MAX = 64  # maximum number of runs that are merged (files that are open) at the same time
 _LINE_ENDS = re.compile(r"[\t\r\n]")  # the WHATWG rules remove these characters from URLs
 _DEFAULT_PORTS = {"http": "80", "https": "443"}
 _URL = re.compile(r"(?P<scheme>[a-z]+)://(?P<authority>[^/?#]*)(?P<path>[^?#]*)(?:\?(?P<query>[^#]*))?", re.I)
 _WWW = re.compile(r"www\d*\.")
-# Session ids of ASP.NET and ColdFusion, and four parameters with an id of fixed length.
+# Session ids: those of ASP.NET and ColdFusion, and four parameters with ids of a fixed length.
 _PATH_SESSION = re.compile(rb"/(?:\([a-z0-9]{24}\)|\((?:[a-z]\([a-z0-9]{24}\))+\))(/[^?]*\.aspx)")
 _QUERY_SESSIONS = (
     re.compile(rb"(.*)jsessionid=[0-9a-z]{32}(?:&(.*))?"),
@@ -52,7 +52,7 @@ _ESCAPED = {byte: b"%%%02x" % byte for byte in (*range(33), ord("#"), ord("%"), 
 
 
 def surt(url: str) -> str:
-    """Return the SURT key of an absolute http or https URL; other URLs are their own key."""
+    """Return the SURT key of an absolute http or https URL. Any other URL is its own key."""
     match = _URL.match(url)
     if match is None:
         return url
@@ -102,7 +102,7 @@ def _argument(argument: Any) -> Any:
 
 
 def _unescape(text: str) -> bytes:
-    """Percent-decode the text until it no longer changes, so that all spellings of a text give the same bytes."""
+    """Percent-decode the text until it no longer changes. So all spellings of a text give the same bytes."""
     raw = text.encode("utf-8", "replace")
     while b"%" in raw and (decoded := unquote_to_bytes(raw)) != raw:
         raw = decoded
@@ -114,14 +114,14 @@ def _escape(raw: bytes) -> str:
 
 
 def timestamp(instant: float) -> str:
-    """Return a time as 14 digits, UTC."""
+    """Return a time in UTC as 14 digits."""
     return datetime.fromtimestamp(int(instant), UTC).strftime("%Y%m%d%H%M%S")
 
 
 def line(capture: Capture, *, filename: str = "", consent: Mapping[str, Any] = _NO_CONSENT) -> bytes:
-    """Return the CDXJ line of a capture, including the line end; `filename` replaces the name of the segment.
+    """Return the CDXJ line of a capture, with its line end. `filename`, if given, replaces the name of the segment.
 
-    `consent` holds the consent columns of a row (`rows.py`); the known answers and the receipt are added to
+    `consent` holds the consent columns of a row (`rows.py`). The columns whose value is known are added to
     the line.
     """
     revisit = capture.kind == "revisit"
@@ -145,7 +145,7 @@ def line(capture: Capture, *, filename: str = "", consent: Mapping[str, Any] = _
 
 
 def _asked(capture: Capture) -> str:
-    """Return the URL of a capture; if the request was not a plain GET, add its method and body."""
+    """Return the URL of a capture. If the request was not a plain GET, its method and body are added."""
     if not capture.query:
         return capture.url
     query = _LINE_ENDS.sub("", capture.query)
@@ -155,10 +155,10 @@ def _asked(capture: Capture) -> str:
 def sorted_lines(
     lines: Iterable[bytes], *, folder: Path | None = None, memory_bytes: int = 64 << 20
 ) -> Iterator[bytes]:
-    """Yield `lines` (each ending in a line feed) sorted by bytes.
+    """Yield `lines` sorted by bytes. Each line ends in a line feed.
 
-    At most about `memory_bytes` of these lines are held in memory; the others are in
-    unnamed files in `folder` (default: the system's temporary folder).
+    At most about `memory_bytes` of these lines are held in memory. The other lines are in unnamed files in
+    `folder`, by default the system's temporary folder.
     """
     with ExitStack() as stack:
         levels: list[list[IO[bytes]]] = []
@@ -175,7 +175,10 @@ def sorted_lines(
 def _add_run(
     levels: list[list[IO[bytes]]], level: int, run: IO[bytes], stack: ExitStack, folder: Path | None
 ) -> None:
-    """Add a run to its level; merge a full level into one run of the next level, so each line is copied rarely."""
+    """Add a run to its level.
+
+    A full level is merged into one run of the next level, so each line is copied only a few times.
+    """
     if level == len(levels):
         levels.append([])
     levels[level].append(run)
@@ -188,7 +191,7 @@ def _add_run(
 
 
 def _take(source: Iterator[bytes], memory_bytes: int) -> list[bytes]:
-    """Return the next lines, until they have at least `memory_bytes`."""
+    """Return as many of the next lines as are needed to reach `memory_bytes`."""
     run = []
     size = 0
     while size < memory_bytes and (text := next(source, None)) is not None:

@@ -4,8 +4,8 @@
 
 Columns: time of the log entry, status, size, URL, hops from the seed (L link, R redirect, E page requisite),
 URL of the page with the link, type, thread (always 000), start of the fetch + milliseconds, digest, seed (-),
-annotations. A fetch without an answer has one of Heritrix's negative status codes. The lines are made from
-`pages.jsonl`; columns that are missing there come from the store.
+annotations. The status of a fetch without an answer is one of Heritrix's negative codes. The lines are made
+from `pages.jsonl`. Columns that are missing in that file come from the store.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -32,7 +32,7 @@ _STATUS = {
     Outcome.PROXY_ERROR: -2,
     Outcome.RESET: -3,
     Outcome.HEADER_TIMEOUT: -4,
-    Outcome.FRAMING: -404,  # in Heritrix: an empty or broken answer
+    Outcome.FRAMING: -404,  # Heritrix: an empty or broken answer
     Outcome.HEADER_TOO_LARGE: -404,
     Outcome.BAD_STATUS: -404,
     Outcome.ROBOTS_DENIED: -9998,
@@ -43,7 +43,7 @@ _NAMES = str.maketrans({" ": "%20", "\n": "%0A", "\r": "%0D", "\t": "%09"})
 
 
 def crawl_log_lines(lines: Iterable[bytes], archives: Sequence[Archive]) -> Iterator[bytes]:
-    """Yield one line for each line of pages.jsonl that can be parsed, without fetches of withdrawn URLs."""
+    """Yield one line for each line of pages.jsonl that can be parsed; leave out fetches of withdrawn URLs."""
     url_of = url_finder(archives)
     for line in lines:
         try:
@@ -56,7 +56,7 @@ def crawl_log_lines(lines: Iterable[bytes], archives: Sequence[Archive]) -> Iter
 
 
 def _is_withdrawn(fetch: dict[str, Any], archives: Sequence[Archive]) -> bool:
-    """Return whether a withdrawal covers a fetch; all archives of a crawl have the same withdrawals."""
+    """Return whether a withdrawal covers a fetch. All archives of a crawl have the same withdrawals."""
     withdrawals = archives[0].withdrawals if archives else None
     if not withdrawals:
         return False
@@ -96,7 +96,7 @@ def _line(fetch: dict[str, Any], archives: Sequence[Archive], url_of: Any) -> st
 
 
 def _column(text: str) -> str:
-    """Return text without characters that would end its column or line."""
+    """Return a text in which characters that would end the column or the line are escaped."""
     return printable(text.translate(_NAMES))
 
 

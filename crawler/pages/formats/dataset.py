@@ -1,8 +1,8 @@
 """Writes rows as JSON lines or Parquet, to one stream or to files of about equal size.
 
-A Parquet file holds row groups of about 32 MB, compressed with zstd; times are
-timestamps in UTC. Files are named `part-00000.parquet` and so on. Readers such
-as pyarrow, DuckDB, Spark and `datasets` read the folder as one table.
+A Parquet file holds row groups of about 32 MB, compressed with zstd. Times in it are timestamps in UTC. Files
+are named `part-00000.parquet` and so on. Readers such as pyarrow, DuckDB, Spark and `datasets` read the
+folder as one table.
 """
 
 import itertools
@@ -34,7 +34,7 @@ class RowWriter(Protocol):
         ...
 
     def finish(self) -> None:
-        """Write the remaining rows; the file stays open."""
+        """Write the remaining rows. The file stays open."""
         ...
 
 
@@ -86,7 +86,7 @@ class Parquet:
             self._rows, self._waiting = [], 0
 
     def size(self) -> int:
-        return self._file.tell() + self._waiting // 4  # buffered rows will be compressed to about a quarter
+        return self._file.tell() + self._waiting // 4  # buffered rows shrink to about a quarter
 
     def finish(self) -> None:
         self._flush()

@@ -1,16 +1,17 @@
-"""Finds exact and near copies of pages: `Originals` names the first page with the same content.
+"""Finds exact and near copies of pages: `Originals` returns the first page with the same content.
 
-Copies have equal digests, or simhashes (`simhash.py`) that differ in at most 3 bits, the bound of Manku, Jain
-and Das Sarma (2007) for 8e9 web pages. If at most 3 bits differ, at least one of the four 16-bit blocks is
-equal, so only pages that share a block are compared, as in that paper.
+Two pages are copies if their digests are equal, or if their simhashes (`simhash.py`) differ in at most 3
+bits. Manku, Jain and Das Sarma (2007) found this bound for 8e9 web pages. A simhash has four blocks of 16
+bits. If at most 3 bits differ, at least one block is equal. So, as in that paper, only pages that share a
+block are compared.
 """
 
 DISTANCE_MAX = 3  # bits
-BLOCK_PAGES_MAX = 2_000  # pages remembered per value of a block; beyond that the oldest are dropped
+BLOCK_PAGES_MAX = 2_000  # number of pages remembered per value of a block; further pages replace the oldest
 
 
 class Originals:
-    """Remembers the pages seen so far, and finds copies of them. Takes about 400 bytes per page."""
+    """Remembers the pages seen so far, and finds copies of them. A page takes about 400 bytes."""
 
     def __init__(self) -> None:
         self._urls: list[str] = []
@@ -19,7 +20,7 @@ class Originals:
         self._blocks: list[dict[int, list[int]]] = [{}, {}, {}, {}]
 
     def add(self, url: str, digest: str, fingerprint: int | None) -> str:
-        """Remember a page; return the URL of the first page with its content, "" if it is that page."""
+        """Return the URL of the first page with this content. If no page had it, remember this page and return ""."""
         number = self._by_digest.get(digest) if digest else None
         if number is None and fingerprint is not None:
             number = self._near(fingerprint)

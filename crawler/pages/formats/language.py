@@ -1,20 +1,21 @@
-"""Detects the language of a text with py3langid, if this is installed (extra `text`).
+"""Detects the language of a text with py3langid, if that library is installed (extra `text`).
 
-py3langid is a naive Bayes classifier of byte n-grams, and includes its model (Lui and Baldwin 2011). Its
-probabilities are multiplied by `DECLARED_PRIOR` for the language that the document declares, so the
-declaration decides if the text is unclear, but it cannot override a clear text. Texts of fewer than
-`CHARACTERS_MIN` characters and unclear texts have no label.
+py3langid is a naive Bayes classifier of byte n-grams, and includes its model (Lui and Baldwin 2011). The
+probability of the language that the document declares is multiplied by `DECLARED_PRIOR`. So the declaration
+decides if the text is unclear, but it cannot override a clear text. A text of fewer than `CHARACTERS_MIN`
+characters gets no language, nor does a text that stays unclear.
 
-Measured on 1,250 pages of Debian manuals in 12 languages: 97.2 % of the pages get the right label; of 382
-English pages 379 are labelled English, and 3 have no label. Resiliparse's detector, which was used before,
-gave the right label to 87.4 % of all pages and to 362 of the English pages. Detection takes 1.4 ms per text.
+On 1,250 pages of Debian manuals in 12 languages, 97.2 % of the pages get the right language. Of the 382
+English pages, 379 are labelled English, and 3 have no label. Resiliparse's detector, which was used before,
+gave the right language to 87.4 % of all pages and to 362 of the English pages. Detection takes 1.4 ms per
+text.
 """
 
 import re
 from functools import cache
 from typing import Any, NamedTuple
 
-CHARACTERS_MAX = 5_000  # the part of a text that decides its language
+CHARACTERS_MAX = 5_000  # number of characters at the start of a text that decide its language
 CHARACTERS_MIN = 40  # the result for a shorter text would be a guess
 CONFIDENCE_MIN = 0.2  # a less probable language gets no label; such texts are lists of names and numbers
 DECLARED_PRIOR = 20.0
@@ -24,25 +25,25 @@ _DECLARED = re.compile(rb"""<html\b[^<>]*?\s(?:xml:)?lang\s*=\s*["']?([a-zA-Z]{2
 
 
 class Language(NamedTuple):
-    """A language and its probability, 0 to 1; the code is from ISO 639-1, or else from ISO 639-3."""
+    """A language and its probability, 0 to 1. The code is from ISO 639-1, or from ISO 639-3 if ISO 639-1 has none."""
 
     code: str
     confidence: float
 
 
 def load() -> None:
-    """Load the model, which takes 0.7 s, so that processes forked later share it."""
+    """Load the model now, so that processes forked later share it. Loading takes 0.7 s."""
     _identifier()
 
 
 def declared(utf8: bytes) -> str:
-    """Return the language that an HTML page declares, in lower case without its region; "" if none."""
+    """Return the language that an HTML page declares, in lower case and without a region; "" if it declares none."""
     match = _DECLARED.search(utf8[:_HEAD_BYTES])
     return match[1].decode("ascii").lower() if match else ""
 
 
 def language(text: str, declared: str = "") -> Language | None:
-    """Return the language of a text; None if it is too short or unclear, or if the library is not installed."""
+    """Return the language of a text, or None if the text is too short or unclear, or the library is not installed."""
     identifier = _identifier()
     if identifier is None or len(text) < CHARACTERS_MIN:
         return None

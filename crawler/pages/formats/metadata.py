@@ -9,8 +9,8 @@ The metadata and the text (`text.py`) are read from the same tree, so a page is 
     item        a schema.org item that describes the page, from JSON-LD or else from microdata, also in arrays,
                 `@graph` and `mainEntity`; an article is preferred to a page of any other type (`_RANKS`)
 
-These functions raise no error, whatever the page contains. JSON that cannot be parsed is ignored. The numbers
-of bytes, elements, blocks, items and levels that are read are bounded.
+These functions raise no error, whatever the page contains. JSON that cannot be parsed is ignored. The
+functions read only a bounded number of bytes, elements, blocks, items and levels.
 """
 
 import json
@@ -26,18 +26,18 @@ from crawler.urls.canonical import resolve
 
 CHARACTERS_MAX = 1_000  # maximum length of a value; a longer author or description is cut
 URL_CHARACTERS_MAX = 2_000  # a longer URL is left out
-BLOCKS_MAX = 16  # JSON-LD blocks of a page that are read; content systems write one to five
-BLOCK_CHARACTERS_MAX = 256 << 10  # characters of all JSON-LD blocks of a page together
-ELEMENTS_MAX = 1_000  # children of the head, and scripts, that are examined
-ITEMS_MAX = 300  # JSON-LD objects that are examined
-PROPERTIES_MAX = 200  # microdata properties that are examined
-NESTING_MAX = 50  # ancestors of a property that are searched for its item
-NAMES_MAX = 20  # authors listed
-_ITEM_DEPTH_MAX = 6  # levels of arrays and objects between a block and an item
+BLOCKS_MAX = 16  # number of JSON-LD blocks that are read per page; content systems write one to five
+BLOCK_CHARACTERS_MAX = 256 << 10  # number of characters that are read in all JSON-LD blocks of a page
+ELEMENTS_MAX = 1_000  # number of children of the head, and of scripts, that are examined
+ITEMS_MAX = 300  # number of JSON-LD objects that are examined
+PROPERTIES_MAX = 200  # number of microdata properties that are examined
+NESTING_MAX = 50  # number of ancestors of a property that are searched for its item
+NAMES_MAX = 20  # maximum number of authors listed
+_ITEM_DEPTH_MAX = 6  # maximum number of arrays and objects around an item in a block
 _DATE_CHARACTERS_MAX = 64
 _YEAR_MIN = 1000  # earlier years are placeholders such as 0001-01-01
 
-# Maps each column to its sources, the best first. Columns are text; a missing value is None.
+# Maps each column to its sources, the best first. Values are text; a missing value is None.
 PRECEDENCE: dict[str, tuple[str, ...]] = {
     "author": ("item author", "item creator", "meta author", "meta citation_author", "meta dc.creator")
     + ("meta dcterms.creator", "meta article:author"),
@@ -54,7 +54,7 @@ PRECEDENCE: dict[str, tuple[str, ...]] = {
     "image": ("meta og:image:secure_url", "meta og:image", "meta og:image:url", "item image")
     + ("item thumbnailUrl", "meta twitter:image", "meta twitter:image:src", "link image_src"),
 }
-# Maps the type of an item to its rank; items of other types do not describe the page.
+# Maps the type of an item to its rank, where 0 is best. Items of other types do not describe the page.
 _RANKS = dict.fromkeys(
     ["Report", "Recipe", "CreativeWork", "DiscussionForumPosting", "VideoObject", "Book", "Dataset", "Course"]
     + ["HowTo", "Review", "Chapter", "Thesis", "Event", "Product", "PodcastEpisode", "SocialMediaPosting"],
@@ -79,7 +79,8 @@ Links = Iterable[tuple[str, frozenset[str]]]
 class _Declared(NamedTuple):
     """The declarations of a page.
 
-    `metas` and `links` are by name in lower case, `items` has the best first, and `by_id` has all items.
+    The keys of `metas` and `links` are names in lower case. `items` has the best item first, and `by_id` has
+    all items.
     """
 
     metas: dict[str, str]
@@ -120,7 +121,7 @@ def _first(
 
 
 def _texts(source: str, declared: _Declared) -> Iterator[str]:
-    """Yield the values that a source of `PRECEDENCE` has on this page, the best first."""
+    """Yield the values that this page has for a source in `PRECEDENCE`, the best value first."""
     kind, name = source.split(" ", 1)
     if kind == "meta":
         yield declared.metas.get(name, "")
@@ -150,7 +151,7 @@ _IN_HEAD = ", ".join(
 
 
 def _head(tree: Any) -> dict[str, list[Any]]:
-    """Return the children of the head that `PRECEDENCE` needs, by element name; most of the time is spent per element."""
+    """Return the children of the head that `PRECEDENCE` needs, by element name."""
     found: dict[str, list[Any]] = {"meta": [], "link": [], "base": []}
     if tree.head is not None:
         for node in _selected(tree.head, _IN_HEAD, ELEMENTS_MAX):
@@ -159,7 +160,7 @@ def _head(tree: Any) -> dict[str, list[Any]]:
 
 
 def _metas(nodes: list[Any]) -> dict[str, str]:
-    """For each name, return the content of the first `<meta>` that has content; for authors, return all contents."""
+    """Map each name to the content of its first `<meta>` that has content; for authors, join the contents of all."""
     found: dict[str, str] = {}
     authors: dict[str, list[str]] = {}
     for node in nodes:
@@ -175,7 +176,10 @@ def _metas(nodes: list[Any]) -> dict[str, str]:
 
 
 def _links(nodes: list[Any], bases: list[Any], header_links: Links) -> dict[str, str]:
-    """Return the raw URL of the first link of each relation, header links first; "<base>" stands for the base URL."""
+    """Return the raw URL of the first link of each relation.
+
+    Links in the HTTP header precede those in the page. The relation "<base>" stands for the base URL.
+    """
     found: dict[str, str] = {}
     for raw_url, relations in header_links:
         for relation in relations:
@@ -242,13 +246,16 @@ def _linked_data(document: Any) -> list[Item]:
 
 
 def _selected(root: Any, selector: str, count: int) -> Iterator[Any]:
-    """Yield the first `count` elements that match; iterating over the library's list would take quadratic time."""
+    """Yield the first `count` elements that match.
+
+    Iterating over the library's own list of matches would take quadratic time.
+    """
     found = root.query_selector_all(selector)
     return map(found.item, range(min(len(found), count)))
 
 
 def _parsed(text: str) -> Any:
-    """Return the value of a JSON text, which may have a comment around it and line ends in strings; None if invalid."""
+    """Return the value of a JSON text, or None. Comment marks around it and line ends in its strings are allowed."""
     text = _WRAPPING.sub("", text)
     try:
         return msgspec.json.decode(text)
@@ -274,7 +281,7 @@ def _walk(value: Any, found: list[Item], depth: int) -> None:
 
 
 def _microdata(document: Any) -> list[Item]:
-    """Return the items of the page's microdata in the same structure as JSON-LD; `itemref` is not followed."""
+    """Return the items of the page's microdata, in the same structure as JSON-LD. `itemref` is not followed."""
     items: dict[Any, Item] = {}
     for node in _selected(document, "[itemscope],[itemprop]", PROPERTIES_MAX):
         value: Any = None
@@ -300,7 +307,7 @@ def _enclosing(node: Any, items: dict[Any, Item]) -> Item | None:
     return None
 
 
-# Maps elements to the attribute that holds the value of a property (HTML, 5.2.4); in other elements, the text
+# Maps elements to the attribute that holds the value of a property (HTML, 5.2.4). In other elements, the text
 # is the value.
 _VALUES = {"meta": "content", "time": "datetime", "data": "value", "meter": "value", "object": "data"} | (
     dict.fromkeys(["a", "area", "link"], "href")
@@ -311,14 +318,14 @@ _VALUES = {"meta": "content", "time": "datetime", "data": "value", "meter": "val
 def _property(node: Any) -> str:
     """Return the value of a property.
 
-    The attribute `content` counts on any element, as in RDFa, because many sites use it this way.
+    As in RDFa, the attribute `content` is used on any element, because many sites write it there.
     """
     value = node.getattr("content") or node.getattr(_VALUES.get(node.tag, "content"))
     return value if value is not None else node.text[: 4 * CHARACTERS_MAX]
 
 
 def _text(value: Any, by_id: dict[str, Item], name: str) -> str:
-    """Return a property of an item as text: for an object, its `name` or URL; for several persons, all names."""
+    """Return a property of an item as text. An object gives its `name` or URL, and several persons give all names."""
     if not isinstance(value, list):
         return _scalar(value, by_id, name)
     texts = [text for each in value[:NAMES_MAX] if (text := _scalar(each, by_id, name))]
@@ -344,7 +351,7 @@ def _joined(texts: Iterable[str]) -> str:
 
 
 def _line(text: str) -> str:
-    """Return a text as one line that is valid in UTF-8, cut at CHARACTERS_MAX."""
+    """Return a text as one line that UTF-8 can encode, cut to CHARACTERS_MAX."""
     line = " ".join(text[: 4 * CHARACTERS_MAX].split())[:CHARACTERS_MAX]
     return line.encode("utf-8", "replace").decode()
 
@@ -354,7 +361,7 @@ def _plain(text: str, _: str) -> str | None:
 
 
 def _name(text: str, _: str) -> str | None:
-    """Return the names in a text; a URL, which OpenGraph uses for profiles, is not a name."""
+    """Return the names in a text. A URL is not a name; OpenGraph gives URLs of profiles as authors."""
     return None if re.match(r"\s*https?:", text, re.IGNORECASE) else _line(text) or None
 
 
@@ -366,7 +373,7 @@ def _url(text: str, base: str) -> str | None:
 
 
 def _language(text: str, _: str) -> str | None:
-    """Return a language tag with BCP 47's letter case; OpenGraph writes `en_US`."""
+    """Return a language tag in the letter case of BCP 47. Tags such as `en_US`, as in OpenGraph, are accepted too."""
     tag = text[:100].split(",", 1)[0].strip().replace("_", "-")
     if not _LANGUAGE.fullmatch(tag):
         return None
@@ -381,10 +388,10 @@ def _date(text: str, _: str = "") -> str | None:
 
 
 def iso_date(text: str) -> str | None:
-    """Return a date as ISO 8601; None if its format is unknown.
+    """Return a date in ISO 8601, or None if its format is unknown.
 
-    The result is as precise as the text: a year, a month, a day, or a time. A time with a zone becomes UTC
-    and ends in Z; a time without one stays as it is. Known formats are ISO 8601, also with
+    The result is a year, a month, a day or a time, depending on the precision of the text. A time with a zone
+    becomes UTC and ends in Z. A time without a zone stays as it is. Known formats are ISO 8601, also with
     blanks or slashes, and the dates of mail and HTTP.
     """
     text = text.strip() if len(text) <= _DATE_CHARACTERS_MAX else ""

@@ -4,19 +4,19 @@
     .../page@a=1                               a query becomes part of the name
     .../page.html                              HTML, CSS, scripts and SVG get the suffix that programs expect
 
-A mirror is written in two passes. The first pass gives every page its path and creates an empty file there.
-The paths are kept in an SQLite file (`MirrorPaths`), so memory stays bounded and many processes can read
-them. The second pass fills each file. A link to a stored page becomes the path of that page's file, and
-redirects are followed. Two URLs are the same page if the crawl treats them as the same. A link to anything
-else becomes the absolute URL (`Linker`).
+A mirror is written in two passes. The first pass gives every page a path, and creates an empty file at that
+path. The paths are kept in an SQLite file (`MirrorPaths`), so memory stays bounded and many processes can
+read them. The second pass fills each file. A link to a stored page becomes the path of that page's file, and
+redirects are followed. Two URLs lead to the same file if the crawl treats them as one page. A link to
+anything else becomes an absolute URL (`Linker`).
 
 File names come from servers, so they are made harmless. Percent-encoded characters are decoded if they are
-safe in a file name; unsafe characters are percent-encoded. `.` and `..` cannot occur. Some names make a
-program act as soon as it sees the file; they are escaped (`_safe`): a mirror contains no `.git`, `.htaccess`
-or `desktop.ini`. Names are cut to the length that file systems allow; a digest of the URL at the end keeps
-cut names distinct. If two URLs need the same path, or one needs a directory where another has a file, the
-later URL gets a name with a digest of the URL. Files are always newly created, never opened through an
-existing link, so the folder must be empty at first.
+safe in a file name. Unsafe characters are percent-encoded. `.` and `..` cannot occur. Names that make a
+program act as soon as it sees the file are escaped (`_safe`), so a mirror contains no `.git`, `.htaccess` or
+`desktop.ini`. Names are cut to the length that file systems allow. A digest at the end keeps cut names
+distinct. If two URLs need the same path, or if one needs a folder where the other has a file, the name of the
+later one gets a digest of its URL. Files are always created, and never opened through an existing link, so
+the folder must be empty at first.
 """
 
 import hashlib
@@ -34,21 +34,21 @@ from crawler.printable import printable
 from crawler.storage.files import write_all
 from crawler.urls.canonical import resolve
 
-_NAME_BYTES_MAX = 200  # bytes; file systems allow 255, and digest and suffix need room
+_NAME_BYTES_MAX = 200  # bytes; file systems allow 255, but the digest and the suffix need room
 _PATH_BYTES_MAX = 3000  # bytes; Linux allows 4096 for a path, including the folder
 _UNSAFE = re.compile(r'[<>:"\\|?*/]')
-# Names that make programs act when they enter a folder or are started there, besides names that begin with a
-# dot (.git, .htaccess, .envrc). The programs are file managers, web servers, Python, pytest, and git (a file
-# HEAD makes a folder a repository).
+# Names of files on which a program acts when it enters the folder or is started there. The programs are file
+# managers, web servers, Python, pytest, and git (a file HEAD makes a folder a repository). Names that begin
+# with a dot (.git, .htaccess, .envrc) are handled separately.
 _ACTIVE_NAMES = frozenset(
     ["autorun.inf", "desktop.ini", "folder.htt", "web.config", "head", "conftest.py", "sitecustomize.py"]
     + ["usercustomize.py", "__init__.py", "__main__.py"]
 )
-# When a file manager shows a folder, it opens files with these suffixes, or fetches pictures for them.
+# A file manager that shows a folder opens files with these suffixes, or fetches pictures for them.
 _ACTIVE_SUFFIX = re.compile(r"\.(?=(?:desktop|lnk|pif|scf|url|[a-z]+-ms)$)", re.IGNORECASE)
 # Windows treats these names as devices, with any suffix.
 _DEVICE = re.compile(r"(?:con|prn|aux|nul|com[0-9]|lpt[0-9])(?:\.|$)", re.IGNORECASE)
-# The suffixes by which programs recognize these types. A name that has none of them gets the first one.
+# The suffixes by which programs recognize these media types. A name without any of them gets the first one.
 _HTML_SUFFIXES = (".html", ".htm", ".xhtml")
 _SUFFIXES = {
     "text/html": _HTML_SUFFIXES,
@@ -93,14 +93,14 @@ class MirrorPaths:
         )
 
     def finish(self) -> None:
-        """Finish adding paths; afterwards, other processes may look them up."""
+        """Finish adding paths. Afterwards, other processes may look them up."""
         self._open().commit()
 
     def close(self) -> None:
         self._open().close()
 
     def _of(self, fingerprint: int) -> str:
-        """Return the path of a page's file, following redirects; "" if it has none."""
+        """Return the path of a page's file, following redirects; "" if the page has no file."""
         cursor = self._open()
         for _ in range(_HOPS_MAX):
             row = cursor.execute(
@@ -114,7 +114,10 @@ class MirrorPaths:
         return ""
 
     def _open(self) -> sqlite3.Connection:
-        """Return the database connection of this process; a forked child must not use its parent's connection."""
+        """Return the database connection of this process.
+
+        A forked child opens its own connection, because it must not use its parent's.
+        """
         if self._connection is None or self._pid != os.getpid():
             self._connection = sqlite3.connect(self._file)
             self._pid = os.getpid()
@@ -122,7 +125,7 @@ class MirrorPaths:
 
 
 class Linker:
-    """Rewrites the URLs of one page; `path` is the file of the page, relative to the mirror."""
+    """Rewrites the URLs of one page. `path` is the path of the page's file, relative to the mirror."""
 
     def __init__(self, path: str, places: MirrorPaths, fingerprint: Callable[[str], int]) -> None:
         self._folder = posixpath.dirname(path)
@@ -130,7 +133,7 @@ class Linker:
         self._fingerprint = fingerprint
 
     def __call__(self, url: str, kind: str) -> str:
-        """Return the relative URL of the file that holds `url`, or `url` itself if no file does; "" for a <base>."""
+        """Return the relative URL of the file for `url`, or `url` itself if it has no file; "" for a <base>."""
         if kind == "base":
             return ""
         path = self._places.of(self._fingerprint(url))
@@ -138,7 +141,7 @@ class Linker:
 
 
 def relative_url(folder: str, path: str) -> str:
-    """Return the relative URL of the file `path` for a page in `folder`, both relative to the mirror."""
+    """Return the URL of the file `path` for a page in `folder`. `path` and `folder` are relative to the mirror."""
     return quote(posixpath.relpath(path, folder), safe=_PLAIN, errors="surrogateescape")
 
 
@@ -150,12 +153,12 @@ def with_charset(content: bytes, encoding: str) -> bytes:
 
 
 def redirect_target(url: str, location: str) -> str | None:
-    """Return the URL to which a redirect leads, in request form; None if the answer names no URL."""
+    """Return the URL to which a redirect leads, in request form, or None if the answer states no URL."""
     return resolve(url, location) if location else None
 
 
 def claim(folder: Path, url: str, content_type: str) -> str:
-    """Create the empty file of a page; return its path relative to `folder`.
+    """Create an empty file for a page; return the file's path relative to `folder`.
 
     Raises:
         StoreError: the disk failed, or no name is free.
@@ -205,7 +208,7 @@ def _create(path: Path) -> bool:
 
 
 def mirror_path(url: str, content_type: str) -> PurePosixPath:
-    """Return the relative path of the file for a canonical URL, which is always in the folder of the URL's host."""
+    """Return the relative path of the file for a canonical URL. The file is in the folder of the URL's host."""
     rest = url.partition("://")[2].partition("#")[0]
     location, mark, query = rest.partition("?")
     authority, _, path = location.partition("/")
@@ -223,12 +226,12 @@ def mirror_path(url: str, content_type: str) -> PurePosixPath:
 
 
 def _safe(part: str) -> str:
-    """Turn a path segment into a file name that is not empty and that no program acts on or misreads.
+    """Turn a path segment into a file name that is not empty, and that programs neither act on nor misread.
 
-    The function escapes separators, invisible characters and characters that reorder text, and the last
-    character if it is a dot or blank. Special names are names that begin with a dot or a hyphen, device
-    names, and the `_ACTIVE_` names. Their first character (or the dot of the suffix) is escaped, too. No name
-    is `.` or `..`.
+    The function escapes separators, invisible characters and characters that reorder text. The last character
+    of a name is also escaped if it is a dot or a blank. In names that begin with a dot or a hyphen, in device
+    names and in `_ACTIVE_NAMES`, the first character is escaped. In names with an `_ACTIVE_SUFFIX`, the dot
+    of the suffix is escaped. No name is `.` or `..`.
     """
     decoded = unquote_to_bytes(part).decode("utf-8", "surrogateescape")
     name = "".join(
@@ -247,7 +250,7 @@ def _code(char: str) -> str:
 
 
 def _short(name: str) -> str:
-    """Return `name` cut to the length that file systems allow; a digest keeps cut names distinct."""
+    """Return `name` cut to the length that file systems allow. A digest keeps cut names distinct."""
     encoded = name.encode()
     if len(encoded) <= _NAME_BYTES_MAX:
         return name

@@ -1,8 +1,8 @@
 """Makes the rows of exports, one per URL that was tried: the state of the URL, the place of its copy, and its text.
 
 `known_rows` yields the columns that come from the store, with the newest capture. Callers that read the pages
-add the text and the columns derived from the text. Column names are stable. `id, url, status, depth` have the
-same meaning as in Browsertrix's pages.jsonl.
+add the text and the columns derived from the text. Column names are stable. `id`, `url`, `status` and `depth`
+have the same meaning as in Browsertrix's pages.jsonl.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -19,7 +19,8 @@ from crawler.pages.formats.selection import Selection
 from crawler.records import Capture, LinkFlag, Outcome, PageRecord
 from crawler.urls.canonical import hostname
 
-# Maps each field to its type. Times are ISO 8601 text here, timestamps in Parquet; a missing value is None.
+# Maps each field to its type. Times are ISO 8601 text here and timestamps in Parquet. A missing value is
+# None.
 FIELDS: dict[str, type] = {
     "url": str,
     "host": str,
@@ -30,7 +31,7 @@ FIELDS: dict[str, type] = {
     "language": str,  # ISO 639-1, or ISO 639-3 for languages without such a code
     "language_confidence": float,  # the probability of the language, 0 to 1
     "author": str,  # the author and the next seven columns are what the page declares (`metadata.py`)
-    "published": str,  # ISO 8601, as precise as declared
+    "published": str,  # ISO 8601, as precise as the declaration
     "modified": str,
     "description": str,
     "site_name": str,
@@ -40,12 +41,12 @@ FIELDS: dict[str, type] = {
     "content_type": str,
     "digest": str,  # digest of the payload, as in the WARC
     "simhash": str,  # simhash of the text, 16 hexadecimal digits
-    "duplicate_of": str,  # URL of the first page with equal content or nearly equal text
+    "duplicate_of": str,  # URL of the first page with the same content or nearly the same text
     "depth": int,
-    "via": str,  # URL of the page on which it was first found
+    "via": str,  # URL of the page on which this URL was first found
     "warc_file": str,
     "warc_offset": int,
-    "warc_length": int,  # length of the gzip member at that offset
+    "warc_length": int,  # length of the gzip member at `warc_offset`
     "id": str,  # fingerprint
     "state": str,
     "outcome": str,
@@ -53,7 +54,7 @@ FIELDS: dict[str, type] = {
     "redirects": int,
     "location": str,
     "changed_at": str,
-    "fresh": float,  # probability that the copy is current, at the time of the export
+    "fresh": float,  # probability that the copy is still current at the time of the export
     "took": float,  # seconds
     "attempts": int,
     "fetches": int,
@@ -61,16 +62,16 @@ FIELDS: dict[str, type] = {
     "links": int,
     "noindex": bool,
     "noarchive": bool,
-    "consent_search": str,  # the answer about search in the copy's receipt: y, n or unknown; likewise below
+    "consent_search": str,  # may search use the copy? y, n or unknown, from its receipt; likewise below
     "consent_ai_input": str,
     "consent_train_ai": str,
     "consent_tdm": str,
-    "consent_sources": str,  # the source that decided about each use, such as "search=rsl train_ai=page-names"
+    "consent_sources": str,  # the source that decided each use, such as "search=rsl train_ai=page-names"
     "consent_receipt": str,  # digest, as in the WARC record urn:consent:DIGEST
     "error": str,
 }
 METADATA_FIELDS = frozenset(PRECEDENCE)
-# Fields for which the page itself must be read.
+# Fields whose values are computed from the page itself.
 CONTENT_FIELDS = METADATA_FIELDS | {
     "title",
     "text",
@@ -83,10 +84,10 @@ INSTANTS = frozenset({"fetched_at", "changed_at"})
 
 
 class Known(msgspec.Struct):
-    """The columns of a row that come from the store, and the place of its newest copy.
+    """The columns of a row that come from the store, and the place of the URL's newest copy.
 
-    `flags` are LinkFlags, `fetched_at` is the time of the last fetch. `capture` is None
-    if there is no copy that may be shown; `original` is the response that a revisit repeats.
+    `flags` are LinkFlags, and `fetched_at` is the time of the last fetch. `capture` is None if there is no
+    copy that may be shown. If `capture` is a revisit, `original` is the response that it repeats.
     """
 
     row: dict[str, Any]
@@ -98,10 +99,10 @@ class Known(msgspec.Struct):
 
 
 def record_row(fingerprint: int, record: PageRecord, via: str) -> dict[str, Any]:
-    """Return the fields of a record, in the order of FIELDS; unknown ones are None.
+    """Return the fields of a record, in the order of FIELDS. Unknown fields are None.
 
-    The status is that of the copy. After a 304, the status is 200, because this is what an unconditional
-    request would have returned (RFC 9110, 15.4.5).
+    The field `status` is the status of the copy. After a 304, it is 200, because this is what an
+    unconditional request would have returned (RFC 9110, 15.4.5).
     """
     return dict.fromkeys(FIELDS) | {
         "url": record.url,
@@ -140,16 +141,16 @@ def known_rows(
     want_via: bool = True,
     consent_of: ConsentOf = lambda archive, fingerprint, capture: {},
 ) -> Iterator[Known]:
-    """Yield a row for each URL that was tried, ordered by process and fingerprint; `select` decides about the copies.
+    """Yield a row for each URL that was tried, ordered by process and fingerprint. `select` chooses the copies.
 
-    If `select` names a use, URLs are left out if they have no copy for this use.
+    If `select` names a use, URLs without a copy for this use are left out.
     """
     via_url = url_finder(archives) if want_via else (lambda fingerprint: "")
     for number, archive in enumerate(archives):
         captures = archive.newest_captures()
         of, newest = next(captures, (-1, None))
         for fingerprint, record in archive.all_records():
-            # captures and records are both sorted by fingerprint
+            # both the captures and the records are sorted by fingerprint
             while newest is not None and of < fingerprint:
                 of, newest = next(captures, (-1, None))
             row = record_row(fingerprint, record, via_url(record.via))
@@ -170,7 +171,10 @@ def _add_capture(known: Known, archive: Archive, capture: Capture) -> None:
 
 
 def url_finder(archives: Sequence[Archive]) -> Callable[[int], str]:
-    """Return a cached look-up from a fingerprint to the URL of a tried page; "" if it is unknown or withdrawn."""
+    """Return a function that maps the fingerprint of a tried page to the page's URL.
+
+    The function returns "" if the URL is unknown or withdrawn, and its results are cached.
+    """
 
     @lru_cache(maxsize=1 << 14)
     def find(fingerprint: int) -> str:

@@ -1,8 +1,8 @@
 """Selects the captures to export, and the newest copy of each page.
 
-If the latest answer of a page says `noarchive`, all copies of the page are left out, unless `with_noarchive`
-is set. Copies of pages that robots.txt forbids now are left out if `serve.on_disallow` says so. Copies that
-may not be used for the purpose of the export are left out too (`consent/use_rule.py`).
+If the latest answer of a page states `noarchive`, all copies of the page are left out, unless
+`with_noarchive` is set. If `serve.on_disallow` demands it, copies of pages that robots.txt now forbids are
+left out. Copies that may not be used for the purpose of the export are left out too (`consent/use_rule.py`).
 """
 
 import itertools
@@ -11,20 +11,20 @@ from typing import NamedTuple
 
 from crawler.errors import DamageError
 from crawler.pages.archive import Archive
-from crawler.pages.captures import StoredPage, fingerprint_of, static_form
+from crawler.pages.captures import StoredPage, asks_no_archive, fingerprint_of, static_form
 from crawler.records import Capture, PageRecord
 
 Say = Callable[[str], None]
-# Maps (archive, fingerprint, copy, page record) to the reason why the copy may not be used; "" if it may be
-# used
+# Maps (archive, fingerprint, copy, page record) to the reason why the copy may not be used, or to "" if it
+# may be used.
 Refused = Callable[[Archive, int, Capture, PageRecord | None], str]
 
 
 class Selection(NamedTuple):
     """Selects the captures to export, by directive and by time: `since` <= time < `until`, in seconds.
 
-    `disallowed` returns whether copies of a URL are withheld because robots.txt forbids the URL;
-    `refused` returns the reason why a copy may not be used. With `static`, the copy of a page that a browser showed is
+    `disallowed` returns whether copies of a URL are withheld because robots.txt forbids the URL. `refused`
+    returns the reason why a copy may not be used. With `static`, the copy of a page that a browser showed is
     the server's answer.
     """
 
@@ -36,12 +36,12 @@ class Selection(NamedTuple):
     static: bool = False
 
     def form(self, capture: Capture) -> Capture:
-        """Return the capture in the form in which it is read."""
+        """Return the capture in the form in which it is to be read."""
         return static_form(capture) if self.static else capture
 
     def takes(self, archive: Archive, fingerprint: int, capture: Capture, record: PageRecord | None) -> bool:
         """Return whether a capture is exported; `record` is the record of its page, or None for robots.txt."""
-        withheld = capture.noarchive or (record is not None and record.noarchive)
+        withheld = asks_no_archive(record, capture)
         if (withheld and not self.with_noarchive) or not self.since <= capture.fetched_at < self.until:
             return False
         if self.disallowed is not None and self.disallowed(capture.url):
@@ -64,7 +64,7 @@ def ignore(message: str) -> None:
 
 
 def shows_content(capture: Capture) -> bool:
-    """Return whether a capture may hold a page's content: a 2xx, or a 304 that confirms a 2xx."""
+    """Return whether a capture may hold a page's content: it is a 2xx, or a 304, which may confirm a 2xx."""
     return 200 <= capture.status < 300 or capture.status == 304
 
 
@@ -82,5 +82,5 @@ def newest_pages(
             except DamageError as error:
                 report(str(error))
                 continue
-            if 200 <= page.status < 300:  # otherwise a 304 that confirms no stored response
+            if 200 <= page.status < 300:  # otherwise, it is a 304 that confirms no stored response
                 yield fingerprint, page

@@ -1,11 +1,11 @@
-"""Computes the simhash of a text: 64 bits. Texts that share most of their three-word phrases differ in few of them.
+"""Computes the simhash of a text, a number of 64 bits, such that similar texts differ in few bits.
 
-Charikar 2002; Manku, Jain, Das Sarma 2007. Each phrase has a 64-bit hash, computed from the hashes of its
-words. A bit of the result is 1 if that bit is 1 in more than half of the phrases' hashes. Words are matches
-of `\\w+`, in lower case.
+Texts are similar if they share most of their phrases of three words (Charikar 2002; Manku, Jain, Das Sarma
+2007). Each phrase has a 64-bit hash, computed from the hashes of its words. A bit of the result is 1 if that
+bit is 1 in more than half of the phrases' hashes. Words are matches of `\\w+`, in lower case.
 
-This module is written in Cython's pure-Python mode; when it is not compiled, numpy counts the bits. The
-compiled form keeps eight one-byte counters in a 64-bit number, so a phrase costs eight additions, and the
+This module is written in Cython's pure-Python mode. If it is not compiled, numpy counts the bits. The
+compiled form keeps eight one-byte counters in a 64-bit number. So a phrase costs eight additions, and the
 counters are emptied every 255 phrases.
 """
 
@@ -35,7 +35,7 @@ _hashes = cython.declare(dict, {})
 
 
 def simhash(text: str) -> int | None:
-    """Return the simhash of a text; None if it has fewer than WORDS_MIN words."""
+    """Return the simhash of a text, or None if the text has fewer than WORDS_MIN words."""
     return _counted(text.lower()) if cython.compiled else _unpacked(text.lower())
 
 
@@ -117,7 +117,7 @@ def _empty(
     lanes: cython.pointer(cython.ulonglong),
     ones: cython.pointer(cython.longlong),
 ) -> cython.void:
-    """Add the one-byte counters to `ones`."""
+    """Add the one-byte counters in `lanes` to `ones`, and set them to 0."""
     shift: cython.int
     lane: cython.int
     for shift in range(8):

@@ -1,9 +1,9 @@
 """Extracts the readable text of a page.
 
-The text comes from resiliparse if it is installed; otherwise it is the page without its tags. The parser of
-resiliparse takes quadratic time for some inputs. If a page is not `tame`, its tags are removed by a plain
-scan, which takes linear time for any input. Checking the tags of a page takes longer than parsing the page,
-so callers with a cheaper check (`crawler/export`) try that check first.
+If resiliparse is installed, it extracts the text. Otherwise, the text is the page without its tags. The
+parser of resiliparse takes quadratic time for some inputs. So if a page is not `tame`, its tags are removed
+by a plain scan, which takes linear time for any input. Checking a page with `is_tame` takes longer than
+parsing the page. Callers that have a cheaper check (`crawler/export`) therefore try that check first.
 """
 
 import html
@@ -13,7 +13,7 @@ from typing import Any
 
 from crawler.shadow_roots import open_shadow_roots
 
-# Limits on pages, since the parser of resiliparse takes quadratic time for some of them.
+# Limits on pages, because the parser of resiliparse takes quadratic time for some pages.
 PARSED_BYTES_MAX = 2 << 20
 UNCLOSED_TAGS_MAX = 2_000
 _TAG_BYTES_MAX = 64 << 10
@@ -23,8 +23,8 @@ _SKIPPED = re.compile(
 )
 _TAG = re.compile(rb"</?[a-zA-Z][a-zA-Z0-9]*+")
 _SLASH = ord("/")
-# Shares of a page's text: if the main content has less than the first, it is doubted; less than the second,
-# discarded.
+# Shares of a page's text. Main content with less than the first share is doubted; with less than the second,
+# it is discarded.
 _MAIN_SHARE = 0.25
 _LITTLE = 0.1
 _MAIN_ELEMENTS = ("main, [role=main]", "article")
@@ -45,13 +45,13 @@ def text_of(utf8: bytes, *, tame: bool, main_content: bool = False) -> str:
 
 
 def tree_of(utf8: bytes, *, tame: bool) -> Any:
-    """Return resiliparse's tree of a page; None if it may not be parsed, or if the library is not installed."""
+    """Return resiliparse's tree of a page, or None if the page may not be parsed or the library is not installed."""
     library = _library() if tame else None
     return library[0](open_shadow_roots(utf8), "utf-8") if library is not None else None
 
 
 def text_in(tree: Any, utf8: bytes, *, main_content: bool = False) -> str:
-    """Return the text of a page whose tree, from `tree_of`, may be None."""
+    """Return the text of a page. `tree` is the result of `tree_of`, which may be None."""
     library = _library()
     if tree is None or library is None:
         return _scanned(open_shadow_roots(utf8).decode("utf-8", "replace"))
@@ -64,7 +64,8 @@ def _main(library: tuple[Any, Any], tree: Any, whole: str) -> str:
 
     On pages that consist of links, such as tables of contents, resiliparse's heuristics find nearly nothing.
     For such a page, the result is the text of the element that is marked as main content. If there is no such
-    element, it is the text that the heuristics found, or `whole` if they found less than `_LITTLE` of it.
+    element, the result is the text that the heuristics found, or `whole` if that text is less than `_LITTLE`
+    of `whole`.
     """
     found: str = library[1](tree, main_content=True)
     if len(found) >= _MAIN_SHARE * len(whole):
@@ -79,7 +80,7 @@ def _main(library: tuple[Any, Any], tree: Any, whole: str) -> str:
 
 
 def is_tame(utf8: bytes) -> bool:
-    """Return whether size, tags and nesting of the page are so limited that a parser takes about linear time."""
+    """Return whether the size, tags and nesting of a page are small enough for a parser to take about linear time."""
     if len(utf8) > PARSED_BYTES_MAX or max(map(len, utf8.split(b"<"))) > _TAG_BYTES_MAX:
         return False
     tags = _TAG.findall(utf8)
@@ -101,14 +102,17 @@ def is_tame(utf8: bytes) -> bool:
 
 
 def _nesting_name(tag: bytes) -> bytes:
-    """Return the element name after `<` or `</`; return an empty name for elements that have no content."""
+    """Return the name of the element in a tag that begins with `<` or `</`.
+
+    Elements that never have content give an empty name.
+    """
     name = tag.lstrip(b"</")
     return b"" if name.lower() in _VOID else name
 
 
 @cache
 def _library() -> tuple[Any, Any] | None:
-    """Return resiliparse's parser and text extraction; None if it is not installed."""
+    """Return resiliparse's parser and text extraction, or None if resiliparse is not installed."""
     try:
         from resiliparse.extract.html2text import extract_plain_text
         from resiliparse.parse.html import HTMLTree

@@ -6,7 +6,7 @@
     datapackage.json        sizes and SHA-256 of the above
     datapackage-digest.json SHA-256 of datapackage.json
 
-The file is written in one pass over the captures; the index is sorted in bounded memory.
+The file is written in one pass over the captures. The index is sorted in bounded memory.
 Source: specs.webrecorder.net/wacz/1.1.1.
 """
 
@@ -30,7 +30,8 @@ from crawler.storage.files import named_output
 
 _ARCHIVE = "data.warc.gz"
 _PAGES_HEADER = {"format": "json-pages-1.0", "id": "pages", "title": "All Pages"}
-# Media types of pages with which a reader of the archive may start: documents, not their requisites.
+# Media types of pages from which a reader of the archive may start: documents, not the files that documents
+# need.
 _PAGE_TYPES = frozenset({"text/html", "application/xhtml+xml", "text/plain", "application/pdf"})
 
 
@@ -86,7 +87,7 @@ def _copied(archives: Sequence[Archive], select: Selection, index: Any, **option
 
 
 def is_page(row: Mapping[str, Any], flags: int) -> bool:
-    """Return whether a row describes a page with which a reader of the archive may start."""
+    """Return whether a row describes a page from which a reader of the archive may start."""
     return row["state"] == PageState.STORED and row["content_type"] in _PAGE_TYPES and not flags & NO_PAGE
 
 
@@ -116,7 +117,7 @@ class _Package:
         self._resources: list[dict[str, Any]] = []
 
     def add(self, path: str, chunks: Iterable[bytes], *, compressed: bool = True) -> int:
-        """Write one file from `chunks`; return the number of chunks."""
+        """Write `chunks` as one file of the zip; return the number of chunks."""
         digest = hashlib.sha256()
         size = count = 0
         with self._package.open(self._info(path, compressed), "w", force_zip64=True) as file:
@@ -140,7 +141,7 @@ class _Package:
         return info
 
     def finish(self, software: str, title: str) -> None:
-        """Write the list of contents and its digest."""
+        """Write the list of the zip's contents, and the digest of this list."""
         listing = {
             "profile": "data-package",
             "wacz_version": "1.1.1",

@@ -1,8 +1,8 @@
 """Writes WARC exports, and the CDXJ index of the segments in the crawl directory.
 
 A revisit whose response is not exported is written as a response, so that the export is self-contained. An
-export for a use (`--allow`) also writes a record of each receipt that its captures name, because the capture
-that was stored together with the receipt may be left out.
+export for a use (`--allow`) also has a record of each receipt to which its captures refer. The capture that
+was stored together with the receipt may be left out of the export.
 """
 
 import os
@@ -21,12 +21,12 @@ from crawler.pages.formats.rows import ConsentOf
 from crawler.pages.formats.selection import Say, Selection, ignore, selected_captures
 from crawler.records import Capture, ReceiptStamp
 
-# -> the whole receipt of a copy as JSON; b"" if it has none
+# returns the whole receipt of a copy as JSON, or b"" if the copy has none
 ReceiptOf = Callable[[Archive, int, Capture], bytes]
 
 
 class Chunk(msgspec.Struct):
-    """A piece of a WARC file: the records of `capture` (answer first), or of warcinfo or a receipt if it is None.
+    """A piece of a WARC file: the records of `capture`, answer first; if it is None, a warcinfo or receipt record.
 
     `pieces` yields the bytes of the chunk, `size` is the number of these bytes, and `length` is the length in
     bytes of the first gzip member.
@@ -47,10 +47,10 @@ def warc_chunks(
     memory_bytes: int = 64 << 20,
     receipt_of: ReceiptOf | None = None,
 ) -> Iterator[Chunk]:
-    """Yield the selected captures as WARC, in the order in which they were written, after the warcinfo of their segment.
+    """Yield the selected captures as WARC, in the order in which they were written.
 
-    A capture that cannot be read is reported and left out. The arguments `folder` and
-    `memory_bytes` are for sorting (see `cdxj.sorted_lines`).
+    The captures of a segment follow its warcinfo record. A capture that cannot be read is reported and left
+    out. The arguments `folder` and `memory_bytes` are for sorting (see `cdxj.sorted_lines`).
     """
     lines = _positions(archives, select)
     segment, receipts = "", set[bytes]()
@@ -77,7 +77,10 @@ def warc_chunks(
 
 
 def _positions(archives: Sequence[Archive], select: Selection) -> Iterator[bytes]:
-    """Yield one line per selected capture; sorted by bytes, the lines are in the order of the segments."""
+    """Yield one line per selected capture.
+
+    If these lines are sorted by bytes, they are in the order of the segments.
+    """
     for number, archive in enumerate(archives):
         for key, capture in selected_captures(archive, select):
             yield b"%04d %b %020d %b\n" % (
@@ -104,7 +107,7 @@ def _is_exported(archive: Archive, original: Capture, fingerprint: int, select: 
 
 
 def _receipt(capture: Capture, block: bytes) -> bytes:
-    """Return the record of a receipt as a gzip member; b"" if there is no receipt."""
+    """Return the record of a receipt as a gzip member, or b"" if there is no receipt."""
     if not block:
         return b""
     stamp = ReceiptStamp(capture.receipt, "", block)
@@ -133,7 +136,7 @@ def cdxj_lines(
     memory_bytes: int = 64 << 20,
     consent_of: ConsentOf = lambda archive, fingerprint, capture: {},
 ) -> Iterator[bytes]:
-    """Return the sorted CDXJ index of the segments in the crawl directory, over all archives."""
+    """Return the sorted CDXJ index of the segments of all `archives`, which are in the crawl directory."""
     lines = (
         cdxj.line(capture, consent=consent_of(archive, fingerprint_of(key), capture))
         for archive in archives

@@ -1,13 +1,12 @@
 """Compiles the expression that selects rows: `host == "x.org" and (status >= 400 or "shop" in url)`.
 
-Names are fields of a row; values are text in quotes, numbers, `true`, `false`
-and lists of them. There are comparisons (`==  !=  <  <=  >  >=  in  not in`),
-`and`, `or`, `not`, parentheses, `len(field)` and `matches(field, "regular
-expression")`. Times are ISO 8601 text, so `fetched_at >= "2026-11-01"` compares
-as expected. A missing field is not equal to any value, and neither less nor greater.
+Names are fields of a row. Values are text in quotes, numbers, `true`, `false`, and lists of these. There are
+comparisons (`==  !=  <  <=  >  >=  in  not in`), `and`, `or`, `not`, parentheses, `len(field)` and
+`matches(field, "regular expression")`. Times are ISO 8601 text, so `fetched_at >= "2026-11-01"` works as
+expected. A missing field is neither equal to any value, nor less, nor greater.
 
-Python's parser parses the text; the tree is compiled to closures and never evaluated
-as Python. Anything not listed above is rejected with a one-line message.
+Python's parser parses the text. The tree is compiled to closures, and never evaluated as Python. Anything not
+listed above is rejected with a one-line message.
 """
 
 import ast
@@ -166,7 +165,7 @@ class _Compiler:
 
 
 def did_you_mean(name: str, known: Mapping[str, Any]) -> str:
-    """Return `; did you mean X?`, or the list of known names."""
+    """Return the text `; did you mean X?`, or a list of the known names if none is similar."""
     close = difflib.get_close_matches(name, known, 1)
     return f"; did you mean {close[0]}?" if close else f"; known names: {', '.join(known)}"
 

@@ -177,8 +177,7 @@ class Commands:
         if request_form is None:
             raise UsageError(f"{url!r} is not an http or https URL")
         fingerprint = self._fingerprinter.fingerprint(request_form)
-        withholds = self._context.config.serve.on_disallow == "withhold"
-        if withholds and self._frontier.views.disallowing_line(request_form):
+        if self._frontier.views.withholding_line(request_form):
             return None
         refused = None if rule is None else partial(rule.refusal, self._pages.store, fingerprint)
         page = self._pages.get(fingerprint, with_noarchive=with_noarchive, static=static, refused=refused)

@@ -1,10 +1,11 @@
 """Decides the verdict on a URL: the first sentence of `crawler why`, and whether the URL may be fetched.
 
-`why`, `refresh=1`, signals and the dashboard agree about a URL, because all use the same facts (`Commands.why`).
+`why`, the page server, `refresh=1`, signals and the dashboard agree about a URL, because all use the same facts
+(`Commands.why`).
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from crawler.admin.render_reasons import REASONS
 from crawler.admin.wait_causes import describe_cause
@@ -36,32 +37,50 @@ _PARKED = {
     "hosts_per_domain": "its domain has reached crawl.hosts_per_domain",
     "maps_per_host": "its host has named too many sitemaps",
 }
+# The state of a page that has a record but no copy to serve, by the state of its record.
+_STATES = {
+    PageState.FAILED: "failed",
+    PageState.GONE: "gone",
+    PageState.DENIED: "denied",
+    PageState.REDIRECTED: "failed",
+    PageState.STORED: "failed",
+    PageState.RETIRED: "retired",
+}
 _DROPPED = "it was found but is in no queue; `crawler retire` removed it"
 
 
-def sentence(answer: Mapping[str, Any]) -> str:
-    """Return the sentence that explains what happened to a URL, from the facts that `why` has collected."""
+class UrlVerdict(NamedTuple):
+    """The verdict on a URL: the sentence of `why`, and a word (`state`) that is used only if no copy can be served."""
+
+    state: str
+    sentence: str
+
+
+def verdict(answer: Mapping[str, Any]) -> UrlVerdict:
+    """Return what happened to a URL, from the facts that `why` has collected."""
     record = answer.get("record")
     if withdrawn := answer.get("withdrawn"):
-        return _withdrawn(withdrawn)
-    if record is not None and answer.get("queue") == "to do":
-        return f"{_tried(record, answer)[:-1]}; queued again: {_waits(answer)}."
+        return UrlVerdict("withdrawn", _withdrawn(withdrawn))
     if record is not None:
-        return _tried(record, answer)
+        text, state = _tried(record, answer), _STATES[PageState(record["state"])]
+        queued = answer.get("queue") == "to do"
+        return UrlVerdict(state, f"{text[:-1]}; queued again: {_waits(answer)}." if queued else text)
     if queue := answer.get("queue"):
         if queue == "parked":
-            return f"Parked: {_parked(answer)}."
-        return f"To do: {_waits(answer)}."
+            return UrlVerdict("parked", f"Parked: {_parked(answer)}.")
+        return UrlVerdict("todo", f"To do: {_waits(answer)}.")
     if answer["filter"] != "accepted":
-        return f"Never fetched: {answer['reason']}."
+        return UrlVerdict("filtered", f"Never fetched: {answer['reason']}.")
     if answer.get("dropped"):
-        return f"Dropped: {_DROPPED}."
+        return UrlVerdict("retired", f"Dropped: {_DROPPED}.")
     if answer["known"]:
-        return "To do: it is known, and waits further back in its host's queue or on the way to it."
+        text = "To do: it is known, and waits further back in its host's queue or on the way to it."
+        return UrlVerdict("todo", text)
     ahead = prospect(answer)
     if not ahead.queued:
-        return f"Not found yet, and it would not be fetched: {ahead.why}."
-    return "Not found yet: no fetched page links to it and it is not a seed; the filter would accept it."
+        return UrlVerdict("unknown", f"Not found yet, and it would not be fetched: {ahead.why}.")
+    text = "Not found yet: no fetched page links to it and it is not a seed; the filter would accept it."
+    return UrlVerdict("unknown", text)
 
 
 def prospect(facts: Mapping[str, Any]) -> Ahead:
@@ -117,7 +136,7 @@ def _tried(record: Mapping[str, Any], answer: Mapping[str, Any]) -> str:
         )
     return {
         PageState.STORED: (
-            f"Stored: {answered}, {_times(record['fetches'])}{_shown(record)}{_now(record, robots, kept)}."
+            f"Stored: {answered}, {_times(record['fetches'])}{_shown(record)}{_now(answer, kept)}."
         ),
         PageState.REDIRECTED: f"Redirects to {record['location']}: {answered}.",
         PageState.GONE: f"Gone: {answered}.",
@@ -159,11 +178,12 @@ def _withdrawn(withdrawn: Mapping[str, Any]) -> str:
     return f"Withdrawn by the operator at {withdrawn['at']}{_why(withdrawn['reason'])}: {kept}; {again}."
 
 
-def _now(record: Mapping[str, Any], robots: Mapping[str, Any], kept: str) -> str:
+def _now(answer: Mapping[str, Any], kept: str) -> str:
     """Return the clause about how the site now restricts a stored page; "" if the site does not restrict it."""
+    robots = answer.get("robots", {})
     if robots.get("denied"):
         return f"; {_robots(robots)} now, so it is not fetched again{kept}"
-    return kept if record.get("noarchive") else ""
+    return kept if withheld(answer) else ""
 
 
 def _kept(answer: Mapping[str, Any]) -> str:
@@ -171,12 +191,22 @@ def _kept(answer: Mapping[str, Any]) -> str:
     good = [each for each in answer.get("captures", ()) if each["status"] // 100 == 2]
     if not good:
         return ""
-    robots, served = answer.get("robots", {}), "kept and served"
-    if answer["record"]["noarchive"]:
-        served = "kept but not served (noarchive)"
-    elif robots.get("denied") and robots.get("on_disallow") == "withhold":
-        served = "kept but not served (serve.on_disallow = withhold)"
+    reason = withheld(answer)
+    served = f"kept but not served ({_WITHHELD.get(reason, reason)})" if reason else "kept and served"
     return f"; the copy of {good[0]['fetched_at']} is {served}"
+
+
+_WITHHELD = {"robots.txt": "serve.on_disallow = withhold"}
+
+
+def withheld(answer: Mapping[str, Any]) -> str:
+    """Return why the copies of a URL are not shown: "withdrawn", "noarchive" or "robots.txt"; "" if they are shown."""
+    robots, captures = answer.get("robots", {}), answer.get("captures", ())
+    if answer.get("withdrawn"):
+        return "withdrawn"
+    if (answer.get("record") or {}).get("noarchive") or (captures and captures[0]["noarchive"]):
+        return "noarchive"
+    return "robots.txt" if robots.get("denied") and robots.get("on_disallow") == "withhold" else ""
 
 
 def _tries(attempts: int) -> str:

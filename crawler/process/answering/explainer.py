@@ -73,36 +73,52 @@ class Explainer:
                 "process": self._context.name,
                 "owner": self._context.topology.partition.owner(fingerprint),
             }
-        answer |= self._facts(request_form)
         record = self._pages.record(fingerprint)
         if record is not None:
-            answer["record"] = _plain_record(record)
             answer["consent"] = self._consent(fingerprint, record)
             answer["captures"] = [_plain_capture(capture) for capture in self._pages.captures(fingerprint)]
-        if (withdrawn := self._pages.withdrawn(fingerprint, request_form)) is not None:
-            answer["withdrawn"] = self._withdrawal(fingerprint, withdrawn)
-        answer["known"] = record is not None or self._due.contains(fingerprint)
         if self._views.freshness is not None and record is not None:
             answer["refresh"] = _in_words(
-                self._views.freshness.views.explain(fingerprint, self._context.clock.now())
+                self._views.freshness.views.explain(fingerprint, record.fetched_at, self._context.clock.now())
             )
+        yield from self._find_state(answer, request_form, fingerprint, record)
+        if via := self._found_on(record, answer):
+            answer["found_on"] = via
+        answer["withheld"] = explain.withheld(answer)
+        answer["verdict"] = explain.verdict(answer).sentence
+        return answer
+
+    def absence(self, url: str, fingerprint: int) -> explain.UrlVerdict:
+        """Return why a URL (in request form) has no copy to serve. Long queues are not read."""
+        answer: dict[str, Any] = {}
+        steps = self._find_state(answer, url, fingerprint, self._pages.record(fingerprint))
+        next(steps, None)
+        steps.close()
+        return explain.verdict(answer)
+
+    def _find_state(
+        self, answer: dict[str, Any], url: str, fingerprint: int, record: PageRecord | None
+    ) -> Steps:
+        """Add the facts from which the verdict follows; they also suffice if this generator is not run to its end."""
+        answer |= self._facts(url)
+        if record is not None:
+            answer["record"] = _plain_record(record)
+        if (withdrawn := self._pages.withdrawn(fingerprint, url)) is not None:
+            answer["withdrawn"] = self._withdrawal(fingerprint, withdrawn)
+        answer["known"] = record is not None or self._due.contains(fingerprint)
         queued = {}
-        if record is None or record.state is PageState.FAILED:
-            queued = yield from self._frontier.views.entry(request_form)
+        if answer["known"] and (record is None or record.state is PageState.FAILED):
+            queued = yield from self._frontier.views.entry(url)
         if record is None or queued:
             now = self._context.clock.now()
             answer |= queued
-            answer["waiting"] = waiting = self._frontier.views.explain(request_form, now)
+            answer["waiting"] = waiting = self._frontier.views.explain(url, now)
             if record is None and answer["known"] and not queued and not self._due.waits(fingerprint):
                 length = waiting.get("todo", 0) + waiting.get("parked", 0)
                 answer["dropped"] = length <= EXPLAINED_MAX  # True only if the whole queue was read
             if self._frontier.pauses.reasons:
                 answer["paused"] = list(self._frontier.pauses.reasons)
             _say_times(answer, now)
-        if via := self._found_on(record, answer):
-            answer["found_on"] = via
-        answer["verdict"] = explain.sentence(answer)
-        return answer
 
     def _withdrawal(self, fingerprint: int, withdrawn: Withdrawal | Erased) -> dict[str, Any]:
         """Return when and why a URL was withdrawn, and the number of its copies that are kept."""

@@ -291,7 +291,7 @@ class PeerExchange(Exchange):
         discovery, known = portions(
             self.coordination.share(now),
             self.coordination.refresh_share(),
-            refresh.portion.share.refresh,
+            refresh.portion.share.of_crawl,
             work=any(each.work for each in said),
             pages=any(each.weight for each in said),
         )

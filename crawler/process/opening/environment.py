@@ -4,7 +4,6 @@
 process: the same stages and the same loops.
 """
 
-import asyncio
 import os
 import random
 from collections.abc import Callable
@@ -17,13 +16,15 @@ from crawler.config import Config, StoreConfig
 from crawler.errors import Unexpected
 from crawler.process.lifecycle import garbage_collection
 from crawler.process.lifecycle.limits import WATCH_INTERVAL
-from crawler.process.lifecycle.shutdown import Watchdog, in_thread
 from crawler.storage.engines import open_store
 from crawler.storage.kv import KeyValue
 
 if TYPE_CHECKING:
+    import asyncio
+
     from crawler.process.fetching.fetch_tasks import Network
     from crawler.process.fetching.reader import Reader
+    from crawler.process.lifecycle.shutdown import Watchdog
     from crawler.render.rendering import Renderer
     from crawler.render.shared_answers import Stored
     from crawler.splitter.peers import Listen
@@ -96,6 +97,8 @@ class Environment:
 
     def in_thread(self, function: Callable[[], object]) -> "asyncio.Future[None]":
         """Call `function` in a thread that the process does not wait for when it exits."""
+        from crawler.process.lifecycle.shutdown import in_thread
+
         return in_thread(function)
 
     def frozen(self) -> AbstractContextManager[None]:
@@ -104,12 +107,16 @@ class Environment:
 
     async def keep_heap_small(self) -> None:
         """Return free memory to the system, until cancelled: large blocks at once, the rest at intervals."""
+        import asyncio
+
         await asyncio.sleep(garbage_collection.SETTLED)
         await self.in_thread(garbage_collection.map_large_blocks)
         while True:
             await asyncio.sleep(garbage_collection.GIVE_BACK_INTERVAL)
             await self.in_thread(garbage_collection.give_back)
 
-    def watchdog(self, limit: float) -> Watchdog:
+    def watchdog(self, limit: float) -> "Watchdog":
         """Return a watchdog that logs when the event loop is blocked for `limit` seconds."""
+        from crawler.process.lifecycle.shutdown import Watchdog
+
         return Watchdog(limit)

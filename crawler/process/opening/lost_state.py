@@ -1,33 +1,18 @@
-"""Detects lost state: the store of a process, or its last writes, may be gone without a trace in any file.
+"""Detects lost state: the last writes of a process may be gone without a trace in any file.
 
 Whenever the store is opened, and at every clean end, a state number is written to the store and synced. The
 number is then also written to a file outside the folder (`DIR/p0.begun`). So these losses are all detected: a
 missing log, a log that was cut off before that number, and a store that was restored from an earlier version.
+`crawl/lost_processes.py` finds stores that are missing as a whole.
 """
 
 from pathlib import Path
 
-from crawler.crawl.directory import BEGUN, CrawlDirectory
+from crawler.crawl.directory import CrawlDirectory
 from crawler.errors import DamageError
 from crawler.storage.keys import CLEAN, STATE
 from crawler.storage.kv import REMEDY, Batch, KeyValue
 from crawler.storage.reshard import load, pack
-
-
-def check_for_loss(folder: Path) -> None:
-    """Raise an error if a process has already run here but its store is gone; a new store must not replace the lost one.
-
-    Raises:
-        DamageError: the store is gone.
-    """
-    store = folder / "store"
-    if store.exists() and any(store.iterdir()):
-        return
-    begun = folder.with_name(folder.name + BEGUN).exists()
-    if begun or any(next(folder.glob(kept), None) is not None for kept in ("warc/*.gz*", "due/*.run")):
-        raise DamageError(
-            f"{store} is missing, although the crawl has begun; `crawler check --repair` rebuilds it from the other files"
-        )
 
 
 def state_of(store: KeyValue, folder: Path) -> int:

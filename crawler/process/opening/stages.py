@@ -26,6 +26,7 @@ from crawler.clock import Clock
 from crawler.config import Config
 from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.immutable_settings import keep_immutable, refreshes
+from crawler.crawl.lost_processes import check_for_loss
 from crawler.crawl.topology import Topology, keep_table, topology
 from crawler.errors import DamageError, DirectoryError, StoreError, disk_failed
 from crawler.pages.captures import record_key
@@ -33,7 +34,7 @@ from crawler.process.committing.commits import Commits
 from crawler.process.opening import assembly
 from crawler.process.opening.decisions import Decisions
 from crawler.process.opening.environment import Environment
-from crawler.process.opening.lost_state import check_for_loss, stage_state, state_of
+from crawler.process.opening.lost_state import stage_state, state_of
 from crawler.process.opening.private_copy import private_copy, signature
 from crawler.process.opening.process_context import ProcessContext
 from crawler.process.opening.process_views import ProcessViews

@@ -39,6 +39,7 @@ from crawler.process.results.admission import Counted
 from crawler.process.results.link_policy import LinkPolicy
 from crawler.process.results.page_log_line import page_line
 from crawler.records import (
+    NO_PAGE,
     Blame,
     Extracted,
     Fetch,
@@ -58,6 +59,7 @@ from crawler.urls.canonical import authority, canonical
 _REFRESH = LinkFlag.REFRESH
 _AGAIN = LinkFlag.AGAIN
 _NEWS = LinkFlag.NEWS
+_NOT_SHOWN = NO_PAGE | LinkFlag.SCOPE | LinkFlag.SIGNAL | LinkFlag.CREDIT | LinkFlag.REDIRECT
 _KNOWN = _REFRESH | _AGAIN
 _EXTERNAL = LinkFlag.EXTERNAL
 # number of seconds between two captures of one fingerprint, because their keys contain the time in
@@ -233,6 +235,10 @@ class ResultProcessor:
             )
         if decision.end is End.DONE and not (fetch_task.flags & _KNOWN and capturing.unchanged):
             yield from self._follow(change, capturing, extracted)
+            if self._refresh is not None and not fetch_task.flags & _KNOWN:
+                shown = change.links + [link for _, sent in change.foreign for link in sent]
+                count = sum(not link.flags & _NOT_SHOWN for link in shown)
+                self._refresh.outcomes.expect_news(fetch_task.fingerprint, count, now, change)
         if fetch_task.flags & _KNOWN:
             counters.count_refresh(change, capturing, decision.end)
             change.count("urls.done", bool(fetch_task.flags & _AGAIN and decision.end is End.DONE))

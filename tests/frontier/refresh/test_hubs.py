@@ -74,6 +74,31 @@ def test_a_far_more_valuable_hub_goes_first_while_the_level_lags() -> None:
     made._check()
 
 
+def test_a_hub_that_is_not_due_does_not_go_before_pages_that_are_worth_more() -> None:
+    """After day 200 the level is twice too high, so no page is due; the hub would be due first."""
+    made, pages = schedule_of(200, 10.0 / DAY, neighbourhood=False)
+    hub, rng, now, taken = pages[7], random.Random(1), 0.0, 0
+    asked = dict.fromkeys(pages, 0.0)
+    while now < 203.0 * DAY:
+        now += 0.1 * DAY
+        if 0.0 <= now - 200.0 * DAY < 0.1 * DAY:
+            made.level *= 2.0
+            made.renew()
+            made.work(now)
+        page = made.claim_next(now)
+        gap, asked[page] = (now - asked[page]) / DAY, now
+        if page == hub and now > 200.0 * DAY:
+            taken += 1
+            values = [made.overview.page(other, now).value for other in pages]
+            assert values[hub] > 0.2 * max(values)
+        changed = page == hub or rng.random() < -math.expm1(-gap / 60.0)
+        made.record_outcome(page, now, CHANGED if changed else UNCHANGED, now)
+        if page == hub:
+            made.credit_hub(page, gap, now)
+    assert taken > 0
+    made._check()
+
+
 def test_endless_new_pages_take_at_most_half_of_a_hosts_refreshes() -> None:
     """A calendar shows a hundred new pages at each fetch; the other pages of its host keep their share."""
     made = Schedule(Settings(explore=0.0))
@@ -153,8 +178,37 @@ def test_credit_is_checked_and_rows_are_given_back() -> None:
     made._check()
 
 
-def test_the_state_of_a_hub_is_restored() -> None:
+def test_a_page_that_listed_many_urls_is_asked_early_until_it_proves_quiet() -> None:
+    """Two of 600 pages each listed 40 URLs; one shows new pages, the other never does. Pages change in 60 days."""
+    made, pages = schedule_of(600, 10.0 / DAY, neighbourhood=False)
+    lists, rng, now = pages[7:9], random.Random(1), 0.0
+    for page in lists:
+        made.expect_news(page, 40, 0.0)
+    made.expect_news(pages[20], 3, 0.0)
+    assert made.overview.hubs(now)["hubs"] == 2 and made.overview.hub(pages[20], now) == {}
+    first, counts = dict.fromkeys(lists, 0.0), dict.fromkeys(pages, 0)
+    asked = dict.fromkeys(pages, 0.0)
+    while now < 300.0 * DAY:
+        now += 0.1 * DAY
+        page = made.claim_next(now)
+        gap, asked[page] = (now - asked[page]) / DAY, now
+        counts[page] += 1
+        if page in lists and not first[page]:
+            first[page] = now
+        made.record_outcome(page, now, CHANGED if rng.random() < -math.expm1(-gap / 60.0) else UNCHANGED, now)
+        if page == lists[0]:
+            made.credit_hub(page, 0.1 * gap, now)
+    assert max(first.values()) < 30.0 * DAY
+    usual = sorted(counts.values())[len(pages) // 2]
+    assert counts[lists[0]] > 3 * usual and counts[lists[1]] < 3 * usual
+    assert made.overview.hub(lists[1], now)["pages_per_day"] < 0.01
+    made._check()
+
+
+@pytest.mark.parametrize("links", [0, 40])
+def test_the_state_of_a_hub_is_restored(links: int) -> None:
     made, pages = schedule_of(30, 20.0 / DAY)
+    made.expect_news(pages[5], links, 0.0)
     run(made, pages, 30.0, 20.0 / DAY, hub=pages[5])
     now = 30.0 * DAY
     other = Schedule(Settings(explore=0.0))

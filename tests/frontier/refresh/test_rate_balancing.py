@@ -5,10 +5,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from crawler.config import RefreshConfig
 from crawler.errors import UsageError
 from crawler.freshness.params import PageParameters
 from crawler.frontier.refresh import RefreshOutcome, Schedule, Settings
+from crawler.frontier.refresh.importance import Importance
+from crawler.frontier.refresh.portion import Portion
 from crawler.frontier.refresh.rate_balancing import Balance, LevelReport, portions
+from crawler.frontier.refresh.site_clock import SiteClock
 from crawler.frontier.share import Share, Side
 from crawler.splitter.coordination import Coordination, Progress
 
@@ -63,6 +67,18 @@ def test_portions_of_all_sum_to_the_rate(share: float, new: float, known: float)
                 parts = portions(mine if work else 0.0, own if pages else 0.0, share, work=work, pages=pages)
                 total += sum(parts)
             assert total == pytest.approx(1.0 if work or pages else 0.0)
+
+
+def test_new_pages_get_their_share_back_after_they_had_run_out() -> None:
+    """The part of one process once replaced the share of the crawl; then no process fetched a new page again."""
+    config = RefreshConfig(share=0.3)
+    portion = Portion(Schedule(Settings()), SiteClock(1.0), config, Importance(config), rate=1.0, name="p0")
+    for work in (True, False, True):
+        discovery, known = portions(0.5 * work, 0.5, portion.share.of_crawl, work=work, pages=True)
+        portion.divide(discovery, known, 1.0)
+    assert (discovery, known) == pytest.approx((0.35, 0.15))
+    portion.share.set(0.6)
+    assert portion.share.of_crawl == 0.6
 
 
 class Player:

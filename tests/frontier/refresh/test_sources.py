@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from crawler.errors import DamageError
 from crawler.frontier.refresh.settings import DAY
-from crawler.frontier.refresh.sources import Announced, Readings, ages, gains
+from crawler.frontier.refresh.sources import UNPAID, Announced, Readings, ages, gains
 from crawler.storage import keys
 from crawler.storage.kv import MemoryStore, seal
 
@@ -66,9 +66,13 @@ def test_the_reading_interval_balances_price_and_delay() -> None:
     assert told_by(400, 60, 1.0) == pytest.approx(wanted / 2.0, rel=0.15)
 
 
-def test_a_lying_or_quiet_source_is_treated_as_a_page() -> None:
+def test_a_source_that_does_not_pay_is_read_a_quarter_as_often() -> None:
+    wanted = math.sqrt(2.0 * LEVEL / RATE) / DAY
+    assert told_by(1, 600, 1.0) == pytest.approx(UNPAID * wanted, rel=0.15)
+
+
+def test_a_source_without_a_gain_is_treated_as_a_page() -> None:
     assert told_by(100, 60, 0.01) == math.inf
-    assert told_by(1, 600, 1.0) == math.inf
     assert told_by(100, 60, 1.0, level=0.0) == math.inf
 
 

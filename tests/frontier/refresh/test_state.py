@@ -71,6 +71,30 @@ def test_a_rebuilt_schedule_takes_the_same_pages() -> None:
     assert taken[0] == taken[1]
 
 
+@pytest.mark.parametrize("trusted", [False, True])
+@pytest.mark.parametrize("counted", [True, False], ids=["links", "as stored before links were counted"])
+def test_a_hub_is_rebuilt_from_its_record(counted: bool, trusted: bool) -> None:
+    store, schedule = MemoryStore(), Schedule(STILL, level=3e6)
+    page = schedule.add(1000, 1, 100, 0.0, 0.0)
+    schedule.expect_news(page, 40, 0.0)
+    schedule.credit_hub(page, 2.0, 0.0)
+    if trusted:
+        schedule.records.restore_trust(page, 5)
+    batch = store.batch()
+    state.stage(schedule, page, batch)
+    store.write(batch)
+    key, value = next(iter(scan_prefix(store, keys.REFRESH)))
+    if not counted:
+        payload, size = unseal(key, value), state._PAGE.size
+        batch = store.batch()
+        batch.put(key, seal(payload[: size + 8] + payload[size + 12 :]))
+        store.write(batch)
+    rebuilt = Schedule(STILL)
+    state.load(rebuilt, store, DAY)
+    assert rebuilt.records.hub_state(rebuilt.find(1000)) == (2.0, 0.0, 40.0 if counted else 0.0)
+    assert rebuilt.records.trust_state(rebuilt.find(1000)) == 5 * trusted
+
+
 def test_a_site_stored_without_its_exposure_keeps_its_recall() -> None:
     store = MemoryStore()
     schedule, now = crawled(store)

@@ -1,4 +1,4 @@
-"""Test traces, which the crawl writes and the lab reads, including torn, renamed, truncated and imported traces."""
+"""Test traces, which the crawl writes and the lab reads. They may be torn, renamed, truncated or imported."""
 
 import json
 from pathlib import Path
@@ -67,7 +67,7 @@ def test_names_are_stable_after_eviction(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_torn_pages_are_not_read(tmp_path: Path) -> None:
-    """A crash may leave links without their page, an incomplete word, or a page without its links."""
+    """After a crash, there may be links without their page, an incomplete word, or a page without its links."""
     written(tmp_path / "t", PAGES)
     links, pages = tmp_path / "t" / LINKS_FILE, tmp_path / "t" / PAGES_FILE
     whole = links.read_bytes()
@@ -151,7 +151,7 @@ def synthetic() -> Trace:
 
 
 def test_the_generator_follows_its_parameters(synthetic: Trace) -> None:
-    """A trace has the requested repeats, links per page, cross links and threads; equal seeds give equal traces."""
+    """A trace has the requested repeats, links per page, cross links and threads. Equal seeds yield equal traces."""
     model, threads = counted(synthetic)
     assert model.repeat == pytest.approx(0.30, abs=0.02)
     assert model.links_median == pytest.approx(23, abs=2)
@@ -211,7 +211,7 @@ def test_one_cache_per_thread_with_one_thread_is_a_global_cache(synthetic: Trace
 
 
 def test_separate_caches_of_threads_duplicate_common_urls(synthetic: Trace) -> None:
-    """With unlimited space, a URL misses once in each thread that requests it."""
+    """If caches are unlimited, a URL misses once in each thread that requests it."""
     apart = crawl_order.one_cache_a_thread(synthetic, [1 << 24], 20)[0]
     threads = np.repeat(synthetic.pages["thread"], np.diff(synthetic.starts))
     assert apart == len({*zip(threads.tolist(), synthetic.links.tolist(), strict=True)})

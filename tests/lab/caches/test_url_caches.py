@@ -33,7 +33,7 @@ def lru_by_list(items: list[int], size: int) -> int:
 def min_by_search(items: list[int], size: int) -> int:
     """Implement Belady's cache by its definition.
 
-    Of the cached items and the missed item, the cache evicts the item whose next use is latest.
+    On a miss, the cache evicts the item with the latest next use; this may be the missed item itself.
     """
 
     def next_use(item: int, now: int) -> int:
@@ -55,7 +55,7 @@ def sieve_by_list(items: list[int], size: int) -> int:
     """Implement SIEVE with a list, newest item first, as in the figure of its paper."""
     queue: list[int] = []
     marked: set[int] = set()
-    hand = -1  # the place of the hand; -1 means the oldest item, which is the last in the list
+    hand = -1  # the place of the hand; -1 means the oldest item, which is at the end of the list
     missed = 0
     for item in items:
         if item in queue:
@@ -134,7 +134,7 @@ def stream_of(items: list[int]) -> Stream:
 
 @st.composite
 def many_requests(draw: st.DrawFn) -> list[int]:
-    """Draw mostly long lists with many repeats, because lists drawn by Hypothesis itself are mostly short."""
+    """Draw lists that are mostly long and have many repeats, because Hypothesis itself draws mostly short lists."""
     generator = np.random.default_rng(draw(st.integers(0, 1 << 32)))
     items = generator.integers(draw(st.integers(1, 25)), size=draw(st.integers(1, 150)))
     hot = generator.random(len(items)) < draw(st.sampled_from([0.0, 0.3, 0.8]))
@@ -170,7 +170,10 @@ def test_static_holds_the_most_requested(items: list[int], size: int) -> None:
 @settings(max_examples=80)
 @given(items=requests, bins=st.integers(1, 7))
 def test_properties_of_any_policy(items: list[int], bins: int) -> None:
-    """All bounds of `check` hold; the windows sum to the total; a cache with room for all URLs misses each URL once."""
+    """All bounds of `check` hold, and the misses of the windows sum to the total.
+
+    A cache with room for all URLs misses each URL once.
+    """
     stream = stream_of(items)
     found = {}
     for policy in POLICIES:
@@ -184,7 +187,7 @@ def test_properties_of_any_policy(items: list[int], bins: int) -> None:
 
 @pytest.fixture(scope="module")
 def crawl() -> Stream:
-    """Return a crawl with 20 threads, long enough to exhaust the slots of LRU's tree many times."""
+    """Return a crawl with 20 threads that is so long that LRU exhausts the slots of its tree many times."""
     return Stream(synthetic_words(LinkLocality(), 20, 200_000, seed=5))
 
 
@@ -218,7 +221,7 @@ def test_the_shipped_table_is_within_two_percent_of_clock(crawl: Stream) -> None
 def test_a_scan_does_not_harm_the_contenders() -> None:
     """A small set of URLs is requested again and again between scans of new URLs.
 
-    LRU keeps no URL of the set between scans; the other policies keep most of them.
+    During a scan, LRU evicts all URLs of the set. The other policies keep most of them.
     """
     hot = np.arange(40)
     rounds = [np.concatenate([hot, hot, 1000 + 70 * k + np.arange(70)]) for k in range(200)]
@@ -240,12 +243,16 @@ def shape(bits: range, threads: int) -> NDArray[np.float64]:
 
 
 def test_the_synthetic_crawl_has_the_papers_shape() -> None:
-    """The miss rate is 67 to 73 % on the plateau, falls, then stays low; there are a fifth of figure 2's threads."""
+    """The miss rate is 67 to 73 % on the plateau; then it falls, and then it stays low.
+
+    There are a fifth of the threads of figure 2.
+    """
     rates = shape(range(22), 100)
     assert (rates[:11] > 0.67).all() and (rates[:11] < 0.73).all()
     assert rates[12] > 0.6 and 0.19 < rates[17] < 0.26
     fewer = shape(range(22), 20)
-    # With a fifth of the threads, the same curve lies about 2.3 powers of two to the left (figure 8).
+    # With a fifth of the threads, the same curve is shifted to the left by about 2.3 powers of two (figure
+    # 8).
     assert fewer[11] == pytest.approx((0.68 * rates[13] + 0.32 * rates[14]), abs=0.04)
 
 

@@ -53,7 +53,7 @@ def test_each_answer_is_counted_in_one_row() -> None:
 
 
 def test_crawl_cache_and_readers_together(tmp_path: Path) -> None:
-    """If no page changes, readers get only fresh answers from the page server, and request pages by Zipf's law."""
+    """Readers request pages from the page server by Zipf's law. If no page changes, all answers are fresh."""
     clock = SystemClock()
     web = ChangingWeb([HostSpec("a", pages=12, directories=2, rate=0.0)], horizon=60.0, start=clock.now())
 

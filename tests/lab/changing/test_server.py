@@ -4,10 +4,9 @@ import asyncio
 from email.utils import formatdate
 
 import aiohttp
-import pytest
 
 from crawler.clock import VirtualClock
-from crawler.lab.changing.server import ChangingServer, FastClock
+from crawler.lab.changing.server import ChangingServer
 from crawler.lab.changing.web import ChangingWeb, HostSpec
 from crawler.lab.league.world import DAY
 
@@ -21,7 +20,7 @@ def _model(start: float) -> ChangingWeb:
 
 
 def test_the_web_over_http() -> None:
-    """A client receives pages, conditional answers and dates; its requests are logged.
+    """A client receives pages, conditional answers and dates, and its requests are logged.
 
     HEAD is answered like GET; POST is rejected.
     """
@@ -52,10 +51,3 @@ def test_the_web_over_http() -> None:
         assert [asked.status for asked in model.log] == [200, 200, 200, 200, 304, 200, 200]
 
     asyncio.run(crawl())
-
-
-def test_a_fast_clock_runs_ahead() -> None:
-    clock = FastClock(1e6)
-    assert clock.now() < clock.now()
-    with pytest.raises(ValueError):
-        FastClock(0.0)

@@ -1,4 +1,4 @@
-"""Test the model of the changing web: change statistics, the signals of its hosts, and freshness from the log."""
+"""Test the model of the changing web: statistics of changes, signals of hosts, and freshness from the log."""
 
 from email.utils import formatdate
 from xml.etree import ElementTree
@@ -152,7 +152,7 @@ def test_a_feed_lists_the_last_changes() -> None:
 
 
 def _conditions(web: ChangingWeb, page: int, now: float) -> dict[str, str]:
-    """Return the request headers of a client that holds a copy from the instant `now`."""
+    """Return the conditional headers of a client that made its copy at the instant `now`."""
     given = _get(web, web.path(page), now).headers
     names = {"ETag": "if_none_match", "Last-Modified": "if_modified_since"}
     return {names[name]: given[name] for name in names if name in given}
@@ -169,7 +169,7 @@ def _conditions(web: ChangingWeb, page: int, now: float) -> dict[str, str]:
     ],
 )
 def test_correct_and_lying_validators(validators: str, before: int, after: int) -> None:
-    """A page is requested conditionally, once before and once after it changes."""
+    """A page is requested conditionally twice: before and after it changes."""
     web = _web(validators=validators)
     page = max(range(20), key=lambda k: len(web.changes[k]))
     change = web.changes[page][0]
@@ -254,7 +254,10 @@ def test_delays_and_freshness_begin_with_a_birth() -> None:
 
 
 def test_freshness_from_the_log() -> None:
-    """A page is fetched on day 10, changes on day 20, is fetched on day 30 (false 304) and on day 40 (new content)."""
+    """A page is fetched on day 10 and changes on day 20.
+
+    It is fetched again on day 30 (false 304) and on day 40 (new content).
+    """
     web = _web(pages=1, directories=1, rate=0.0, horizon=100 * DAY)
     web.changes[0] = [START + 20 * DAY]
     for day, status, version in ((10, 200, 0), (30, 304, 1), (40, 200, 1)):

@@ -98,7 +98,7 @@ def _no_truncation() -> list[tuple[Any, str, Any]]:
 
 def _links_log_not_cut() -> list[tuple[Any, str, Any]]:
     class NoCut:
-        """Stands in for the module `os`; `truncate` does nothing."""
+        """Stands in for the module `os`. Its `truncate` does nothing."""
 
         def __getattr__(self, name: str) -> Any:
             return (lambda path, length: None) if name == "truncate" else getattr(os, name)
@@ -146,7 +146,7 @@ def _flush_before_commit() -> list[tuple[Any, str, Any]]:
 
 def _run_not_synced() -> list[tuple[Any, str, Any]]:
     class NoSync:
-        """Stands in for the module `os`; syncs do nothing."""
+        """Stands in for the module `os`. Its syncs do nothing."""
 
         def __getattr__(self, name: str) -> Any:
             return (lambda descriptor: None) if name in ("fsync", "fdatasync") else getattr(os, name)
@@ -187,7 +187,7 @@ def _outbox_in_memory() -> list[tuple[Any, str, Any]]:
 
 
 def _sent_is_gone() -> list[tuple[Any, str, Any]]:
-    """Bug: entries leave the outbox when they are sent, and not when their owner has received them."""
+    """Bug: entries leave the outbox when they are sent, instead of when their owner has received them."""
     take = Spool.take_unsent
 
     def take_and_retire(self: Spool, bytes_max: int = 1 << 62) -> Any:
@@ -200,7 +200,7 @@ def _sent_is_gone() -> list[tuple[Any, str, Any]]:
 
 
 def _applied_twice() -> list[tuple[Any, str, Any]]:
-    """Bug: a peer that reconnects does not wait until the entries it sent are durable, so it sends them again."""
+    """Bug: a peer that reconnects sends entries again, because it does not wait until those it sent are durable."""
     greet = Inbox.greet
 
     def greet_at_once(self: Inbox, peer: str, epoch: bytes) -> int | None:
@@ -213,7 +213,7 @@ def _applied_twice() -> list[tuple[Any, str, Any]]:
 
 
 def _gap_taken() -> list[tuple[Any, str, Any]]:
-    """Bug: an entry is accepted although the entry before it is missing; here every 5th entry is lost."""
+    """Bug: an entry is accepted although the entry before it is missing. Here, every 5th entry is lost."""
     accept = Inbox.accept
 
     def accept_any(self: Inbox, peer: str, sequence: int, entry: bytes) -> Arrival:
@@ -251,7 +251,7 @@ def _copies_let_in() -> list[tuple[Any, str, Any]]:
 
 
 def _whole_rate() -> list[tuple[Any, str, Any]]:
-    """Bug: a process that receives nothing from its peers uses the whole rate."""
+    """Bug: a process that receives nothing from its peers uses the rate of the whole crawl."""
     share = Coordination.share
 
     def share_of_heard(self: Coordination, now: float) -> float:
@@ -274,7 +274,7 @@ def _end_forgotten() -> list[tuple[Any, str, Any]]:
 
 
 def _own_first() -> list[tuple[Any, str, Any]]:
-    """Bug: a process receives no entries while its own entries wait, so two processes can wait for each other."""
+    """Bug: while its own entries wait, a process receives no entries. So two processes can wait for each other."""
     take = PeerExchange._take
 
     def take_if_sent(self: PeerExchange) -> None:
@@ -320,7 +320,7 @@ def _unnamed_kept() -> list[tuple[Any, str, Any]]:
 
 
 def _same_epoch() -> list[tuple[Any, str, Any]]:
-    """Bug: a compacted queue keeps its epoch, so it reuses numbers that its peer knows; entries are not checked."""
+    """Bug: a compacted queue keeps its epoch, so it reuses numbers that its peer knows. Entries are not checked."""
     result, stage = compaction.Compaction.result, Spool.stage
 
     def result_of_old(self: compaction.Compaction) -> Any:
@@ -338,7 +338,7 @@ def _same_epoch() -> list[tuple[Any, str, Any]]:
 
 
 def _tail_trusted() -> list[tuple[Any, str, Any]]:
-    """Bug: a process takes entries for its own that a copy of it has sent to the peer under the same numbers."""
+    """Bug: a process treats entries as its own that its copy has sent to the peer under the same numbers."""
     greet = Spool.greet
 
     def unchecked(self: Spool, epoch: bytes, durable: int, chain: int, applied: int) -> Greeting:
@@ -351,7 +351,7 @@ def _tail_trusted() -> list[tuple[Any, str, Any]]:
 
 
 def _loss_not_told() -> list[tuple[Any, str, Any]]:
-    """Bug: the loss of confirmed links is not reported to the peer that lost them; its queue starts again instead."""
+    """Bug: a peer that lost confirmed links does not learn this. Instead, the queue for this peer starts again."""
     greet = Spool.greet
 
     def silent(self: Spool, epoch: bytes, durable: int, chain: int, applied: int) -> Greeting:
@@ -365,7 +365,7 @@ def _loss_not_told() -> list[tuple[Any, str, Any]]:
 
 
 def _seen_before_commit() -> list[tuple[Any, str, Any]]:
-    """Bug: uncommitted links count as seen and are dropped, if their fingerprint is divisible by 50."""
+    """Bug: uncommitted links count as seen and are dropped. This happens if their fingerprint is divisible by 50."""
     misses = Seen.misses
 
     def some(self: Seen, fingerprints: Any) -> list[int]:
@@ -502,7 +502,7 @@ def planted(name: str) -> Iterator[None]:
 
 
 def settings_of(plant: Plant | None, seed: int) -> ClusterSettings:
-    """Return the settings of a run that may reveal the bug; if `plant` is None, settings with all faults."""
+    """Return the settings of a run that may reveal the bug. If `plant` is None, return settings with all faults."""
     return msgspec.structs.replace(SETTINGS, seed=seed, **(plant.settings if plant else {}))
 
 
@@ -515,7 +515,7 @@ def run(settings: ClusterSettings) -> RunVerdict:
 
 
 def first_seed(name: str, seeds: Sequence[int] = range(1, SEEDS + 1)) -> tuple[int, RunVerdict] | None:
-    """Return the first seed that finds the bug, and the verdict of its run; None if no seed finds it.
+    """Return the first seed that finds the bug, and the verdict of its run; None if no seed finds the bug.
 
     With that seed, the code without the bug must break no rule.
     """

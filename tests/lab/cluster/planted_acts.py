@@ -1,19 +1,24 @@
-"""Bugs that can be planted and affect commands of the operator, limits and stored records; see `planted.py`."""
+"""Bugs that can be planted and that affect commands of the operator, limits or stored records; see `planted.py`."""
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 from unittest.mock import Mock
 
 import msgspec
 
 from crawler.change_signals import Signalled
+from crawler.due import reshard as due_reshard
 from crawler.frontier.discovery.intake import Intake
 from crawler.frontier.hosts import politeness
 from crawler.frontier.hosts.budget import Budget
 from crawler.frontier.outcome_policy import OutcomePolicy
 from crawler.frontier.pauses import HostBlocks
+from crawler.frontier.share import Share
+from crawler.lab.cluster import resharding
 from crawler.lab.cluster.synthetic_web import WebSpec
 from crawler.pages import erasure, page_cache
+from crawler.pages import reshard as pages_reshard
 from crawler.pages.captures import Original
 from crawler.pages.page_cache import PageCache
 from crawler.pages.segments import SegmentWriter
@@ -22,11 +27,14 @@ from crawler.process.committing import commit_loop
 from crawler.process.exchange.peer_exchange import PeerExchange
 from crawler.process.fetching import page_rendering
 from crawler.process.live_services import LiveServices
+from crawler.process.opening.process_views import ProcessViews
 from crawler.process.process import Process
 from crawler.process.results import link_policy
 from crawler.process.results.result_processor import ResultProcessor
 from crawler.process.results.signal_intake import SignalIntake
 from crawler.records import Link, LinkFlag, Rendering
+from crawler.storage.keys import HOST, PARKED, TODO
+from crawler.storage.reshard import NewProcess
 from crawler.upkeep.stored_links import StoredLinks
 
 Patches = list[tuple[Any, str, Any]]
@@ -59,7 +67,7 @@ def _depth_unlimited() -> Patches:
 def _depth_of_the_page() -> Patches:
     """Bug: links of every second page have the depth of the page itself.
 
-    If the links of all pages had it, no depth limit would apply.
+    If the links of all pages had this bug, no depth limit would have any effect.
     """
     context = link_policy.LinkContext
 
@@ -222,6 +230,60 @@ def _visit_not_counted() -> Patches:
     return [(politeness, "_busy_time", lambda fetch: fetch.took)]
 
 
+def _share_forgotten() -> Patches:
+    """Bug: the crawl's share of refresh is that of one process, so new pages starve once they have run out."""
+    return [(Share, "of_crawl", property(lambda self: self.refresh))]
+
+
+def _stay_behind(family: bytes) -> Patches:
+    """Bug: a reshard does not move the keys of a family."""
+    copy = NewProcess.copy
+
+    def copy_others(self: NewProcess, prefix: bytes) -> Any:
+        if prefix != family:
+            yield from copy(self, prefix)
+
+    return [(NewProcess, "copy", copy_others)]
+
+
+def _known_stay_behind() -> Patches:
+    """Bug: a reshard moves no known URL, and its check does not notice this."""
+    return [
+        (due_reshard, "_known", lambda to, dues: iter(())),
+        (resharding, "check", lambda stages: []),
+        (ProcessViews, "problems", lambda self: []),
+    ]
+
+
+def _originals_stay_behind() -> Patches:
+    return [(pages_reshard._Segments, "_bring_originals", lambda self, repeated: self._finish())]
+
+
+def _segments_shared() -> Patches:
+    """Bug: a reshard links a segment into the folder of each process that has pages of this segment."""
+    survey = pages_reshard._Segments._survey
+
+    def survey_own(self: Any) -> Any:
+        own, _, repeated = survey(self)
+        return own, own, repeated
+
+    return [(pages_reshard._Segments, "_survey", survey_own)]
+
+
+def _links_in_transit_stay_behind() -> Patches:
+    return [(resharding, "deliver_pending", lambda processes: None)]
+
+
+def _counts_not_kept() -> Patches:
+    """Bug: after a reshard, no process notices that another has lost its store."""
+    return [(resharding, "keep_counts", lambda *arguments: None)]
+
+
+def _retries_at_once() -> Patches:
+    """Bug: hosts lose their gaps and failures when a reshard moves them."""
+    return _stay_behind(HOST)
+
+
 REFRESHING: dict[str, Any] = {
     "web": WebSpec(hosts=6, pages=40, change_rate=1 / HOUR, flaws=False, down=0.0, traps=0.0),
     "refresh": True,
@@ -230,6 +292,7 @@ REFRESHING: dict[str, Any] = {
     "within": 5 * HOUR,
     "tree": {"splitter": {"heartbeat": 60.0, "silence_max": 300.0}, "refresh": {"max_age": 6 * HOUR}},
 }
+RESHARDS: dict[str, Any] = {"faults": ("reshard",), "count": 3}
 BROKEN = WebSpec(hosts=12, pages=150, broken=True)
 SCRIPTED = WebSpec(hosts=12, pages=150, scripted=True)
 SLOW_SCRIPTED = WebSpec(
@@ -300,5 +363,47 @@ PLANTS: dict[str, tuple[str, Any, dict[str, Any]]] = {
         "recovery finds all lost links",
         _recovers_half,
         {"faults": ("restore",), "count": 8},
+    ),
+    "share-forgotten": (
+        "new pages get their share of the fetches again after they had run out",
+        _share_forgotten,
+        {
+            "faults": ("limits",),
+            "count": 3,
+            "web": WebSpec(hosts=12, pages=150, change_rate=1 / HOUR),
+            "refresh": True,
+            "length": 6 * HOUR,
+            "rate": 0.05,
+            "within": 5 * HOUR,
+            "tree": REFRESHING["tree"],
+        },
+    ),
+    "waiting-stay-behind": ("a reshard moves waiting URLs", partial(_stay_behind, TODO), RESHARDS),
+    "parked-stay-behind": (
+        "a reshard moves parked URLs",
+        partial(_stay_behind, PARKED),
+        {"faults": ("reshard", "limits")},
+    ),
+    "known-stay-behind": ("a reshard moves known URLs", _known_stay_behind, RESHARDS),
+    "originals-stay-behind": (
+        "a reshard copies the responses that revisits repeat",
+        _originals_stay_behind,
+        RESHARDS,
+    ),
+    "segments-shared": ("after a reshard, a page is in one folder", _segments_shared, RESHARDS),
+    "in-transit-stay-behind": (
+        "a reshard delivers links in transit",
+        _links_in_transit_stay_behind,
+        {"faults": ("reshard", "partition")},
+    ),
+    "counts-not-kept": (
+        "a store lost after a reshard is noticed",
+        _counts_not_kept,
+        {"faults": ("reshard", "lost-disk"), "count": 8},
+    ),
+    "gaps-stay-behind": (
+        "hosts keep their gaps in a reshard",
+        _retries_at_once,
+        {**RESHARDS, "tree": {"politeness": {"delay": 20.0}}},
     ),
 }

@@ -1,6 +1,7 @@
 """Test processes in the virtual world: faults break no rule, and equal seeds yield equal runs.
 
-`python -m tests.lab.cluster.planted` searches for every planted bug; the tests here run one cheap seed for each bug.
+`python -m tests.lab.cluster.planted` searches for every planted bug. The tests here run one cheap seed for
+each bug.
 """
 
 import gc
@@ -44,6 +45,20 @@ def test_acts_of_the_operator_break_no_rule() -> None:
     acting = msgspec.structs.replace(TINY, web=web, faults=(*fault_plan.ACTS, "kill", "power"), count=12)
     verdict = run(msgspec.structs.replace(acting, seed=2))
     assert verdict.flawless, verdict.examples
+
+
+@pytest.mark.parametrize("refresh", [False, True])
+def test_reshards_break_no_rule(refresh: bool) -> None:
+    changes = settings_of(PLANTS["share-forgotten"], 1) if refresh else TINY
+    settings = msgspec.structs.replace(
+        changes, seed=2, count=6, faults=("reshard", "kill", "power", "limits")
+    )
+    with memory_folder() as folder:
+        world = Cluster(settings, Path(folder))
+        world.run()
+        verdict = judge(world)
+        assert verdict.flawless, verdict.examples
+        assert world.observed.resharded
 
 
 def test_signals_to_any_process_lead_to_a_fetch() -> None:
@@ -103,6 +118,12 @@ CHEAP = {
     "tail-trusted": 6,
     "loss-not-told": 3,
     "parked-for-good": 1,
+    "parked-stay-behind": 1,
+    "known-stay-behind": 1,
+    "in-transit-stay-behind": 5,
+    "segments-shared": 2,
+    "share-forgotten": 1,
+    "results-dropped": 35,
     "budget-not-counted": 1,
     "depth-of-the-page": 1,
     "one-try": 1,
@@ -127,7 +148,7 @@ def test_a_planted_bug_is_found(bug: str) -> None:
 
 
 def test_no_file_of_a_world_stays_open_even_if_referenced(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Memory maps and files of a killed process are closed when it ends, even if references keep them alive."""
+    """Memory maps and files of a killed process are closed when the process ends, even if references to them remain."""
     kept, bury = [], Cluster._bury
 
     def bury_all_but_stages(self: Cluster) -> None:
@@ -149,7 +170,7 @@ def test_no_file_of_a_world_stays_open_even_if_referenced(monkeypatch: pytest.Mo
 
 
 def test_no_object_of_a_world_stays_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Hundreds of runs share an interpreter, and in each run, processes are killed at any step."""
+    """Hundreds of runs share an interpreter. In each run, processes are killed at any step."""
     made: list[weakref.ref[Stages]] = []
 
     class Noted(Stages):

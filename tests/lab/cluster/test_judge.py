@@ -1,4 +1,4 @@
-"""Test the judge: it reports each rule that is broken, and no other."""
+"""Test the judge: it reports each broken rule, and no other rule."""
 
 import gzip
 from pathlib import Path
@@ -109,7 +109,7 @@ def test_the_older_of_two_processes_of_one_name_must_stop_in_time(
 ) -> None:
     """A network partition extends the time after which the older process must have stopped.
 
-    The gaps of each machine are judged separately; the loss of links breaks no rule if a process has a copy.
+    The gaps of each machine are judged separately. If a process has a copy, the loss of links breaks no rule.
     """
 
     def change(cluster: Cluster) -> None:
@@ -151,7 +151,7 @@ def test_pages_listed_only_in_a_sitemap_are_lost_if_it_was_read_or_never_request
 
 @pytest.mark.parametrize("found_by", ["the survivor", "the one that stopped"])
 def test_with_copies_only_links_found_by_survivors_count_as_lost(tmp_path: Path, found_by: str) -> None:
-    """A machine that stopped in favour of its copy may lose the links that it found; the survivor may lose none."""
+    """A machine that stopped because its copy runs may lose links that it found. The survivor may lose no link."""
     settings = msgspec.structs.replace(
         SMALL, seed=1, web=msgspec.structs.replace(SMALL.web, hosts=4, pages=4)
     )
@@ -174,7 +174,7 @@ def test_with_copies_only_links_found_by_survivors_count_as_lost(tmp_path: Path,
 
 @pytest.mark.parametrize("put_back", ["before the request", "after", "the owner"])
 def test_no_link_may_be_lost_with_a_restored_disk(tmp_path: Path, put_back: str) -> None:
-    """The process with the restored disk fetches its pages again; its peers recover the links that it had confirmed."""
+    """The process with the restored disk fetches its pages again. Its peers recover the links that it had confirmed."""
     settings = msgspec.structs.replace(SMALL, web=msgspec.structs.replace(SMALL.web, hosts=4, pages=4))
 
     def change(cluster: Cluster) -> None:

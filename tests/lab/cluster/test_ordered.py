@@ -1,4 +1,4 @@
-"""Test whole processes with a URL order: if one is killed while URLs are moved, no URL is lost or fetched twice."""
+"""Test whole processes with a URL order: kills while URLs are moved neither lose a URL nor repeat a fetch."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ SETTINGS = ClusterSettings(
 def test_faults_break_no_rule_while_urls_are_moved(
     monkeypatch: pytest.MonkeyPatch, order: str, processes: int, seed: int
 ) -> None:
-    """Once, after a URL was moved, an outdated host record made the queue begin after it, so the URL was lost."""
+    """An earlier version lost a moved URL: because of an outdated host record, the queue began after the URL."""
     moved, move = [], Intake._move
 
     def counted(self: Intake, *arguments: Any) -> None:

@@ -1,4 +1,4 @@
-"""Test that the synthetic web on loopback answers a real crawler as the virtual web answers simulated processes."""
+"""Test the synthetic web on loopback: it gives a real crawler the same answers as simulated processes receive."""
 
 import asyncio
 import ssl
@@ -42,7 +42,7 @@ def test_a_real_crawl_finds_every_page(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("status", [200, 304, 404, 421])
 def test_answers_as_http(status: int) -> None:
-    """A Host field without a port names the same host."""
+    """A Host field without a port means the same host as one with the port."""
     import aiohttp
 
     async def ask() -> int:

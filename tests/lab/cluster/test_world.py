@@ -53,7 +53,7 @@ def test_time_jumps_and_equal_instants_keep_their_order(loop: VirtualLoop) -> No
 
 
 def test_time_passes_during_waits_of_zero_seconds(loop: VirtualLoop) -> None:
-    """If no time passed, a wait that is rounded to 0 would be repeated forever at the same instant."""
+    """If no time passed, a wait whose time is rounded to 0 would be repeated forever at the same instant."""
 
     async def spin() -> None:
         until = loop.time() + 2e-6
@@ -261,13 +261,14 @@ def test_dead_lives_cannot_write_and_a_full_disk_accepts_nothing(tmp_path: Path)
 
 
 def test_a_lock_of_a_dead_life_closes_no_file_of_another_process(tmp_path: Path) -> None:
-    """Neither a late release of the lock nor a child forked after the simulation closes a file of another process."""
+    """A late release of the lock closes no file of another process, nor does a child forked after the simulation."""
     system, life = SystemCalls(), make_life(tmp_path)
     with system.installed():
         locks = [in_life(life, Lock, tmp_path / f"{number}.lock", "p0") for number in range(2)]
         life.dead = True
         system.end(life)
-    pairs = [socket.socketpair() for _ in locks]  # these sockets reuse the numbers of the locks' descriptors
+    # these sockets get the same numbers as the descriptors of the locks had
+    pairs = [socket.socketpair() for _ in locks]
     locks.pop().release()
     child = os.fork()
     if not child:

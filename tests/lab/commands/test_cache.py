@@ -1,4 +1,4 @@
-"""Test the commands `crawler lab trace` and `crawler lab cache` with command lines."""
+"""Test the commands `crawler lab trace` and `crawler lab cache`."""
 
 import importlib
 from pathlib import Path

@@ -121,7 +121,7 @@ def test_pages_file_is_not_text(tmp_path: Path) -> None:
 
 
 def test_import_of_the_public_data_set(tmp_path: Path) -> None:
-    """Import a miniature of the three files of the data set; the trusted page gets the rate given in the data."""
+    """Small versions of the three files of the data set are imported. The trusted page gets the rate in the data."""
     (tmp_path / kolobov.IMPORTANCE).write_text("".join(f"{k}\t{k * 10}\n" for k in range(1, 41)))
     history = "[[1.5, 0], [0.5, 1], [2.0, 0], [1.0, 0]]"
     (tmp_path / kolobov.HISTORY).write_text("".join(f"{k}\t5.5\t{history}\n" for k in range(1, 40)))
@@ -179,7 +179,7 @@ def test_every_figure_has_a_function() -> None:
 
 
 def test_accuracy_and_rate_figures_draw_from_small_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The drawing code works on tiny runs: each policy has rows, and each panel has one title."""
+    """The figures can be drawn from tiny runs: each policy has rows, and each panel has one title."""
     from crawler.lab.figures import ncis, rates
 
     monkeypatch.setattr(ncis, "SIZES", (4, 8))
@@ -199,7 +199,7 @@ def test_histories_of_the_bias_figures_have_their_rates() -> None:
 
 
 def test_running_estimates_stay_close_to_batch_estimates(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The table compares three estimators on a few short histories; the naive estimates are biased upward."""
+    """The table compares three estimators on a few short histories. The naive estimates are too large on average."""
     from crawler.lab.figures import bias
 
     monkeypatch.setattr(bias, "LENGTHS", (3000.0,))
@@ -210,9 +210,9 @@ def test_running_estimates_stay_close_to_batch_estimates(monkeypatch: pytest.Mon
 
 
 def test_progress_shows_the_remaining_time(capsys: pytest.CaptureFixture[str]) -> None:
-    """The first line is printed after two seconds, the next ten seconds later.
+    """The first line is printed after two seconds, and the next line ten seconds later.
 
-    The progress of a part counts by the share of the part in the whole work.
+    A part of the work contributes to the progress according to its share of the whole work.
     """
     early = VirtualClock()
     soon = progress_line.ProgressLine("soon", early)

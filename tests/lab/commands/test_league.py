@@ -1,4 +1,4 @@
-"""Test the command `crawler lab league` on the excerpt of the histories."""
+"""Test the command `crawler lab league` on an excerpt of real histories."""
 
 import csv
 from pathlib import Path

@@ -16,7 +16,7 @@ def test_the_command_prints_a_table_and_a_verdict_and_writes_a_file(
     words = "worlds issue --seeds 2 --policies ncis,uniform --processes 1 --check --aim 5 --out"
     assert (
         main("lab", [*words.split(), str(tmp_path)]) == 1
-    )  # requires five times the possible gain, which no policy reaches
+    )  # five times the possible gain is required; no policy reaches it
     printed = capsys.readouterr().out
     assert "below uniform in 0 of 1 worlds" in printed and "gain below 5 in 1: issue" in printed
     lines = (tmp_path / "worlds.csv").read_text().splitlines()

@@ -1,4 +1,4 @@
-"""Test page histories from git: the parser reads recorded logs and the log of a repository that the test makes."""
+"""Test page histories from git, with recorded logs and with the log of a repository that the test makes."""
 
 import os
 import shutil
@@ -76,7 +76,7 @@ def test_clocks_that_step_back_or_run_ahead() -> None:
 
 
 def test_paths_of_all_bytes() -> None:
-    """A path may contain newlines, tabs and bytes that are not UTF-8, and may look like a line of the log."""
+    """A path may contain newlines, tabs and bytes that are not UTF-8. It may also look like a line of the log."""
     names = [b"a\nb", b":100644 x", b"\x1e100", b"1\t1\tx", b"\xff\xfe", b"-\t-\tz"]
     found = _history(*_commit(100, *(part for name in names for part in _file(b"A", name))))
     assert len(found.born) == len(names)
@@ -109,7 +109,7 @@ def test_parts_do_not_depend_on_how_the_stream_is_split(size: int) -> None:
 def clone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Make five days of a small site.
 
-    In these days, pages are born, edited, renamed and deleted, a branch is merged, and one file is not a
+    During these days, pages are born, edited, renamed and deleted, and a branch is merged. One file is not a
     page.
     """
     if shutil.which("git") is None:
@@ -156,7 +156,7 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 def test_a_repository(clone: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The merge is one change, at the time of the merge commit; the Makefile is not a page."""
+    """The merge is one change, at the time of the merge commit. The Makefile is not a page."""
     assert main("lab", ["histories", "--git", str(clone), "--out", str(tmp_path)]) == 0
     assert "3 pages, 2 of them still exist, 2 changes in 6.0 days" in capsys.readouterr().out
     found = histories.read(tmp_path / "site.npz")

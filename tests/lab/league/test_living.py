@@ -1,4 +1,4 @@
-"""Test the living league: the instants at which hubs list new pages, the cost of discovery, scores and credits."""
+"""Test the living league: when hubs list new pages, the cost of discovery, scores and credits."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ def living_world(
     died: dict[int, float] | None = None,
     directory: list[int] | None = None,
 ) -> LivingWorld:
-    """Return a world of one site; `births` and `deaths` are the days of each page."""
+    """Return a world of one site. `births` and `deaths` are the days on which each page is born and dies."""
     base = world(changes, days=YEAR)
     days = np.arange(len(base))
     return grow(
@@ -40,7 +40,7 @@ def living_world(
 
 
 class Scripted:
-    """A policy that fetches a fixed list of nodes and records the calls it receives."""
+    """A policy that fetches a fixed list of nodes, and records the calls of its methods."""
 
     def __init__(self, nodes: list[int]) -> None:
         self.nodes, self.told = nodes[::-1], list[tuple[Any, ...]]()
@@ -66,7 +66,7 @@ RATE = 1.0 / DAY  # one fetch per day, at noon
 
 
 def test_a_page_becomes_known_when_its_listing_is_fetched() -> None:
-    """Page 1 is born on day 3 in the directory of page 0. Node 2 lists the pages, node 3 lists the directory."""
+    """Page 1 is born on day 3 in the directory of page 0. Node 2 lists the pages, and node 3 lists the directory."""
     found = living_world("dir", [[], []], born={1: 3.0})
     assert (found.pages, len(found)) == (2, 4)
     assert found.changes[2] == [3 * DAY] and found.changes[3] == []
@@ -104,7 +104,10 @@ def test_a_page_that_is_gone_when_fetched_scores_nothing() -> None:
 
 
 def test_a_front_page_shows_only_the_newest_pages() -> None:
-    """After 5 old pages, 25 are born at once: one fetch of the front page shows 20 of them, the listing shows all."""
+    """After 5 old pages, 25 pages are born at the same time.
+
+    One fetch of the front page shows 20 of them, and the listing shows all of them.
+    """
     born = {page: 1.0 + page / 100 for page in range(5, 30)}
     found = living_world("newest", [[]] * 30, born=born)
     listing, front = 30, 31
@@ -130,7 +133,7 @@ def test_hubs_change_when_their_listed_pages_do() -> None:
 
 
 def test_the_score_equals_a_scan_of_all_fetches() -> None:
-    """For the scan, every fetch is recorded, and each hour of the year is examined separately."""
+    """For comparison, every fetch is recorded, and each hour of the year is examined separately."""
     base = worlds.build(histories.read_folder(EXCERPT), "none", pages=6, days=YEAR)
     found = grow(base, "dir")
     policy = FINDERS["round-robin"](found, 8 * found.change_rate)
@@ -196,7 +199,7 @@ def test_valued_hubs_show_births_sooner_but_not_sooner_than_announced_births() -
 
 
 def test_new_urls_get_their_share_of_the_fetches() -> None:
-    """With a share of a tenth, 5 new URLs are fetched within 50 fetches; with a share of 1, they come first."""
+    """With a share of a tenth, 5 new URLs are fetched within 50 fetches. With a share of 1, they are fetched first."""
     base = living_world("map", [[], []])
     for share, places in ((1.0, [0, 1, 2, 3, 4]), (0.1, [9, 19, 29, 39, 49])):
         policy = NewFirst(Scripted([0] * 60), share)  # type: ignore[arg-type]
@@ -234,7 +237,7 @@ def test_an_unknown_rule_is_rejected() -> None:
 def test_a_news_site_needs_fetches_of_its_hubs() -> None:
     """If discovery has a tenth of the fetches, most articles are never fetched.
 
-    If hubs have a value, nearly all articles are fetched within days.
+    If hubs have a value of their own, nearly all articles are fetched within days.
     """
     found = living.news(1)
     assert len(found.hubs) == living.SECTIONS and not found.born[found.pages :].any()

@@ -1,4 +1,4 @@
-"""Test the policies of other crawlers against their published formulas, step by step; test the reference policies."""
+"""Test the policies of other crawlers against their published formulas, step by step, and the reference policies."""
 
 import math
 
@@ -38,7 +38,8 @@ HOUR = 3600.0
                 (0.0, None, 30 * DAY),
                 (30 * DAY, True, 54 * DAY),
                 (54 * DAY, False, (54 - 0.3 * 24 + 33.6) * DAY),
-                (100 * DAY, False, (100 - 0.3 * 70 + 70) * DAY),  # a delta of 70 days is above 47.04 days
+                # a delta of 70 days, which is more than 47.04 days
+                (100 * DAY, False, (100 - 0.3 * 70 + 70) * DAY),
                 (600 * DAY, False, (600 - 0.3 * 570 + 365) * DAY),  # the interval is at most a year
             ],
         ),
@@ -83,13 +84,13 @@ def test_pages_are_due_again_by_the_published_rules(
     ],
 )
 def test_estimated_rate(visits: int, unchanged: int, watched: float, rate: float) -> None:
-    """Equation 4 of the paper: -ln((X + .5)/(n + .5)) / I."""
+    """The estimate is equation 4 of the paper: -ln((X + .5)/(n + .5)) / I."""
     assert estimated_rate(visits, unchanged, watched) == pytest.approx(rate)
 
 
 @pytest.mark.parametrize("ratio", [0.1, 0.5, 1.0])
 def test_the_estimate_is_nearly_unbiased(ratio: float) -> None:
-    """The mean over the binomial of 50 visits is within 1 % of the truth, as section 5.3 of the paper claims."""
+    """The mean over the binomial distribution of 50 visits is within 1 % of the truth (section 5.3 of the paper)."""
     visits, quiet = 50, math.exp(-ratio)
     mean = sum(
         math.comb(visits, k) * quiet**k * (1 - quiet) ** (visits - k) * estimated_rate(visits, k, visits)
@@ -137,9 +138,10 @@ def test_the_oracle_never_fetches_a_page_that_never_changes() -> None:
     assert policy.last[2] == 0.0 < policy.last[:2].min()
 
 
-# Scores at 1x, 3x, 10x on the excerpt, 20 pages per site, from this code. On all 35 sites the same code yields
-# .781 .899 .962 (round robin), .785 .830 .823 (nutch), .782 .903 .966 (stormcrawler), .819 .925 .975 (oracle);
-# an independent simulator in steps of a day yielded .780 .900 .963, .788 .835 .826, .781 .907 .966, .817 .925 .975.
+# Scores of this code at 1x, 3x, 10x on the excerpt, with 20 pages per site. On all 35 sites the same code
+# yields .781 .899 .962 (round robin), .785 .830 .823 (nutch), .782 .903 .966 (stormcrawler), .819 .925 .975
+# (oracle); an independent simulator in steps of a day yielded .780 .900 .963, .788 .835 .826, .781 .907 .966,
+# .817 .925 .975.
 GOLDEN = {
     ("none", "round-robin"): (0.7260, 0.8831, 0.9503),
     ("none", "nutch"): (0.7347, 0.7513, 0.7725),

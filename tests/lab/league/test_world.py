@@ -1,4 +1,4 @@
-"""Test the world of the league: signals, changes and budgets of each arm, and the score by a second computation."""
+"""Test the world of the league: signals, changes and budgets of each arm, and the score, which is computed twice."""
 
 import math
 
@@ -36,7 +36,7 @@ CHANGES = [(0, 10.5, 1, 1), (0, 10.75, 1, 0), (1, 20.5, 20, 0), (2, 30.5, -1, -1
     ],
 )
 def test_signals_of_each_arm(arm: str, told: list[tuple[int, int, float]]) -> None:
-    """Signals are read at the end of the day, one per page, with the last date."""
+    """Signals are read at the end of the day: for each page, only the signal with the latest date."""
     made = history(CHANGES, dirs=[0, 1, 1], published=[40.25, 40.5])
     assert _told(worlds.build([made], arm, days=100)) == told
 
@@ -53,7 +53,7 @@ def test_a_feed_signals_large_changes_and_a_third_of_those_of_unknown_size() -> 
 def test_minor_edits_do_not_count_in_their_arm() -> None:
     made = history([*CHANGES, (1, 60.0, 2, 1)])
     counted = [len(times) for times in worlds.build([made], "minor", days=100).changes]
-    assert counted == [0, 2, 1]  # changes of at most two lines are dropped, changes of unknown size are kept
+    assert counted == [0, 2, 1]  # changes of at most two lines do not count, but changes of unknown size do
 
 
 def test_mixed_assigns_each_kind_of_signal_to_some_sites() -> None:
@@ -77,7 +77,7 @@ def test_budgets_count_a_page_once_a_day() -> None:
 
 
 def test_births_deaths_and_the_window() -> None:
-    """Pages that died before the window are absent; changes before the window, at birth or after death do not count."""
+    """Pages that died before the window are absent. Changes before the window, at birth or after death do not count."""
     made = history(
         [(0, -5.0, 1, 1), (1, 20.0, 1, 1), (1, 30.0, 1, 1), (2, 55.0, 1, 1), (2, 40.0, 1, 1)],
         pages=4,
@@ -178,7 +178,7 @@ def test_births_reach_the_policy_at_once_and_signals_at_the_end_of_the_day() -> 
 
 @pytest.mark.parametrize("name", list(RIVALS))
 def test_gaps_of_polite_sites_are_kept(name: str) -> None:
-    """Under any policy, no site is fetched again before 1/1.5 of its mean gap has passed, and fetches do not stop."""
+    """With any policy, no site is fetched again before 1/1.5 of its mean gap has passed, and fetches do not stop."""
     found = worlds.build(histories.read_folder(EXCERPT), "polite", pages=10)
     rate = 3 * found.change_rate
     gap = found.gap(rate)

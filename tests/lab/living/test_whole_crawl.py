@@ -12,7 +12,7 @@ SMALL = WorldSpec("small", (HostKind(50, DAY),) * 4, visits=1.5, rounds=12.0, wa
 
 @pytest.mark.parametrize("name", ["crawl", "crawl-pooled", "crawl-uniform"])
 def test_a_crawl_spends_its_rate_and_does_not_lose_to_uniform(name: str) -> None:
-    """The crawl spends 3 % of its fetches on the four indexes; uniform spends all fetches on pages."""
+    """The crawl spends 3 % of its fetches on the four index pages, but uniform spends all fetches on pages."""
     world = draw(SMALL, 1)
     uniform, run = played(UNIFORM, world), crawled(name, world)
     assert run.fetches == pytest.approx(uniform.fetches, rel=0.03)

@@ -1,4 +1,4 @@
-"""Test drawn worlds: their changes follow their specification, and equal seeds draw equal worlds."""
+"""Test drawn worlds: changes agree with the specification, and equal seeds yield equal worlds."""
 
 import numpy as np
 import pytest
@@ -24,9 +24,9 @@ def spec(process: str = "poisson", **more: object) -> WorldSpec:
 
 @pytest.mark.parametrize("process", PROCESSES)
 def test_pages_change_as_often_as_their_rates_say(process: str) -> None:
-    """The number of changes, about 48,000, matches the rates.
+    """The number of changes, about 48,000, agrees with the rates.
 
-    So do the numbers for the fast and for the slow half of the pages.
+    The numbers for the fast and for the slow half of the pages agree, too.
     """
     world = draw(spec(process, visits=0.5), 1)
     counts = np.array([len(times) for times in world.changes])
@@ -52,7 +52,7 @@ def test_seasonal_changes_come_in_working_hours() -> None:
 
 
 def test_pages_of_a_directory_change_together() -> None:
-    """Two pages of one directory often change at the same instant, two pages of different directories never."""
+    """Two pages of one directory often change at the same instant. Two pages of different directories never do."""
     world = draw(spec("together"), 1)
     shared: dict[float, set[int]] = {}
     for page, times in enumerate(world.changes):

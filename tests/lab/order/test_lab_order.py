@@ -1,4 +1,7 @@
-"""Test that the crawler's frontier crawls link graphs completely and politely, and better if its order knows more."""
+"""Test that the crawler's frontier crawls link graphs completely and politely.
+
+An order that has more information finds quality earlier.
+"""
 
 import random
 from pathlib import Path

@@ -31,7 +31,7 @@ def _page(record: dict) -> PageParameters:
 
 @pytest.mark.parametrize("key", NAMES)
 def test_golden_values_of_580_states(key: str) -> None:
-    """The values have 50 digits; the relative tolerance is 1e-12."""
+    """The golden values have 50 digits. The relative tolerance is 1e-12."""
     states = [state for state in GOLDEN["states"] if key in state]
     for state in states:
         got = cv.crawl_value(_page(state), state["t"], state["n"], by=NAMES[key])
@@ -82,7 +82,8 @@ def test_golden_thresholds() -> None:
         assert cv.crawl_value(page, at) == pytest.approx(record["value"], rel=1e-10)
 
 
-# (page, elapsed, signals) -> (V, psi, w): the printed sums of 400 to 1,800 terms, evaluated with 60 digits (mpmath).
+# (page, elapsed, signals) -> (V, psi, w): the sums as printed in the paper, of 400 to 1,800 terms, evaluated
+# with 60 digits (mpmath).
 MANY_TERMS = [
     (
         PageParameters(1.0, 0.006, 0.26, 9.85),
@@ -220,10 +221,9 @@ def test_approximations_stay_below_the_maximum() -> None:
 
 
 def test_cis_plus_trusts_only_good_signals() -> None:
-    good, bad = (
-        PageParameters.from_quality(1.0, 0.5, 0.8, 0.7),
-        PageParameters.from_quality(1.0, 0.5, 0.6, 0.7),
-    )
+    columns = ([1.0, 1.0], [0.5, 0.5], [0.8, 0.6], [0.7, 0.7])  # importance, rate, precision, recall
+    pages = Pages.from_quality(*map(np.array, columns))
+    good, bad = pages[0], pages[1]
     assert cv.crawl_value(good, 1.0, 1, by="cis+") == cv.crawl_value(good, 1.0, 1, by="cis")
     assert cv.crawl_value(bad, 1.0, 1, by="cis+") == cv.crawl_value(bad, 1.0, 1, by="greedy")
 
@@ -293,7 +293,7 @@ def test_monte_carlo_of_the_threshold_process() -> None:
     arrivals = np.cumsum(rng.exponential(1 / gamma, (20_000, 30)), axis=1)
     due = np.maximum(
         at - beta * np.arange(1, 31), arrivals
-    )  # the first instant at which the effective time reaches `at`
+    )  # the first instant at which the effective elapsed time reaches `at`
     reached = arrivals + beta * np.arange(1, 31) >= at
     first = np.argmax(reached, axis=1)
     before = np.where(first > 0, at - beta * first, at)
@@ -313,7 +313,7 @@ def test_monte_carlo_of_the_threshold_process() -> None:
 def test_many_signals_without_silent_changes_have_a_threshold() -> None:
     """The value V_n of a page with silent rate 0 approaches its maximum only after 1e5 signals.
 
-    Once, a threshold below that maximum was infinite, so the deadline queue retried forever.
+    In an earlier version, a threshold below this maximum was infinite, so the deadline queue retried forever.
     """
     page = PageParameters(1e-5, 1e-5, 1.0, 0.5)
     n = cv.threshold(page, 0.98)

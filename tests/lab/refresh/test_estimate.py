@@ -68,7 +68,7 @@ def test_naive_estimates_are_biased_and_the_likelihood_is_not() -> None:
 
 
 def test_long_histories_converge() -> None:
-    """Once, the steps of Newton's method were damped so much that they were tiny for a sharp likelihood."""
+    """In an earlier version, the steps of Newton's method were damped too much, and were tiny for a sharp likelihood."""
     rng = np.random.default_rng(12)
     tau, n, z = _intervals(rng, 80_000, 0.06, 3.0, 0.2, 0.8)
     got = fit(tau, n, z)
@@ -124,7 +124,7 @@ def test_running_estimate_equals_the_batch_until_it_merges(intervals: list[tuple
 
 
 def test_running_estimate_stays_within_half_a_standard_error_of_the_batch() -> None:
-    """The bound holds for the median of 20 pages with 400 intervals each; about 200 changes are merged into 8 points."""
+    """This is true for the median of 20 pages with 400 intervals each. About 200 changes are merged into 8 points."""
     rng, distances = np.random.default_rng(8), []
     for _ in range(20):
         tau, n, z = _intervals(rng, 400, 0.06, 0.5, 0.2, 0.15)

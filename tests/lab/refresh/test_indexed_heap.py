@@ -1,4 +1,4 @@
-"""Test that the heap agrees with a dict; `_check` is called after every operation."""
+"""Test that the heap agrees with a dict. `_check` is called after every operation."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Test the accounting of a run: it agrees with closed forms, sums of bins, and a Monte Carlo simulation."""
+"""Test the accuracy computed for a run: it agrees with closed forms, sums of bins, and a Monte Carlo simulation."""
 
 import math
 
@@ -63,7 +63,7 @@ def test_no_crawl_when_the_scheduler_has_none() -> None:
 
 
 def test_expected_accuracy_is_the_mean_over_simulated_runs() -> None:
-    """The mean over 400 draws of true signals and silent changes equals the expectation within four standard errors."""
+    """The mean over 400 draws of true signals and silent changes is within four standard errors of the expectation."""
     rng, alpha, q, gamma, horizon = np.random.default_rng(3), 0.2, 0.4, 0.8, 40.0
     times = np.sort(rng.uniform(0.0, horizon, rng.poisson(gamma * horizon)))
     ticks = np.arange(1, 14) * 3.0

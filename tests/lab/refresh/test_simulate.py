@@ -1,4 +1,4 @@
-"""Test the simulator: policies reach the expected accuracy on small instances; departures from the model work."""
+"""Test the simulator: policies reach the expected accuracy on small instances, also if a run differs from the model."""
 
 import numpy as np
 import pytest
@@ -36,7 +36,7 @@ def test_signal_free_policies_reach_the_continuous_optimum() -> None:
 
 
 def test_ncis_is_cis_if_no_signal_is_false() -> None:
-    """Both policies make the same choices, so their accuracy agrees to the last bit."""
+    """Both policies make the same choices, so their accuracies are equal to the last bit."""
     found = _one(["cis", "ncis", "cis-nu0"], "perfect")
     assert found["cis"].accuracy == found["ncis"].accuracy == found["cis-nu0"].accuracy
 

@@ -1,4 +1,4 @@
-"""Test CDXJ: keys equal those of SURT, lines those of pywb; sorting takes bounded memory; look-ups work."""
+"""Test CDXJ: its keys, its lines, sorting in bounded memory, and look-ups."""
 
 import bisect
 import json
@@ -39,7 +39,10 @@ def test_deeply_escaped_urls_take_bounded_time() -> None:
 
 
 def test_lines_have_the_form_of_pywb() -> None:
-    """The model is pywb's sample_archive/cdxj/dupes.cdxj: a key, 14 digits, strings, and no status for a revisit."""
+    """The lines are like those in pywb's sample_archive/cdxj/dupes.cdxj.
+
+    A line has a key, 14 digits, and JSON whose values are strings. For a revisit, there is no status.
+    """
     digest = bytes.fromhex("da39a3ee5e6b4b0d3255bfef95601890afd80709")
     capture = Capture(
         "dupes.warc.gz", 1858, 343, "response", 1390842758.9, 302, "", digest, "http://iana.org"
@@ -101,7 +104,10 @@ def test_many_runs_are_merged_in_bounded_memory(tmp_path: Path, monkeypatch: pyt
 
 
 def _look_up(lines: list[bytes], url: str, folder: Path) -> StoredPage:
-    """Look up a URL like a replay tool: search the index by bisection, and read the bytes that its line names."""
+    """Look up a URL as a replay tool does.
+
+    The line of the URL is found by bisection, and the bytes to which the line refers are read.
+    """
     key = cdxj.surt(url).encode() + b" "
     at = bisect.bisect_left(lines, key)
     while lines[at].startswith(key):

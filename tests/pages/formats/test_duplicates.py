@@ -27,7 +27,10 @@ def _distance(a: list[str], b: list[str]) -> int:
 
 
 def test_similar_texts_have_similar_simhashes() -> None:
-    """If one word in 400 changes (a date, a counter), few bits change; different texts differ in about half."""
+    """If one word in 400 changes (a date, a counter), few bits change.
+
+    Different texts differ in about half of the bits.
+    """
     near = [_distance(_text(seed), _near(_text(seed), 1)) for seed in range(50)]
     far = [_distance(_text(seed), _text(seed + 1000)) for seed in range(50)]
     assert sum(distance <= DISTANCE_MAX for distance in near) >= 45
@@ -46,7 +49,7 @@ def test_short_texts_have_no_simhash() -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_originals_agree_with_a_plain_search(seed: int) -> None:
-    """Every page within 3 bits of an earlier original is found, and no other."""
+    """A page is found to be a copy exactly if it is within 3 bits of an earlier original."""
     source = random.Random(seed)
     originals = Originals()
     kept: list[tuple[str, int]] = []

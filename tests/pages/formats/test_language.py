@@ -1,4 +1,4 @@
-"""Test the detection of a text's language, with the document's own declaration as a prior."""
+"""Test the detection of a text's language, which also uses the language that the document declares."""
 
 import pytest
 

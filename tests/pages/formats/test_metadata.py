@@ -41,7 +41,8 @@ MICRODATA = """<div itemscope itemtype="https://schema.org/BlogPosting">
         ("", {}),
         ("<html lang=EN-us><p>x", {"declared_language": "en-US"}),
         ("<html lang='not a tag!'><meta property=og:locale content=pt_BR>", {"declared_language": "pt-BR"}),
-        # ogp.me: the four basic properties, article, and structured images; the first image is the preferred one
+        # from ogp.me: the four basic properties, an article, and structured images, of which the first is
+        # preferred
         (
             """<meta property=og:site_name content=IMDb><meta property=og:url content=https://www.imdb.com/t>
             <meta property=og:image content=https://i.example/1.jpg><meta property=og:image content=/2.jpg>
@@ -69,7 +70,7 @@ MICRODATA = """<div itemscope itemtype="https://schema.org/BlogPosting">
         ),
         ("<meta name=DC.creator content=Ann><meta name=author content=' '>", {"author": "Ann"}),
         ("<base href=/b/><link rel='x CANONICAL' href=c#f>", {"canonical": "https://site.example/b/c"}),
-        # schema.org: persons as objects, lists and text; arrays of blocks and @graph with references
+        # from schema.org: persons as objects, lists and text; arrays of blocks; @graph with references
         (
             _ld(ARTICLE | {"author": [{"@type": "Person", "name": "Ann"}, "Bob"], "datePublished": "2026"}),
             {"author": "Ann; Bob", "published": "2026"},
@@ -265,7 +266,10 @@ def test_no_page_raises(value: object, soup: list[str]) -> None:
     ],
 )
 def test_many_elements_take_linear_time(body: str) -> None:
-    """1,000 scripts once took 2.4 s of CPU: the parser builds its list of elements again for each step of a loop."""
+    """1,000 scripts once took 2.4 s of CPU.
+
+    The parser builds its list of elements again at each step of a loop.
+    """
     calls = 0
 
     def count(*_: object) -> None:

@@ -74,12 +74,12 @@ def test_any_url_has_a_harmless_path(tail: str, content_type: str) -> None:
     ],
 )
 def test_names_that_programs_act_on_are_escaped(tail: str, path: str) -> None:
-    """Neither `git status` nor a file manager nor a shell may run code of the site when used in the mirror."""
+    """If `git status`, a file manager or a shell is used in the mirror, it must not run code of the site."""
     assert str(mirror.mirror_path(f"http://site.example/{tail}", "text/plain")) == f"site.example/{path}"
 
 
 def test_git_finds_no_repository_in_a_mirror(tmp_path: Path) -> None:
-    """A stored site that contains a git repository, plain or bare, is only data."""
+    """If a stored site contains a git repository, plain or bare, git must not recognize it in the mirror."""
     for name in (
         "HEAD",
         "config",
@@ -99,7 +99,7 @@ def test_git_finds_no_repository_in_a_mirror(tmp_path: Path) -> None:
         own = {**os.environ, "GIT_CEILING_DIRECTORIES": str(tmp_path)}
         asked = [git, "-C", str(tmp_path / "site.example"), "rev-parse", "--git-dir"]
         found = subprocess.run(asked, check=False, capture_output=True, text=True, env=own)
-        assert found.returncode != 0, found.stdout
+        assert found.returncode != 0, found
 
 
 def test_long_names_and_paths_are_shortened() -> None:
@@ -112,7 +112,7 @@ def test_long_names_and_paths_are_shortened() -> None:
 
 
 def test_collisions_keep_every_page(tmp_path: Path) -> None:
-    """No page is lost if a file and a directory need the same path, or if two URLs have the same path."""
+    """No page is lost if a file and a folder need the same path, or if two URLs have the same path."""
     names = ["a", "a/b", "a/b/c", "x%3Fy", "x%3fy", "d/e", "d", "A%2FB", "a@1", "a?1"]
     for name in names:
         path = mirror.claim(tmp_path, "http://site.example/" + name, "text/plain")
@@ -142,7 +142,7 @@ def test_look_ups_follow_redirects_and_stop_in_loops(tmp_path: Path) -> None:
     places.add_redirect(2, largest)
     places.add_redirect(3, 3)
     places.add_redirect(4, 5)
-    places.add_redirect(largest, 3)  # has no effect, because the URL has a page
+    places.add_redirect(largest, 3)  # this has no effect, because the URL has a page
     places.finish()
     assert [places.of(number) for number in (largest, 1, 2, 3, 4, 6)] == ["h/a.html"] * 3 + ["", "", ""]
     places.close()

@@ -79,7 +79,7 @@ def test_rows_have_one_url_each_and_stable_field_names(tmp_path: Path) -> None:
 
 
 def test_the_status_of_a_copy_that_a_304_confirmed_is_its_own() -> None:
-    """`--where 'status == 200'` once left out every page that a refresh had found unchanged."""
+    """The export option `--where 'status == 200'` once left out every page that a refresh had found unchanged."""
     record = PageRecord(url=URL + "a", state=PageState.STORED, outcome=Outcome.UNCHANGED, status=304)
     row = record_row(1, record, "")
     assert (row["status"], row["outcome"]) == (200, "unchanged")
@@ -88,7 +88,7 @@ def test_the_status_of_a_copy_that_a_304_confirmed_is_its_own() -> None:
 
 
 def test_captures_are_joined_with_the_records_of_many_urls(tmp_path: Path) -> None:
-    """Captures and records are sorted by fingerprint; some URLs have no capture, and some captures no record."""
+    """Captures and records are sorted by fingerprint. Some URLs have no capture, and some captures have no record."""
     site = Site(tmp_path)
     for number in (3, 5, 6, 9, 12):
         status = 0 if number in (5, 12) else 200
@@ -131,7 +131,10 @@ def test_parquet_has_types_and_timestamps(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("form", ["jsonl", "parquet"])
 def test_rows_are_split_into_parts(tmp_path: Path, form: str) -> None:
-    """The parts have about the requested size and contain each row once, in order; the folder must be empty."""
+    """The parts have about the requested size, and contain each row once, in order.
+
+    The folder must be empty before.
+    """
     folder = tmp_path / "parts"
     assert dataset.write_parts(_rows(1000), form, folder, ("url", "text"), part_bytes=100_000) == 1000
     parts = sorted(folder.iterdir())

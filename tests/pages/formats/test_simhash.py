@@ -1,4 +1,4 @@
-"""Compare both implementations of the simhash with its definition."""
+"""Tests both implementations of the simhash against its definition."""
 
 import re
 from collections.abc import Callable
@@ -17,7 +17,7 @@ PIECES = [*"aB_9 .-\n\t", "é", "É", "ß", "İ", "²", "٣", "中文", "\u0301"
 
 
 def by_the_definition(text: str) -> int | None:
-    """Compute the simhash word by word, phrase by phrase, bit by bit."""
+    """Compute the simhash as it is defined: word by word, phrase by phrase and bit by bit."""
     words = re.findall(r"\w+", text.lower())[:WORDS_MAX]
     if len(words) < WORDS_MIN:
         return None
@@ -40,14 +40,14 @@ def test_simhash_equals_its_definition(simhash: Callable[[str], int | None], tex
 @pytest.mark.parametrize("simhash", FORMS)
 @pytest.mark.parametrize("count", [19, 20, 21, 256, 257, 258, 512, 513, WORDS_MAX + 5])
 def test_lengths_at_which_counters_are_emptied(simhash: Callable[[str], int | None], count: int) -> None:
-    """A counter of one byte can count up to 255 phrases; words beyond WORDS_MAX are ignored."""
+    """A counter of one byte can count up to 255 phrases. Words beyond WORDS_MAX are ignored."""
     text = " ".join(f"w{number * number % 97}" for number in range(count))
     assert simhash(text) == by_the_definition(text)
     assert simhash("same " * count) == by_the_definition("same " * count)
 
 
 def test_more_words_than_the_cache_holds() -> None:
-    """The cache of word hashes is bounded; a text with more words still gets the right simhash."""
+    """The cache of word hashes is bounded. A text with more words than it holds still gets the right simhash."""
     for simhash in FORMS:
         first = simhash("a b c " * 20)
         for chunk in range(0, 140_000, 10_000):

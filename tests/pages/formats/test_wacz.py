@@ -1,4 +1,4 @@
-"""Test that a WACZ file is complete and consistent, and that the records can be found through its index."""
+"""Test that a WACZ file is complete and consistent, and that its index finds the records."""
 
 import hashlib
 import io

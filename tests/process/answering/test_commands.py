@@ -14,11 +14,13 @@ from crawler.crawl.directory import CrawlDirectory
 from crawler.errors import UsageError
 from crawler.frontier import views
 from crawler.frontier.discovery import intake as discovery_intake
+from crawler.pages.withdrawals import Withdrawal, url_digest
 from crawler.process.answering import explainer
 from crawler.process.answering.commands import HOSTS_AT_ONCE, Commands
 from crawler.process.committing.portions import PORTION_LINKS
 from crawler.process.opening.stages import Stages
 from crawler.records import (
+    Blame,
     Capture,
     Extracted,
     LinkFlag,
@@ -162,6 +164,27 @@ def test_a_block_and_its_lifting_outlast_a_kill(tmp_path: Path) -> None:
         status = stages.frontier.views.host("b.org", stages.clock.now())
         assert status is not None and (status.state == "blocked") is blocked
         stages.close(clean=False)
+
+
+def test_why_tells_of_retries_pauses_and_withdrawals(open_joint: Open) -> None:
+    joint = open_joint(crawl={"scope": "any"})
+    joint.follow(HOME, fetch(HOME, b"", outcome=Outcome.TEMPORARY, blame=Blame.URL, status=500))
+    joint.follow(NEW, fetch(NEW))
+    failed, stored = ask(joint.stages, "why", url=HOME), ask(joint.stages, "why", url=NEW)
+    assert failed["record"]["state"] == "failed" and failed["queue"] == "to do" and "paused" not in failed
+    assert "queued again: " in failed["verdict"]
+    assert stored["record"]["state"] == "stored" and "queue" not in stored
+    prospect = Commands(joint.stages, joint.stages.commits.commit_now).prospect
+    assert (
+        prospect(HOME + "unknown", None).queued
+        and prospect(NEW, joint.stages.pages.record(joint.fingerprint(NEW))).queued
+    )
+    joint.frontier.pauses.pause()
+    assert ask(joint.stages, "why", url=HOME)["paused"] == ["user"]
+    joint.stages.pages.withdrawals._index((Withdrawal(1.0, digest=url_digest(NEW), reason="asked for"),))
+    withdrawn = ask(joint.stages, "why", url=NEW)
+    assert withdrawn["withdrawn"] == {"at": iso_time(1.0), "reason": "asked for", "copies": 1, "again": False}
+    assert withdrawn["verdict"].startswith("Withdrawn by the operator")
 
 
 def test_urls_are_retired_by_a_pattern(stages: Stages) -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from crawler.process.answering.explain import prospect, sentence
+from crawler.process.answering.explain import prospect, verdict
 from crawler.serve.interfaces import Ahead, AheadState
 
 RECORD = {
@@ -19,7 +19,7 @@ ACCEPTED = {"filter": "accepted", "reason": "it passes", "known": True}
 DENIES = {"line": "Disallow: /x", "url": "http://h/robots.txt", "denied": True}
 
 
-COPIES = [{"status": 299, "fetched_at": "T"}, {"status": 200, "fetched_at": "S"}]
+COPIES = [{"status": status, "fetched_at": at, "noarchive": False} for status, at in ((299, "T"), (200, "S"))]
 
 
 def _record(**values: Any) -> dict[str, Any]:
@@ -69,7 +69,7 @@ def _record(**values: Any) -> dict[str, Any]:
         ),
         (
             _record(state="denied", status=0)
-            | {"robots": DENIES, "captures": [{"status": 404, "fetched_at": "T"}]},
+            | {"robots": DENIES, "captures": [{"status": 404, "fetched_at": "T", "noarchive": False}]},
             "Never fetched: `Disallow: /x` in http://h/robots.txt forbids it.",
         ),
         (
@@ -159,7 +159,71 @@ def _record(**values: Any) -> dict[str, Any]:
     ],
 )
 def test_sentences(answer: dict[str, Any], text: str) -> None:
-    assert sentence(answer) == text
+    assert verdict(answer).sentence == text
+
+
+FACTS = {
+    "why": "always", "took": 2.04, "cpu": 0.314, "requests": 3, "missing": 0, "broke": "", "added": True,
+    "failures": 0, "again_at": None,
+}  # fmt: skip
+SHOWN = "; its content is what a browser showed"
+
+
+@pytest.mark.parametrize(
+    ("rendered", "facts", "clause"),
+    [
+        (False, None, ""),
+        (True, None, SHOWN),
+        (True, {}, f"{SHOWN} (all are shown; it gained links or text by it; 0.31 CPU s, 2.0 s, 3 requests)"),
+        (
+            True,
+            {"why": "other", "requests": 1, "missing": 1, "broke": "time", "added": False},
+            f"{SHOWN} (other; it gained nothing by it; 0.31 CPU s, 2.0 s, 1 request, 1 of them without an answer; "
+            "stopped at its limit of time)",
+        ),
+        (
+            True,
+            {"failures": 2, "again_at": "U"},
+            f"{SHOWN} earlier (all are shown; it gained links or text by it; 0.31 CPU s, 2.0 s, 3 requests)"
+            "; no browser could show it, 2 times in a row; --render auto tries again from U on",
+        ),
+        (
+            False,
+            {"failures": 1, "again_at": "U"},
+            "; no browser could show it, once; --render auto tries again from U on",
+        ),
+    ],
+)
+def test_rendered_pages(rendered: bool, facts: dict[str, Any] | None, clause: str) -> None:
+    shown = None if facts is None else FACTS | facts
+    assert verdict(_record(rendered=rendered, shown=shown)).sentence == (
+        f"Stored: 200 at T, fetched once{clause}."
+    )
+
+
+@pytest.mark.parametrize(
+    ("answer", "state"),
+    [
+        (_record(state="stored"), "failed"),
+        (_record(state="gone", status=404), "gone"),
+        (_record(state="denied", status=0), "denied"),
+        (_record(state="retired"), "retired"),
+        (
+            _record(state="failed", status=500) | {"queue": "to do", "waiting": {"state": "ready"}},
+            "failed",
+        ),
+        (_record() | {"withdrawn": {"at": "T", "reason": "", "copies": 0}}, "withdrawn"),
+        (ACCEPTED | {"queue": "to do", "waiting": {"state": "ready"}}, "todo"),
+        (ACCEPTED | {"queue": "parked", "parked_by": "depth"}, "parked"),
+        ({"filter": "exclude", "reason": "", "known": False}, "filtered"),
+        (ACCEPTED | {"dropped": True}, "retired"),
+        (ACCEPTED, "todo"),
+        (ACCEPTED | {"known": False, "robots": DENIES}, "unknown"),
+        (ACCEPTED | {"known": False}, "unknown"),
+    ],
+)
+def test_the_state_of_a_page_without_a_copy(answer: dict[str, Any], state: str) -> None:
+    assert verdict(answer).state == state
 
 
 WAITS = {"state": "backing_off", "wait": 12.5}

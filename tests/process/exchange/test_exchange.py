@@ -15,6 +15,7 @@ from crawler.clock import VirtualClock
 from crawler.config import convert
 from crawler.crawl.topology import Topology
 from crawler.frontier.refresh.rate_balancing import LevelReport
+from crawler.frontier.refresh.refreshing import Refresh
 from crawler.process.exchange import exchange as exchange_module
 from crawler.process.exchange import peer_exchange as module
 from crawler.process.exchange.exchange import Exchange, ExchangeParts, Loops, Member, _run_before, pages_of
@@ -649,16 +650,21 @@ def test_life_of_an_exchange_with_peers(
     asyncio.run(peered().exchange.peers.close())
 
 
+@pytest.fixture
+def refresh(folder: Path) -> Iterator[Refresh]:
+    here = Here(folder / "refreshed", ("p0",), {"refresh": {"share": 0.5}})
+    assert here.stages.refresh is not None and here.stages.refresh.portion.share.refresh == 0.5
+    yield here.stages.refresh
+    here.stages.close()
+
+
 def test_new_and_known_pages_share_the_part_of_the_rate(
-    peered: Callable[..., Peered], monkeypatch: pytest.MonkeyPatch
+    peered: Callable[..., Peered], refresh: Refresh, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """How the rate is divided depends on whether any process reports known pages, and whether any has work."""
     exchange, told, asked = peered().exchange, [], []
     said = {"p0": Progress(work=0, weight=0.0), "p1": Progress(work=3, weight=2.0)}
-    portion = SimpleNamespace(
-        share=SimpleNamespace(refresh=0.5), divide=lambda *portion: told.append(portion)
-    )
-    refresh: Any = SimpleNamespace(portion=portion)
+    monkeypatch.setattr(refresh.portion, "divide", lambda *portion: told.append(portion))
 
     def portions(*args: Any, **flags: Any) -> tuple[float, float]:
         asked.append((args, flags))
@@ -678,7 +684,7 @@ def test_new_and_known_pages_share_the_part_of_the_rate(
 
 
 def test_the_weight_of_known_pages_follows_all_levels(
-    peered: Callable[..., Peered], monkeypatch: pytest.MonkeyPatch
+    peered: Callable[..., Peered], refresh: Refresh, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     exchange, asked = peered().exchange, []
 
@@ -689,7 +695,8 @@ def test_the_weight_of_known_pages_follows_all_levels(
     said = {"p1": Progress(level=3.0, weight=2.0, busy=True)}
     monkeypatch.setattr(exchange.coordination, "rates_stated", lambda: said)
     monkeypatch.setattr(exchange._frontier.views, "why_slow", lambda now: {"rate": 0.75})
-    exchange._tell_level(cast(Any, SimpleNamespace(portion=SimpleNamespace(exchange_levels=level))), 5.0)
+    monkeypatch.setattr(refresh.portion, "exchange_levels", level)
+    exchange._tell_level(refresh, 5.0)
     assert asked == [({"p1": LevelReport(3.0, 2.0, True)}, 0.75, 5.0)]
     now = exchange._progress()
     assert (now.level, now.weight, now.busy) == (7.0, 2.0, True)

@@ -114,6 +114,25 @@ def test_three_processes_give_the_credit_that_one_gives(open_joint: Open) -> Non
     assert shared == pytest.approx(alone, rel=1e-3)
 
 
+def test_a_page_whose_first_copy_shows_many_urls_is_expected_to_show_more(open_joint: Open) -> None:
+    """The URLs belong to all processes. URLs that another page has shown before do not count, nor do images."""
+    joint = open_joint(names=NAMES, me="p0", **{**TREE, "crawl": {"scope": "any", "requisites": True}})
+    home = next(url for url in HUBS if owner(joint, url) == "p0")
+    known, new = ([f"http://h{n}.org/{name}" for n in range(HOSTS)] for name in ("known", "new"))
+    links = {}
+    for page, hrefs in ((home + "first", known), (home + "list", [*known, *new])):
+        joint.seeds(page)
+        fetch_task = joint.fetch_task()
+        while fetch_task.url != page:
+            joint.page(fetch_task, _page(fetch_task), Extracted(fetch_task.url))
+            fetch_task = joint.fetch_task()
+        joint.page(fetch_task, _page(fetch_task), Extracted(page, hrefs=hrefs, requisites=[home + "i.png"]))
+        assert joint.stages.refresh is not None
+        schedule = joint.stages.refresh.schedule
+        links[page] = schedule.records.hub_state(schedule.find(joint.fingerprint(page)))[2]
+    assert list(links.values()) == [len(known), len(new)]
+
+
 def foreign_hub(joint: Joint) -> str:
     return next(url for url in HUBS if owner(joint, url) != "p0")
 

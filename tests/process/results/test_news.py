@@ -170,3 +170,27 @@ def test_the_birth_of_a_page_survives_a_kill_before_its_first_fetch(on: Joint, t
         each.commits.commit(change)
         assert not each.refresh.births and not list(scan_prefix(each.store, keys.BIRTHS))
     killed.close()
+
+
+def test_a_host_without_a_url_to_try_does_not_hide_the_new_urls_of_others(
+    open_joint: Callable[..., Joint],
+) -> None:
+    """Nine hosts whose turn it is have only a URL that waits for its retry, and known pages worth less than new URLs."""
+    joint = open_joint(
+        refresh={"endless": True, "share": "auto", "min_age": 0.0},
+        politeness={"delay": 0.0, "delay_factor": 0.0, "address_delay_share": 0.0},
+        frontier={"retry_delays": [DAY]},
+    )
+    joint.seeds(*(f"http://f{n}.org/{name}" for n in range(9) for name in ("", "fails")))
+    joint.seeds(*(f"http://n.org/{k}" for k in range(30)))
+    bench = joint.frontier.claims._bench
+    for step in range(40):
+        joint.clock.advance(2.0)
+        if step >= 30:
+            for host in bench.front.values():
+                if host.name != "n.org":
+                    bench.wake(host, joint.clock.now() - 20.0)
+        fetch_task = joint.fetch_task()
+        assert not fetch_task.flags & _REFRESH, fetch_task
+        failed = {"outcome": Outcome.TEMPORARY, "status": 500} if "fails" in fetch_task.url else {}
+        joint.page(fetch_task, fetch(fetch_task.url, began=joint.clock.now(), took=0.0, **failed))

@@ -1,6 +1,5 @@
 """Test refreshes with the real frontier: results, storage, reopening, and gaps that hold for new and known pages."""
 
-import math
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
@@ -49,7 +48,7 @@ def refresh_of(joint: Joint) -> Refresh:
 
 
 def explain(joint: Joint, url: str) -> dict[str, Any]:
-    return refresh_of(joint).views.explain(joint.fingerprint(url), joint.clock.now())
+    return refresh_of(joint).views.explain(joint.fingerprint(url), joint.clock.now(), joint.clock.now())
 
 
 def reopened(joint: Joint) -> Stages:
@@ -441,6 +440,8 @@ def test_reported_freshness_follows_the_crawl_and_survives_reopening(on: Joint) 
         on.clock.advance(86_400.0)
         refetch(on, b"%d" % round_)
     page = refresh_of(on).schedule.find(on.fingerprint("http://a.org/"))
+    refresh_of(on).portion.balance.tilt = 2.5
+    refetch(on)
     on.clock.advance(5 * 86_400.0)
     known = refresh_of(on).schedule.overview.page(page, on.clock.now())
     recalibration = refresh_of(on).expectation.recalibration
@@ -451,21 +452,29 @@ def test_reported_freshness_follows_the_crawl_and_survives_reopening(on: Joint) 
     on.stages = reopened(on)
     on.frontier, on.results = on.stages.frontier, on.stages.results
     assert refresh_of(on).expectation.recalibration.numbers == recalibration.numbers
+    assert refresh_of(on).portion.balance.tilt == 2.5, "the process keeps its part of the rate"
+    assert refresh_of(on).news.since == on.clock.now(), "new pages per day are counted from the start"
 
 
 def test_a_copy_from_before_the_last_answer_is_fresh_by_its_own_age(on: Joint) -> None:
-    """Until an answer is committed, the page server serves the earlier copy, so that copy's age counts."""
+    """Until an answer is committed, the page server serves the earlier copy, so that copy's age counts.
+
+    A second formula was once used for such a copy.
+    """
     crawl(on, "http://a.org/")
     refresh, page = refresh_of(on), on.fingerprint("http://a.org/")
     before = explain(on, "http://a.org/")["crawled_at"]
     on.clock.advance(20 * 86_400.0)
     refetch(on)
     now = on.clock.now()
-    rate = explain(on, "http://a.org/")["rate"]
     fresh = refresh.views.probability(page, now, now)
     assert fresh == pytest.approx(1.0)
     old = refresh.views.probability(page, before, now)
-    assert old == pytest.approx(math.exp(-rate * (now - before)), rel=1e-6) and old < 0.9
+    assert old is not None and old < 0.9
+    assert refresh.views.explain(page, before, now)["fresh"] == old
+    on.clock.advance(20 * 86_400.0)
+    later = on.clock.now()
+    assert refresh.views.probability(page, now, later) == pytest.approx(old, abs=1e-4), "its age alone counts"
 
 
 def test_served_requests_are_importance_that_outlasts_reopening(on: Joint) -> None:

@@ -20,6 +20,7 @@ from crawler.records import (
     LinkFlag,
     Outcome,
     PageState,
+    Rendering,
     SplitterCounts,
     TaskKind,
 )
@@ -470,6 +471,24 @@ def test_a_page_queued_again_is_requested_with_its_validators(joint: Joint) -> N
     assert joint.results.known_content(fetch_task) == b"first"
 
 
+def test_a_page_that_a_browser_showed_is_requested_without_validators(joint: Joint) -> None:
+    """An unchanged answer would not prove that what the browser shows is unchanged."""
+    shown = Rendering("always", dom=b"<p>shown")
+    joint.follow(HOME, fetch(HOME, b"first", rendering=shown, **TAG), extracted())
+    joint.add(HOME, flags=AGAIN)
+    fetch_task = joint.fetch_task()
+    record = joint.results.known_record(fetch_task)
+    assert record is not None and record.rendered
+    assert joint.results.conditions(fetch_task, joint.clock.now()) == ("", "")
+
+
+def test_the_stored_answer_of_a_url_is_found_in_any_spelling(joint: Joint) -> None:
+    assert joint.results.stored_answer(HOME) is None and joint.results.stored_answer("mailto:a") is None
+    joint.follow(HOME, fetch(HOME, b"first", **TAG), extracted())
+    answer = joint.results.stored_answer("HTTP://A.org:80/")
+    assert answer is not None and (answer.status, answer.content) == (200, b"first")
+
+
 def test_requests_are_conditional_as_configured(open_joint: Callable[..., Joint]) -> None:
     joint = open_joint(refresh={"conditional": False})
     assert joint.results.conditions(again(joint), joint.clock.now()) == ("", "")
@@ -627,7 +646,10 @@ def test_a_refresh_that_fails_is_over(refreshing: Joint) -> None:
     record = joint.stages.pages.record(joint.fingerprint(HOME))
     assert record is not None and record.state is PageState.STORED
     assert joint.stages.refresh is not None
-    assert joint.stages.refresh.views.explain(joint.fingerprint(HOME), joint.clock.now())["state"] == "failed"
+    assert (
+        joint.stages.refresh.views.explain(joint.fingerprint(HOME), 0.0, joint.clock.now())["state"]
+        == "failed"
+    )
 
 
 def test_a_page_that_is_not_a_refresh_is_read_even_if_its_content_is_known(joint: Joint) -> None:

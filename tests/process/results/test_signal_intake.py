@@ -47,7 +47,9 @@ def by_owner(joint: Joint, count: int = 40) -> dict[str, list[str]]:
 
 def heard(joint: Joint, url: str) -> dict[str, int]:
     assert joint.stages.refresh is not None
-    told = joint.stages.refresh.views.explain(joint.fingerprint(url), joint.clock.now())["signals_by_source"]
+    told = joint.stages.refresh.views.explain(joint.fingerprint(url), 0.0, joint.clock.now())[
+        "signals_by_source"
+    ]
     return dict(told)
 
 
@@ -129,9 +131,9 @@ def test_signals_survive_a_restart(open_joint: Open) -> None:
         fingerprint=joint.fingerprint,
     )
     again.open(joint.stages.store, joint.stages.pages.stored_records, joint.clock.now())
-    assert again.views.explain(joint.fingerprint(HOME), joint.clock.now())["signals_by_source"] == {
-        "websub": 1
-    }
+    assert again.views.explain(joint.fingerprint(HOME), joint.clock.now(), joint.clock.now())[
+        "signals_by_source"
+    ] == {"websub": 1}
 
 
 def test_many_urls_are_taken_in_portions(open_joint: Open) -> None:

@@ -1,5 +1,6 @@
 """The parts of a process that the page server reads."""
 
+from crawler.process.answering.explainer import Explainer
 from crawler.process.opening.stages import Stages
 from crawler.serve.stored_crawl import ServedProcess
 
@@ -10,8 +11,7 @@ def served_process(stages: Stages) -> ServedProcess:
         owner=stages.topology.partition.owner if stages.topology.peers else None,
         fingerprint=stages.fingerprinter.fingerprint,
         pages=stages.pages,
-        links=stages.intake,
-        due=stages.due,
-        hosts=stages.frontier.views,
+        absence=Explainer.of(stages).absence,
+        disallowing_line=stages.frontier.views.disallowing_line,
         freshness=lambda: stages.views.freshness,
     )

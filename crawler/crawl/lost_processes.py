@@ -1,0 +1,31 @@
+"""Finds the processes of a crawl whose folder or store is lost, so that no command leaves them out silently."""
+
+from pathlib import Path
+
+from crawler.config import convert
+from crawler.crawl.directory import BEGUN, CrawlDirectory
+from crawler.crawl.process_names import process_names
+from crawler.errors import DamageError
+
+
+def begun_names(directory: CrawlDirectory) -> list[str]:
+    """Return the names of the processes of a crawl that is ready, including those whose store or folder is lost."""
+    here = directory.process_names()
+    lost = [name for name in process_names(convert(directory.saved_config())) if directory.has_begun(name)]
+    return sorted({*here, *lost}, key=lambda name: (len(name), name))
+
+
+def check_for_loss(folder: Path) -> None:
+    """Raise an error if a process has already run here but its store is gone; a new store must not replace the lost one.
+
+    Raises:
+        DamageError: the store is gone.
+    """
+    store = folder / "store"
+    if store.exists() and any(store.iterdir()):
+        return
+    begun = folder.with_name(folder.name + BEGUN).exists()
+    if begun or any(next(folder.glob(kept), None) is not None for kept in ("warc/*.gz*", "due/*.run")):
+        raise DamageError(
+            f"{store} is missing, although the crawl has begun; `crawler check --repair` rebuilds it from the other files"
+        )

@@ -1,0 +1,48 @@
+"""Limits the time that one kind of work takes in each turn of the event loop, so that clients and sockets do not wait.
+
+Work arrives in groups: while the loop does ten pieces, ten more arrive, so without a limit a turn could grow
+until it does one piece for each connection.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class TurnShare(Generic[T]):
+    """Allows `seconds` of CPU time (`clock`) per turn; a subclass serves the waiting work in `_serve`."""
+
+    def __init__(self, seconds: float, clock: Callable[[], float]) -> None:
+        self._seconds = self._left = seconds
+        self._clock = clock
+        self._waiting: deque[T] = deque()
+        self._renewing = False
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    @property
+    def now(self) -> bool:
+        """Return whether work may be done in this turn, because some of the time is left and no other work waits."""
+        return self._left > 0.0 and not self._waiting
+
+    def _renew_soon(self) -> None:
+        if not self._renewing:
+            self._renewing = True
+            asyncio.get_running_loop().call_soon(self._renew)
+
+    def _renew(self) -> None:
+        """Begin a new turn; if work still waits at its end, also begin the next one."""
+        self._renewing, self._left = False, self._seconds
+        try:
+            self._serve()
+        finally:
+            if self._waiting:
+                self._renew_soon()
+
+    def _serve(self) -> None:
+        """Serve waiting work at the beginning of a turn, in order of arrival."""
+        raise NotImplementedError

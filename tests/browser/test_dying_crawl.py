@@ -1,0 +1,157 @@
+"""Let a real crawl of three processes die in several ways before a real Chromium that shows its dashboard.
+
+Each state of the dashboard is checked in wide and narrow windows, in light and dark colours, by keyboard and by
+axe-core. With CRAWLER_PICTURES=FOLDER, a picture of each is kept.
+"""
+
+import asyncio
+import os
+import shutil
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from crawler.storage.files import is_held
+from tests.browser.chromium import PROGRAM, Page, browser
+from tests.browser.test_dashboard import LOOKS, click, problems, reads, shown, tab_through, tile
+from tests.end_to_end.test_live import Running, tree  # noqa: F401 (a fixture)
+
+pytestmark = pytest.mark.skipif(PROGRAM is None, reason="no Chromium")
+
+NAMES = ("p0", "p1", "p2")
+GONE = "document.querySelector('#processes tr.gone')"
+KILLS = 6  # the delay before a restart doubles with each death: then 6.4 s
+
+
+class Crawl:
+    """A crawl of three processes, which is started again at the same address after it has ended."""
+
+    def __init__(self, folder: Path, seeds: list[str]) -> None:
+        self._folder, self._seeds = folder, seeds
+        self.running = self._start(0)
+
+    def _start(self, admin: int) -> Running:
+        flags = ("--delay", "0.3", "--processes", "3", "--scope", "host")
+        return Running(self._folder, self._seeds, *flags, admin=admin)
+
+    def start_again(self) -> None:
+        self.running.end()
+        self.running = self._start(self.running.admin)
+
+    def lock(self, name: str) -> Path:
+        return self.running.folder / name / "node.lock"
+
+    async def kill(self, name: str) -> None:
+        """Kill a process once it runs (SIGKILL)."""
+        async with asyncio.timeout(60):
+            while not (is_held(self.lock(name)) and (words := self.lock(name).read_text().split())):
+                await asyncio.sleep(0.02)
+        with suppress(ProcessLookupError):
+            os.kill(int(words[1]), signal.SIGKILL)
+        async with asyncio.timeout(60):
+            while is_held(self.lock(name)):
+                await asyncio.sleep(0.02)
+
+    async def kill_all(self) -> None:
+        os.killpg(self.running.process.pid, signal.SIGKILL)
+        async with asyncio.timeout(60):
+            while any(is_held(self.lock(name)) for name in NAMES):
+                await asyncio.sleep(0.02)
+
+
+@asynccontextmanager
+async def watched(folder: Path, seeds: list[str]) -> AsyncIterator[tuple[Crawl, Page]]:
+    """Start a crawl, and a browser that shows its dashboard once each process has fetched pages."""
+    crawl = Crawl(folder, seeds)
+    try:
+        async with browser(folder / "profile") as page:
+            await asyncio.to_thread(crawl.running.until, lambda: crawl.running.fetched() > 20)
+            await page.look(1280, 900)
+            await page.open(f"http://127.0.0.1:{crawl.running.admin}/#token={crawl.running.token()}")
+            await lives(page)
+            yield crawl, page
+    finally:
+        crawl.running.end()
+
+
+async def lives(page: Page) -> None:
+    await page.until(f"document.getElementById('state').textContent.endsWith('healthy') && {GONE} === null")
+    await page.until("document.querySelectorAll('#processes tbody tr').length === 3")
+
+
+async def check(page: Page, name: str) -> None:
+    """Check the screen in all looks, and by keyboard; keep a picture."""
+    kept = os.environ.get("CRAWLER_PICTURES")
+    for look, (width, height, dark) in LOOKS.items():
+        await page.look(width, height, dark=dark)
+        if kept:
+            await page.evaluate("scrollTo(0, 0)")
+            await page.picture(Path(kept) / f"{name} {look}.png", whole=look == "narrow")
+        assert await page.evaluate("document.documentElement.scrollWidth") <= width, (name, look)
+        assert await problems(page) == [], (name, look)
+    await page.look(1280, 900)
+    await tab_through(page)
+
+
+def test_killed_processes_before_a_browser(tmp_path: Path, tree: list[str]) -> None:  # noqa: F811
+    """One process is killed until its restart is delayed, then all are killed; the page always says what is left."""
+
+    async def talk() -> None:
+        async with watched(tmp_path, tree) as (crawl, page):
+            await check(page, "live")
+            assert await tile(page, "Hosts") == "6"
+            for _ in range(KILLS):
+                await crawl.kill("p1")
+            await page.until(f"{GONE} !== null")
+            assert (await page.evaluate(f"{GONE}.textContent")).startswith("p1not running, last seen at ")
+            assert "p1 is not running" in await shown(page, "problems")
+            assert (await shown(page, "lacking")).startswith("The totals contain the last figures of p1, of ")
+            assert await tile(page, "Hosts") == "6" and await shown(page, "verdict") == "Not healthy"
+            await check(page, "one killed")
+            await lives(page)  # the supervisor has started it again
+            assert await page.evaluate("document.getElementById('lacking').hidden")
+            assert "p1: ended with signal 9" in await shown(page, "problems")
+
+            fetched = await tile(page, "Fetched")
+            await crawl.kill_all()
+            await reads(page, "verdict", "Reconnecting")
+            assert await shown(page, "state") == "reconnecting"
+            await reads(page, "verdict", "The crawl does not answer")
+            assert "Its last error: p1: ended with signal 9" in await shown(page, "problems")
+            assert await page.evaluate("document.querySelector('#health.bad') !== null")
+            assert await tile(page, "Fetched") >= fetched and await page.evaluate(
+                "document.getElementById('pause').disabled"
+            )
+            await check(page, "all killed")
+            crawl.start_again()
+            await lives(page)
+            await reads(page, "verdict", "Healthy")
+
+    asyncio.run(talk())
+
+
+def test_the_ends_of_a_crawl_before_a_browser(tmp_path: Path, tree: list[str]) -> None:  # noqa: F811
+    """A crawl is stopped on the page, and continued; then it ends with an error, since a process lost its store."""
+
+    async def talk() -> None:
+        async with watched(tmp_path, tree) as (crawl, page):
+            await click(page, "#stop")
+            await click(page, "#stop")
+            await reads(page, "verdict", "Stopped")
+            assert "The crawl ended cleanly at " in await shown(page, "problems")
+            assert await asyncio.to_thread(crawl.running.process.wait, 30) == 0
+            await check(page, "stopped")
+            crawl.start_again()
+            await lives(page)
+            shutil.rmtree(crawl.running.folder / "p1" / "store")
+            await crawl.kill("p1")
+            await reads(page, "verdict", "Ended with an error")
+            assert ": p1: " in await shown(page, "problems") and "/p1/store is missing" in await shown(
+                page, "problems"
+            )
+            await check(page, "ended with an error")
+
+    asyncio.run(talk())

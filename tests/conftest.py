@@ -64,9 +64,14 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Exempt the imported modules and the collected tests from garbage collection, which would examine them each time."""
+    """Exempt the imported modules and the collected tests from garbage collection, which would examine them each time.
+
+    A crawl in the process of the tests calls `gc.unfreeze` at its end, which would end the exemption. So both
+    functions have no effect while tests run, except in programs that tests start.
+    """
     gc.collect()
     gc.freeze()
+    gc.freeze = gc.unfreeze = lambda: None
 
 
 @pytest.fixture(autouse=True)

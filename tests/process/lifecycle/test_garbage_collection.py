@@ -18,14 +18,23 @@ class Cycle:
         self.me = self
 
 
+FREEZE, UNFREEZE = gc.freeze, gc.unfreeze  # before `tests/conftest.py` replaces them
+
+
 @pytest.fixture(autouse=True)
-def as_before() -> Iterator[None]:
+def as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let the functions of `gc` have their effect in the test; afterwards, restore the collector."""
+    monkeypatch.setattr(gc, "freeze", FREEZE)
+    monkeypatch.setattr(gc, "unfreeze", UNFREEZE)
+    gc.unfreeze()
     thresholds, callbacks = gc.get_threshold(), list(gc.callbacks)
     assert garbage_collection._freeze_survivors not in callbacks, "an earlier test did not end its crawl"
     yield
     gc.set_threshold(*thresholds)
     gc.callbacks[:] = callbacks
     gc.unfreeze()
+    gc.collect()
+    gc.freeze()
 
 
 def test_each_collection_looks_at_what_came_since_the_last_full_one() -> None:

@@ -124,7 +124,10 @@ def theirs(pages: list[bytes], folder: Path, level: int) -> dict[str, float]:
 def best(
     run: Callable[[list[bytes], Path, int], dict[str, float]], pages: list[bytes], level: int, rounds: int = 3
 ):
-    """Make some runs. Of the fastest, return the CPU microseconds per page by phase, and the stored bytes per page."""
+    """Measure some runs, and return the result of the fastest run.
+
+    It holds the CPU microseconds per page by phase, and the stored bytes per page.
+    """
     results = []
     for _ in range(rounds):
         folder = Path(tempfile.mkdtemp(prefix="bench-warc-"))

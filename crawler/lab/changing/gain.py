@@ -1,4 +1,4 @@
-"""Measures how much fresher the copies are when the crawler refreshes a changing web by a better policy.
+"""Measures how fresh the refresh policies of the crawler keep their copies of a changing web.
 
 The crawler fetches over HTTP; freshness is computed from the server's log.
 
@@ -128,7 +128,7 @@ class Played(msgspec.Struct, frozen=True):
 
 
 def web_of(game: GainGame, start: float) -> ChangingWeb:
-    """Return the game's web; the rates of its hosts are defined as multiples of the mean change rate."""
+    """Return the web of the game. In the game, rates of hosts are multiples of the mean change rate."""
     rate = game.speed / (game.change_days * DAY)
     horizon = game.patience * game.seconds + 60.0
     hosts = [

@@ -25,7 +25,10 @@ HEADER_BYTES = 200
 
 
 class WebAsk(msgspec.Struct, frozen=True, gc=False):
-    """A request: its times, URL, answer and sender. The sender is life number `life` of process `name` on `machine`."""
+    """A request: its times, URL, answer and sender.
+
+    The sender is life number `life` of process `name` on `machine`.
+    """
 
     at: float
     end: float

@@ -104,7 +104,7 @@ class UnitCosts(msgspec.Struct, frozen=True):
     browser_memory: CostRange = CostRange(200e6, 320e6, 1074e6)  # up to `render.memory_bytes_max`
 
 
-# These figures are estimates, not measurements. The CPU time of whole crawls was divided according to a
+# These unit costs are estimates, not measurements. The CPU time of whole crawls was divided according to a
 # profile. For the set `mid`, the sum is correct: 1,851 us per page of 28 KiB and about 60 links, of which
 # parsing takes 31 %, filter and caches 8 %. The ranges are estimated, too.
 REFERENCE = UnitCosts(

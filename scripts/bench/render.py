@@ -8,10 +8,10 @@ times: without rendering, with `auto`, and with `always`. Recall is the share of
 that `auto` reached, too. An oracle would render exactly the pages that gain links or text. CPU is the CPU
 time of the crawl with its browsers. Wall time includes the gaps between requests.
 
-PYTHON is the Python of an environment with the package crawlee[adaptive-crawler]. If it is given, the
-predictor of Crawlee decides which pages of the same sites it would render. It examines some pages both with
-and without rendering, and learns from them whether rendering gained something. It follows the links that it
-would have found.
+PYTHON is the Python of an environment with the package crawlee[adaptive-crawler]. If PYTHON is given, the
+predictor of Crawlee decides which pages of the same sites it would render. The predictor examines some pages
+both with and without rendering, and learns from them which pages gain from rendering. It follows the links
+that it would have found.
 """
 
 import argparse

@@ -2,8 +2,8 @@
 
     python scripts/bench/warc.py [--pages 2000] [--bytes 45000] [FILE ...]
 
-The pages are slices of the FILEs (default: sources of the standard library). Each contains its own number, so
-no two pages are equal. For each page, both sides write a response, a request and a metadata record with
+The pages are slices of the FILEs (default: sources of the standard library). Each page contains its number,
+so no two pages are equal. For each page, both sides write a response, a request and a metadata record with
 payload and block digests. Each record is one gzip member. The directory is removed afterwards. Times are
 microseconds of process CPU per page; the best of three runs counts.
 """

@@ -3,8 +3,8 @@
 The crawler fetches over HTTP; freshness is computed from the server's log.
 
 Each arm, which is a way to refresh, crawls the same web (same seed, same changes) at the same rate for the
-same time. First it finds all pages, then it refreshes them by its policy. Freshness and requests are measured
-after the warm-up.
+same time. First the crawl finds all pages, then it refreshes them by the policy of its arm. Freshness and
+requests are measured after the warm-up.
 
     uniform     every page equally often
     oracle      NCIS with each page's true change rate, and the true recall and noise of its signals

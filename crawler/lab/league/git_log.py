@@ -7,7 +7,7 @@ changed. Only plain files are pages, not links or submodules. A commit that touc
 the site.
 
 Committers' clocks may be wrong, so times are adjusted. Along the main line, they never decrease, and never
-exceed the time of the last commit. Paths are bytes, as in git; only their hashes and the numbers of their
+exceed the time of the last commit. Paths are bytes, as in git. Only the hashes of paths and the numbers of
 directories are kept.
 """
 

@@ -1,6 +1,6 @@
 """Measures the URL cache against LRU and CLOCK caches written in Python.
 
-The same stream of link fingerprints goes through each cache; a request is one look-up. It also inserts the
+The same stream of link fingerprints goes through each cache. A request is one look-up. It also inserts the
 key if the cache does not hold it. `dict CLOCK` is CLOCK over an array, with a dict as its index. The
 crawler's cache is a scatter table. Its miss rate should come close to that of `dict CLOCK`.
 """

@@ -104,7 +104,7 @@ class UnitCosts(msgspec.Struct, frozen=True):
     browser_memory: CostRange = CostRange(200e6, 320e6, 1074e6)  # up to `render.memory_bytes_max`
 
 
-# These figures are estimates, not measurements. The CPU time of whole crawls was divided according to a
+# These unit costs are estimates, not measurements. The CPU time of whole crawls was divided according to a
 # profile. For the set `mid`, the sum is correct: 1,851 us per page of 28 KiB and about 60 links, of which
 # parsing takes 31 %, filter and caches 8 %. The ranges are estimated, too.
 REFERENCE = UnitCosts(
@@ -168,7 +168,7 @@ NAMES_MAX, NAME_BYTES = 32_768.0, 1_200.0  # hosts that a process remembers by n
 class Goal(msgspec.Struct, frozen=True):
     """The crawl to plan.
 
-    With `rate` 0, the crawl is as fast as `machines` allows; `machines` must then be at least 1.
+    With `rate` 0, the crawl is as fast as `machines` allows. Then `machines` must be at least 1.
     `known_hosts` is the number of hosts to which links lead. It is used if it is larger than `hosts`.
     `largest_host` is the largest host's share of the pages. It is used if it is larger than the mean share.
     `compressed` is the size of a page after gzip (level 6) as a share of its decoded size. `coded` is the
@@ -177,7 +177,7 @@ class Goal(msgspec.Struct, frozen=True):
     the number of directories with pages per host. `refresh` is the number of additional fetches of known
     pages per second. The share `changed` of these fetches finds a changed page. The gap between two requests
     to a host is `delay`, or `delay_factor` times the answer time. `cores`, `memory`, `disk` (bytes) and
-    `bandwidth` (bytes per second) are those of one machine; `usable` is the share of a core that may be used.
+    `bandwidth` (bytes per second) are those of one machine. `usable` is the share of a core that may be used.
     The share `rendered` of the fetches is rendered in a browser. Each rendering takes `render_cpu` CPU
     seconds; 0 means the value of the unit costs.
     """

@@ -72,8 +72,8 @@ FEW_TAGS = ("--phrases", "200")
 class CrawlShape(NamedTuple):
     """The properties of a crawl: pages, bytes of text besides links, links per page, hosts.
 
-    `again` is the number of refreshes that follow, at most `rate` per second. `web` holds further arguments of
-    `crawler lab web`; `secure` means that the pages are served over TLS.
+    `again` is the number of refreshes that follow, at most `rate` per second. `web` holds further arguments
+    of `crawler lab web`. `secure` means that the pages are served over TLS.
     """
 
     pages: int
@@ -284,7 +284,9 @@ def _certified(folder: Path) -> bool:
 
 
 def measure(shape: CrawlShape, certificates: Path) -> CrawlCost:
-    """Crawl a web of this shape in a separate process and return the cost. With `again`, return that of the refreshes.
+    """Crawl a web of this shape in a separate process and return the cost.
+
+    With `again`, return that of the refreshes.
 
     Raises:
         CrawlerError: the crawl failed.

@@ -2,8 +2,8 @@
 
     python scripts/bench/crash_refresh.py [--kills 20] [--pages 40] [--last 15] [--seed 1] [--kill-for 600] [--living]
 
-With `--living`, new pages appear and are announced by hubs, a feed and sitemaps; `tests/faults/living.py`
-lists the additional checks.
+With `--living`, new pages appear, and hubs, a feed and sitemaps announce them. `tests/faults/living.py` lists
+the additional checks.
 
 Half of the kills happen at named points of the write path. The others come from outside, after some requests.
 `tests/faults/refreshing.py` lists the checks, which read the log of the web server. At the end, `crawler

@@ -2,8 +2,8 @@
 
     python scripts/bench/fair_share.py [--kind KIND ...] [--hosts 600] [--seconds 30] [--load N] [--stacks]
 
-600 healthy hosts are crawled together with 600 hosts of one hostile kind
-(`tests/end_to_end/hostile_server.py` describes the kinds). Before and after each such run, the healthy hosts
+600 healthy hosts are crawled together with 600 hosts of one hostile kind.
+`tests/end_to_end/hostile_server.py` describes the kinds. Before and after each such run, the healthy hosts
 are crawled alone. Each host has its own address in 127/8. The script prints one row per run:
 
     pages/min    requests to the healthy hosts, counted by their server, and the ratio to the mean of the neighbouring

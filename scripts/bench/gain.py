@@ -151,7 +151,10 @@ def _gain(one: Played, table: dict[str, Played]) -> str:
 
 
 def _late(delays: list[float]) -> str:
-    """Return the median and 90 % quantile of the delays, the share of uncopied articles, and the number of articles."""
+    """Return the median and 90 % quantile of the delays.
+
+    Return also the share of articles without a copy, and the number of articles.
+    """
     sorted_delays = np.sort(delays)
     half, most = (sorted_delays[int(share * (len(delays) - 1))] for share in (0.5, 0.9))
     return f"{half:8.2f}{most:8.2f}{np.isinf(sorted_delays).mean():7.3f}{len(delays):9,}"

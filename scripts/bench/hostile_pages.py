@@ -95,7 +95,10 @@ def zombies() -> int:
 
 
 def left_over(folder: str) -> int:
-    """After the crawl, wait up to 10 s until all browsers have ended. Return the number of browsers that still run."""
+    """After the crawl, wait up to 10 s until all browsers have ended.
+
+    Return the number of browsers that still run.
+    """
     until = time.monotonic() + 10
     while browsers(folder) and time.monotonic() < until:
         time.sleep(0.1)

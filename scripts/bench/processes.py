@@ -74,7 +74,10 @@ class Web(Protocol):
         """Return the number of 200 answers for each page since the previous call."""
 
     def times(self) -> list[tuple[float, str]]:
-        """Return a pair (instant, host) for each of these answers, in order of time; an empty list if unknown."""
+        """Return a pair (instant, host) for each of these answers, in order of time.
+
+        If the times are unknown, the list is empty.
+        """
 
 
 class Tree:
@@ -170,7 +173,7 @@ class Run(NamedTuple):
         return f"{recall:8.4f}{again:7}{extra:7}"
 
     def right(self, web: Web, first: "Run") -> bool:
-        """Return whether the run ended, fetched each true page once, and fetched the same pages as the run `first`."""
+        """Return whether the run ended, fetched each true page once, and fetched the pages that `first` fetched."""
         report, pages = self.report, self.answered.keys()
         whole = web.truth <= pages == first.answered.keys() and self.answered.total() == len(pages)
         return whole and report["stopped_by"] == "done" and report["conservation"] == "holds"
@@ -246,7 +249,7 @@ def row(processes: int, run: Run, start: float, one: tuple[float, float], web: W
 
 
 def in_units(runs: dict[int, list[Run]]) -> str:
-    """For each number of processes, return the CPU per unit of constant work, relative to that of the first number."""
+    """Return, for each number of processes, the CPU per unit of constant work, relative to the first number."""
     first = statistics.mean(run.units for run in next(iter(runs.values())))
     lines = []
     for processes, some in runs.items():

@@ -49,7 +49,7 @@ OWN = ((b"Content-Usage", b"search=y"), (b"TDM-Reservation", b"1"))
 
 
 class Cost(NamedTuple):
-    """CPU microseconds per page (total, and for making receipts), bytes per page, and number of receipts in the store."""
+    """CPU microseconds per page (total, and to make receipts), bytes per page, number of receipts in the store."""
 
     all_us: float
     stamp_us: float

@@ -69,7 +69,10 @@ def filled(size: int, rng: np.random.Generator) -> tuple[Schedule, np.ndarray]:
 
 
 def picks(schedule: Schedule, keys: np.ndarray, count: int, now: float, rng: np.random.Generator) -> float:
-    """Measure how long `count` picks with their signals take. Return the instant that the virtual clock has reached."""
+    """Measure how long `count` picks with their signals take.
+
+    Return the instant that the virtual clock has reached.
+    """
     told = keys[rng.integers(0, len(keys), 2 * count)].tolist()
     results = (rng.random(count) < 0.3).astype(int).tolist()
     heap = [(float(k), k) for k in range(min(len(keys), 1_000_000))]
@@ -101,7 +104,10 @@ def picks(schedule: Schedule, keys: np.ndarray, count: int, now: float, rng: np.
 
 
 def longest_calls(schedule: Schedule, keys: np.ndarray, now: float, bulk: bool) -> float:
-    """Measure the longest calls in 20,000 rounds; with `bulk`, while a signal for all pages is processed."""
+    """Measure the longest calls in 20,000 rounds.
+
+    With `bulk`, a signal for all pages is processed at the same time.
+    """
     worst = dict.fromkeys(("enqueue_changes", "work", "claim_next", "record_outcome", "note_change"), 0.0)
 
     def timed(name: str, call: object, *arguments: object) -> int:

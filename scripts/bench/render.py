@@ -5,13 +5,13 @@
 `FOLDER` is a `node_modules` with docsify@4, swagger-ui-dist, redoc, vue, vue-router, react@18 and
 react-dom@18. Without this folder, sites made with these packages are left out. The sites are crawled three
 times: without rendering, with `auto`, and with `always`. Recall is the share of the URLs reached by `always`
-that `auto` reached, too. An oracle would render exactly the pages that gain links or text. CPU is the time of
-the crawl with its browsers; wall time includes the gaps between requests.
+that `auto` reached, too. An oracle would render exactly the pages that gain links or text. CPU is the CPU
+time of the crawl with its browsers. Wall time includes the gaps between requests.
 
-PYTHON is the Python of an environment with the package crawlee[adaptive-crawler]. If it is given, the
-predictor of Crawlee decides which pages of the same sites it would render. It examines some pages both with
-and without rendering, and learns from them whether rendering gained something. It follows the links that it
-would have found.
+PYTHON is the Python of an environment with the package crawlee[adaptive-crawler]. If PYTHON is given, the
+predictor of Crawlee decides which pages of the same sites it would render. The predictor examines some pages
+both with and without rendering, and learns from them which pages gain from rendering. It follows the links
+that it would have found.
 """
 
 import argparse
@@ -107,7 +107,7 @@ def client(pages: int, root: str = "root") -> Site:
 
 
 def mixed(pages: int) -> Site:
-    """Half of the pages are complete; the others, under different paths, are built by a script."""
+    """Half of the pages are complete. A script builds the others, which have different paths."""
     site = client(pages)
     documents = {
         f"/doc/{n}": f"<title>{n}</title><p>{_WORDS}</p><a href='/doc/{n + 1}'>next</a>" for n in range(pages)

@@ -2,8 +2,8 @@
 
     python scripts/bench/warc.py [--pages 2000] [--bytes 45000] [FILE ...]
 
-The pages are slices of the FILEs (default: sources of the standard library). Each contains its own number, so
-no two pages are equal. For each page, both sides write a response, a request and a metadata record with
+The pages are slices of the FILEs (default: sources of the standard library). Each page contains its number,
+so no two pages are equal. For each page, both sides write a response, a request and a metadata record with
 payload and block digests. Each record is one gzip member. The directory is removed afterwards. Times are
 microseconds of process CPU per page; the best of three runs counts.
 """
@@ -124,7 +124,10 @@ def theirs(pages: list[bytes], folder: Path, level: int) -> dict[str, float]:
 def best(
     run: Callable[[list[bytes], Path, int], dict[str, float]], pages: list[bytes], level: int, rounds: int = 3
 ):
-    """Make some runs. Of the fastest, return the CPU microseconds per page by phase, and the stored bytes per page."""
+    """Measure some runs, and return the result of the fastest run.
+
+    It holds the CPU microseconds per page by phase, and the stored bytes per page.
+    """
     results = []
     for _ in range(rounds):
         folder = Path(tempfile.mkdtemp(prefix="bench-warc-"))

@@ -51,7 +51,10 @@ def _find(table, fingerprints, fingerprint):
 
 @_jit
 def dense_ids(words):
-    """Number uint64 words (n,) in order of first appearance; return their ids and the number of distinct words."""
+    """Give ids to uint64 words (n,) in order of first appearance.
+
+    Return these ids and the number of distinct words.
+    """
     n = len(words)
     ids = np.empty(n, np.int32)
     table = np.full(1 << 12, _NONE, np.int32)
@@ -76,7 +79,7 @@ def dense_ids(words):
 
 @_jit
 def next_uses(ids, distinct):
-    """Return the time of the next request for the item of each request (N_t in section 5.1); n if there is none."""
+    """Return, for each request, the time of the next request for its item (N_t in section 5.1); n if there is none."""
     n = len(ids)
     following = np.full(distinct, n, np.int32)
     result = np.empty(n, np.int32)

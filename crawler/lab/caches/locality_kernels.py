@@ -36,7 +36,7 @@ def _page_size(state, median, sigma):
 
 @_jit
 def make_pages(shares, sizes, state, counters, hosts, links, page_hosts, page_links, page_threads):
-    """Fill `links` with the words of whole pages; return the numbers of links and pages made.
+    """Fill `links` with the words of complete pages. Return the number of links and the number of pages made.
 
     Args:
         shares: the shares repeat, adjacent, global, popular, wide and new; then the cross shares of global,
@@ -100,7 +100,7 @@ def make_pages(shares, sizes, state, counters, hosts, links, page_hosts, page_li
 
 @_jit
 def repeats_on_pages(ids, distinct, starts):
-    """Return two counts: links that repeat an earlier link of their page, and links that repeat the link just before."""
+    """Count the links that repeat an earlier link of their page, and those that repeat the link just before."""
     page_of = np.full(distinct, -1, np.int64)
     repeats = adjacent = 0
     for page in range(len(starts) - 1):

@@ -39,7 +39,7 @@ class Trace:
 
     @classmethod
     def open(cls, folder: Path, first: int = 0) -> "Trace":
-        """Open the trace in a folder; bytes that a crash left after the last whole page are ignored.
+        """Open the trace in a folder. Ignore bytes that a crash left after the last complete page.
 
         Args:
             first: read only this number of links, rounded up to whole pages; 0 = all.
@@ -64,7 +64,10 @@ class Trace:
         return cls(np.concatenate(words), np.concatenate(pages), info, str(info.get("source", "")))
 
     def head(self, links: int) -> "Trace":
-        """Return the first pages that together have `links` links; all pages if the trace has fewer links."""
+        """Return the first pages, which together have `links` links.
+
+        If the trace has fewer links, return all pages.
+        """
         count = min(len(self.pages), int(np.searchsorted(self.starts, links)))
         return Trace(self.links[: self.starts[count]], self.pages[:count], self.info, self.name)
 
@@ -127,7 +130,7 @@ def hosts_at_a_time(hosts: NDArray[np.uint64]) -> float:
 
 
 def write(folder: Path, info: dict[str, Any], parts: Iterable[tuple[NDArray[Any], NDArray[Any]]]) -> Trace:
-    """Write a trace from parts (words, pages); the words must already be the final names of the links.
+    """Write a trace from parts (words, pages). The words must already be the final names of the links.
 
     Raises:
         UsageError: the folder exists or cannot be written.

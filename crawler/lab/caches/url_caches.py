@@ -3,8 +3,8 @@
 Broder, Najork, Wiener, "Efficient URL caching for World Wide Web crawling" (2003),
 sections 3 and 5.
 
-A `Stream` is a sequence of requests; `misses(policy, stream, sizes, bins)` returns the misses of a cache of
-each size in each of `bins` equal windows of the stream. If the algorithm allows it, one pass over the stream
+A `Stream` is a sequence of requests. For a cache of each size, `misses(policy, stream, sizes, bins)` returns
+the misses in each of `bins` equal windows of the stream. If the algorithm allows it, one pass over the stream
 simulates all sizes:
 
     policy     passes         description
@@ -23,8 +23,8 @@ may have more.
 
 The *knee*: as the cache grows, the miss rate first stays on a plateau, then falls in the critical region, and
 then stays at a low level. It falls where the cache becomes large enough for the URLs that pages of the
-current hosts share. The critical region covers 10 to 90 % of the fall from the smallest size to the largest;
-the end of this region is the recommended size.
+current hosts share. The critical region covers 10 to 90 % of the fall from the smallest size to the largest.
+The end of this region is the recommended size.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -134,7 +134,7 @@ def _table(stream: Stream, sizes: Sequence[int], bins: int, seed: int) -> Misses
     keys = cache_keys(stream.words & ~np.uint64(1))
     rows: list[Any] = []
     for size in sizes:
-        if size == 1:  # The table cannot be this small; with one entry, all policies behave alike.
+        if size == 1:  # the table cannot be this small, but with one entry all policies are equal
             rows.append(_lru(stream, [1], bins, seed)[0])
             continue
         cache = ClockCache(size.bit_length() - 1)

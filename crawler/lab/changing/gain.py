@@ -1,10 +1,10 @@
-"""Measures how much fresher the copies are when the crawler refreshes a changing web by a better policy.
+"""Measures how fresh the refresh policies of the crawler keep their copies of a changing web.
 
 The crawler fetches over HTTP; freshness is computed from the server's log.
 
 Each arm, which is a way to refresh, crawls the same web (same seed, same changes) at the same rate for the
-same time. First it finds all pages, then it refreshes them by its policy. Freshness and requests are measured
-after the warm-up.
+same time. First the crawl finds all pages, then it refreshes them by the policy of its arm. Freshness and
+requests are measured after the warm-up.
 
     uniform     every page equally often
     oracle      NCIS with each page's true change rate, and the true recall and noise of its signals
@@ -128,7 +128,7 @@ class Played(msgspec.Struct, frozen=True):
 
 
 def web_of(game: GainGame, start: float) -> ChangingWeb:
-    """Return the game's web; the rates of its hosts are defined as multiples of the mean change rate."""
+    """Return the web of the game. In the game, rates of hosts are multiples of the mean change rate."""
     rate = game.speed / (game.change_days * DAY)
     horizon = game.patience * game.seconds + 60.0
     hosts = [

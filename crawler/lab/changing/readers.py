@@ -5,7 +5,7 @@
     readers.freshness(since)            share of answers that equalled the live page
     readers.calibration(since)          answers by their `X-Fresh-Probability`
 
-The page of rank k is requested with probability proportional to 1 / k^exponent; ranks are drawn once, and do
+The page of rank k is requested with probability proportional to 1 / k^exponent. Ranks are drawn once, and do
 not depend on the change rates. Requests are sent at random instants, on average `rate` per second, over
 connections that are kept open.
 """

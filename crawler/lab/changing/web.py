@@ -7,8 +7,8 @@ A host has directories of pages; each page has a change process of a known rate:
     together   half of a page's changes come with its directory: at an event of the
                directory each of its pages changes with probability 1/2
 
-Rates differ from page to page (log-normal, `spread` is sigma); their mean is the
-host's rate. A host may offer
+Rates differ from page to page. They are log-normal, with sigma `spread`, and their mean is the host's rate. A
+host may offer
 
     lastmod     honest: a sitemap with the time of the last change; lying: the time of the last
                 change anywhere on the host; constant: never changes; none: no dates
@@ -26,13 +26,13 @@ host's rate. A host may offer
                 `hubs`, among the hub's 20 newest, and by the hub's archive, which shows all its articles;
                 the activity of hubs is log-normal
 
-`ChangingWeb.answer` is a plain function of the request and `now`; the server (`lab/changing/server.py`) only
+`ChangingWeb.answer` is a plain function of the request and `now`. The server (`lab/changing/server.py`) only
 transports bytes. A page's text contains `token(page, version)`, so a copy shows its version. The log contains
 every request and its time. `freshness` is the share of page time in which the last version sent in full (200)
 was the current version. It is computed from the log alone, so a false 304 counts against the crawl.
 
-Times are seconds on the web's own clock; `start` is its first instant, at
-which every page has version 0.
+Times are seconds on the web's own clock. `start` is the first instant on this clock; every page then has
+version 0.
 """
 
 import math
@@ -252,7 +252,7 @@ class ChangingWeb:
         return self.changes[page][version - 1] if version else self.born[page]
 
     def token(self, page: int, version: int) -> str:
-        """Return the word that marks this version of this page; no other version of any page has the same word."""
+        """Return the word that marks a version of a page. No other version of any page has the same word."""
         return blake2b(f"{self.seed}/{page}/{version}".encode(), digest_size=8).hexdigest()
 
     # -- addresses

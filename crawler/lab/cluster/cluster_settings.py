@@ -135,7 +135,10 @@ def limited(config: Config, web: SyntheticWeb, limit: int) -> Config:
 
 
 def budget_of(web: SyntheticWeb) -> int:
-    """Return a budget of pages per host that only traps exceed. Redirects and errors count against the budget, too."""
+    """Return a budget of pages per host that only traps exceed.
+
+    Redirects and errors count against the budget, too.
+    """
     return 2 * max(len(host.pages) for host in web.hosts) + 40
 
 

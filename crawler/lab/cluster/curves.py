@@ -54,7 +54,7 @@ HANDSHAKE = (Frame.OPEN, Frame.CHALLENGE, Frame.HELLO, Frame.WELCOME)
 
 
 class Scale(NamedTuple):
-    """The size of a run: seconds between beats in the crawl and in the refresh run, and pages per process to refresh."""
+    """The size of a run: seconds between beats in crawl and refresh run, and pages per process to refresh."""
 
     beat: float
     refresh_beat: float
@@ -76,8 +76,8 @@ class CurveRow(msgspec.Struct, frozen=True):
     virtual, except CPU seconds, which are real.
 
     The other fields describe the refresh run: its number of pages, the freshness in its second half, the
-    freshness with one process on the same web, and the levels of the processes divided by the level of the
-    one process. For a tenth of the pages, this ratio is below `level_low`, and for a tenth it is above
+    freshness with one process on the same web, and the ratio of the level of a page's process to the level of
+    the one process. For a tenth of the pages, this ratio is below `level_low`, and for a tenth it is above
     `level_high`.
     """
 

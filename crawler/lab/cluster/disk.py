@@ -130,7 +130,10 @@ class Writable:
         """Raise `Killed` if the calling process is dead."""
 
     def take_room(self, nbytes: int, least: int) -> int:
-        """Reserve up to `nbytes` of disk space; return the bytes reserved, or 0 if fewer than `least` are free."""
+        """Reserve up to `nbytes` of disk space.
+
+        Return the number of bytes reserved, or 0 if fewer than `least` are free.
+        """
         return nbytes
 
 

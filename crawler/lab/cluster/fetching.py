@@ -25,7 +25,10 @@ HEADER_BYTES = 200
 
 
 class WebAsk(msgspec.Struct, frozen=True, gc=False):
-    """A request: its times, URL, answer and sender. The sender is life number `life` of process `name` on `machine`."""
+    """A request: its times, URL, answer and sender.
+
+    The sender is life number `life` of process `name` on `machine`.
+    """
 
     at: float
     end: float
@@ -105,7 +108,7 @@ class VirtualResolver:
         self._web, self._now = web, clock
 
     async def resolve(self, hostname: str, *, patient: bool = True) -> Resolution:
-        """Return the address of a host; each host has one address of its own."""
+        """Return the address of a host. No two hosts have the same address."""
         await asyncio.sleep(LOOK_UP)
         if not self._web.exists(hostname):
             return Resolution(

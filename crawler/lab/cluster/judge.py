@@ -262,7 +262,7 @@ def _records(path: Path) -> tuple[Iterator[tuple[str, int, int]], bool]:
 
     Return an iterator over (kind, page, version), and whether the file can be read to its end.
 
-    The kind is "page" for an answer, "shown" for a DOM, and "data" for the data of a page; the version of
+    The kind is "page" for an answer, "shown" for a DOM, and "data" for the data of a page. The version of
     data is 0.
     """
     data, whole = b"", True

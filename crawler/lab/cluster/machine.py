@@ -133,7 +133,7 @@ class Machine(Writable):
 
 
 class MachineClock(Clock):
-    """A clock like `SystemClock`, which shows the wall time at the start of a life plus the true seconds since then."""
+    """A clock like `SystemClock`: the wall time at the start of a life plus the true seconds since then."""
 
     def __init__(self, time: Callable[[], float], wall_offset: float) -> None:
         self._time, self._offset = time, wall_offset
@@ -143,7 +143,7 @@ class MachineClock(Clock):
 
 
 class SystemCalls:
-    """Replacements for the functions of `os` that simulated processes call; `installed` puts them in place.
+    """Replacements for the functions of `os` that simulated processes call. `installed` puts them in place.
 
     Descriptors of dead lives stay open, as copies of the descriptor of /dev/null. If they were closed,
     another life could open a file with the same descriptor, and late cleanup code or the deletion of an

@@ -123,7 +123,7 @@ class OperatorActs:
     # -- commands ---------------------------------------------------------------------------
 
     def _block(self, machine: Machine, act: Fault) -> None:
-        """Block a host in the process that owns the host; lift the block after `length` seconds.
+        """Block a host in the process that owns the host. Lift the block after `length` seconds.
 
         If the process is not running at that time, the block is lifted when the process runs again.
         """

@@ -11,9 +11,9 @@ from crawler.lab.league.histories import SiteHistory
 class RealChanges:
     """Replays the last `seconds` of some histories, from the start of a web on.
 
-    Each host replays one of the sites, and each of its pages replays one page of that site; sites and pages
-    are used in rotation. So the changes of a host's pages are correlated as on the real site. Only pages that
-    existed throughout these seconds are used.
+    Each host replays one of the sites, and each page of the host replays one page of this site. Sites and
+    pages are used in rotation. So the changes of a host's pages are correlated as on the real site. Only
+    pages that existed throughout these seconds are used.
 
     Raises:
         UsageError: no page of these histories existed that long.

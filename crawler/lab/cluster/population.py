@@ -322,7 +322,10 @@ class Population:
             machine.lose_power()
 
     def _learn_loss(self, life: Life, error: BehindError) -> None:
-        """Recover the links that another process has lost. If no disk was copied or restored, record a bug instead."""
+        """Recover the links that another process has lost.
+
+        If no disk was copied or restored, record a bug instead.
+        """
         if life.machine.name in self.observed.restored or self.observed.cloned_at:
             recover = partial(self._recover, error.peer, life.machine.name)
             asyncio.get_running_loop().call_soon(recover, context=nobody())

@@ -100,7 +100,10 @@ def _judge_depths(notes: Notes, least: dict[str, float], records: dict[int, Page
 
 
 def _hop_flaw(record: PageRecord, via: PageRecord) -> str:
-    """Return a description of the error in `record`, or "" if there is none. It is the target of the redirect `via`."""
+    """Return a description of the error in `record`, or "" if there is none.
+
+    `record` is the target of the redirect `via`.
+    """
     if not via.location:
         return "no redirect leads to it"
     if record.redirects != via.redirects + 1:

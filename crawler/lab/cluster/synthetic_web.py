@@ -1,6 +1,6 @@
 """A synthetic web that knows which pages can be reached, and which versions each page has had.
 
-Host sizes follow Zipf's law. Pages are numbered; every page except the seed has one *parent*, a page with a
+Host sizes follow Zipf's law. Pages are numbered. Every page except the seed has one *parent*: a page with a
 lower number that links to it. So the pages form a tree. If a crawl loses a link of this tree, it loses the
 whole subtree below the link. Further links follow the model of `lab/caches/link_locality.py`: repeats, a few
 popular URLs of the host, its wider set, a set common to all hosts, and any page. Half of the pages have no
@@ -338,7 +338,10 @@ class SyntheticWeb:
         return WebReply(delay, 200, body.encode(), "application/xml", etag=tag)
 
     def _changed_at(self, page: int, now: float) -> str:
-        """Return the instant of a page's latest change, in the format of sitemaps; the start if there was no change."""
+        """Return the instant of a page's latest change, in the format of sitemaps.
+
+        If there was no change, return the start.
+        """
         version = self.version(page, now)
         at = self.start + (self._changes(page)[version - 1] if version else 0.0)
         return datetime.fromtimestamp(int(at), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

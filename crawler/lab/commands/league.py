@@ -4,8 +4,8 @@
     crawler lab league --data histories --out league
     crawler lab league --data mine --policies round-robin,nutch,ncis --arms none,honest --budgets 1,3
 
-`crawler lab histories` makes the data from a git clone. This command replays the history under each policy;
-the policies are those of the crawler's frontier, and the rules of other crawlers. A score is the share of
+`crawler lab histories` makes the data from a git clone. This command replays the history under each policy.
+The policies are those of the crawler's frontier, and the rules of other crawlers. A score is the share of
 page time in which the copy of the page was current. Budgets are multiples of the rate of all changes. Errors
 are standard errors over sites; with one site there are none. The arm determines which signals arrive; see
 crawler/lab/league/world.py for the world and the arms.
@@ -16,9 +16,9 @@ crawler/lab/league/world.py for the world and the arms.
     crawler lab league --data histories --living                    new pages are found only by fetching hubs
     crawler lab league --data histories --quick --calibration       compare stated freshness with the truth
 
-With --living, a page becomes known when a hub that lists it is fetched (crawler/lab/league/living.py). `own` is the
-freshness of the copies of hubs; p50, p90 and mean are days from a page's birth to its first copy; `never` is the
-share of pages that were never fetched; `hubs` and `new` are shares of the fetches.
+With --living, a page becomes known when a hub that lists it is fetched (crawler/lab/league/living.py). `own`
+is the freshness of the copies of hubs. p50, p90 and mean are days from the birth of a page to its first copy.
+`never` is the share of pages that were never fetched. `hubs` and `new` are shares of the fetches.
 """
 
 import argparse

@@ -6,8 +6,8 @@
     crawler lab order --documents FOLDER --out order.csv
 
 The crawler's own frontier crawls each graph to its end on a virtual clock, once per order. A row holds the
-share of the quality that was found after 5, 20 and 50 % of the crawl, with its standard error over the seeds
-(crawler/lab/order/README.md describes the planted quality).
+share of the quality that was found after 5, 20 and 50 % of the crawl, and the standard errors of this share
+over the seeds. crawler/lab/order/README.md describes the planted quality.
 """
 
 import argparse

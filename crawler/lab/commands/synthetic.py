@@ -42,7 +42,9 @@ def check(args: argparse.Namespace) -> None:
 
 
 def links_of(args: argparse.Namespace) -> LinkLocality | None:
-    """Fit the locality model to the trace of `--links-of`; print and return the model. Without the option, return None.
+    """Fit the locality model to the trace of `--links-of`; print and return the model.
+
+    Without the option, return None.
 
     Raises:
         UsageError: the trace does not exist or is empty.

@@ -8,7 +8,7 @@
 
 In these webs, pages change every hour, day, month or year on average. They change independently, in bursts,
 with other pages of their directory, or in working hours. The pages are fetched .1 to 100 times per change,
-with and without signals (crawler/lab/living/worlds.py lists all worlds). The gain is (policy - uniform) /
+with and without signals. crawler/lab/living/worlds.py lists all worlds. The gain is (policy - uniform) /
 (true - uniform), where each term is a freshness weighted by importance, and `true` is NCIS with the true
 parameters of each page. Errors are standard errors over the seeds 1 to --seeds. `host` is the share of the
 fetches that the most fetched host got, `span` the largest such share in any twentieth of the time. A policy

@@ -10,7 +10,7 @@ broder-2 to broder-11 from Broder, Najork, Wiener (2003), with four more on the 
 the caption, in the metadata of the PNG and in the first lines of the CSV. With --quick, there are few and
 short runs. Without it, the runs have the sizes that the papers use, unless the caption states other sizes.
 
-A figure is a function (Options) -> Drawing; `FIGURES` lists them all.
+A figure is a function (Options) -> Drawing. `FIGURES` lists all figures.
 """
 
 import argparse
@@ -109,7 +109,7 @@ class Options(msgspec.Struct, frozen=True):
 
 
 class Drawing(msgspec.Struct, frozen=True):
-    """A drawn figure and the table of its data; `caption` states the assumptions."""
+    """A drawn figure and the table of its data. `caption` states the assumptions."""
 
     figure: Any
     columns: list[str]

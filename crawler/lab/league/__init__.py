@@ -1,4 +1,4 @@
-"""The refresh league, in which refresh policies compete on the change histories of real sites.
+"""The refresh league: a competition of refresh policies on the change histories of real sites.
 
 histories   the data: one file per site, facts only
 git_log     extracts such a file from a git clone

@@ -63,7 +63,7 @@ class NewFirst:
         """Do nothing: the URL left the queue when it was taken."""
 
     def expect(self, hub: int, links: int, now: float) -> None:
-        """Pass the number of links on to the wrapped policy if it learns from them."""
+        """Pass the number of links on to the wrapped policy, if that policy uses such numbers."""
         if expect := getattr(self.policy, "expect", None):
             expect(hub, links, now)
 

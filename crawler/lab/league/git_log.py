@@ -2,12 +2,12 @@
 
 Only the main line counts (`--first-parent`). The date of a change is the date on which the change reaches the
 main line, and a merge is one publication. A file is a page from the commit that adds the file to the commit
-that deletes it; a rename is a deletion and an addition. If only the mode of a file changes, the page has not
+that deletes it. A rename is a deletion and an addition. If only the mode of a file changes, the page has not
 changed. Only plain files are pages, not links or submodules. A commit that touches a page is a publication of
 the site.
 
 Committers' clocks may be wrong, so times are adjusted. Along the main line, they never decrease, and never
-exceed the time of the last commit. Paths are bytes, as in git; only their hashes and the numbers of their
+exceed the time of the last commit. Paths are bytes, as in git. Only the hashes of paths and the numbers of
 directories are kept.
 """
 

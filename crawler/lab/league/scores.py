@@ -1,8 +1,10 @@
-"""Computes the scores of the league and their standard errors, by a jackknife over sites. Policies are paired by site.
+"""Computes the scores of the league and their standard errors, by a jackknife over sites.
+
+Policies are paired by site.
 
 A score is a ratio of sums over sites: the weighted page time in which copies were current, divided by page
-time. If one of the S sites is left out, the score is another one. With the S scores t_s that are found in
-this way, the error is
+time. If one of the S sites is left out, the score changes. With the S scores t_s that are found in this way,
+the error is
 
     error^2 = (S - 1)/S sum (t_s - mean t)^2                     (Quenouille 1956; Tukey 1958)
 
@@ -47,7 +49,7 @@ class Game(msgspec.Struct, frozen=True):
 
 
 def undecided(games: Iterable[Game]) -> list[tuple[str, float, int]]:
-    """Return (arm, budget, largest number of fetches) where fetches or changes are so few that all scores are equal."""
+    """Return (arm, budget, most fetches) where fetches or changes are so few that all scores are equal."""
     met: dict[tuple[str, float], list[Game]] = {}
     for game in games:
         met.setdefault((game.arm, game.budget), []).append(game)

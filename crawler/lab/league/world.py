@@ -63,10 +63,10 @@ class Heard(msgspec.Struct, frozen=True):
 class World(msgspec.Struct, frozen=True):
     """A world of n pages. Times are in seconds from the common start.
 
-    `born` is 0 for a page that exists at the start; `died` is infinite for a page that is never deleted.
-    `changes[k]` are the sorted times at which page k changed. `signals[d]` are read at the end of day d;
-    `sources[site]` is the source of a site's signals. `site` and `directory` are the numbers of each page's
-    site and directory; directories are numbered over all sites.
+    `born` is 0 for a page that exists at the start. `died` is infinite for a page that is never deleted.
+    `changes[k]` are the sorted times at which page k changed. `signals[d]` are read at the end of day d.
+    `sources[site]` is the source of a site's signals. `site` and `directory` hold the numbers of each page's
+    site and directory. Directories are numbered over all sites.
     """
 
     arm: str

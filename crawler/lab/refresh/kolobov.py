@@ -70,7 +70,10 @@ def _lines(path: Path) -> Iterator[tuple[int, list[str]]]:
 
 
 def _sample(path: Path, size: int, rng: np.random.Generator) -> dict[str, float]:
-    """Draw `size` lines of the importance file uniformly, by reservoir sampling. Return a dict URL_ID -> importance."""
+    """Draw `size` lines of the importance file uniformly, by reservoir sampling.
+
+    Return a dict URL_ID -> importance.
+    """
     kept: list[tuple[str, float]] = []
     for number, fields in _lines(path):
         place = number - 1 if number <= size else int(rng.integers(number))

@@ -365,8 +365,8 @@ def experiment(
 ) -> list[dict[str, SimulationResult]]:
     """Run all policies on the same drawn instances. Return one dict of results per instance.
 
-    Instance k uses its own generator, seeded with (seed, k), so further instances do not change the first
-    ones.
+    Instance k uses a separate random generator, seeded with (seed, k). So further instances do not change the
+    first ones.
     """
     for name in names:
         check_policy(name)

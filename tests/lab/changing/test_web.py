@@ -209,7 +209,8 @@ def test_a_stamp_changes_the_bytes_and_not_the_text() -> None:
 def test_new_articles_are_listed() -> None:
     """An article does not exist before its birth.
 
-    After its birth, its hub lists it among the newest 20, and the archive lists it permanently.
+    After the birth, the hub of the article lists it among the newest 20, and the archive lists it
+    permanently.
     """
     web = _web(pages=4, directories=2, articles=60, hubs=2, rate=0.0, feed=True)
     born = sorted((at, page) for page, at in enumerate(web.born) if at > START)

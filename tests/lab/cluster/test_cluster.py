@@ -148,7 +148,7 @@ def test_a_planted_bug_is_found(bug: str) -> None:
 
 
 def test_no_file_of_a_world_stays_open_even_if_referenced(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Memory maps and files of a killed process are closed when the process ends, even if references to them remain."""
+    """Memory maps and files of a killed process are closed when it ends, even if references to them remain."""
     kept, bury = [], Cluster._bury
 
     def bury_all_but_stages(self: Cluster) -> None:

@@ -174,7 +174,10 @@ def test_with_copies_only_links_found_by_survivors_count_as_lost(tmp_path: Path,
 
 @pytest.mark.parametrize("put_back", ["before the request", "after", "the owner"])
 def test_no_link_may_be_lost_with_a_restored_disk(tmp_path: Path, put_back: str) -> None:
-    """The process with the restored disk fetches its pages again. Its peers recover the links that it had confirmed."""
+    """The process with the restored disk fetches its pages again.
+
+    Its peers recover the links that it had confirmed.
+    """
     settings = msgspec.structs.replace(SMALL, web=msgspec.structs.replace(SMALL.web, hosts=4, pages=4))
 
     def change(cluster: Cluster) -> None:

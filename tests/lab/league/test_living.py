@@ -199,7 +199,10 @@ def test_valued_hubs_show_births_sooner_but_not_sooner_than_announced_births() -
 
 
 def test_new_urls_get_their_share_of_the_fetches() -> None:
-    """With a share of a tenth, 5 new URLs are fetched within 50 fetches. With a share of 1, they are fetched first."""
+    """With a share of a tenth, 5 new URLs are fetched within 50 fetches.
+
+    With a share of 1, they are fetched first.
+    """
     base = living_world("map", [[], []])
     for share, places in ((1.0, [0, 1, 2, 3, 4]), (0.1, [9, 19, 29, 39, 49])):
         policy = NewFirst(Scripted([0] * 60), share)  # type: ignore[arg-type]

@@ -22,7 +22,10 @@ def test_the_jackknife_of_equal_sites_is_the_error_of_the_mean() -> None:
 
 
 def test_the_jackknife_of_a_ratio_computed_by_hand() -> None:
-    """The sites score 1 of 2, 3 of 4 and 0 of 1. If one site at a time is left out, the scores are 3/5, 1/3 and 4/6."""
+    """The sites score 1 of 2, 3 of 4 and 0 of 1.
+
+    If one site at a time is left out, the scores are 3/5, 1/3 and 4/6.
+    """
     game = _game([1.0, 3.0, 0.0], [2.0, 4.0, 1.0])
     left = [3 / 5, 1 / 3, 4 / 6]
     assert game.score == pytest.approx(4 / 7)

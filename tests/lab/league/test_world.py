@@ -77,7 +77,10 @@ def test_budgets_count_a_page_once_a_day() -> None:
 
 
 def test_births_deaths_and_the_window() -> None:
-    """Pages that died before the window are absent. Changes before the window, at birth or after death do not count."""
+    """Pages that died before the window are absent.
+
+    Changes before the window, at birth or after death do not count.
+    """
     made = history(
         [(0, -5.0, 1, 1), (1, 20.0, 1, 1), (1, 30.0, 1, 1), (2, 55.0, 1, 1), (2, 40.0, 1, 1)],
         pages=4,

@@ -15,7 +15,7 @@ def small(**more: object) -> WorldSpec:
 
 
 def test_freshness_equals_a_scan_of_all_fetches() -> None:
-    """For comparison, the fetches of the policy are recorded, and each instant of a fine grid is examined separately."""
+    """For comparison, the fetches of the policy are recorded, and each instant of a fine grid is examined."""
     world = draw(small(warm_up=0.5), 3)
     policy = make("ncis", world)
     asked: list[tuple[float, int]] = [
@@ -49,7 +49,10 @@ def test_every_policy_spends_its_budget(name: str) -> None:
 
 
 def test_a_busy_host_is_not_fetched() -> None:
-    """An answer arrives after the time of three fetches. With only two hosts, a third of the fetches is then unused."""
+    """An answer arrives after the time of three fetches.
+
+    With only two hosts, a third of the fetches is then unused.
+    """
     world = draw(small(latency=3), 1)
     assert played("ncis", world).idle == pytest.approx((world.spec.fetches - len(world)) / 3, abs=2)
 

@@ -68,7 +68,7 @@ def test_naive_estimates_are_biased_and_the_likelihood_is_not() -> None:
 
 
 def test_long_histories_converge() -> None:
-    """In an earlier version, the steps of Newton's method were damped too much, and were tiny for a sharp likelihood."""
+    """In an earlier version, the steps of Newton's method were damped too much for a sharp likelihood."""
     rng = np.random.default_rng(12)
     tau, n, z = _intervals(rng, 80_000, 0.06, 3.0, 0.2, 0.8)
     got = fit(tau, n, z)

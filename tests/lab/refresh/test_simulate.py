@@ -1,4 +1,4 @@
-"""Test the simulator: policies reach the expected accuracy on small instances, also if a run differs from the model."""
+"""Test the simulator on small instances: expected accuracies, and runs that differ from the model."""
 
 import numpy as np
 import pytest

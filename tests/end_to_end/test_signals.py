@@ -344,7 +344,7 @@ def test_signals_of_every_fate_reach_their_owners_while_one_of_three_processes_d
             running.until(lambda: found <= {path[1:] for path in web.fetched()})
         finally:
             running.end()
-        assert set(web.fetched().values()) == {1}, "a page was fetched twice"
+        assert max(web.fetched().values()) <= 3, "only a kill may repeat a fetch that was not committed"
         assert not {f"/{url.rpartition('/')[2]}" for url in retired} & set(web.fetched())
     report = json.loads((running.folder / "report.json").read_bytes())
     assert report["conservation"] == "holds", report["conservation"]

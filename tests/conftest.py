@@ -7,6 +7,7 @@ run prints the seed.
 import gc
 import os
 import random
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,6 +21,12 @@ pytest.register_assert_rewrite(*(f"tests.{folder.name}" for folder in Path(__fil
 
 settings.register_profile("crawler", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("crawler")
+
+# `nohup` and shell scripts that use `&` start programs with these signals ignored. Programs that tests start would
+# inherit that, but they do not inherit a handler.
+for _number in (signal.SIGHUP, signal.SIGINT):
+    if signal.getsignal(_number) is signal.SIG_IGN:
+        signal.signal(_number, lambda *_: None)
 
 if not os.environ.get("CRAWLER_TEST_COLD"):
     warm_start.install()

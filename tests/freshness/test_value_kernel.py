@@ -79,7 +79,7 @@ def test_many_worthless_signals_are_not_cut_off() -> None:
 @pytest.mark.parametrize("nu", [1e2, 1e4, 1e6, 1e12])
 @pytest.mark.parametrize("recall", [1e-6, 0.3, 0.9, 0.99])
 def test_the_fluid_limit_is_off_by_at_most_b(recall: float, nu: float) -> None:
-    """|V - (mu/Delta) R^1(u)| <= (mu/Delta) b: with worthless signals, the value is that of GREEDY at this staleness."""
+    """|V - (mu/Delta) R^1(u)| <= (mu/Delta) b: if b is small, the value is nearly that of GREEDY at staleness u."""
     page = PageParameters(1.0, 1.0, recall, nu)
     for u in (1e-3, 0.1, 0.7, 3.0, 20.0):
         fluid = -math.expm1(-u) - u * math.exp(-u)
@@ -216,7 +216,7 @@ def test_the_value_after_infinite_time_without_a_trusted_signal_is_a_number() ->
 
 
 def test_values_at_fractions_of_signals_lie_between_those_of_whole_numbers() -> None:
-    """Signals of several sources count by their weights, so a page can have 2.5 signals of the mean weight."""
+    """Signals of different sources have different weights, so a page can have 2.5 signals of the mean weight."""
     page = PageParameters(1.0, 0.5, 0.6, 0.3)
     values = [cv.crawl_value(page, 0.7, n) for n in (2, 2.25, 2.5, 3)]
     assert values == sorted(values) and len(set(values)) == 4

@@ -258,7 +258,7 @@ class FrontierMachine(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from([0.0, 0.2, 60.0]))
     def crash(self, seconds: float) -> None:
-        """Lose all unwritten batches; the eliminator writes in the same batches, so it returns the lost URLs again."""
+        """Lose all unwritten batches. The DUE is written in the same batches, so it returns the lost URLs again."""
         self._forget_requests()
         self.now += seconds
         again = [self.waiting[url] for url in sorted(self.uncommitted)]

@@ -36,7 +36,7 @@ def test_a_new_url_at_the_usual_depth_counts_as_one_page() -> None:
 
 @pytest.mark.parametrize("deep", [0, 40])
 def test_an_endless_frontier_is_worth_less_the_deeper_it_is(deep: int) -> None:
-    """Each page links to one page at the next depth; `deep` is the depth at which the process was restarted."""
+    """Each page links to one page at the next depth. The process was restarted when it had reached the depth `deep`."""
     usual = UsualImportance()
     for depth in range(deep, deep + 50):
         usual.note(0.5**depth)

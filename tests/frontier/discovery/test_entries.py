@@ -174,7 +174,7 @@ def test_spilling_and_reading_again_loses_nothing(orders: set[int], keep: int, c
 def test_spilling_again_skips_no_entry_that_was_never_read() -> None:
     """An entry that was moved into memory may lie beyond `read_to`.
 
-    The entries between `read_to` and that entry are only on disk.
+    The entries between `read_to` and this entry are only on disk.
     """
     host = FrontHost(0, 9, "a.org", 0, 10)
     for order in (1, 2):

@@ -1,4 +1,4 @@
-"""Test the workbench, which is made of several structures that hold hosts, and the queue of hosts at an address."""
+"""Test the workbench, which holds hosts in several structures, and the queue of the hosts at an address."""
 
 from crawler.config import PolitenessConfig
 from crawler.frontier.hosts.addresses import Addresses

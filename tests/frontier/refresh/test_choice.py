@@ -49,7 +49,7 @@ events = st.lists(
 
 
 def pin(schedule: Schedule, level: float, now: float) -> None:
-    """Set the level, and update all keys to it."""
+    """Set the level, and recompute all keys for this level."""
     schedule.level = level
     while schedule.work(now) or schedule.overview.sweeping:
         pass

@@ -262,7 +262,7 @@ def test_a_signal_recalls_a_page_that_is_gone() -> None:
 
 
 def test_signals_recall_few_of_many_pages_that_are_gone() -> None:
-    """The fetches of recalled pages are about 1 % of all: 5 after 300 fetches."""
+    """Recalled pages get about 1 % of all fetches: after 300 fetches, signals recall 5 of the 300 pages."""
     schedule = Schedule(Settings(explore=0.0, retry_age=10.0, gone_age=10_000.0), level=1e9)
     pages = [schedule.add(number, 1, 1, 0.0, 0.0) for number in range(1, 301)]
     for page in pages:

@@ -268,7 +268,7 @@ def test_a_gathering_ends_when_few_are_in_flight(
 def test_the_process_is_woken_once_when_the_loop_becomes_idle(
     loop: Loop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The process is woken when the loop has no work left; a failed write ends the loop."""
+    """The process is woken when the loop has no work left. A failed write ends the loop."""
     steps = [Step.WAIT, Step.COMMIT, Step.WAIT, Step.WAIT]
     seen: list[bool] = []
 

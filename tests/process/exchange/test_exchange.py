@@ -392,7 +392,7 @@ def knew(one: Peered, *, cleanly: bool = False) -> PeerExchange:
 
 
 def silence(one: Peered, exchange: PeerExchange) -> bool:
-    """Return whether the exchange applies the stored end of the crawl after another `silence_max` seconds."""
+    """Let `silence_max` seconds pass; return whether the exchange then applies the stored end of the crawl."""
     exchange._recall_end()
     one.here.stages.clock.advance(one.here.stages.config.splitter.silence_max)  # type: ignore[attr-defined]
     exchange._recall_end()

@@ -107,8 +107,8 @@ def test_the_watchdog_logs_where_the_event_loop_is_blocked() -> None:
         asyncio.run(play())
     finally:
         logger.removeHandler(handler)
-    # On a busy machine, the loop may count as blocked even before `play` blocks it; in any case, it is
-    # blocked in `play`.
+    # On a busy machine, the loop may count as blocked before `play` blocks it. In both cases, `play` is
+    # running.
     assert "the event loop is blocked for 0.05 s" in texts[0] and ", in play\n" in texts[0]
 
 
@@ -226,7 +226,7 @@ class Thread:
 
 
 def test_only_threads_that_delay_the_exit_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A hanging thread is logged and the process exits at once; all threads share one limit."""
+    """A thread that hangs is logged, and the process exits at once. All threads share one time limit."""
     done: list[object] = []
     daemon, ends, late = Thread(daemon=True, hangs=True), Thread(), Thread()
     threads = [threading.main_thread(), daemon, ends, late]

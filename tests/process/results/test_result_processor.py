@@ -588,7 +588,7 @@ def test_an_unchanged_refresh_adds_no_links(refreshing: Joint) -> None:
 
 
 def test_an_unchanged_refresh_that_was_read_adds_no_links(refreshing: Joint) -> None:
-    """The parser may have read the unchanged answer before the first answer was committed."""
+    """The parser may have read the answer of the refresh before the earlier answer was committed."""
     joint = refreshing
     known(joint)
     fetch_task = joint.fetch_task()

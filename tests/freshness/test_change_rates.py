@@ -1,4 +1,4 @@
-"""Test change rates pooled by site: sums equal a direct evaluation, limits hold, and a page's influence is bounded."""
+"""Test the change rates pooled by site: their sums, their limits, and the bounded influence of a page."""
 
 import math
 
@@ -28,7 +28,7 @@ def _direct(site: np.ndarray, k: np.ndarray, t: np.ndarray, sites: int) -> tuple
 
 
 def _crawled(rng: np.random.Generator, pages: int, sites: int, crawls: int) -> tuple:
-    """Crawl pages with Gamma distributed change rates (times in days); return the estimator and its observations."""
+    """Crawl pages whose change rates per day are Gamma distributed; return the estimator and what it observed."""
     rates = ChangeRates(unit=1.0)
     for _ in range(sites):
         rates.add_site()
@@ -67,7 +67,7 @@ def test_sums_give_what_a_pass_over_all_pages_gives() -> None:
 
 
 def test_true_rates_are_learned() -> None:
-    """After 60 crawls each of 1,000 pages on 4 sites, site means are within 25 % of the truth, and pages are ranked well.
+    """After 60 crawls of each page, the means of sites are within 25 % of the truth, and pages are ranked well.
 
     The means are not closer because early gains depend on early estimates of the rates.
     """
@@ -81,7 +81,7 @@ def test_true_rates_are_learned() -> None:
 
 
 def test_no_page_or_site_starts_with_a_high_rate() -> None:
-    """An unknown page has its site's rate, an unknown site the crawl's rate, so neither is outranked forever."""
+    """An unknown page gets the rate of its site. An unknown site gets the rate of the crawl."""
     rates, *_ = _crawled(np.random.default_rng(3), 300, 3, 20_000)
     rates.renew_crawl()
     site = rates.add_site()
@@ -157,7 +157,7 @@ def test_extreme_histories_stay_within_bounds() -> None:
 @pytest.mark.parametrize("k,t", [(0.0, 0.0), (0.0, 300.0), (3.0, 40.0), (200.0, 4_000.0)])
 @pytest.mark.parametrize("clock", [0.01, 1.0, 30.0, 2_000.0])
 def test_a_change_leaves_the_mean_and_variance_of_what_is_known(k: float, t: float, clock: float) -> None:
-    """`match` equals the integral over the Gamma distribution, weighted by the probability of a change."""
+    """`match` gives the moments of the Gamma distribution after it is weighted by the probability of a change."""
     rates = ChangeRates(unit=1.0)
     site = rates.add_site()
     prior = 1.0 / rates.variation[site]

@@ -1,4 +1,4 @@
-"""Test hubs in both forms of the kernel: value and deadline against 50-digit results, limits, and what is learned."""
+"""Test the values, deadlines and learned rates of hubs, in both forms of the kernel."""
 
 import math
 from collections.abc import Callable
@@ -52,7 +52,7 @@ class Counted:
 
 
 def _root(total: Callable[[Decimal], Decimal], level: Decimal) -> float:
-    """Return the argument at which an increasing function reaches the level, by bisection in 50 digits."""
+    """Find by bisection, in 50 digits, the argument at which an increasing function reaches the level."""
     low, high = Decimal(0), Decimal(1)
     while total(high) < level:
         high *= 2
@@ -63,7 +63,7 @@ def _root(total: Callable[[Decimal], Decimal], level: Decimal) -> float:
 
 
 def _golden(importance: float, rate: float, pace: float, level: float, excess: float, scale: float) -> float:
-    """Compute the deadline by the formulas: the time at which GREEDY's V on the page's clock, plus D, is the level."""
+    """Compute by the formulas when V + D reaches the level, where V is the value of GREEDY on the page's clock."""
     with localcontext() as context:
         context.prec = 50
         mu, delta, half = Decimal(importance), Decimal(rate), Decimal(pace) / 2
@@ -117,7 +117,7 @@ def test_rises_with_the_level_falls_with_the_pace_and_is_bounded(
 def test_reduces_to_its_parts(
     importance: float, rate: float, level: float, pace: float, form: ModuleType
 ) -> None:
-    """Without new pages, the deadline depends only on V, even if it is infinite.
+    """Without new pages, the deadline depends only on V, even if the deadline is infinite.
 
     If the copy has no value, the deadline depends only on D.
     """
@@ -183,9 +183,9 @@ def test_theta_is_pooled_over_directory_site_and_crawl(form: ModuleType) -> None
 
 @both
 def test_a_hub_is_known_after_a_month_and_does_not_speak_for_its_neighbours(form: ModuleType) -> None:
-    """One page of a hundred shows two new pages per day.
+    """One page of a hundred shows two new pages per day; the others show none.
 
-    For the others, the estimate is one new page in all the time that they were watched.
+    For the others, the estimate stays below 0.001 new pages per day.
     """
     discovery, found, watched = learned(form), 0.0, 0.0
     for day in range(1, 61):

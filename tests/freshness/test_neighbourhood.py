@@ -144,7 +144,7 @@ def test_a_clock_that_does_not_improve_predictions_is_not_used() -> None:
 
 
 def test_certain_predictions_have_a_bounded_weight() -> None:
-    """The weight of a nearly certain prediction is bounded."""
+    """A prediction that is nearly certain has only a bounded weight."""
     credence = Credence()
     site = credence.add()
     for alone, heeding in ((0.0, 1.0), (1.0, 0.0), (0.0, 0.0), (1.0, 1.0)):

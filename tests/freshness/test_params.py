@@ -1,4 +1,4 @@
-"""Test derived parameters, one page at a time and in arrays."""
+"""Test the parameters that are derived from others, for one page at a time and for arrays of pages."""
 
 import math
 

@@ -14,7 +14,7 @@ HEARINGS = st.sampled_from(list(Hearing))
 
 @pytest.mark.parametrize("ratio", [0.5, 0.8, 1.0, 1.25, 2.0])
 def test_a_constant_error_of_the_rates_is_corrected(ratio: float) -> None:
-    """In the model, a page of predicted freshness P was fresh with probability P^ratio."""
+    """In the model, a page whose predicted freshness is P is fresh with probability P^ratio."""
     rng, found = np.random.default_rng(1), Recalibration()
     for hazard in rng.gamma(1.0, 0.6, 6000):
         changed = bool(rng.random() < -math.expm1(-ratio * hazard))
@@ -61,11 +61,11 @@ def test_pages_with_and_without_signals_have_factors_of_their_own() -> None:
 
 
 def test_a_crawl_weighs_as_much_as_the_time_it_stands_for() -> None:
-    """In each burst, ten crawls in a short time find one change each.
+    """In each round, ten crawls in quick succession find one change each.
 
-    After an equally long time, one crawl finds no change.
+    Then one crawl, which stands for as much time as these ten together, finds no change.
 
-    So no page changed in half of the time, although ten of eleven crawls found a change.
+    So nothing changed in half of the time, although ten of eleven crawls found a change.
     """
     found = Recalibration()
     for _ in range(600):

@@ -1,4 +1,4 @@
-"""Test the weekly rhythm of sites: what it learns, when it is used, its clock and its stored form."""
+"""Test what is learned about the weekly rhythm of sites, when it is used, its clock and its stored form."""
 
 import math
 
@@ -11,11 +11,11 @@ from crawler.freshness.seasons import COLUMNS, Seasons
 DAY = 86_400.0
 HOUR = DAY / 24.0
 WEEK = 7.0 * DAY
-SPEED = 168.0 / 40.0  # the site's speed in working hours, as the site changes in 40 of 168 hours
+SPEED = 168.0 / 40.0  # speed of the site in working hours: it changes only in 40 of the 168 hours of a week
 
 
 def _worked(at: float) -> float:
-    """Return the time at `at` of a clock that runs from 9 to 17 on five days of seven, with the mean speed 1."""
+    """Return what a clock shows at `at` that runs only from 9 to 17 on five days of seven. Its mean speed is 1."""
     week, rest = divmod(at, WEEK)
     day, hour = divmod(rest, DAY)
     today = min(max(hour - 9.0 * HOUR, 0.0), 8.0 * HOUR) if day < 5 else 0.0
@@ -23,7 +23,7 @@ def _worked(at: float) -> float:
 
 
 def _learned(seasonal: bool, *, days: int = 40, every: float = DAY) -> tuple[Learning, int]:
-    """Crawl 100 pages of a site about once a day; each changes once a day, or in working hours only."""
+    """Crawl 100 pages of a site about once a day. Each page changes once a day, at any hour or only in working hours."""
     rng = np.random.default_rng(1)
     learning = Learning(scale=0.25 * every)
     learning.rates.set_revisit(every)

@@ -42,7 +42,7 @@ def test_a_true_source_is_believed() -> None:
 
 
 def test_a_lying_source_is_not_believed() -> None:
-    """There are ten signals per change, but they are unrelated to changes, so the precision is near 0."""
+    """The source sends ten signals per change, but they are unrelated to the changes. So its precision is near 0."""
     quality = _site_knowledge(np.random.default_rng(2), 3_000, 0.02, 0.0, {0: 0.2})
     assert quality.precision(0, 0) < 0.1
     assert quality.weight(0, 0) < 0.11
@@ -69,7 +69,8 @@ def test_only_a_trusted_source_watches_pages_between_crawls() -> None:
     assert right.share_watched(0) == right.recall(0) > 0.5
     assert right.announced_changes(0, counts) == pytest.approx(3.0 * right.precision(0, 0))
     assert right.announced_changes(0, np.roll(counts, 1)) == 0.0  # a source without signals
-    for crawls, false in ((2, 0.001), (300, 0.2)):  # a source that was hardly tried, and a false one
+    # a source that was hardly observed, then a source that sends mostly false signals
+    for crawls, false in ((2, 0.001), (300, 0.2)):
         other = _site_knowledge(
             np.random.default_rng(2), crawls, 0.02, 0.0 if false > 0.1 else 0.9, {0: false}
         )
@@ -78,9 +79,9 @@ def test_only_a_trusted_source_watches_pages_between_crawls() -> None:
 
 @pytest.mark.parametrize("recall", [1.0, 0.5])
 def test_the_recall_is_learned_from_pages_without_a_signal(recall: float) -> None:
-    """If fetches are few, two of three go to pages with a signal.
+    """If there are few fetches, two of three go to pages with a signal.
 
-    These fetches show nothing about changes without a signal.
+    These fetches say nothing about changes that no signal announced.
     """
     quality, rng = SignalQuality(), np.random.default_rng(12)
     quality.add_site()
@@ -133,7 +134,7 @@ def test_the_pooled_signal_keeps_drift_and_announced_changes() -> None:
 )
 @settings(max_examples=100, deadline=None)
 def test_a_hostile_source_is_bounded(rows: list[tuple[list[int], float, float, bool]]) -> None:
-    """Whatever a source sends, shares stay between 0 and 1, gains are bounded, and other sites do not change."""
+    """Whatever a source sends, shares stay between 0 and 1, gains are bounded, and other sites are not affected."""
     quality = SignalQuality()
     quality.add_site()
     quality.add_site()
@@ -207,7 +208,7 @@ def test_predicted_changes_equal_found_changes(false_rate: float) -> None:
     "odd", [(0.95, 0.0), (0.0, 3.0)], ids=["like the others", "no change and three false signals per change"]
 )
 def test_pages_of_one_site_can_have_good_and_worthless_signals(odd: tuple[float, float]) -> None:
-    """Pages with even numbers signal .95 of their changes; the others do so, too, or send only false signals."""
+    """Of the changes of even pages, .95 are signalled. Odd pages are the same, or have only false signals."""
     rng, learning, counts = np.random.default_rng(5), Learning(unit=1.0, scale=30.0), np.zeros(SOURCES)
     site, directory = learning.add_site(), learning.add_directory()
     k, t, trust, stated = np.zeros(40), np.zeros(40), np.zeros(40), []
@@ -252,7 +253,7 @@ def test_parameters_follow_what_was_learned() -> None:
 
 
 def test_announced_changes_leave_the_neighbours_clocks_alone() -> None:
-    """A change that a trusted source announced does not speed up the clocks of pages without a signal from it."""
+    """A change that a trusted source announced does not speed up the clocks of pages that it sent no signal for."""
     learning = Learning(unit=1.0, scale=30.0)
     site, _, _, _ = _crawl_of(learning, np.random.default_rng(13), 1_000, 0.0)
     assert learning.quality.share_watched(site) > 0.5
@@ -268,7 +269,7 @@ def test_announced_changes_leave_the_neighbours_clocks_alone() -> None:
 
 
 def test_a_burst_does_not_make_a_site_fast() -> None:
-    """A hundred signals for each page at each crawl, true or not, once multiplied all rates of the site by six."""
+    """A hundred signals for each page before each crawl, true or not, once multiplied all rates of the site by six."""
     learning = Learning(unit=1.0, scale=30.0)
     site, k, t, _ = _crawl_of(learning, np.random.default_rng(10), 1_000, 10.0)
     learning.renew(site)
@@ -311,7 +312,7 @@ def test_without_a_neighbourhood_the_clock_is_the_time() -> None:
 
 
 def test_false_signals_come_to_slow_pages_too() -> None:
-    """With equal noise on all pages, signals of fast pages are mostly true, and signals of slow pages mostly false."""
+    """If all pages get equally many false signals, these are few among the signals of fast pages."""
     rng, quality, false, interval = np.random.default_rng(3), SignalQuality(), 0.05, 4.0
     rates = [0.01, 0.19]
     quality.add_site()
@@ -326,7 +327,7 @@ def test_false_signals_come_to_slow_pages_too() -> None:
         assert precision_at(quality.precision(0, 0), rate, 0.1) == pytest.approx(truth, abs=0.15)
 
 
-RATES = st.floats(0.0, 1e6, allow_subnormal=False)  # a share of a subnormal rate would have no digits left
+RATES = st.floats(0.0, 1e6, allow_subnormal=False)  # fractions of subnormal rates have too few digits
 
 
 @given(st.floats(0.0, 0.999999), RATES, RATES)

@@ -1,4 +1,4 @@
-"""Test the crawl value kernel over its whole domain, against an independent summation and where its forms change."""
+"""Test the kernel of crawl values over its whole domain, also where it changes from one formula to another."""
 
 import importlib.util
 import math
@@ -45,7 +45,7 @@ def _direct(page: PageParameters, elapsed: float, signals: int) -> tuple[float, 
 
 
 def _state(rng: np.random.Generator, most: float) -> tuple[PageParameters, float, int]:
-    """Draw a page of any quality, and a state worth at most `most` signals."""
+    """Draw a page with signals of any quality, and a state of the page that is worth at most `most` signals."""
     while True:
         delta = 10.0 ** rng.uniform(-3, 3)
         recall = rng.choice([rng.random(), 1.0 - 10.0 ** rng.uniform(-12, -1), 10.0 ** rng.uniform(-8, 0)])
@@ -69,7 +69,7 @@ def test_equals_a_direct_summation_in_90_digits(seed: int, most: float, count: i
 
 
 def test_many_worthless_signals_are_not_cut_off() -> None:
-    """At nu/Delta = 1e6, the sum of only 100,000 terms once gave .0345 instead of .0902."""
+    """At nu/Delta = 1e6, the value was once .0345 instead of .0902, because only 100,000 terms were summed."""
     for nu in (2e5, 1e6, 1e9, 1e12):
         page = PageParameters(1.0, 1.0, 0.5, nu)
         n = round(page.signal_rate * 0.5)
@@ -79,7 +79,7 @@ def test_many_worthless_signals_are_not_cut_off() -> None:
 @pytest.mark.parametrize("nu", [1e2, 1e4, 1e6, 1e12])
 @pytest.mark.parametrize("recall", [1e-6, 0.3, 0.9, 0.99])
 def test_the_fluid_limit_is_off_by_at_most_b(recall: float, nu: float) -> None:
-    """|V - (mu/Delta) R^1(u)| <= (mu/Delta) b: with worthless signals, the value is that of GREEDY at this staleness."""
+    """|V - (mu/Delta) R^1(u)| <= (mu/Delta) b: if b is small, the value is nearly that of GREEDY at staleness u."""
     page = PageParameters(1.0, 1.0, recall, nu)
     for u in (1e-3, 0.1, 0.7, 3.0, 20.0):
         fluid = -math.expm1(-u) - u * math.exp(-u)
@@ -93,7 +93,7 @@ STALENESSES = [0.0, *(10.0 ** (k / 2) for k in range(-24, 7)), math.inf]
 
 @pytest.mark.parametrize("recall", RECALLS)
 def test_bounded_and_increasing_over_the_whole_domain(recall: float) -> None:
-    """The value is continuous, even where another formula takes over: sum, settled terms, waves, fluid, ceiling."""
+    """The value makes no jump where the formula changes: sum, settled terms, waves, fluid, ceiling."""
     for nu in FALSE_RATES:
         page = PageParameters(1.0, 1.0, recall, nu)
         scale = page.silent_rate if page.silent_rate > 0.0 else 1.0
@@ -132,7 +132,7 @@ def test_the_inverse_over_the_whole_domain(recall: float) -> None:
 )
 @settings(max_examples=80, deadline=None)
 def test_psi_solves_its_equation(recall: float, nu: float, u: float) -> None:
-    """psi' = 1 - gamma (psi(iota) - psi(iota - beta)) holds even if the sum has too many terms to be computed."""
+    """psi' = 1 - gamma (psi(iota) - psi(iota - beta)) also holds where the sum has too many terms to be summed."""
     page = PageParameters(1.0, 1.0, recall, nu)
     at, beta, gamma = u / page.silent_rate, page.signal_time, page.signal_rate
     step = 1e-4 * min(beta, 1.0 / gamma, at)
@@ -152,7 +152,7 @@ def test_psi_solves_its_equation(recall: float, nu: float, u: float) -> None:
 def test_v_rises_by_psi(recall: float, nu: float, u: float) -> None:
     """Differences show that V' = mu alpha exp(-u) psi.
 
-    Together with psi's equation, this proves V where V is not summed.
+    Together with the equation of psi, this proves that V is right where it is not computed as a sum.
     """
     page = PageParameters(1.0, 1.0, recall, nu)
     at = u / page.silent_rate
@@ -166,7 +166,7 @@ def test_v_rises_by_psi(recall: float, nu: float, u: float) -> None:
 @pytest.mark.parametrize("nu", [1e-6, 0.1, 3.0, 1e3, 1e7])
 @pytest.mark.parametrize("recall", [0.3, 0.9, 0.99, 0.9999, 1 - 1e-8])
 def test_no_step_where_the_form_changes(recall: float, nu: float) -> None:
-    """From few signals to many, second differences never exceed the bound V'' <= mu alpha (because psi' <= 1)."""
+    """For few and for many signals, second differences stay within the bound V'' <= mu alpha, as psi' <= 1."""
     page = PageParameters(1.0, 1.0, recall, nu)
     for s in np.geomspace(2.0, 1e6, 200):
         if s * page.signal_weight > 50.0:
@@ -190,7 +190,7 @@ def test_the_form_follows_from_the_parameters() -> None:
 
 
 def test_limits_are_reached_without_a_step() -> None:
-    """At recall 1, precision 1 and precision 0, the value is nearly the same as for the nearest other quality."""
+    """The value at recall 1, precision 1 or recall 0 is nearly equal to the value just beside this limit."""
     for n in (0, 1, 4):
         for elapsed in (0.0, 0.3, 2.0):
             nearly = cv.crawl_value(PageParameters(1.0, 1.0, 1 - 1e-13, 0.4), elapsed, n)
@@ -216,7 +216,7 @@ def test_the_value_after_infinite_time_without_a_trusted_signal_is_a_number() ->
 
 
 def test_values_at_fractions_of_signals_lie_between_those_of_whole_numbers() -> None:
-    """Signals of several sources count by their weights, so a page can have 2.5 signals of the mean weight."""
+    """Signals of different sources have different weights, so a page can have 2.5 signals of the mean weight."""
     page = PageParameters(1.0, 0.5, 0.6, 0.3)
     values = [cv.crawl_value(page, 0.7, n) for n in (2, 2.25, 2.5, 3)]
     assert values == sorted(values) and len(set(values)) == 4
@@ -278,7 +278,7 @@ def test_invalid_states_are_refused(bad: float) -> None:
 
 @pytest.fixture(scope="module")
 def interpreted() -> Iterator[ModuleType]:
-    """Return the interpreted kernel, which is used if there is no compiler; tests can call its inner functions."""
+    """Return the interpreted kernel, which is used without a compiler. Its inner functions can be tested, too."""
     source = value_kernel.__file__.partition(".cpython")[0].removesuffix(".py") + ".py"
     spec = importlib.util.spec_from_file_location("interpreted_kernel", source)
     assert spec is not None and spec.loader is not None

@@ -1,9 +1,8 @@
-"""Model the process around a frontier, with virtual time, a simulated web and one commit queue.
+"""Simulate the process that uses a frontier, with virtual time, a simulated web and one commit queue.
 
-`Crawl` runs the loop of a crawling process without a network: it claims tasks until
-nothing may start, ends fetches after a chosen time, commits groups in order after a
-chosen delay, and releases them. It records each request (`Request`), so that tests can
-check politeness from the server's side.
+`Crawl` runs the loop of a crawling process without a network: it claims fetch tasks until none may start,
+ends each fetch after a chosen time, and commits groups of results in order, after a chosen delay. It records
+each request (`Request`), so that tests can check politeness as a server sees it.
 """
 
 import heapq
@@ -22,7 +21,7 @@ from crawler.storage.kv import MemoryStore
 
 
 class Hash:
-    """Computes host keys in the same way as the fingerprinter: from the bucket of the domain and the hash of the name."""
+    """Computes the key of a host as the fingerprinter does, from the bucket of its domain and the hash of its name."""
 
     def host_key(self, hostname: str) -> int:
         bucket = zlib.crc32(b"b" + domain_of(hostname).encode()) & 0xFFFF
@@ -75,7 +74,7 @@ def failed(url: str, outcome: Outcome, blame: Blame, **fields: Any) -> Fetch:
 
 
 def config(**sections: Any) -> Config:
-    """Return a configuration with small limits, so that every case occurs."""
+    """Return a configuration with limits so small that tests reach all of them."""
     tree: dict[str, Any] = {
         "politeness": {"delay": 1.0, "delay_factor": 10.0},
         "frontier": {
@@ -143,7 +142,7 @@ class Crawl:
         self._tick = 0
         self.requests: list[Request] = []
         self._fetching: dict[int, tuple[FetchTask, float]] = {}
-        self.done: list[str] = []  # URLs whose decision is committed and final
+        self.done: list[str] = []  # the URLs whose final result is committed
         self.handed: list[FetchTask] = []
         self.checking = True
         self.frontier.open(now, clean)
@@ -153,7 +152,7 @@ class Crawl:
         return self.clock.now()
 
     def add(self, links: Iterable[Link], *, commit_after: float | None = None) -> None:
-        """Add new URLs, which are committed after `commit_after` seconds."""
+        """Add new URLs, and commit them after `commit_after` seconds."""
         batch = self.store.batch()
         self.frontier.enqueue(list(links), batch, self.now)
         self._after(
@@ -180,7 +179,7 @@ class Crawl:
         return "enough"
 
     def step(self, end: float) -> bool:
-        """Give out all tasks that may start, then advance to the next event; return False if no event is before `end`."""
+        """Start all tasks that may start, then advance to the next event. Return False if no event is before `end`."""
         while (fetch_task := self.frontier.claim_next(self.now)) is not None:
             self._begin(fetch_task)
         if self.checking:

@@ -1,4 +1,4 @@
-"""Test that failures of one authority (scheme and port) of a host delay no URL of the host's other authorities."""
+"""Test that a failing authority (scheme and port) of a host delays no URL of the host's other authorities."""
 
 import itertools
 
@@ -36,7 +36,7 @@ def test_links_to_dead_ports_do_not_stop_a_host() -> None:
 def test_hundreds_of_links_to_one_dead_port_do_not_stop_a_host() -> None:
     crawl = Crawl(
         answer=dead_ports
-    )  # the crawl sets aside up to four entries of a host, and reads up to three entries ahead
+    )  # for each host, up to four entries are set aside, and up to three are read ahead
     crawl.add([link(f"http://a.org:1/{n}") for n in range(900)])
     crawl.add([link(url) for url in GOOD])
     crawl.run(30.0)

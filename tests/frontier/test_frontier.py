@@ -1,4 +1,4 @@
-"""Test the whole frontier within a model of the process (`model.py`)."""
+"""Test the whole frontier in a simulated process (`model.py`)."""
 
 import random
 import re
@@ -32,7 +32,7 @@ def by(requests: list[Request], field: str) -> dict[str, list[Request]]:
 def judge(
     requests: list[Request], *, delay: float = 1.0, factor: float = 10.0, address_gap: float = 0.5
 ) -> None:
-    """Assert, from the server's log, that for each host and address no requests overlap and no gap is too short."""
+    """Check in the server's log that, at each host and address, no requests overlap and no gap is too short."""
     for group in by(requests, "host").values():
         for one, two in zip(group, group[1:], strict=False):
             # RESET: the process was killed during this request
@@ -90,7 +90,7 @@ def test_priority_comes_before_depth() -> None:
 
 
 def test_a_smaller_order_that_comes_late_is_not_missed() -> None:
-    """The cursor moves back when shallow URLs arrive while some deep URLs are already in memory."""
+    """If shallow URLs arrive while deep URLs are already in memory, the cursor moves back to the shallow ones."""
     crawl = Crawl()
     crawl.add([link(f"https://a.org/deep{n}", depth=5) for n in range(30)])
     crawl.run(requests=10)
@@ -142,8 +142,8 @@ def slow_server(rng: random.Random, failing: float) -> Any:
 def test_no_overlap_and_no_short_gap_in_the_servers_log(seed: int) -> None:
     """Crawl 40 slow and failing hosts on 12 addresses; the process is killed and resumed twice.
 
-    A request that ended at the instant of the kill is not committed: its duration is not
-    known afterwards, so only the minimum gap applies.
+    If a request ended at the moment of the kill, its result is not committed. Its duration is then unknown,
+    so only the minimum gap applies.
     """
     rng = random.Random(seed)
     store, log, now, clean = MemoryStore(), [], 1e9, True
@@ -175,7 +175,7 @@ def test_no_overlap_and_no_short_gap_in_the_servers_log(seed: int) -> None:
 
 
 def test_all_fetch_slots_are_used_if_there_are_enough_hosts() -> None:
-    """120 hosts answer within 2 s: ten slots reach their full throughput once the hosts are known to answer."""
+    """Each of 120 hosts answers within 2 s. All ten slots are used once the hosts are known to answer."""
     crawl = Crawl(
         config(frontier={"front_factor": 12}),
         concurrency=10,
@@ -278,7 +278,7 @@ def test_overrides_change_the_gap_of_a_part_of_the_web() -> None:
 
 
 class Robots(OpenRobots):
-    """A robots cache that requires a fetch of each robots.txt, denies `/no`, and lets unreachable hosts wait.
+    """A robots cache that needs each robots.txt, denies `/no`, and lets hosts wait while robots.txt is unreachable.
 
     The Crawl-delay of the robots.txt is 5 s.
     """
@@ -384,7 +384,7 @@ def test_other_urls_continue_while_one_waits_for_its_retry() -> None:
 
 
 def test_a_host_that_is_down_loses_no_page() -> None:
-    """During an hour of downtime, each retry of the host is one request, and no failure is counted against a URL."""
+    """While the host is down for an hour, each retry is a single request, and no URL is blamed for the failures."""
 
     def answer(fetch_task: FetchTask, now: float) -> Fetch:
         if now < 1e6 + 3600:
@@ -419,7 +419,7 @@ def test_a_site_that_answers_429_above_thirty_a_minute_loses_no_page() -> None:
 def test_a_url_that_kills_its_host_does_not_block_the_others() -> None:
     """Every request for one page resets the connection.
 
-    The other URLs go first, and the page is given up after five strikes.
+    The other URLs are fetched first, and the crawl gives the page up after five strikes.
     """
 
     def answer(fetch_task: FetchTask, now: float) -> Fetch:
@@ -639,7 +639,7 @@ def test_budgets_of_a_part_of_the_web() -> None:
 def test_a_host_continues_before_its_pages_are_committed() -> None:
     """A commit takes ten seconds.
 
-    One request starts per slot, and then no further request until the first of them is committed.
+    Four requests start, one for each fetch slot. The next request starts when the first result is committed.
     """
     crawl = Crawl(config(politeness={"delay": 0.5, "delay_factor": 0}), concurrency=4, commit_delay=10.0)
     crawl.add([link(f"https://a.org/{n}") for n in range(10)], commit_after=0.0)
@@ -649,7 +649,7 @@ def test_a_host_continues_before_its_pages_are_committed() -> None:
 
 
 def test_a_host_that_failed_waits_for_its_commit() -> None:
-    """A host is not requested again before the instant of its retry is stored."""
+    """A host is not requested again before the time of its retry is stored."""
     crawl = Crawl(
         answer=lambda fetch_task, now: failed(fetch_task.url, Outcome.TEMPORARY, Blame.URL),
         concurrency=4,
@@ -664,7 +664,7 @@ def test_a_host_that_failed_waits_for_its_commit() -> None:
 def test_retiring_does_not_scan_tombstones_for_parked_entries(
     parked: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A scan for parked entries, if there are none, would read all tombstones in its range: 160 ms for a million URLs."""
+    """If no entry is parked, a scan for parked entries would read only tombstones: 160 ms for a million URLs."""
     crawl = Crawl(config(crawl={"depth": 2}))
     batch = crawl.store.batch()
     links = [link(f"https://a.org/{n}", depth=3 if parked and not n else 1) for n in range(8)]
@@ -692,7 +692,7 @@ def test_a_page_that_is_done_but_still_stored_is_not_retired() -> None:
 
 
 def test_a_page_that_is_done_but_still_stored_is_not_given_out_again() -> None:
-    """URLs with a smaller order push the rest of their host's queue out of memory.
+    """URLs with smaller order values push the rest of their host's queue out of memory.
 
     Then the queue is read from disk again.
     """
@@ -714,7 +714,7 @@ def test_a_page_that_is_done_but_still_stored_is_not_given_out_again() -> None:
 
 
 def test_a_host_with_endless_links_starves_no_other_host() -> None:
-    """With one fetch slot and no delay, the endless host and nineteen others share the slot in turns."""
+    """There is one fetch slot and no delay. The host with endless links and nineteen others use the slot in turns."""
     crawl = Crawl(
         config(politeness={"delay": 0, "delay_factor": 0}),
         concurrency=1,
@@ -771,7 +771,7 @@ def test_one_host_with_many_urls_is_read_in_pieces() -> None:
 
 
 def test_look_ups_continue_while_all_slots_are_taken_and_do_not_fill_the_front() -> None:
-    """If only one look-up may run at a time, at most two hosts wait for it, and no other host may enter the front."""
+    """Only one look-up may run at a time. While two hosts wait for their look-ups, no other host enters the front."""
     crawl = Crawl(config(frontier={"front_factor": 50}, network={"dns_concurrency": 1}), concurrency=1)
     crawl.add([link(f"https://h{n}.org/") for n in range(3)])
     frontier, now = crawl.frontier, crawl.now
@@ -805,7 +805,7 @@ def many_seeds(hosts: int, concurrency: int, **settings: Any) -> Crawl:
 
 
 def test_first_pages_come_before_the_robots_txt_of_all_hosts() -> None:
-    """With sixty seeds and a front of 24 hosts, each host continues with its first page once its robots.txt is known."""
+    """24 of sixty hosts are in the front. The first page of a host is fetched as soon as its robots.txt is known."""
     crawl = many_seeds(60, 2, frontier={"front_factor": 12})
     assert crawl.run() == "done"
     requests = [fetch_task.kind for fetch_task in crawl.handed if fetch_task.kind is not TaskKind.RESOLVE]
@@ -813,7 +813,7 @@ def test_first_pages_come_before_the_robots_txt_of_all_hosts() -> None:
 
 
 def test_a_rate_limits_the_number_of_hosts_begun() -> None:
-    """With 400 seeds at 20 requests per second, first pages do not wait for the robots.txt of all hosts."""
+    """With 400 hosts at 20 requests per second, first pages do not wait until all robots.txt files are fetched."""
     crawl = many_seeds(400, 512, crawl={"rate": 20.0})
     crawl.run(requests=300)
     assert [request.task for request in crawl.requests].count(TaskKind.PAGE) >= 100
@@ -822,7 +822,7 @@ def test_a_rate_limits_the_number_of_hosts_begun() -> None:
 
 
 def test_a_new_crawl_begins_at_once_and_one_that_was_killed_waits() -> None:
-    """A crawl killed before its first commit waits too, because there may be unrecorded requests."""
+    """A crawl that was killed before its first commit waits, too, because it may have made unrecorded requests."""
     new = Crawl(config(), clean=False)
     new.add([link("https://a.org/")])
     began = new.now
@@ -929,9 +929,9 @@ def test_a_clock_jump_stalls_no_host_and_causes_no_burst() -> None:
 
 
 def test_a_clock_that_is_set_back_does_not_delay_retries() -> None:
-    """Retries were once delayed by one hour when the clock was set back by one hour.
+    """When the clock was set back by one hour, retries were once delayed by one hour.
 
-    The reason was that their stored instants were ahead of the clock.
+    The cause was that their stored times were then ahead of the clock.
     """
     store = MemoryStore()
     crawl = Crawl(
@@ -954,7 +954,7 @@ def test_domains_are_counted_by_registrable_domain() -> None:
 
 
 def test_instants_keep_their_precision_over_a_restart() -> None:
-    """The gap is stored in 32 bits; instants were once computed in 32 bits, too, and were off by one minute."""
+    """The gap is stored in 32 bits. Points in time were once computed in 32 bits, too, and were off by one minute."""
     store, now = MemoryStore(), 1_760_000_000.3
     answer = {"answer": lambda fetch_task, now: fetched(fetch_task.url, 0.01, retry_after=7.25)}
     crawl = Crawl(store=store, now=now, **answer)
@@ -967,7 +967,7 @@ def test_instants_keep_their_precision_over_a_restart() -> None:
 
 
 def test_a_request_cut_off_by_a_stop_is_repeated_after_its_gap() -> None:
-    """A request to a slow server is cut off some seconds after Ctrl-C; an assertion once failed at this moment."""
+    """Some seconds after Ctrl-C, a request to a slow server is cut off. An assertion once failed at this moment."""
     store = MemoryStore()
     crawl = Crawl(store=store, answer=lambda fetch_task, now: fetched(fetch_task.url, 60.0))
     crawl.add([link(f"https://a.org/{n}") for n in range(2)])
@@ -994,7 +994,7 @@ def test_domain_budgets_include_urls_from_before_a_restart() -> None:
 
 
 def test_a_queue_is_not_read_to_its_end_while_more_is_on_the_way() -> None:
-    """Otherwise the queue would seem empty too early, and later entries would be ignored until the next start."""
+    """Otherwise, the queue would seem empty, and entries that arrive later would be ignored until the next start."""
     crawl = Crawl()
     crawl.add([link(f"https://a.org/{n}") for n in range(20)])
     crawl.run(requests=3)
@@ -1006,9 +1006,9 @@ def test_a_queue_is_not_read_to_its_end_while_more_is_on_the_way() -> None:
 
 
 def test_new_hosts_wait_outside_while_known_ones_are_ready() -> None:
-    """With one slot and twenty hosts, each host is ready before its turn comes, and connections stay open.
+    """Twenty hosts share one slot. Each host is ready before its turn comes, and its connections stay open.
 
-    New hosts that were found meanwhile once went before these known hosts.
+    In the past, new hosts that were found meanwhile were served before these known hosts.
     """
     crawl = Crawl(
         config(frontier={"front_factor": 50, "turn_max": 100}),

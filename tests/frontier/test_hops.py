@@ -1,4 +1,4 @@
-"""Test redirect hops, which are in no queue, with a real frontier: they borrow a host and take turns with its tasks."""
+"""Test redirect hops with a real frontier. A hop is in no queue: it borrows a host between the host's tasks."""
 
 import pytest
 
@@ -11,7 +11,7 @@ SAME = "1.1.1.1"
 
 
 def started(*hosts: str, address: str = "", concurrency: int = 4) -> tuple[Crawl, dict[str, FetchTask]]:
-    """Start fetch tasks for hosts that all have one address, or have an address each; return the tasks by host name."""
+    """Start a fetch task for each host; return the tasks by host name. The hosts share an address or have one each."""
     crawl = Crawl(config(frontier={"front_factor": 12}), concurrency=concurrency)
     crawl.add([link(f"https://{host}/") for host in hosts])
     for fetch_task in [fetch_task for fetch_task in iter(lambda: crawl.frontier.claim_next(crawl.now), None)]:
@@ -39,7 +39,7 @@ def test_a_borrowed_host_is_held_exclusively_and_waits_its_gap() -> None:
 
 
 def test_a_hop_keeps_the_gap_of_its_address() -> None:
-    """The next hop to the address waits until the gap between two requests to it is over; without address none waits."""
+    """The next hop to an address waits for the gap of this address. A hop whose address is unknown does not wait."""
     crawl = Crawl()
     hops, now = crawl.frontier.hops, crawl.now
     hops.borrow("a.org", now, address=SAME)
@@ -62,7 +62,7 @@ def test_a_hop_on_the_fetch_tasks_own_host_waits_for_its_gap_only() -> None:
 
 
 def test_a_task_waiting_for_a_hop_frees_fetch_slot_and_address() -> None:
-    """While two fetch tasks wait for hops, a third task may use one of their two slots.
+    """While two fetch tasks wait for hops, a third task may use one of their slots.
 
     The hops continue when a slot is free.
     """
@@ -70,7 +70,7 @@ def test_a_task_waiting_for_a_hop_frees_fetch_slot_and_address() -> None:
     frontier, now = crawl.frontier, crawl.now + 5.0
     (first, second) = fetch_tasks.values()
     assert frontier.claim_next(now) is None, "there are two fetch slots"
-    for fetch_task in (*fetch_tasks.values(), first):  # the second call for a task changes nothing
+    for fetch_task in (*fetch_tasks.values(), first):  # a second call changes nothing
         frontier.hops.step_aside(fetch_task, now)
     assert frontier.views.counters()["requests"] == 0
     frontier._check()

@@ -1,4 +1,4 @@
-"""Test the list of hosts: hosts outside the front, failures of robots.txt and of single ports, and the search."""
+"""Test the list of hosts: hosts outside the front, failures of robots.txt and of single ports, and searching."""
 
 from collections.abc import Generator
 from typing import Any
@@ -48,7 +48,7 @@ def crawl() -> Crawl:
 
 
 def test_failing_hosts_come_first_and_are_counted(crawl: Crawl) -> None:
-    """A host was once not listed if its robots.txt or one of its ports was unreachable, because its `failures` were 0."""
+    """A host was once not listed if only its robots.txt or one port was unreachable, because its `failures` were 0."""
     found = page(crawl, "failing", 40)
     assert {name.startswith("dead") for name in names(found)} == {True}
     assert (found["hosts"], found["failing"], found["matched"]) == (44, 40, 44)
@@ -77,7 +77,7 @@ def test_a_host_that_answers_again_is_no_longer_listed_as_failing(crawl: Crawl) 
 
 
 def test_a_search_is_bounded_and_pauses(crawl: Crawl, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The search reports the number of hosts that it did not examine; a host is always found by its whole name."""
+    """A search reports the number of hosts that it did not examine. By its whole name, a host is always found."""
     monkeypatch.setattr(host_list, "SEARCHED_MAX", 20)
     monkeypatch.setattr(host_list, "SEARCHED_AT_ONCE", 5)
     pauses, found = ended(crawl.frontier.host_list.page(crawl.now, "busy", 100, "o"))

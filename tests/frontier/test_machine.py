@@ -1,8 +1,8 @@
-"""Compare a frontier with a model under random operations; the front has two to four hosts.
+"""Apply random operations to a frontier and compare it with a model. The front has two to four hosts.
 
-The model is a dict from URL to its expected state; politeness is checked only by the instants of the fetch
-tasks. Batches are written in order, but late; a crash drops the unwritten batches. `_check` runs after each
-step. At the end, all answers are good and every URL must be done.
+The model maps each URL to its expected state. Politeness is checked only by the times of the fetch tasks.
+Batches are written in order, but with a delay. A crash loses the batches that are not written yet. `_check`
+runs after each step. At the end, all answers are good and every URL must be done.
 """
 
 import random
@@ -74,7 +74,7 @@ class PickyRobots:
 
 
 class FrontierMachine(RuleBasedStateMachine):
-    """`out` holds the fetch tasks that have no answer yet, `commits` the batches that wait for the writer."""
+    """`out` holds the fetch tasks without an answer; `commits` holds the batches that wait for the writer."""
 
     hosts = HOSTS
     concurrency = 2
@@ -138,7 +138,7 @@ class FrontierMachine(RuleBasedStateMachine):
         self.commits.append(("add", (batch, links)))
 
     def _is_durable(self, batch: Any) -> None:
-        """Note that a batch of `add` was written."""
+        """Record that a batch of new URLs was written."""
 
     @rule()
     def take(self) -> None:
@@ -258,13 +258,13 @@ class FrontierMachine(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from([0.0, 0.2, 60.0]))
     def crash(self, seconds: float) -> None:
-        """Lose all unwritten batches; the eliminator writes in the same batches, so it returns the lost URLs again."""
+        """Lose all unwritten batches. The DUE is written in the same batches, so it returns the lost URLs again."""
         self._forget_requests()
         self.now += seconds
         again = [self.waiting[url] for url in sorted(self.uncommitted)]
         self.uncommitted.clear()
         self._open(clean=False)
-        for host in HOSTS:  # a block is stored only with the next batch, so set it again
+        for host in HOSTS:  # a block is stored only with the next batch, so the crash may have lost it
             if host in self.blocked:
                 self.frontier.blocks.block(host)
             else:
@@ -273,7 +273,7 @@ class FrontierMachine(RuleBasedStateMachine):
             self._add(again)
 
     def _forget_requests(self) -> None:
-        """Forget uncommitted requests in the model: after such a request, only the minimum gap applies."""
+        """Remove uncommitted requests from the model: after such a request, only the minimum gap applies."""
         for fetch_task, _ in self.out:
             if fetch_task.kind in (TaskKind.PAGE, TaskKind.ROBOTS):
                 self._end_request(fetch_task, Fetch("", Outcome.FETCHED, took=0.0))
@@ -393,7 +393,7 @@ class FrontierMachine(RuleBasedStateMachine):
 
 
 class FewHosts(FrontierMachine):
-    """With few hosts, no host waits in the back queue, so a host continues before its last page is committed."""
+    """With few hosts, none waits in the back queue, so a host may continue before its last page is committed."""
 
     hosts = HOSTS[-2:]
     concurrency = 5
@@ -405,10 +405,10 @@ class FewHosts(FrontierMachine):
 
 
 class Ordered(FrontierMachine):
-    """Links have classes, and better links to waiting URLs are added. A crash loses the links that are not written yet.
+    """Links have classes, and better links to URLs that already wait are added.
 
-    `places` holds the classes of waiting URLs, `durable_places` the stored classes.
-    A URL that was tried once, or is in flight, keeps its class.
+    A crash loses the links that are not written yet. `places` holds the classes of waiting URLs;
+    `durable_places` holds those that are stored. A URL that was tried once, or is in flight, keeps its class.
     """
 
     settings = config(
@@ -492,7 +492,7 @@ class Ordered(FrontierMachine):
 
 
 class OrderedFew(Ordered, FewHosts):
-    """With few hosts, all queues are entirely in memory, and entries move before they are written."""
+    """With few hosts, all queues fit into memory, and entries move to other classes before they are written."""
 
 
 FrontierMachine.TestCase.settings = FewHosts.TestCase.settings = Ordered.TestCase.settings = settings(

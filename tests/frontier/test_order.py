@@ -1,4 +1,4 @@
-"""Test the frontier under an order: the best class goes first within and between hosts.
+"""Test the frontier with an order: the URLs of the best class are fetched first, within a host and between hosts.
 
 URLs move to better classes, and `best_waiting` is correct.
 """
@@ -116,7 +116,7 @@ def test_urls_done_in_flight_parked_or_tried_are_not_moved() -> None:
 
 
 def test_a_priority_of_the_user_shifts_a_class_and_keeps_its_place() -> None:
-    """The shift is applied only once, even if a better link to the URL was found before the URL was queued."""
+    """The shift by a priority is applied only once, even if a better link was found before the URL was queued."""
     ranks = {"https://a.org/1": NEUTRAL - 5, "https://a.org/2": NEUTRAL + 200}
 
     def priority(each: Link) -> int:
@@ -134,7 +134,7 @@ def test_a_priority_of_the_user_shifts_a_class_and_keeps_its_place() -> None:
 
 
 def test_a_url_retired_by_an_unwritten_batch_is_not_restored() -> None:
-    """The store still contains the retired URL: a move of the URL would restore it without counting it."""
+    """The store still contains the retired URL. If the URL were moved, it would be restored without being counted."""
     crawl = Crawl(config(order=ORDER))
     crawl.frontier.pauses.pause()
     crawl.add([scored(f"https://a.org/{n}", 50) for n in range(3)])
@@ -151,7 +151,7 @@ def test_a_url_retired_by_an_unwritten_batch_is_not_restored() -> None:
 def test_the_index_is_built_with_an_order_and_dropped_without_one() -> None:
     """A crawl directory begun without an order has no index.
 
-    A directory that was resharded or repaired has no index either.
+    After a reshard or a repair, a directory has no index either.
     """
     store: Any = MemoryStore()
     whole: list[bool] = []
@@ -202,7 +202,7 @@ def test_without_an_order_best_waiting_falls_with_the_depth_of_the_next_hosts_fi
 
 @pytest.mark.parametrize("order", [{}, ORDER])
 def test_requests_are_polite_under_any_order(order: dict[str, Any]) -> None:
-    """The gaps are kept while better URLs are added all the time, some of them for hosts that were just requested."""
+    """The gaps are kept although better URLs are added all the time, some of them for hosts that were just requested."""
     from tests.frontier.test_frontier import judge
 
     rng = random.Random(5)

@@ -1,4 +1,4 @@
-"""Test the division of fetches between discovery and refresh in the case that it depends on their values.
+"""Test the division of fetches between discovery and refresh, where it depends on the values of both.
 
 Fixed shares are tested in `refresh/test_rate_balancing.py` and `test_machine.py`.
 """
@@ -25,7 +25,7 @@ def test_the_more_valuable_side_goes_first_and_neither_starves() -> None:
 
 
 def test_a_new_url_at_the_usual_depth_counts_as_one_page() -> None:
-    """Every page is at depth 2, where `depth_decay` leaves a quarter of the importance."""
+    """Every page is at depth 2, where `depth_decay` reduces the importance to a quarter."""
     usual = UsualImportance()
     assert usual.relative(0.25) == 0.25
     for _ in range(100):
@@ -36,7 +36,7 @@ def test_a_new_url_at_the_usual_depth_counts_as_one_page() -> None:
 
 @pytest.mark.parametrize("deep", [0, 40])
 def test_an_endless_frontier_is_worth_less_the_deeper_it_is(deep: int) -> None:
-    """Each page links to one page at the next depth; `deep` is the depth at which the process was restarted."""
+    """Each page links to one page at the next depth. The process was restarted when it had reached the depth `deep`."""
     usual = UsualImportance()
     for depth in range(deep, deep + 50):
         usual.note(0.5**depth)

@@ -1,4 +1,4 @@
-"""Test that each wait of a host or URL is shown with its cause and next try, for hosts inside and outside the front."""
+"""Test that each wait of a host or URL is shown with its cause and its next try, even outside the front."""
 
 from collections.abc import Callable
 from typing import Any
@@ -55,7 +55,7 @@ def ending(outcome: Outcome, blame: Blame, **fields: Any) -> Answer:
     ],
 )
 def test_each_wait_has_a_cause_and_a_next_try(options: dict[str, Any], state: str, cause: str) -> None:
-    """The reported next try is exact: no request is made before that instant, and one is made at it."""
+    """The reported time of the next try is exact: a request is made at this time, and none before."""
     store = MemoryStore()
     crawl = run_to_the_wait(store=store, **options)
     host, url = seen(crawl)
@@ -86,7 +86,7 @@ def test_hosts_outside_the_front_report_the_same() -> None:
 
 
 def test_a_host_is_ready_if_one_of_its_urls_is() -> None:
-    """A waiting URL reports its own wait; its host, which has another URL, is ready."""
+    """The waiting URL is shown with its wait. Its host is shown as ready, because it has another URL."""
 
     class Secure(Unreachable):
         def verdict(self, authority: str, target: str, now: float) -> Verdict:

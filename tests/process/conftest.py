@@ -1,4 +1,4 @@
-"""Fixtures with the real stages of a process."""
+"""Fixtures that open the real stages of a process."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,7 +11,7 @@ from tests.process.support import Joint
 
 @pytest.fixture
 def open_joint(tmp_path: Path) -> Iterator[Callable[..., Joint]]:
-    """Return a function that opens a `Joint`; close all of them cleanly at the end."""
+    """Return a function that opens a `Joint`. At the end, close all that were opened, cleanly."""
     opened: list[Joint] = []
 
     def open_one(**options: Any) -> Joint:

@@ -16,7 +16,7 @@ HTML = ((b"Content-Type", b"text/html; charset=utf-8"),)
 
 
 def fetch(url: str, body: bytes = b"<p>page</p>", **values: Any) -> Fetch:
-    """Return a successful answer; `values` replace its fields."""
+    """Return a successful answer, with some fields replaced by `values`."""
     values = {
         "outcome": Outcome.FETCHED,
         "status": 200,
@@ -38,7 +38,7 @@ def redirect(url: str, location: str, **values: Any) -> Fetch:
 
 
 def made(making: Change | Making) -> tuple[Change, int]:
-    """Run the generator to its end; return the change, and the number of pauses while the change was made."""
+    """Run the generator to its end; return the change that it made and the number of its pauses."""
     pauses, making = 0, steps(making)
     while True:
         try:
@@ -61,7 +61,7 @@ class Joint:
         self.clock = VirtualClock()
         topology = Topology(me, Partition.equal_ranges(list(names)))
         self.stages = Stages(config, folder / me, SEED, clock=self.clock, name=me, topology=topology)
-        self.clock.advance(5.0)  # a time after the start delay of a directory that was not closed cleanly
+        self.clock.advance(5.0)  # the delay after an unclean stop is over at this time
         self.frontier, self.results, self.admission = (
             self.stages.frontier,
             self.stages.results,
@@ -74,7 +74,7 @@ class Joint:
         return self.stages.fingerprinter.fingerprint(url)
 
     def seeds(self, *urls: str) -> Change:
-        """Enter the crawl's seeds, and flush the DUE."""
+        """Add seeds to the crawl, and flush the DUE."""
         change = made(self.admission.seeds(list(urls)))[0]
         self.stages.commits.commit_now(change)
         return change
@@ -87,7 +87,7 @@ class Joint:
         self.stages.commits.commit(change)
 
     def fetch_task(self, task: TaskKind = TaskKind.PAGE) -> FetchTask:
-        """Return the next fetch task of a kind; answer the look-ups and robots.txt requests that come before it."""
+        """Return the next fetch task of a kind. Answer the look-ups and robots.txt requests that come before it."""
         for _ in range(50):
             now = self.clock.now()
             fetch_task = self.frontier.claim_next(now)
@@ -118,7 +118,7 @@ class Joint:
         return change
 
     def follow(self, url: str, answer: Fetch, extracted: Extracted | None = None, **values: Any) -> Change:
-        """Fetch a URL that has these link attributes, and return the change made from the answer."""
+        """Fetch a URL whose link has the attributes `values`; return the change that is made from the answer."""
         self.add(url, **values)
         return self.page(self.fetch_task(), answer, extracted)
 

@@ -119,7 +119,7 @@ def in_loop(call: Callable[[], Any]) -> Any:
 
 
 def ahead(shown: Shown, *urls: str) -> list[str]:
-    """Request these pages one after another, each with `refresh=1`; return the resulting state of each."""
+    """Request the pages one after another with `refresh=1`; return the state that is reported for each."""
     return in_loop(
         lambda: [shown.live.urgent.request(url, shown.fingerprint(url)).state.value for url in urls]
     )
@@ -138,7 +138,7 @@ def test_a_waiting_page_is_not_queued_again(shown: Shown) -> None:
 
 
 def test_pages_that_may_not_be_fetched_are_not_reported_as_queued(shown: Shown) -> None:
-    """For a blocked host or a page that robots.txt forbids, `refresh=1` must not report "queued"."""
+    """If a host is blocked, or robots.txt forbids a page, `refresh=1` must not report "queued"."""
     assert ahead(shown, AWAY, HOME) == ["out_of_scope", "not_refreshed"]
     rules = b"User-agent: *\nDisallow: /no\n"
     url = "http://a.org/robots.txt"
@@ -158,7 +158,7 @@ def test_pages_that_may_not_be_fetched_are_not_reported_as_queued(shown: Shown) 
 
 
 def test_a_page_beyond_a_limit_is_not_reported_as_queued(open_joint: Callable[..., Joint]) -> None:
-    """`refresh=1` once reported "queued" for a page that is parked beyond `crawl.pages_per_host`, and so not fetched."""
+    """`refresh=1` once reported "queued" for a page beyond `crawl.pages_per_host`, which is parked and not fetched."""
     shown = Shown(open_joint(crawl={"pages_per_host": 1}))
     shown.joint.seeds(HOME, NEW)
     said = in_loop(lambda: shown.live.urgent.request(NEW, shown.fingerprint(NEW)))
@@ -195,7 +195,7 @@ def test_a_known_page_goes_to_the_refresh_schedule(fresh: Shown, monkeypatch: py
 
 
 def test_signals_are_confirmed_once_they_are_durable(fresh: Shown) -> None:
-    """An earlier answer would confirm a signal that could still be lost in a crash."""
+    """If the answer came earlier, it would confirm a signal that could still be lost in a crash."""
     committed: list[int] = []
 
     async def kept() -> bool:
@@ -327,7 +327,7 @@ def test_a_key_file_that_is_missing_or_never_arrives_counts_as_none(
 
 
 def test_no_key_file_is_awaited_once_the_crawl_stops(shown: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The notice must stay undecided, because a key file that counts as missing would invalidate it."""
+    """The notice must stay undecided: if its key file counted as missing, the notice would be rejected."""
     shown.process.stopped_by = "signal"
     with pytest.raises(KeyUnreadError):
         key_file(shown, monkeypatch, HOME + "key.txt")
@@ -359,7 +359,7 @@ def test_an_old_key_file_is_requested_again_if_possible(
 def test_a_file_that_lacks_the_key_counts_for_some_minutes_only(
     fresh: Shown, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A site may create its key file only after its first notice, so the failure must not count for long."""
+    """Some sites create their key file only after their first notice, so a failed check must not count for long."""
     text = HOME.encode()
     assert key_file(fresh, monkeypatch, HOME, key="other") == (text, 0)
     fresh.joint.clock.advance(REFUSED_AGE_MAX + 1.0)
@@ -500,7 +500,7 @@ def test_lateness_fades_and_waiting_hosts_are_reported(
 
 
 def test_a_page_server_listens_and_is_shown(open_joint: Callable[..., Joint], tmp_path: Path) -> None:
-    """A single process opens no socket for siblings; the request counts of earlier runs are loaded."""
+    """A single process opens no socket for sibling processes. The request counts of earlier runs are loaded."""
     shown = Shown(open_joint(serve={"address": "127.0.0.1:0"}))
     stored(shown.joint, HOME)
     shown.joint.stages.commits.commit(shown.live.counts._stored({7: 1.0}, shown.joint.clock.now()))
@@ -524,7 +524,7 @@ def test_a_page_server_listens_and_is_shown(open_joint: Callable[..., Joint], tm
 
 
 def test_processes_query_each_other_over_their_own_sockets(open_joint: Callable[..., Joint]) -> None:
-    """The processes of one machine also share the address of the page server."""
+    """Besides, the processes of a machine share the address of the page server."""
     shown = Shown(open_joint(names=("p0", "p1"), serve={"address": "127.0.0.1:0"}))
 
     async def play() -> None:
@@ -546,7 +546,7 @@ def test_processes_query_each_other_over_their_own_sockets(open_joint: Callable[
 def test_each_topic_has_one_subscriber(
     open_joint: Callable[..., Joint], monkeypatch: pytest.MonkeyPatch, me: str
 ) -> None:
-    """Only the process that owns a topic subscribes to it; the subscriber runs as long as the services."""
+    """Only the process that owns a topic subscribes to it. The subscriber runs as long as the services run."""
     serve = {
         "address": "127.0.0.1:0",
         "websub": ["http://a.org/feed http://hub.example/"],

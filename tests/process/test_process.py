@@ -1,4 +1,4 @@
-"""Test when and why a process stops, what may continue while it stops, and what it closes. No page is fetched."""
+"""Test when and why a process stops, what it still does while it stops, and what it closes. No page is fetched."""
 
 import asyncio
 import logging
@@ -56,7 +56,7 @@ class Alone:
 
 
 def links(one: Alone, count: int) -> Change:
-    """Return a change with `count` new links, admitted to the DUE."""
+    """Return a change with `count` new links, which are admitted to the DUE."""
     change = Change()
     change.links = [
         Link(n * 0x9E3779B97F4A7C15 & (1 << 64) - 1, f"http://h{n}.org/") for n in range(1, count + 1)
@@ -124,7 +124,7 @@ def test_known_pages_go_before_seeds_only_if_configured(
 def test_a_failure_ends_the_run_and_is_raised(
     alone: Callable[..., Alone], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A bug is logged where it happens; an expected error is left for the caller to report."""
+    """A bug is logged where it happens. An expected error is only raised, so that the caller reports it."""
     for error, logged in ((StoreError("disk"), False), (ValueError("x"), True)):
         caplog.clear()
         one = alone(seeds=SEEDS[:1])
@@ -195,7 +195,7 @@ def test_results_not_committed_in_time_are_a_failure(
 def test_results_that_take_long_are_left_to_the_next_run_at_the_end_of_the_grace(
     alone: Callable[..., Alone], reason: str, dropped: int
 ) -> None:
-    """A run that ends at a limit of pages or bytes still commits such results, because the user wants that many."""
+    """A run that ends at a limit of pages or bytes still commits these results, because the user wants all of them."""
     one, drops = alone(), []
     one.stages.point.drop_heavy = lambda: drops.append(1)  # type: ignore[method-assign]
     one.process.stop(reason)
@@ -245,7 +245,7 @@ def test_links_left_by_a_run_are_crawled_by_the_next(tmp_path: Path) -> None:
 
 
 def test_everything_started_is_closed(alone: Callable[..., Alone], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Everything is closed even if the run fails."""
+    """All parts of the process are closed, even if the run fails."""
     done: list[str] = []
 
     class Dog:
@@ -522,7 +522,7 @@ def test_settings_change_while_it_runs(alone: Callable[..., Alone]) -> None:
     assert one.stages.config.politeness.delay == 9 and one.stages.refresh is not None
     assert one.stages.refresh.portion.share.refresh == 0.5
     bare = alone()
-    bare.process.configure(convert(tree))  # without refreshes, refresh settings have no effect
+    bare.process.configure(convert(tree))  # without refreshes, these settings have no effect
     assert bare.stages.refresh is None
 
 

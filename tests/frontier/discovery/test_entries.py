@@ -70,7 +70,7 @@ def test_keys_sort_by_host_and_order(pairs: list[tuple[int, int]]) -> None:
 
 
 def test_reading_stays_within_one_host() -> None:
-    """The hosts have keys at both ends of the key space, and two adjacent keys."""
+    """The keys of the hosts are the first two and the last two of the key space."""
     hosts = [0, 1, (1 << 64) - 2, (1 << 64) - 1]
     store = MemoryStore()
     batch = store.batch()
@@ -108,8 +108,8 @@ WORDS, BYTES = st.integers(0, (1 << 64) - 1), st.integers(0, 255)
 def test_entries_survive_encoding_and_decoding(
     tail: str, host: int, fingerprint: int, beside: bool, via: int, rest: tuple[int, ...]
 ) -> None:
-    """The short form is used if only `tail`, `via` and `fingerprint` are set and key and fingerprint share a bucket."""
-    assume(tail.isprintable())  # the category "Cs" has the lone surrogates, which no URL contains
+    """The short form is used if only `tail`, `via` and `fingerprint` are set, and the key has the same bucket."""
+    assume(tail.isprintable())  # not printable are, for example, lone surrogates, which no URL contains
     low = (1 << 48) - 1
     if beside:
         fingerprint = host & ~low | fingerprint & low
@@ -121,7 +121,7 @@ def test_entries_survive_encoding_and_decoding(
 
 
 def test_the_stored_form_of_an_entry() -> None:
-    """Golden values: the checksum was computed with zlib.crc32, the other numbers by hand."""
+    """The expected checksum is computed with zlib.crc32; the other expected bytes were computed by hand."""
     key = bytes.fromhex("742f0102 0000000000ff80 0001 0000000007")
     payload = b"h/a?b" + bytes.fromhex("0800000000000000eeffc0de0000")
     value = b"\x01" + zlib.crc32(payload).to_bytes(4, "little") + payload
@@ -130,7 +130,7 @@ def test_the_stored_form_of_an_entry() -> None:
 
 
 def test_entries_of_earlier_versions_can_be_read() -> None:
-    """Golden value: an array of nine fields, the form of all entries in version 0.1.0."""
+    """Version 0.1.0 stored every entry as an array of nine fields."""
     key = bytes.fromhex("742f0102 0000000000ff80 0001 0000000007")
     payload = bytes.fromhex("99a22f61cf01020000dec0ffee08000001ce650000000002")
     value = b"\x01" + zlib.crc32(payload).to_bytes(4, "little") + payload
@@ -174,7 +174,7 @@ def test_spilling_and_reading_again_loses_nothing(orders: set[int], keep: int, c
 def test_spilling_again_skips_no_entry_that_was_never_read() -> None:
     """An entry that was moved into memory may lie beyond `read_to`.
 
-    The entries between `read_to` and that entry are only on disk.
+    The entries between `read_to` and this entry are only on disk.
     """
     host = FrontHost(0, 9, "a.org", 0, 10)
     for order in (1, 2):

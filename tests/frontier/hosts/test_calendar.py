@@ -33,7 +33,7 @@ def test_a_chain_is_first_in_first_out(operations: list[bool]) -> None:
     st.lists(st.floats(0, 300_000), min_size=1, max_size=40), st.lists(st.floats(0.01, 90_000), max_size=12)
 )
 def test_hosts_are_released_on_time_and_never_early(waits: list[float], steps: list[float]) -> None:
-    """A host is released less than 1/16 s late if `expire` is called at the instants that `next_due` returns."""
+    """If `expire` is called at the times that `next_due` returns, each host is released less than 1/16 s late."""
     hosts = table(len(waits))
     calendar, now = Calendar(hosts), 1.7e9
     for slot, wait in enumerate(waits):
@@ -64,7 +64,7 @@ def test_few_buckets_for_many_hosts() -> None:
 
 @given(st.lists(st.floats(-10, 300_000), min_size=1, max_size=40), st.integers(0, 8))
 def test_adding_many_slots_equals_adding_them_one_by_one(waits: list[float], before: int) -> None:
-    """`add_many` gives the same result as single calls of `add`, also if some of the slots were added before."""
+    """`add_many` gives the same result as a call of `add` for each slot, even if some slots were added before."""
     one, many = Calendar(table(len(waits))), Calendar(table(len(waits)))
     for calendar in (one, many):
         for slot, wait in enumerate(waits):
@@ -82,7 +82,7 @@ def test_adding_many_slots_equals_adding_them_one_by_one(waits: list[float], bef
 
 
 def test_many_hosts_due_at_once_are_released_in_portions() -> None:
-    """A call of `expire` examines a bounded number of slots; `next_due` reports that more are due."""
+    """A call of `expire` examines a bounded number of slots. Afterwards, `next_due` reports that more slots are due."""
     calendar = Calendar(table(10))
     for slot in range(10):
         calendar._hosts.ready[slot] = 1e9

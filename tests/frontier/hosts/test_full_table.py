@@ -1,7 +1,7 @@
-"""Test every call that may add a host, while the host table is full, which is its state right after opening.
+"""Test every call that may add a host while the host table is full. Right after opening, the table is full.
 
-The columns of the table grow in place (`frontier/hosts/table.py`), so a column that was
-fetched before such a call is still the current one.
+The columns of the table grow in place (`frontier/hosts/table.py`), so a column that a caller fetched before
+such a call is still valid afterwards.
 """
 
 import ast

@@ -1,4 +1,4 @@
-"""Test each politeness rule; golden values are from `frontier/README.md`, "Politeness" and "Failures"."""
+"""Test each politeness rule. The expected values are from `frontier/README.md`, "Politeness" and "Failures"."""
 
 import pytest
 from hypothesis import given
@@ -140,7 +140,7 @@ def test_a_hop_never_shortens_a_wait() -> None:
 
 @given(st.floats(0.1, 5000), st.lists(st.floats(0, 3), min_size=1, max_size=80))
 def test_rate_has_no_bursts(limit: float, pauses: list[float]) -> None:
-    """In any period of length T, at most rate * (T + 100 ms) + 1 requests start, regardless of earlier pauses."""
+    """In any period of length T, at most rate * (T + 100 ms) + 1 requests start, even after a pause."""
     rate, now, starts = Rate(limit), 1000.0, []
     for pause in pauses:
         now = max(now + pause, rate.ready_at())
@@ -165,8 +165,8 @@ def test_an_address_holds_one_request_and_half_the_delay() -> None:
     addresses = Addresses(DEFAULTS, 100, processes=3)
     address = addresses.meet("10.0.0.1", 1, 0.0)
     addresses.open(0.0)
-    # The delay is multiplied by the number of processes. The delay starts at opening, as if a request had
-    # just ended then.
+    # The delay is multiplied by the number of processes. The delay begins when the directory is opened, as if
+    # a request had ended at this moment.
     assert addresses.start_at(address) == 1.5
     addresses.acquire(address)
     assert addresses.start_at(address) is None
@@ -183,7 +183,7 @@ def test_fifty_domains_make_an_address_shared_hosting() -> None:
     for _ in range(16):
         assert (
             addresses.start_at(address) == 0.5
-        )  # the gap starts at opening, as if a request had just ended then
+        )  # the gap begins at opening, as if a request had ended at this moment
         addresses.acquire(address)
     assert addresses.start_at(address) is None
     addresses.release(address, 5.0)

@@ -1,4 +1,4 @@
-"""Test that hosts are ranked as in a list that is sorted by a simple form of the rule."""
+"""Compare the ranking of hosts with a list that is sorted by a simple form of the ranking rule."""
 
 import random
 
@@ -13,7 +13,7 @@ NOW = 1000.0
 
 
 def table(seed: int, size: int) -> tuple[HostTable, dict[int, tuple[int, float, str]], set[int]]:
-    """Return a table of hosts in random states, failures of single authorities, and the hosts that are being fetched."""
+    """Return a table of hosts in random states, the failures of single authorities, and the hosts being fetched."""
     rng = random.Random(seed)
     hosts = HostTable(capacity=4)
     for key in range(1, size + 1):
@@ -71,7 +71,7 @@ def test_hosts_with_a_cause() -> None:
         hosts.insert(key)
     reset = CAUSES.index("reset")
     hosts.failures[0], hosts.cause[0] = 1, reset
-    hosts.cause[1] = reset  # the host has answered since
+    hosts.cause[1] = reset  # the host has answered since its failure
     hosts.failures[2], hosts.cause[2] = 1, reset
     troubled = {2: (1, NOW, "tls_error"), 3: (1, NOW, "reset")}
     assert with_cause(hosts, troubled, "reset").tolist() == [True, False, False, True]

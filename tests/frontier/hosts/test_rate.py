@@ -1,4 +1,4 @@
-"""Test the request rate of the process: a late event loop still reaches this rate, and no burst follows a pause."""
+"""Test the request rate of the process: it is reached even if the event loop is late, and pauses cause no burst."""
 
 from bisect import bisect_left
 
@@ -11,7 +11,7 @@ SLACK = 0.1  # seconds; the module under test uses the same value
 
 
 def starts(rate: float, looks: list[float]) -> list[float]:
-    """At each instant of `looks`, start as many requests as the rate allows; return the start times."""
+    """At each time in `looks`, start as many requests as the rate allows; return the start times."""
     limit, started = Rate(rate), []
     for now in looks:
         while limit.ready_at() <= now:
@@ -21,7 +21,7 @@ def starts(rate: float, looks: list[float]) -> list[float]:
 
 
 def test_a_late_loop_keeps_the_rate() -> None:
-    """The loop runs up to 90 ms late; at 48 starts per second, about four requests become due in these 90 ms."""
+    """The event loop runs up to 90 ms late. In this time, about four requests become due at 48 starts per second."""
     looks = [1.0 + 0.03 * step + (0.0, 0.05, 0.025)[step % 3] for step in range(3000)]
     assert abs(len(starts(48.0, sorted(looks))) / 90.0 - 48.0) < 0.5
     rare = [1.0 + 0.09 * step for step in range(1000)]

@@ -12,7 +12,7 @@ from tests.frontier.model import Crawl, config, fetched, link
 
 
 def test_trickling_hosts_take_no_fetch_slots_from_prompt_hosts() -> None:
-    """40 slow hosts and 4 prompt hosts share 10 slots: the prompt hosts are fetched as if they were alone."""
+    """40 slow hosts and 4 prompt hosts share 10 slots. The prompt hosts are fetched as fast as if they were alone."""
 
     def answer(fetch_task: FetchTask, now: float) -> Fetch:
         return fetched(fetch_task.url, took=60.0 if fetch_task.hostname.startswith("tar") else 0.1)
@@ -27,7 +27,7 @@ def test_trickling_hosts_take_no_fetch_slots_from_prompt_hosts() -> None:
             concurrency=10,
             addresses=lambda name: (f"10.{hash(name)}",),
         )
-        crawl.add(links_[0][:4])  # added before the trickling hosts
+        crawl.add(links_[0][:4])  # the pages of prompt hosts are added before those of trickling hosts
         crawl.run(5.0)
         for some in links_:
             crawl.add(some[4:] if some is links_[0] else some)
@@ -81,7 +81,7 @@ def test_shared_hosting_has_a_gap_and_a_rate() -> None:
 
 
 def test_one_fetch_slot_is_reclaimed_per_waiting_host() -> None:
-    """While hosts wait, a host that has never answered loses its slot after 5 s, a slow host after `crowded_timeout`."""
+    """While others wait, a host that never answered loses its slot after 5 s, a slow host after `crowded_timeout`."""
     hosts = HostTable()
     shares = SlotShares(hosts, 4, 1.0, crowded_timeout=15.0)
     front = [FrontHost(hosts.insert(n + 1), n + 1, f"h{n}.org", 0, 0) for n in range(7)]
@@ -117,7 +117,7 @@ def test_one_fetch_slot_is_reclaimed_per_waiting_host() -> None:
 
 
 def test_a_prompt_host_that_holds_its_slot_too_long_counts_as_other() -> None:
-    """Four prompt hosts begin to send endless pages; then two of their four slots become free for other hosts again."""
+    """Four prompt hosts begin to send endless pages. Then two of their four slots become available to other hosts."""
     hosts = HostTable()
     shares = SlotShares(hosts, 4, 0.5)
     front = [FrontHost(hosts.insert(n + 1), n + 1, f"h{n}.org", 0, 0) for n in range(6)]
@@ -183,7 +183,7 @@ def test_an_answer_decides_whether_a_host_is_prompt(took: float, truncated: str,
 
 
 def test_requests_continue_without_a_slot_before_any_must_end() -> None:
-    """With ten slots and twenty hosts with slow pages, up to five requests continue without a slot; then one must end."""
+    """Twenty slow hosts share ten slots. Up to five requests continue without a slot; only then, a request must end."""
     crawl = Crawl(
         config(frontier={"front_factor": 12}),
         answer=lambda fetch_task, now: fetched(fetch_task.url, took=60.0),

@@ -1,4 +1,4 @@
-"""Compare the host table with a dict, and test its stored form and its size."""
+"""Compare the host table with a dict, and test the stored form and the size of the table."""
 
 import random
 
@@ -25,7 +25,7 @@ from crawler.storage.kv import MemoryStore, seal, unseal
 @settings(max_examples=60)
 @given(st.lists(st.integers(0, 40).map(lambda n: n << 40 | n & 3), max_size=60), st.integers(0, 3))
 def test_inserted_hosts_are_found(keys: list[int], chunk: int) -> None:
-    """Keys with the same home position, inserted one by one or as rows, are found while the table grows."""
+    """Keys that share a home position are found while the table grows, if inserted one by one or as rows."""
     table, model = KeyedTable(capacity=2), {}
     for key in keys:
         assert table.find(key) == model.get(key, NOWHERE)
@@ -63,7 +63,7 @@ def test_every_key_is_found_while_the_index_moves() -> None:
 
 
 def test_a_host_costs_at_most_a_hundred_bytes() -> None:
-    """Count the memory of the table and its index; during a move to a larger index, a quarter more is allowed."""
+    """Measure the memory of the table and its index. During a move to a larger index, a quarter more is allowed."""
     table, rng, worst = HostTable(), random.Random(5), 0.0
     for count in range(1, 200_001):
         table.insert(rng.getrandbits(64))
@@ -102,7 +102,7 @@ STORED += ("failures", "refusals", "cause", "maps")
 def test_short_and_full_records_are_restored(monkeypatch: pytest.MonkeyPatch, chunk: int) -> None:
     """A record is short if all fields that the short form omits are 0.
 
-    Both ways of packing agree, and loading restores all fields.
+    Both ways of packing give the same bytes, and loading restores all fields.
     """
     monkeypatch.setattr(table_module, "_OPEN_CHUNK", chunk)
     table, store, rng = HostTable(), MemoryStore(), random.Random(2)
@@ -137,7 +137,7 @@ def test_short_and_full_records_are_restored(monkeypatch: pytest.MonkeyPatch, ch
 
 
 def test_ready_times_set_by_opening_are_not_stored() -> None:
-    """After an unclean stop, every new host waits for its delay, counted from opening; this ready time is not stored."""
+    """After an unclean stop, every new host waits for its delay, which begins at opening. This wait is not stored."""
     table = HostTable()
     table.opened_at = 100.0
     slots = [table.insert(number << 8 | 1) for number in range(3)]
@@ -149,7 +149,7 @@ def test_ready_times_set_by_opening_are_not_stored() -> None:
 
 
 def test_the_stored_forms_of_a_host() -> None:
-    """Golden values: a host without any request, and a host with requests in the 68-byte form of version 0.1.0."""
+    """Test the bytes for a host without requests, and for a host with requests in the 68-byte form of version 0.1.0."""
     table = HostTable()
     slot = table.insert(0x0102_0304_0506_0708)
     table.cursor[slot], table.todo[slot], table.known[slot] = 0x80 << 56, 3, 4
@@ -162,7 +162,7 @@ def test_the_stored_forms_of_a_host() -> None:
 
 
 def test_a_record_of_another_host_is_reported() -> None:
-    """Records of both forms are checked; a full record that is read as a short one has the wrong mark."""
+    """Records of both forms are checked. A full record that is read as a short record has the wrong mark."""
     for asked in (0, HostFlag.REACHED):
         table = HostTable()
         slot = table.insert(5 << 32 | 7)
@@ -196,7 +196,7 @@ def test_a_missing_record_is_reported() -> None:
 
 
 def fill(table: KeyedTable) -> None:
-    """Insert rows until the next insert makes the table grow; a table is also this full right after opening."""
+    """Insert rows until the next insert makes the table grow. Right after opening, a table is as full as this."""
     while table.count < table._capacity:
         table.insert(table.count + 1 << 20)
 

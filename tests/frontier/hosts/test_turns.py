@@ -12,14 +12,14 @@ from crawler.frontier.hosts.turns import ClassedBackQueue, DueFront
 
 @pytest.mark.parametrize("seed", range(4))
 def test_the_back_queue_against_a_list(seed: int) -> None:
-    """Hosts leave by class, then by arrival; in a quarter of the turns, by arrival alone.
+    """Hosts leave in the order of their class, then of their arrival. In a quarter of the turns, only arrival counts.
 
-    Some hosts change their class meanwhile.
+    Some hosts change their class while they wait.
     """
     rng = random.Random(seed)
     hosts = HostTable(4)
     back = ClassedBackQueue(hosts, 0.25)
-    back._arrivals = 0xFFFF_FFF0 if seed % 2 else 0  # the arrival number wraps around
+    back._arrivals = 0xFFFF_FFF0 if seed % 2 else 0  # a high arrival number soon overflows to 0
     model: list[int] = []  # the slots, in order of arrival
     moved: dict[int, int] = {}  # slot -> the tick at which it entered its present class
     idle = [hosts.insert(key) for key in range(40)]

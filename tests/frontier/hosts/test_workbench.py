@@ -1,4 +1,4 @@
-"""Test the workbench, which is made of several structures that hold hosts, and the queue of hosts at an address."""
+"""Test the workbench, which holds hosts in several structures, and the queue of the hosts at an address."""
 
 from crawler.config import PolitenessConfig
 from crawler.frontier.hosts.addresses import Addresses
@@ -10,7 +10,7 @@ from crawler.frontier.hosts.workbench import Workbench
 def bench(
     count: int, front_max: int = 8, unloaded: list[int] | None = None
 ) -> tuple[Workbench, Addresses, list[FrontHost]]:
-    """Return a workbench with `count` hosts. For each host that leaves, append the requests of its turn to `unloaded`."""
+    """Return a workbench with `count` hosts. For each host that leaves, append its number of requests to `unloaded`."""
     hosts = HostTable()
     addresses = Addresses(PolitenessConfig(), 100, processes=1)
     front = [FrontHost(hosts.insert(n + 1), n + 1, f"h{n}.org", n, NO_ORDER) for n in range(count)]
@@ -38,7 +38,7 @@ def bench(
 
 
 def test_hosts_at_an_address_go_in_order_of_arrival() -> None:
-    """A called host keeps its turn, even if another host takes the address before the called host makes its request."""
+    """A called host keeps its turn, even if another host uses the address before the called host's request."""
     work, addresses, hosts = bench(3)
     address = addresses.meet("10.0.0.1", 1, 0.0)
     for host in hosts:
@@ -91,7 +91,7 @@ def test_a_later_plan_replaces_the_earlier_one() -> None:
 def test_hosts_that_are_soon_ready_again_stay_in_the_front() -> None:
     """Such hosts stay because their connections are still open.
 
-    Another host enters the front only when a host of the front is idle or has a long wait.
+    Another host enters the front only when a host of the front becomes idle or must wait for long.
     """
     work, _, hosts = bench(10)
     for host in hosts[:8]:
@@ -105,7 +105,7 @@ def test_hosts_that_are_soon_ready_again_stay_in_the_front() -> None:
     work.hosts.todo[3] = 0
     work.sleep(hosts[3])
     assert work.pop(1.0) is hosts[8] and work.hosts.place[3] == HostState.IDLE
-    work.wake(hosts[5], 30.0)  # the host is retried after its gap
+    work.wake(hosts[5], 30.0)  # the next try of the host is after its gap
     assert work.pop(1.0) is hosts[9] and work.hosts.place[5] == HostState.CALENDAR
     work._check()
 
@@ -122,7 +122,7 @@ def full_front(count: int, unloaded: list[int] | None = None) -> Workbench:
 
 
 def asked_every(seconds: float, count: int, work: Workbench) -> list[int]:
-    """Return the slots in the order in which they are served, one every `seconds`.
+    """Serve one host every `seconds`; return the slots in the order in which they are served.
 
     A served host is ready again after 1 s.
     """
@@ -139,9 +139,9 @@ def asked_every(seconds: float, count: int, work: Workbench) -> list[int]:
 
 
 def test_ready_hosts_outside_a_full_front_get_turns_too() -> None:
-    """Each host of a full front is served late if the rate is far below what these hosts allow.
+    """The crawl rate is so low that each host of the full front is served long after it is ready.
 
-    Therefore, all hosts take turns.
+    Therefore, the hosts outside the front get turns, too.
     """
     turns: list[int] = []
     asked = asked_every(10.0, 400, full_front(40, turns))
@@ -150,9 +150,9 @@ def test_ready_hosts_outside_a_full_front_get_turns_too() -> None:
 
 
 def test_hosts_with_open_connections_stay_in_the_front() -> None:
-    """Eight hosts take turns, and each is ready again after 1 s: each is served late by eight intervals minus 1 s.
+    """Eight hosts take turns. Each is ready again after 1 s, so it is served eight intervals minus 1 s late.
 
-    `stay` is 35 s.
+    A host stays if it is served at most 35 s late (`stay`).
     """
     for seconds in (1.0, 4.4):
         assert set(asked_every(seconds, 400, full_front(40))) == set(range(8))

@@ -1,6 +1,7 @@
-"""Test arms, which are several schedules used as one.
+"""Test arms: several schedules that are used like one schedule.
 
-Arms have equal rates, one request per host over all arms, and the methods of a schedule.
+All arms have the same rate. A host gets one request at a time, whichever arm makes it. Together, arms have
+the methods of a schedule.
 """
 
 import inspect
@@ -97,7 +98,7 @@ def test_a_block_holds_for_all_arms_even_while_a_page_is_in_flight() -> None:
     arms = filled(hosts=2)
     page = arms.claim_next(1.0)
     host = arms.host_of(page)
-    arms.block(host, 2.0)  # the block must not free the host for the other arms
+    arms.block(host, 2.0)  # the other arms must not request the blocked host either
     assert arms.host_of(arms.claim_next(3.0)) != host
     assert arms.claim_next(4.0) == -1
     arms.record_outcome(page, 5.0, RefreshOutcome.UNCHANGED, 5.0)

@@ -1,4 +1,4 @@
-"""Compare the schedule's choices with exact greedy by brute force, also with bursts of signals and busy hosts."""
+"""Compare the choices of the schedule with those of an exact greedy algorithm, which evaluates all pages."""
 
 import math
 
@@ -15,7 +15,7 @@ PLAIN = Settings(neighbourhood=False, pooling=False, explore=0.0)
 
 
 class Model:
-    """Implements exact greedy: computes the values of all pages for every choice."""
+    """The exact greedy algorithm: for every choice, it computes the values of all pages."""
 
     def __init__(self) -> None:
         self.pages: dict[
@@ -49,7 +49,7 @@ events = st.lists(
 
 
 def pin(schedule: Schedule, level: float, now: float) -> None:
-    """Set the level, and update all keys to it."""
+    """Set the level, and recompute all keys for this level."""
     schedule.level = level
     while schedule.work(now) or schedule.overview.sweeping:
         pass
@@ -92,9 +92,9 @@ def test_no_page_below_the_level_is_taken_while_another_is_well_above_it(
 
 @pytest.mark.parametrize("seed", range(2))
 def test_a_burst_of_signals_is_answered_in_nearly_the_order_of_values(seed: int) -> None:
-    """At a level of about 2, the chosen page is on average worth 0.1 less than the best page.
+    """At a level of about 2, the value of the chosen page is on average 0.1 below that of the best page.
 
-    If pages were chosen by deadlines alone, the difference would be 0.5 or more.
+    If only deadlines decided, the difference would be 0.5 or more.
     """
     rng = np.random.default_rng(seed)
     m, rate = 200, 20.0
@@ -142,7 +142,7 @@ def test_the_level_converges_and_taken_pages_reach_it(start: float) -> None:
 
 
 def test_a_jump_of_importances_moves_the_level() -> None:
-    """When requests arrive, importances grow up to a million times, by different factors.
+    """When clients request pages, the importances of the pages grow by different factors, up to a million.
 
     Nevertheless, the rates and the order of the fetches remain correct.
     """
@@ -170,7 +170,7 @@ def test_a_jump_of_importances_moves_the_level() -> None:
 
 
 def test_a_saturated_host_gets_its_own_level_and_loses_no_turn() -> None:
-    """One host has half of all pages but only a quarter of the fetches.
+    """One host has half of all pages, but its gaps allow it only a quarter of the fetches.
 
     The pages of the other hosts stay as fresh as possible.
     """
@@ -197,7 +197,7 @@ def test_a_saturated_host_gets_its_own_level_and_loses_no_turn() -> None:
 
 
 def bursts(policy: str) -> tuple[Schedule, float]:
-    """Crawl 30 hosts with bursts of changes, each ready 1/3 of the time; return (schedule, share of current copies)."""
+    """Crawl 30 hosts with bursts of changes; return the schedule and the share of current copies."""
     day, hosts, size, rng = 86_400.0, 30, 600, np.random.default_rng(5)
     schedule = Schedule(Settings(policy=policy))
     schedule.rate = rate = 3 * size / (300 * day)
@@ -260,12 +260,12 @@ def test_pages_of_a_changing_directory_are_due_earlier() -> None:
         schedule.record_outcome(
             page, now, RefreshOutcome.CHANGED if page % 4 == 2 else RefreshOutcome.UNCHANGED
         )
-    assert order.count(2) >= 8  # if only the rate counted, each of the four directories would get six fetches
+    assert order.count(2) >= 8  # by the rates alone, each of the four directories would get six fetches
     schedule._check()
 
 
 def test_no_look_corrects_more_keys_than_its_bound() -> None:
-    """Every call stays within its bound, also after a signal to all pages and after a neighbourhood becomes active."""
+    """Each call stays within its bound, even after signals for all pages or after a neighbourhood becomes active."""
     day, size = 86_400.0, 4000
     schedule = Schedule(Settings(), level=1e6)
     keys = np.arange(1, size + 1, dtype=np.uint64)

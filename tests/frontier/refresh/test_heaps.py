@@ -1,4 +1,4 @@
-"""Compare the meldable heaps and the numbering of keys with a dict; call `_check` after each random operation."""
+"""Compare the meldable heaps and the numbering of keys with a dict. `_check` runs after each random operation."""
 
 import importlib.machinery
 import importlib.util
@@ -20,7 +20,7 @@ from crawler.frontier.refresh import heaps, numbering
 
 @contextmanager
 def form(module: ModuleType, source: bool) -> Iterator[ModuleType]:
-    """Yield the module as installed, then the interpreted module."""
+    """Yield the module that is installed, then the interpreted form of this module."""
     if not source:
         yield module
         return

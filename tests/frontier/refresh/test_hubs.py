@@ -1,4 +1,4 @@
-"""Test hubs in the schedule: pages that linked to new pages are refetched, because they may link to more."""
+"""Test hubs in the schedule. A hub is a page that linked to new pages; it is refetched to find more of them."""
 
 import math
 import random
@@ -75,7 +75,7 @@ def test_a_far_more_valuable_hub_goes_first_while_the_level_lags() -> None:
 
 
 def test_a_hub_that_is_not_due_does_not_go_before_pages_that_are_worth_more() -> None:
-    """After day 200 the level is twice too high, so no page is due; the hub would be due first."""
+    """From day 200, the level is twice as high as it should be. So no page is due, and the hub would be due first."""
     made, pages = schedule_of(200, 10.0 / DAY, neighbourhood=False)
     hub, rng, now, taken = pages[7], random.Random(1), 0.0, 0
     asked = dict.fromkeys(pages, 0.0)
@@ -100,7 +100,7 @@ def test_a_hub_that_is_not_due_does_not_go_before_pages_that_are_worth_more() ->
 
 
 def test_endless_new_pages_take_at_most_half_of_a_hosts_refreshes() -> None:
-    """A calendar shows a hundred new pages at each fetch; the other pages of its host keep their share."""
+    """A calendar shows a hundred new pages at each fetch. The other pages of its host are still refreshed."""
     made = Schedule(Settings(explore=0.0))
     rate = 50.0 / DAY
     made.rate = rate
@@ -179,7 +179,10 @@ def test_credit_is_checked_and_rows_are_given_back() -> None:
 
 
 def test_a_page_that_listed_many_urls_is_asked_early_until_it_proves_quiet() -> None:
-    """Two of 600 pages each listed 40 URLs; one shows new pages, the other never does. Pages change in 60 days."""
+    """At first, two of 600 pages listed 40 URLs each. One of the two shows new pages later; the other never does.
+
+    The mean time between changes of a page is 60 days.
+    """
     made, pages = schedule_of(600, 10.0 / DAY, neighbourhood=False)
     lists, rng, now = pages[7:9], random.Random(1), 0.0
     for page in lists:
@@ -230,8 +233,8 @@ def test_the_state_of_a_hub_is_restored(links: int) -> None:
 def test_pages_that_are_gone_cost_a_hundredth_of_the_fetches() -> None:
     """100 of the 200 pages are gone.
 
-    If these pages were fetched every 16 days, which is the longest wait, they would take a quarter
-    of the fetches at a rate of one per hour.
+    If these pages were fetched every 16 days (the longest wait), they would take a quarter of all fetches. The
+    rate is one fetch per hour.
     """
     rate = 24.0 / DAY
     made = Schedule(Settings(explore=0.0, gone_age=DAY))

@@ -59,7 +59,7 @@ def test_invalid_reports_are_ignored() -> None:
 
 @given(st.floats(0.0, 1.0), st.floats(0.0, 1.0), st.floats(0.0, 1.0))
 def test_portions_of_all_sum_to_the_rate(share: float, new: float, known: float) -> None:
-    """If neither of two processes has work for discovery, refresh gets the whole rate; the reverse is also true."""
+    """Without work for discovery, refresh gets the whole rate; without known pages, discovery gets the whole rate."""
     for work in (False, True):
         for pages in (False, True):
             total = 0.0
@@ -70,7 +70,7 @@ def test_portions_of_all_sum_to_the_rate(share: float, new: float, known: float)
 
 
 def test_new_pages_get_their_share_back_after_they_had_run_out() -> None:
-    """The part of one process once replaced the share of the crawl; then no process fetched a new page again."""
+    """The share of the crawl was once overwritten with that of one process. Then no new page was fetched again."""
     config = RefreshConfig(share=0.3)
     portion = Portion(Schedule(Settings()), SiteClock(1.0), config, Importance(config), rate=1.0, name="p0")
     for work in (True, False, True):
@@ -82,7 +82,7 @@ def test_new_pages_get_their_share_back_after_they_had_run_out() -> None:
 
 
 class Player:
-    """One process of a crawl on a virtual clock: it has a schedule of pages with known rates, and a view of the crawl."""
+    """One process of a crawl on a virtual clock. It knows the change rates of its pages and the reports of its peers."""
 
     def __init__(self, name: str, names: list[str], pages: list[tuple[int, int, float, float]]) -> None:
         self.schedule = Schedule(Settings(neighbourhood=False, pooling=False, explore=0.0), level=1e6)
@@ -98,7 +98,7 @@ class Player:
         self.due, self.fresh = 0.0, 0.0
 
     def run(self, rate: float, now: float, judged_from: float) -> None:
-        """Fetch at `rate` until `now`; add up the expected time for which copies were fresh between fetches."""
+        """Fetch pages at `rate` until `now`, and add up the expected time for which their copies were fresh."""
         self.schedule.rate = rate
         while self.due <= now:
             page = self.schedule.claim_next(self.due)
@@ -124,9 +124,9 @@ class Player:
 def play(
     parts: list[list[tuple[int, int, float, float]]], rate: float
 ) -> tuple[float, np.ndarray, list[float]]:
-    """Return (freshness, mean level per process, final shares).
+    """Return the freshness, the mean level of each process, and the final shares.
 
-    Each report reaches the other processes one exchange late.
+    The report of a process reaches the others with a delay of one exchange.
     """
     names = [str(number) for number in range(len(parts))]
     players = [Player(name, names, pages) for name, pages in zip(names, parts, strict=True)]
@@ -164,9 +164,9 @@ def play(
 
 @pytest.mark.parametrize("sizes", [(150, 600), (80, 160, 240, 480)])
 def test_processes_with_unequal_hosts_find_one_level(sizes: tuple[int, ...]) -> None:
-    """Pages and change rates differ up to sixfold.
+    """The processes have different numbers of pages and different change rates.
 
-    The levels agree within 5 %, and a single process would be as fresh.
+    Their levels agree within 5 %, and their copies are as fresh as those of a single process would be.
     """
     rng = np.random.default_rng(5)
     parts, key = [], 0

@@ -1,4 +1,4 @@
-"""Test the refresh schedule: random operations, each followed by `_check`; hosts, special states and errors."""
+"""Test the refresh schedule by random operations, each followed by `_check`, and in special cases."""
 
 import math
 from typing import Any
@@ -22,7 +22,7 @@ KINDS = [
     PageParameters(1.0, 0.5, 0.0, 0.4),  # worthless signals
     PageParameters(1.0, 0.0, 0.5, 0.1),  # never changes
     PageParameters(0.01, 9.0, 0.2, 0.1),  # a page that is rarely worth a fetch
-    None,  # learned parameters
+    None,  # the parameters are learned
 ]
 PLAIN = Settings(neighbourhood=False, pooling=False, explore=0.0)
 HOSTS, DIRECTORIES = 3, 6
@@ -168,7 +168,7 @@ def test_a_certain_signal_makes_a_page_due_before_those_worth_less() -> None:
 
 
 def test_signals_of_a_trusted_source_change_rates_before_any_crawl() -> None:
-    """Of two pages of a site, the one with three signals since its crawl has the higher change rate."""
+    """If one of two pages of a site got three signals since its last crawl, this page has the higher change rate."""
     schedule = Schedule(Settings(explore=0.0), level=1e-3)
     pages = [schedule.add(1 + n, 1, 1, 0.0, 0.0) for n in range(3)]
     now, rates = 0.0, []
@@ -214,7 +214,7 @@ def test_a_page_given_back_is_due_as_before() -> None:
 
 def test_pages_that_failed_or_are_gone_wait_longer_each_time() -> None:
     schedule = plain(PageParameters(1.0, 0.4), level=0.1, retry_age=10.0, gone_age=100.0)
-    schedule.rate = 1000.0  # at this rate, one page that is gone has no effect
+    schedule.rate = 1000.0  # at this rate, a single page that is gone has no effect
     waits, now = [], 50.0
     for result in [RefreshOutcome.FAILED] * 3 + [RefreshOutcome.GONE] * 7 + [RefreshOutcome.UNCHANGED]:
         assert schedule.claim_next(now) == 0
@@ -245,7 +245,7 @@ def test_an_answer_of_another_form_renews_a_page_and_teaches_nothing() -> None:
 
 
 def test_a_signal_recalls_a_page_that_is_gone() -> None:
-    """Each signal brings the retry of the page forward, but every retry waits longer than the previous retry."""
+    """Each signal makes the next retry of the page earlier, but each retry waits longer than the one before."""
     schedule = Schedule(Settings(explore=0.0, retry_age=10.0, gone_age=10_000.0), level=1e9)
     page = schedule.add(1, 1, 1, 0.0, 0.0)
     waits, now = [], 1.0
@@ -262,7 +262,7 @@ def test_a_signal_recalls_a_page_that_is_gone() -> None:
 
 
 def test_signals_recall_few_of_many_pages_that_are_gone() -> None:
-    """The fetches of recalled pages are about 1 % of all: 5 after 300 fetches."""
+    """Recalled pages get about 1 % of all fetches: after 300 fetches, signals recall 5 of the 300 pages."""
     schedule = Schedule(Settings(explore=0.0, retry_age=10.0, gone_age=10_000.0), level=1e9)
     pages = [schedule.add(number, 1, 1, 0.0, 0.0) for number in range(1, 301)]
     for page in pages:
@@ -315,7 +315,7 @@ def test_a_host_that_is_blocked_forever_delays_no_other_host() -> None:
 
 
 def test_exploration_goes_to_the_page_longest_unvisited() -> None:
-    """Pages whose expected value is 0 are fetched, too."""
+    """Even pages whose expected value is 0 are fetched."""
     pages = [PageParameters(1.0, 0.5)] * 5 + [PageParameters(0.0, 0.5)] * 5
     schedule = Schedule(Settings(neighbourhood=False, pooling=False, explore=0.1), level=0.5)
     for number, page in enumerate(pages):
@@ -427,7 +427,7 @@ def test_contradictory_settings_raise_a_usage_error() -> None:
 
 @pytest.mark.parametrize("recall", [0.5, 1.0])
 def test_a_page_whose_signals_are_certain_is_fresh_until_one_comes(recall: float) -> None:
-    """The freshness was once nan, because a count of zero signals was multiplied by an infinite weight."""
+    """The freshness was once nan, because zero (the number of signals) was multiplied by an infinite weight."""
     schedule = plain(PageParameters(1.0, 0.4, recall, 0.0), level=1.0)
     assert schedule.overview.page(0, 2.0).fresh == pytest.approx(math.exp(-0.4 * (1.0 - recall) * 2.0))
     schedule.signals.note_change(0, 2.0)
@@ -435,10 +435,10 @@ def test_a_page_whose_signals_are_certain_is_fresh_until_one_comes(recall: float
 
 
 def test_very_noisy_signals_have_nearly_no_effect() -> None:
-    """The value was once the sum of only the first 100,000 terms of the series, which is far too low at this noise."""
+    """The value was once far too low at this noise, because only the first 100,000 terms of its series were summed."""
     noisy, silent = PageParameters(1.0, 0.1, 0.5, 1e5), PageParameters(1.0, 0.1, 0.0, 0.0)
     schedule = plain(noisy, silent, level=1e-9)
     value = schedule.overview.page(
         1, 2.5
-    ).value  # the age is 2.5, not 5, because only half of the noisy page's changes are silent
+    ).value  # 2.5 instead of 5, because only half of the changes of the noisy page are silent
     assert schedule.overview.page(0, 5.0).value == pytest.approx(value, rel=1e-4)

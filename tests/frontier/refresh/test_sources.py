@@ -1,6 +1,6 @@
-"""Test the interval at which a source of signals is read.
+"""Compare the interval at which a source of signals is read with closed formulas.
 
-The interval is compared with closed forms, also for sources that list a share of the changes.
+Some of the sources list only a share of the changes.
 """
 
 import math
@@ -17,7 +17,7 @@ from crawler.storage import keys
 from crawler.storage.kv import MemoryStore, seal
 
 RATE = 1.0 / (300 * DAY)
-LEVEL = 50 * DAY  # the crawl value of a page with that rate after about 200 days
+LEVEL = 50 * DAY  # the crawl value of a page with this change rate about 200 days after its crawl
 
 
 def told_by(pages: int, days: float, precision: float, share: float = 1.0, level: float = LEVEL) -> float:
@@ -56,7 +56,7 @@ def test_gains_are_never_negative_and_grow_with_precision(
 
 
 def test_the_reading_interval_balances_price_and_delay() -> None:
-    """The interval is sqrt(2 L/s), where s is 100 pages of rate D.
+    """The interval is sqrt(2 L/s), where s is the total change rate of 100 pages, each of rate D.
 
     If half as many changes are listed, the interval is sqrt(2) times as long.
     """

@@ -61,7 +61,7 @@ def test_a_rebuilt_schedule_takes_the_same_pages() -> None:
         at, fingerprints = now, []
         for _ in range(60):
             at += DAY / 6
-            each.level = 3e6  # all keys are recomputed, as on opening
+            each.level = 3e6  # compute all keys again, as at opening
             while each.work(at) or each.overview.sweeping:
                 pass
             page = each.claim_next(at)
@@ -128,7 +128,7 @@ def test_the_weekly_rhythm_of_a_site_is_stored() -> None:
 
 
 def test_pages_of_a_clock_that_was_ahead_are_fetched_again() -> None:
-    """If the clock was a year ahead in one run and is correct in the next, no page waits until that year has passed."""
+    """The clock is a year ahead in one run and right in the next. No page waits until that year has passed."""
     store = MemoryStore()
     _, now = crawled(store)
     late, right = Schedule(STILL, level=3e6, track=True), now
@@ -155,7 +155,7 @@ def test_pages_of_a_clock_that_was_ahead_are_fetched_again() -> None:
 
 
 def test_a_crash_restores_pages_in_flight() -> None:
-    """After a crash during a fetch, the page still has the signals that arrived since its last crawl."""
+    """After a crash during the fetch of a page, the page still has all signals since its last crawl."""
     schedule = Schedule(level=1e6, track=True)
     page = schedule.add(7, 1, 2, 0.0, 0.0)
     schedule.signals.note_change(page, 5.0, 1)
@@ -174,7 +174,7 @@ def test_damaged_records_are_reported(prefix: bytes) -> None:
 
 
 def _alone(chunk: list[tuple[bytes, bytes]]) -> list[tuple[int, bytes]] | str:
-    """Read each record alone; return the (fingerprint, payload) pairs, or the error message if a record is damaged."""
+    """Read the records one by one; return (fingerprint, payload) pairs, or the message if a record is damaged."""
     try:
         return list(
             state._checked(chunk, keys.REFRESH, *(state._PAGE.size + more for more in (0, *state._PAGE_MORE)))
@@ -185,9 +185,10 @@ def _alone(chunk: list[tuple[bytes, bytes]]) -> list[tuple[int, bytes]] | str:
 
 @pytest.mark.parametrize("seed", range(80))
 def test_records_compared_by_column_are_those_read_alone(seed: int) -> None:
-    """Reading many records by column gives the same result as reading each alone, for pages and hubs, whole or damaged.
+    """Reading many records by column gives the same result as reading them one by one, even if some are damaged.
 
-    A damaged record has a flipped bit, is cut short, or has another version, a longer value or a longer key.
+    A damaged record has a flipped bit, a wrong version, or a key or value that is too long, or it is cut
+    short.
     """
     draw = random.Random(seed)
     payloads = [draw.randbytes(state._PAGE.size + draw.choice([0, 0, *state._PAGE_MORE])) for _ in range(9)]

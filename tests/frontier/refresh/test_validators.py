@@ -1,6 +1,6 @@
-"""Test trust in validators: a client fetches pages as `Validators` decides.
+"""Test how far validators (ETag, Last-Modified) are trusted. A client fetches pages as `Validators` decides.
 
-The log of the simulated web shows how good these decisions were.
+The log of the simulated web then shows how good these decisions were.
 """
 
 import random
@@ -29,7 +29,7 @@ DIRECTORY_IN_4 = (("/d1/", "etag-fixed"),)
 
 
 class Guest:
-    """A client that fetches all pages of a host in turn, with the conditions that `validators` chooses.
+    """A client that fetches all pages of a host in turn, with the request conditions that `validators` chooses.
 
     It keeps the records of the pages.
     """
@@ -73,7 +73,8 @@ class Guest:
 class Seen(msgspec.Struct):
     """Statistics of the requests after the tenth round, computed from the web's log.
 
-    The first three are shares of the requests; `repeated` counts complete answers whose content the client had already.
+    The first three fields are shares of the requests. A `repeated` answer is complete, but the client already
+    had its content.
     """
 
     conditional: float
@@ -130,7 +131,7 @@ def test_requests_are_conditional_where_validators_are_right() -> None:
 def test_lying_pages_do_not_harm_honest_pages_of_their_host(
     exceptions: tuple[tuple[str, str], ...], found_out_after: int
 ) -> None:
-    """One check detects a page with false validators; two or three checks detect a directory of such pages."""
+    """A page with false validators is detected by one check, a directory of such pages by two or three checks."""
     guest = played(exceptions=exceptions)
     lying = {page for page in range(40) if guest.web.validators_of(page) != "right"}
     honest = seen(guest.web, lambda page: page not in lying)
@@ -154,7 +155,7 @@ def test_a_lying_directory_among_honest_ones_gets_plain_requests() -> None:
 def test_of_two_validators_only_the_correct_one_is_sent() -> None:
     """If the date is wrong, only If-None-Match is sent.
 
-    If the server does not recognize its own tags, only the date is sent.
+    If the server does not recognize its own ETags, only the date is sent.
     """
     for kind, sent in (("date-fixed", (True, False)), ("etag-unknown", (False, True))):
         guest = played(validators=kind)
@@ -172,7 +173,7 @@ def test_tags_that_are_new_each_time_are_harmless() -> None:
 
 
 def test_a_change_of_what_a_browser_shows_accuses_no_validator() -> None:
-    """The ETag belongs to the static answer, which remains the same while its scripts show something new."""
+    """The ETag belongs to the static answer. The answer remains the same while its scripts show new content."""
     record = PageRecord("http://a.org/", PageState.STORED, Outcome.FETCHED, etag='"1"', rendered=True)
     validators, store = Validators(RefreshConfig()), MemoryStore()
     for before, after in ((True, True), (False, True), (True, False)):
@@ -262,7 +263,7 @@ def test_long_urls_have_short_patterns() -> None:
 
 
 def test_counts_and_bounds_hold_for_any_order_of_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Cover hosts, patterns and pages beyond their bounds, unrequested answers, and records that have vanished."""
+    """Cover more hosts, patterns and pages than are kept, answers without a request, and vanished records."""
     for name, most in (("HOSTS_MAX", 4), ("CELLS_MAX", 20), ("PATTERNS_MAX", 3), ("PAGES_MAX", 5)):
         monkeypatch.setattr(believing, name, most)
     rng = random.Random(7)

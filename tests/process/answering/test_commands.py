@@ -1,4 +1,4 @@
-"""Test the commands that a process answers, and that each invalid request gets a one-line error."""
+"""Test the commands that a process answers. Each invalid request gets an error of one line."""
 
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
@@ -47,7 +47,7 @@ def stages(tmp_path: Path) -> Iterator[Stages]:
 
 
 def ask(stages: Stages, command: Any, **arguments: Any) -> Any:
-    """Run a command; return its answer in the form in which the control socket would send it."""
+    """Run a command; return its answer as the control socket would send it."""
     answer = Commands(stages, stages.commits.commit_now).run({"command": command, **arguments})
     return msgspec.json.decode(msgspec.json.encode(answer))
 
@@ -77,7 +77,7 @@ def ask(stages: Stages, command: Any, **arguments: Any) -> Any:
 def test_an_invalid_request_is_refused_in_one_line(
     stages: Stages, request_: dict[str, Any], words: str
 ) -> None:
-    """`retire` with an unclosed bracket, or with a list as a name, once ended the connection without an answer."""
+    """A `retire` with an unclosed bracket, or with a list as a name, once ended the connection without an answer."""
     with pytest.raises(UsageError, match=words) as refusal:
         Commands(stages, stages.commits.commit_now).run(request_)
     assert "\n" not in str(refusal.value)
@@ -155,7 +155,7 @@ def test_a_host_is_blocked_and_unblocked(stages: Stages) -> None:
 
 
 def test_a_block_and_its_lifting_outlast_a_kill(tmp_path: Path) -> None:
-    """Blocking and unblocking a host were once stored only with a later change of the host, or at a clean stop."""
+    """The block of a host and its end were once stored only with a later change of this host, or at a clean stop."""
     for command, blocked in (("block", True), ("unblock", False)):
         stages = opened(tmp_path)
         ask(stages, command, host="b.org")
@@ -230,7 +230,7 @@ def test_commands_pause_on_long_queues(stages: Stages, monkeypatch: pytest.Monke
 
 
 def visited(joint: Joint, *urls: str, **values: Any) -> None:
-    """Enter `urls` as seeds, and fetch and store them."""
+    """Add `urls` as seeds, then fetch and store their pages."""
     joint.seeds(*urls)
     for _ in urls:
         fetch_task = joint.fetch_task()
@@ -253,7 +253,7 @@ def test_status_lists_peers_and_as_many_hosts_as_requested(open_joint: Open) -> 
 
 
 def test_status_of_many_hosts_pauses(open_joint: Open) -> None:
-    """Each host outside the front may need disk reads, so ten thousand hosts in one turn would block the event loop."""
+    """A host outside the front may need disk reads, so ten thousand hosts in one turn would block the event loop."""
     joint = open_joint()
     joint.seeds(*(f"http://h{n}.org/" for n in range(3 * HOSTS_AT_ONCE + 1)))
     commands = Commands(joint.stages, joint.stages.commits.commit_now)
@@ -273,7 +273,7 @@ def test_status_of_many_hosts_pauses(open_joint: Open) -> None:
 def test_a_request_of_many_urls_is_taken_in_portions(
     open_joint: Open, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
-    """A request may contain up to 40,000 URLs; if processed in one turn, they would block the event loop for a second."""
+    """A request may contain 40,000 URLs. In one turn of the event loop, they would block it for a second."""
     joint = open_joint(crawl={"scope": "any"}, refresh={"endless": True, "share": 0.5})
     known = [f"http://a.org/{n}" for n in range(5)]
     visited(joint, *known)
@@ -311,7 +311,10 @@ def test_a_request_of_many_urls_is_taken_in_portions(
 def test_seeds_take_the_scope_before_the_first_of_them_is_a_link(
     joint: Joint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A page that is processed between two portions of seeds may link to the host of any seed."""
+    """The scope is extended by all seeds before any of them becomes a link.
+
+    A page processed between two portions of seeds may link to the host of any seed.
+    """
     urls = [f"http://h{n}.org/" for n in range(2 * PORTION_LINKS)]
     links, spanned = joint.admission.links, []
 
@@ -429,7 +432,10 @@ def test_a_page_with_a_directive_against_display_is_returned_only_on_request(joi
 
 
 def test_seeds_on_a_new_site_need_relaxed_settings_confirmed(open_joint: Open) -> None:
-    """The first seed on a new site requires that the relaxed settings are confirmed; later seeds on that site do not."""
+    """For the first seed on a new site, the user must confirm relaxed settings.
+
+    Later seeds on this site need no confirmation.
+    """
     joint = open_joint(politeness={"delay": 0.0})
     directory = CrawlDirectory(joint.stages.directory.parent)
     directory.save_config(joint.stages.config)
@@ -482,7 +488,7 @@ def test_signals_are_reported_by_host_and_source(open_joint: Open, monkeypatch: 
 def test_a_command_waits_for_the_change_being_made_and_commits(
     joint: Joint, monkeypatch: pytest.MonkeyPatch, command: str, arguments: dict[str, Any]
 ) -> None:
-    """If a command decided between the two halves of a change, it would not see the decisions of the first half."""
+    """If a command decided while half of a change is made, it would not see the decisions of this half."""
     joint.seeds(HOME)
     done: list[Any] = []
 
@@ -509,7 +515,7 @@ def test_a_command_waits_for_the_change_being_made_and_commits(
 
 
 def test_why_does_not_say_never_fetched_of_a_served_page(open_joint: Open) -> None:
-    """If robots.txt later forbids a stored page, `why` names the rule and reports that the copy is kept and served."""
+    """If robots.txt forbids a stored page, `why` names the rule and reports that the copy is kept and served."""
     joint = open_joint(refresh={"endless": True, "share": 0.5, "min_age": 0.0})
     visited(joint, HOME)
     joint.clock.advance(10 * 86_400.0)

@@ -1,4 +1,4 @@
-"""Test the first sentence of `why` for each possible state of a URL."""
+"""Test the first sentence that `crawler why` prints for each possible state of a URL."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Test the lines that `-v` logs about waiting hosts: one line for each change."""
+"""Test the lines that are logged about waiting hosts with `-v`. Each change of a wait is one line."""
 
 import pytest
 from msgspec.structs import replace
@@ -60,7 +60,10 @@ def test_each_back_off_is_logged_once() -> None:
     ],
 )  # fmt: skip
 def test_each_waiting_host_has_its_cause_and_next_try(host: HostStatus, text: str) -> None:
-    """Line and fields name the cause and the next attempt; a wait is logged once even if the host recovers between."""
+    """The line and its fields name the cause and the next try.
+
+    A wait is logged once, even if the host recovers meanwhile.
+    """
     waits = WaitLog()
     (wait,) = waits.new_lines([host])
     assert wait.text.startswith(f"a.example: {text}") and wait.text.endswith(AGAIN)

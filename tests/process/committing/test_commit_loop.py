@@ -29,7 +29,7 @@ from crawler.storage.commit import Change
 
 
 class Loop:
-    """Runs a commit loop, and stands in for the process that the loop belongs to."""
+    """Runs a commit loop, and takes the place of the process that the loop belongs to."""
 
     def __init__(self, folder: Path, **tree: Any) -> None:
         self.clock = VirtualClock()
@@ -72,7 +72,7 @@ class Loop:
         self.failures.append(error)
 
     def links(self, count: int) -> Change:
-        """Return a change with `count` new links, admitted to the DUE."""
+        """Return a change with `count` new links, which are admitted to the DUE."""
         change = Change()
         change.links = [
             Link(n * 0x9E3779B97F4A7C15 & (1 << 64) - 1, f"http://h{n}.org/") for n in range(1, count + 1)
@@ -154,9 +154,9 @@ def test_reasons_to_commit_a_group_at_once(loop: Loop, monkeypatch: pytest.Monke
 @pytest.mark.parametrize(
     ("pending", "stopped", "fetching", "early", "dry", "asked"),
     [
-        (0, False, 0, True, True, None),  # no link is pending, so the committer is not consulted
+        (0, False, 0, True, True, None),  # no link is pending, so no flush is considered
         (3, False, 0, False, True, True),  # no fetch is in flight, so there is nothing else to do
-        # another flush would exceed the share of the time that flushes may take
+        # a flush now would exceed the share of the time that flushes may take
         (3, False, 5, False, True, False),
         (3, False, 5, True, True, True),
         (3, False, 5, True, False, False),
@@ -268,7 +268,7 @@ def test_a_gathering_ends_when_few_are_in_flight(
 def test_the_process_is_woken_once_when_the_loop_becomes_idle(
     loop: Loop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The process is woken when the loop has no work left; a failed write ends the loop."""
+    """The process is woken when the loop has no work left. A failed write ends the loop."""
     steps = [Step.WAIT, Step.COMMIT, Step.WAIT, Step.WAIT]
     seen: list[bool] = []
 
@@ -344,7 +344,10 @@ def test_a_log_that_cannot_be_written_is_a_failed_disk(loop: Loop, monkeypatch: 
 
 
 def test_decisions_are_made_while_a_write_is_under_way(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Heavy decisions are not made during a write; if the write fails, its exception is raised after the decisions."""
+    """Only light decisions are made during a write.
+
+    If the write fails, its exception is raised after these decisions.
+    """
     monkeypatch.setattr(module, "DECISION_DELAY", 0.001)
     loop.commits.queue(Change)
     loop.commits.queue_heavy(heavy)
@@ -367,7 +370,7 @@ def test_decisions_are_made_while_a_write_is_under_way(loop: Loop, monkeypatch: 
 
 
 def test_decisions_hold_the_loop_for_a_moment_only(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Other tasks get a turn every 4 ms; results that these tasks queue are left for the next call."""
+    """Other tasks get a turn every 4 ms. If they queue results, these are left for the next call."""
     clock, naps = [0.0], []
 
     def make_one() -> Change:
@@ -499,7 +502,10 @@ def test_small_groups_are_recognized(some: list[Change], small: bool) -> None:
 
 
 def test_a_group_that_erases_bytes_is_not_small() -> None:
-    """An erasure has no payload; reading the size of its payload once ended a process that had little else to do."""
+    """An erasure has no payload.
+
+    An attempt to read the size of its payload once ended a process that was nearly idle.
+    """
     change = Change(sync=True)
     change.captures.append(Blanked({b"j/name": 10}))
     assert not _is_small([change])

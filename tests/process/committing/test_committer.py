@@ -1,4 +1,4 @@
-"""Test the steps of a commit loop: first only the choice of steps, then real loops with a constant stream of results.
+"""Test first how the steps of a commit loop are chosen, then real loops with a constant stream of results.
 
 The loops run on a virtual clock that each result advances. A result arrives in each
 turn of the event loop, so no test waits and no test depends on timing.
@@ -25,7 +25,7 @@ from crawler.process.process import Process
 from crawler.records import FetchTask, Link
 from crawler.storage.commit import Change
 
-BUSY = 40  # number of fetches in flight in a busy process
+BUSY = 40  # the number of fetches in flight in a busy process
 
 
 def committer(*, delay: float = 0.2, entries: int = 256, concurrency: int = 500) -> Committer:
@@ -83,7 +83,7 @@ STATES = st.builds(
 
 @given(st.lists(STATES, max_size=40), st.sampled_from([0.0, 0.03, 0.2]))
 def test_a_group_never_waits_longer_than_the_delay(states: list[CommitterState], delay: float) -> None:
-    """A requested flush comes before the next commit."""
+    """If a flush is requested, it is made before the next commit."""
     one, now, since = committer(delay=delay), 1e6, None
     for state in states:
         step = one.next_step(state, now)
@@ -104,7 +104,7 @@ DUE = {"buffer_entries_max": 100, "max_wait": 5.0, "part_links_max": 200}
 
 
 class Load:
-    """The stages and the commit loop of a process that fetches nothing but receives a stream of results."""
+    """The stages and the commit loop of a process. The process fetches nothing, but receives a stream of results."""
 
     def __init__(self, folder: Path, **sections: Any) -> None:
         tree = {"due": DUE, "store": {"commit_delay": 0.0, "group_entries_max": 8}, **sections}
@@ -151,13 +151,13 @@ class Load:
         return make
 
     async def stream(self, results: int, links: int, apart: float, *, heed: bool = False) -> None:
-        """Queue results one after another; each is queued before the previous one is committed.
+        """Queue results one after another. Each result is queued before the previous result is committed.
 
-        If `heed` is True, a result is queued only when the process could begin a fetch.
+        With `heed`, results are queued only while the process may begin fetches.
         """
         self.stages.frontier.pauses.pause(
             "test"
-        )  # a paused frontier does not count as dry, so only the limits of the DUE cause a flush
+        )  # a paused frontier never counts as dry, so only the limits of the DUE cause flushes
         loop = asyncio.create_task(self.process.commits.run())
         while results:
             while (
@@ -182,7 +182,7 @@ class Load:
 
 
 def test_pending_links_are_flushed_while_results_keep_coming(tmp_path: Path) -> None:
-    """If flushes began only when no result was left to commit, none would ever begin at 20 results per second."""
+    """If flushes had to wait until no result is left to commit, none would ever begin at 20 results per second."""
     load = Load(tmp_path)
     asyncio.run(load.stream(600, 5, 0.001))
     load.close()
@@ -192,7 +192,7 @@ def test_pending_links_are_flushed_while_results_keep_coming(tmp_path: Path) -> 
 
 
 def test_no_link_waits_longer_than_max_wait(tmp_path: Path) -> None:
-    """The buffer never fills up; `lag` is the time for groups that are queued or written before the flush."""
+    """The buffer never fills up. `lag` is the time for groups that are queued, or being written, before the flush."""
     load = Load(tmp_path)
     asyncio.run(load.stream(300, 1, 0.1))
     load.close()
@@ -212,7 +212,7 @@ def test_no_group_is_larger_than_allowed(tmp_path: Path) -> None:
 
 
 def test_a_full_due_takes_no_more_until_a_flush_has_passed(tmp_path: Path) -> None:
-    """Pages with many links arrive faster than the DUE is flushed, until no fetch may begin because the DUE is full."""
+    """Pages with many links arrive faster than the DUE is flushed. When the DUE is full, no fetch may begin."""
     load = Load(tmp_path)
     asyncio.run(load.stream(60, 90, 0.001, heed=True))
     load.close()
@@ -240,7 +240,7 @@ def test_a_full_due_blocks_all_slots(tmp_path: Path, step: str) -> None:
 
 
 def test_a_flush_that_fails_is_not_tried_in_a_loop(tmp_path: Path) -> None:
-    """The loops must not wake each other endlessly while a dry frontier waits for the second attempt to flush."""
+    """While a dry frontier waits for a second attempt to flush, the loops must not wake each other endlessly."""
     load = Load(tmp_path)
     load.stages.commits.commit(load.result(5)())
     tries, rounds = 0, 0
@@ -304,11 +304,14 @@ def add(frontier: Frontier, stages: Stages, urls: Iterable[str]) -> None:
 
 @pytest.mark.parametrize("crawl", [{"concurrency": 4}, {"concurrency": 40, "max_pages": 4}])
 def test_nothing_spins_while_look_ups_hang(tmp_path: Path, crawl: dict[str, Any]) -> None:
-    """If DNS is down, all tasks wait for look-ups; meanwhile the scheduling loop once ran 14,000 rounds per second."""
+    """If DNS is down, all tasks wait for look-ups.
+
+    The scheduling loop once ran 14,000 rounds per second meanwhile.
+    """
     load = Load(tmp_path, crawl=crawl, network={"dns_concurrency": 6})
     process, frontier = load.process, load.stages.frontier
     add(frontier, load.stages, [f"http://h{n}.org/" for n in range(40)])
-    load.clock.advance(2.0)  # a time after the start delay of a directory that was not closed cleanly
+    load.clock.advance(2.0)  # the delay after an unclean stop is over at this time
     rounds = 0
 
     async def schedule() -> list[FetchTask]:
@@ -338,7 +341,7 @@ def test_nothing_spins_while_look_ups_hang(tmp_path: Path, crawl: dict[str, Any]
 
 
 def test_a_dry_frontier_causes_a_flush_at_once_but_not_after_each_group(tmp_path: Path) -> None:
-    """While hosts wait for their gaps, the frontier is dry after every result; a flush after each would be too much.
+    """While all hosts wait for their gaps, the frontier is dry after each result. A flush each time costs too much.
 
     After a flush that took 0.1 s, no flush begins for 0.9 s while fetches are in flight.
     """

@@ -1,4 +1,4 @@
-"""Test the limits and the end of a crawl in a single process and in one with peers; the same rules apply to both."""
+"""Test the limits and the end of a crawl. The same rules apply to a single process and to a process with peers."""
 
 import asyncio
 import math
@@ -31,7 +31,7 @@ REAL_SLEEP = asyncio.sleep
 
 
 class Here:
-    """Replaces the loops of a process, and holds the exchange that uses them."""
+    """Takes the place of the process that an exchange belongs to. Its stages are real."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class Here:
         self.woken += 1
 
     def fetch(self, pages: int, size: int = 0) -> None:
-        """Commit the counts of `pages` fetches, which received `size` bytes in total."""
+        """Commit counts as if `pages` pages with `size` bytes in total had been fetched."""
         change = Change()
         change.count("pages.fetched", pages)
         change.count("bytes.wire", size)
@@ -129,7 +129,7 @@ def test_pages_in_flight_count_against_the_limit(folder: Path, names: tuple[str,
 
 @pytest.mark.parametrize("names", [("p0",), ("p0", "p1")], ids=["alone", "with a peer"])
 def test_limits_apply_to_one_run(folder: Path, names: tuple[str, ...]) -> None:
-    """A start without a run name begins a new run; a run with a name continues after a restart."""
+    """A start without a run name begins a new run. A start with the name of the last run continues that run."""
     here = Here(folder, names, max_pages=10, max_bytes=1000)
     exchange = here.exchange(run="one")
     here.fetch(4, 600)
@@ -172,11 +172,11 @@ def test_a_process_started_after_the_end_knows_it(folder: Path) -> None:
     assert Here(folder, ("p0", "p1")).exchange(ended=True).ended
 
 
-# -- with peers: sending, taking, confirming
+# -- with peers: sending, receiving, confirming
 
 
 class Peered:
-    """The exchange between p0 and its unreachable peer p1; only the queues of p0 change."""
+    """The exchange between p0 and its peer p1, which cannot be reached. Only the queues of p0 change."""
 
     def __init__(
         self,
@@ -284,7 +284,7 @@ def test_a_commit_takes_entries_that_waited_for_room(
 def test_the_queue_of_a_peer_that_is_away_is_rewritten(
     peered: Callable[..., Peered], monkeypatch: pytest.MonkeyPatch, adopted: bool
 ) -> None:
-    """The new queue is durable before the old one is deleted."""
+    """The rewritten queue is durable before the old queue is deleted."""
     one, order, begun = peered(), [], []
     outbox = one.here.stages.outbox
     plan: Any = SimpleNamespace(run=lambda: order.append("run"), sweep=lambda: order.append("sweep"))
@@ -358,9 +358,9 @@ def counters(one: Peered, **said: Any) -> Counters:
 
 
 def test_the_end_is_announced_only_once_it_is_durable(peered: Callable[..., Peered]) -> None:
-    """A process leaves once it knows of the end of the crawl.
+    """A process leaves as soon as it knows that the crawl has ended.
 
-    If its peer then forgot the end in a crash, the peer would wait forever.
+    If a peer then forgot the end of the crawl in a crash, this peer would wait forever.
     """
     one = peered()
     exchange, coordination, told = one.exchange, one.exchange.coordination, []
@@ -379,7 +379,7 @@ def test_the_end_is_announced_only_once_it_is_durable(peered: Callable[..., Peer
 
 
 def knew(one: Peered, *, cleanly: bool = False) -> PeerExchange:
-    """Let p0 announce the end of the crawl, then kill p0 or stop it cleanly; return its exchange after a new start."""
+    """Let p0 announce the end of the crawl, then kill or stop p0, and start it again; return its new exchange."""
     one.here.commits = True
     one.exchange.learn_end()
     asyncio.run(one.exchange.part("done"))
@@ -392,7 +392,7 @@ def knew(one: Peered, *, cleanly: bool = False) -> PeerExchange:
 
 
 def silence(one: Peered, exchange: PeerExchange) -> bool:
-    """Return whether the exchange applies the stored end of the crawl after another `silence_max` seconds."""
+    """Let `silence_max` seconds pass; return whether the exchange then applies the stored end of the crawl."""
     exchange._recall_end()
     one.here.stages.clock.advance(one.here.stages.config.splitter.silence_max)  # type: ignore[attr-defined]
     exchange._recall_end()
@@ -517,7 +517,7 @@ def test_a_single_process_has_the_whole_rate(folder: Path, monkeypatch: pytest.M
 
 
 def test_the_progress_in_heartbeats(peered: Callable[..., Peered], monkeypatch: pytest.MonkeyPatch) -> None:
-    """The hosts with work, which heartbeats report, are counted only at intervals."""
+    """Heartbeats report the number of hosts with work, which is counted only at intervals."""
     one, counts = peered(), [7, 9]
     monkeypatch.setattr(one.here.stages.frontier.views, "hosts_with_work", lambda: counts.pop(0))
     one.here.fetch(3, 500)
@@ -536,14 +536,17 @@ def test_the_progress_in_heartbeats(peered: Callable[..., Peered], monkeypatch: 
 
 
 def test_a_peer_that_moved_is_dialled_where_it_listens(peered: Callable[..., Peered]) -> None:
-    """When a peer has been restarted, the supervisor announces the peer's new address."""
+    """After a peer has been restarted, the supervisor announces its new address."""
     one = peered()
     one.exchange.set_address("p1", ("127.0.0.3", 7))
     assert one.exchange.status()["p1"].address == "127.0.0.3:7"
 
 
 def test_each_start_has_a_number_above_all_before(folder: Path) -> None:
-    """In a new folder, the start number comes from the clock, so it exceeds all numbers of a folder that was lost."""
+    """In a new folder, the first start number comes from the clock.
+
+    So it exceeds all numbers of a folder that was lost.
+    """
     here = Here(folder, ("p0", "p1"))
     first = module._next_incarnation(here.stages.store, here.stages.clock.now())
     assert first == int(here.stages.clock.now() * 1000)
@@ -557,7 +560,10 @@ def test_each_start_has_a_number_above_all_before(folder: Path) -> None:
 def test_a_start_whose_clock_is_behind_continues_under_a_later_number(
     peered: Callable[..., Peered], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The higher start number is durable before it is used; if the peer repeats its answer, nothing changes."""
+    """The higher number is durable before it is used.
+
+    If the peer repeats the answer that demanded it, nothing changes.
+    """
     one = peered()
     before = one.exchange._common.identity.incarnation
     one.exchange._overtake(before + 5000)
@@ -616,7 +622,7 @@ def test_life_of_an_exchange_with_peers(
 ) -> None:
     """The exchange listens, sends heartbeats, and receives the entries that wait for this process.
 
-    Before the exchange is closed, it sends all confirmations.
+    Before it closes, it sends all confirmations that it owes.
     """
     one, done = peered(), []
     exchange = one.exchange
@@ -661,7 +667,7 @@ def refresh(folder: Path) -> Iterator[Refresh]:
 def test_new_and_known_pages_share_the_part_of_the_rate(
     peered: Callable[..., Peered], refresh: Refresh, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """How the rate is divided depends on whether any process reports known pages, and whether any has work."""
+    """The division of the rate depends on which kinds of work any process has: known pages, or new URLs."""
     exchange, told, asked = peered().exchange, [], []
     said = {"p0": Progress(work=0, weight=0.0), "p1": Progress(work=3, weight=2.0)}
     monkeypatch.setattr(refresh.portion, "divide", lambda *portion: told.append(portion))

@@ -1,4 +1,4 @@
-"""Test when the stored end of a crawl applies and when missing peers are reported, for given states and times."""
+"""Test when the stored end of a crawl applies, and when missing peers are reported."""
 
 from crawler.process.exchange.termination import Extent, MissingPeers, Termination
 from crawler.splitter.coordination import Progress
@@ -10,7 +10,7 @@ PEERS = {"p1": Progress(idle=True, appended=3, applied=4), "p2": Progress(append
 
 
 def kept() -> MemoryStore:
-    """Return a store of a crawl that has ended with the extent (5, 6, 7)."""
+    """Return the store of a crawl whose recorded end has the extent (5, 6, 7)."""
     change = made(MemoryStore(), (5, 6, 7)).keep(PEERS)
     return MemoryStore({key: value for key, value in change.operations if value is not None})
 
@@ -29,7 +29,7 @@ def test_a_stored_end_applies_after_a_restart_if_nothing_was_done_since() -> Non
 
 
 def test_other_limits_void_a_stored_end_and_peers_heed_it() -> None:
-    """After limits were raised, an end stored by an earlier run once made processes leave although others needed them."""
+    """After limits were raised, the end that an earlier run had stored once made processes leave too early."""
     raised = made(kept(), (5, 6, 7), limits="2 pages per host")
     assert not raised.holds and raised.past_end is PastEnd.VOID
     known = made(kept(), (5, 6, 7))
@@ -38,7 +38,7 @@ def test_other_limits_void_a_stored_end_and_peers_heed_it() -> None:
 
 
 def test_after_a_clean_end_only_a_peer_that_missed_the_end_recalls_it() -> None:
-    """A process that was cut off while its peers left once waited forever, even after one of the peers came back."""
+    """A process that had lost contact while its peers left once waited forever, even after one of them came back."""
     missed = Progress(idle=True, appended=3, applied=4)
     known = made(kept(), (5, 6, 7), clean=True)
     assert known.past_end is PastEnd.HOLDS

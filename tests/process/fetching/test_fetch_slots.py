@@ -10,7 +10,7 @@ from crawler.process.fetching.fetch_slots import START_TURN, STARTS_MAX, FetchSl
 
 
 class Frontier:
-    """Gives out `left` fetch tasks (by default, an endless number); each start of a task advances the clock by `took`."""
+    """Gives out `left` fetch tasks, by default without end. Each start of a task advances the clock by `took`."""
 
     def __init__(self, left: int = 10**6, took: float = 0.0) -> None:
         self.left, self.took, self.now = left, took, 0.0
@@ -32,7 +32,7 @@ class Frontier:
 
 
 class Made:
-    """Fetch slots with a fake frontier, and all values that they query."""
+    """Fetch slots with a fake frontier, and with all values that the slots query."""
 
     def __init__(
         self, concurrency: int = 100, *, left: int = 10**6, took: float = 0.0, limit: int = 10**6
@@ -96,7 +96,7 @@ def test_the_frontier_gets_as_many_starts_as_there_is_room() -> None:
 
 @pytest.mark.parametrize(("limit", "limited"), [(4, True), (10, False), (11, False)])
 def test_slots_left_empty_by_a_limit_are_remembered(limit: int, limited: bool) -> None:
-    """If a limit kept slots empty, the end of a fetch task makes room for another task, so the schedule must be woken."""
+    """If a limit keeps slots empty, the end of a fetch task makes room for another, so the schedule must be woken."""
 
     async def scene() -> None:
         made = Made(10, left=0, limit=limit)
@@ -126,7 +126,7 @@ def test_starts_per_turn_are_bounded() -> None:
     [(0.0026, 4), (0.01, 1), (START_TURN, 1), (START_TURN / 2, 2), (0.0041, 2), (0.0, STARTS_MAX)],
 )
 def test_starts_yield_to_the_event_loop_in_time(took: float, begun: int) -> None:
-    """If each start takes long, for example because a thousand rules are checked, few tasks start in a turn of 8 ms."""
+    """If a start takes long, for example because it checks a thousand rules, few tasks start in a turn of 8 ms."""
 
     async def scene() -> None:
         made = Made(100, took=took)

@@ -1,4 +1,4 @@
-"""Test the fetch tasks of a process (hops, turns, bugs, the sink), with real stages, but a canned client and resolver."""
+"""Test the fetch tasks of a process with real stages. Answers and addresses are canned."""
 
 import asyncio
 import logging
@@ -38,7 +38,10 @@ NOT_FOUND = Resolution((), 0.0, Outcome.DNS_NOT_FOUND, "no such name")
 
 
 class Canned:
-    """A fetcher and resolver with canned answers by URL and canned addresses by name; it raises canned exceptions."""
+    """A fetcher and resolver.
+
+    For each URL it has a canned answer or exception, and for each name canned addresses.
+    """
 
     places = 0
 
@@ -85,7 +88,7 @@ class Canned:
 
 
 class Run:
-    """Runs fetch tasks on the stages of a `Joint`, and keeps the change with which each task ends."""
+    """Runs fetch tasks on the stages of a `Joint`. Each task ends with a change, which is kept."""
 
     def __init__(self, joint: Joint, **options: Any) -> None:
         self.joint = joint
@@ -223,7 +226,10 @@ def test_sitemaps_have_a_bound_of_their_own(run: Run) -> None:
 def test_bytes_are_held_until_the_commit_of_their_own_fetch_task(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A host's next request may start before the last answer is committed, so bytes are charged to each fetch task."""
+    """The next request to a host may start before the last answer is committed.
+
+    So each fetch task holds its own bytes.
+    """
 
     def make_nothing(*_: object) -> Making:
         yield from ()
@@ -335,7 +341,7 @@ def test_a_released_slot_wakes_the_schedule(joint: Joint, frees: int, wakes: int
 
 
 def test_the_users_request_options_are_applied(run: Run) -> None:
-    """The options are added to the configured headers; a redirect is followed within the scope."""
+    """The options of the user are added to the configured headers. A redirect is followed within the scope."""
     run.fetch_tasks.request_options_of = lambda fetch_task: RequestOptions(
         "POST", b"q=1", ("X-Own: 1", "Content-Type: a/b")
     )
@@ -439,7 +445,10 @@ def test_a_first_look_up_waits_less_while_other_hosts_wait(
 def test_a_redirect_is_followed_with_the_right_method_and_fields(
     status: int, method: str, same_host: bool, expected: RequestOptions
 ) -> None:
-    """Redirects follow the Fetch Standard ("HTTP-redirect fetch"); credentials are sent only to their own host."""
+    """Redirects follow the Fetch Standard ("HTTP-redirect fetch").
+
+    Credentials are sent only to the host they are for.
+    """
     options = RequestOptions(method, b"b", ("X: 1", "Content-Type: t", "Cookie: c"))
     assert redirected_options(options, status, same_host=same_host) == expected
     assert redirected_options(PLAIN, status, same_host=same_host) is PLAIN
@@ -449,7 +458,7 @@ def test_a_redirect_is_followed_with_the_right_method_and_fields(
 
 
 def test_a_hop_to_the_same_key_is_followed_in_the_hosts_turn(run: Run) -> None:
-    """A target with the same key as its source is not queued as a link, because the DUE would drop it as a duplicate.
+    """If the target has the same key as the source, it is not queued: the DUE would drop it as a duplicate.
 
     The hop waits for the gap of the host.
     """
@@ -530,7 +539,7 @@ def test_a_hop_to_a_host_without_an_address(run: Run) -> None:
 
 
 def test_a_hop_gives_up_a_host_that_is_never_free(run: Run) -> None:
-    """The hop leads to the host b.org, which another fetch task holds."""
+    """The hop leads to b.org, a host that another fetch task holds."""
     run.joint.seeds("http://b.org/")
     tasks = {
         fetch_task.hostname: fetch_task
@@ -545,7 +554,10 @@ def test_a_hop_gives_up_a_host_that_is_never_free(run: Run) -> None:
 
 
 def test_a_hop_tries_less_and_less_often_for_a_busy_host(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If a host always seems nearly free, it is tried after 10 ms, then less and less often, but at least every 2 s."""
+    """The host always seems to be nearly free.
+
+    It is tried after 10 ms, then less and less often, but at least every 2 s.
+    """
     waits: list[float] = []
 
     async def sleep(seconds: float) -> None:
@@ -669,7 +681,7 @@ def test_overrides_bind_the_request(open_joint: Callable[..., Joint]) -> None:
 
 
 def test_requests_carry_their_slot_and_the_configured_fetcher(open_joint: Callable[..., Joint]) -> None:
-    """Pages use the fetcher of `[[override]]`; robots.txt is always fetched by HTTP."""
+    """Pages use the fetcher that `[[override]]` names. robots.txt is always fetched by HTTP."""
     joint = open_joint(override=[{"match": "a.org", "fetcher": "http"}])
     joint.seeds(HOME)
     requests = Run(joint).fetch_tasks._requests
@@ -764,7 +776,7 @@ class Part:
 def test_the_body_of_a_file_is_freed_once_and_kept_if_the_fetch_failed(
     run: Run, monkeypatch: pytest.MonkeyPatch, fails: bool
 ) -> None:
-    """If a bug ends the fetch, the bytes are kept for the next attempt; otherwise, they are freed at the commit."""
+    """If a bug ends the fetch, the bytes are kept for the next attempt. Otherwise, the commit frees them."""
     part = Part()
     monkeypatch.setattr(run.fetch_tasks._files, "body", lambda request, fetch_task: part)
     run.answer(fetch(HOME, b"<p>page"))

@@ -1,4 +1,4 @@
-"""Test how the links of an answer are read: which real extractor is chosen, and which arguments it gets."""
+"""Test how the links of an answer are read: which of the real extractors is used, and with which arguments."""
 
 import asyncio
 from collections.abc import Iterable
@@ -84,7 +84,7 @@ def test_feeds_are_read_by_setting() -> None:
     ],
 )
 def test_large_documents_are_read_in_a_child(flags: int, kind: str, body: bytes, sought: list[str]) -> None:
-    """The child process returns the same links and dates as this process would; pages are parsed in another child."""
+    """The child process returns the same links and dates as this process would. Pages are parsed in another child."""
     starts: list[int] = []
 
     async def once(answer: Fetch) -> Extracted | None:
@@ -149,7 +149,7 @@ def test_header_fields_can_contain_directives_and_links() -> None:
 
 
 def test_directives_do_not_bind_where_robots_are_ignored() -> None:
-    """If robots.txt is ignored, directives in pages have no effect, but they are still reported."""
+    """If robots.txt is ignored, directives in pages have no effect, either, but they are still reported."""
     answer = with_fields((b"X-Robots-Tag", b"nofollow"))
     elsewhere = [{"match": "b.org", "robots": "ignore"}]
     here = [{"match": "a.org", "robots": "ignore"}]
@@ -237,7 +237,7 @@ def test_a_directory_listing_gives_the_dates_of_its_files() -> None:
 
 
 class Documents:
-    """Stands in for the child that parses large documents and for the event loop's share of small ones; logs calls."""
+    """Takes the place of the child that parses large documents, and of the event loop's share. Records its calls."""
 
     def __init__(self) -> None:
         self.done: list[Any] = []

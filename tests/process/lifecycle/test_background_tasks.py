@@ -1,4 +1,4 @@
-"""Test that a failed background task fails the process, and that waits end at an event or a time limit."""
+"""Test that a process fails if a background task fails, and that waits end at an event or a time limit."""
 
 import asyncio
 

@@ -18,12 +18,12 @@ class Cycle:
         self.me = self
 
 
-FREEZE, UNFREEZE = gc.freeze, gc.unfreeze  # before `tests/conftest.py` replaces them
+FREEZE, UNFREEZE = gc.freeze, gc.unfreeze  # the real functions, before `tests/conftest.py` replaces them
 
 
 @pytest.fixture(autouse=True)
 def as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Let the functions of `gc` have their effect in the test; afterwards, restore the collector."""
+    """Use the real functions of `gc` in the test; afterwards, restore the settings of the collector."""
     monkeypatch.setattr(gc, "freeze", FREEZE)
     monkeypatch.setattr(gc, "unfreeze", UNFREEZE)
     gc.unfreeze()
@@ -38,7 +38,7 @@ def as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def test_each_collection_looks_at_what_came_since_the_last_full_one() -> None:
-    """However large the crawl is, objects that survived a full collection are not examined again."""
+    """Objects that survived a full collection are not examined again, so the size of the crawl does not matter."""
     garbage_collection.collect_rarely()
     garbage_collection.freeze()
     garbage_collection.freeze()
@@ -64,7 +64,7 @@ def test_cycles_that_die_young_are_freed() -> None:
 
 
 def test_after_the_last_crawl_the_collector_is_restored() -> None:
-    """A crawl may run inside a user's program. The cycles of that program must be freed again after the crawl."""
+    """A crawl may run inside a program of a user. The cycles of that program must be freed again after the crawl."""
     callbacks = list(gc.callbacks)
     garbage_collection.freeze()
     garbage_collection.freeze()

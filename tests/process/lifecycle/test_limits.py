@@ -1,4 +1,4 @@
-"""Test each reason for the end of a run, which reason takes precedence, and the states of a disk."""
+"""Test each reason that ends a run, which of several reasons counts, and the states of a disk."""
 
 import pytest
 

@@ -1,4 +1,7 @@
-"""Test that a shutdown step that does not end is abandoned, and that the stacks of its tasks and threads are logged."""
+"""Test that a step of the shutdown is abandoned if it does not end.
+
+The stacks of tasks and threads are then logged.
+"""
 
 import asyncio
 import logging
@@ -23,11 +26,11 @@ from crawler.process.lifecycle.shutdown import (
     within,
 )
 
-SOON = 0.05  # number of seconds; this time limit is short because the tests exceed it
+SOON = 0.05  # seconds; this limit is short because the tests wait until it is exceeded
 
 
 async def stubborn() -> None:
-    """Wait forever and ignore cancellation."""
+    """Wait forever, even when cancelled."""
     while True:
         try:
             await asyncio.Event().wait()
@@ -68,7 +71,7 @@ def test_a_hanging_thread_does_not_delay_the_exit() -> None:
 
 
 def test_a_process_with_a_hanging_thread_ends_with_its_code() -> None:
-    """By default, Python waits for the threads of executors without a limit."""
+    """At its exit, Python would wait without a limit for the threads of executors."""
     code = (
         "import threading; from concurrent.futures import ThreadPoolExecutor\n"
         "from crawler.process.lifecycle import shutdown\n"
@@ -104,8 +107,8 @@ def test_the_watchdog_logs_where_the_event_loop_is_blocked() -> None:
         asyncio.run(play())
     finally:
         logger.removeHandler(handler)
-    # On a busy machine, the loop may count as blocked even before `play` blocks it; in any case, it is
-    # blocked in `play`.
+    # On a busy machine, the loop may count as blocked before `play` blocks it. In both cases, `play` is
+    # running.
     assert "the event loop is blocked for 0.05 s" in texts[0] and ", in play\n" in texts[0]
 
 
@@ -146,7 +149,7 @@ def test_an_abandoned_step_is_cancelled() -> None:
 
 
 def test_a_caller_that_gave_up_gets_no_result() -> None:
-    """The caller is cancelled; the thread ends later, while the event loop is still running or after it was closed."""
+    """The caller is cancelled. The thread ends later, when the event loop may still run or may be closed."""
     complaints: list[object] = []
     release = threading.Event()
 
@@ -173,7 +176,7 @@ def test_a_caller_that_gave_up_gets_no_result() -> None:
 
 
 def test_stacks_show_a_bounded_number_of_tasks_and_frames() -> None:
-    def deep(depth: int) -> str:  # functions that alternate, because a traceback merges equal frames
+    def deep(depth: int) -> str:  # two functions take turns, because a traceback merges equal frames
         return deeper(depth) if depth else stacks()
 
     def deeper(depth: int) -> str:
@@ -203,12 +206,12 @@ def test_stacks_show_a_bounded_number_of_tasks_and_frames() -> None:
 
 
 def stubborn_once_line(text: str) -> str:
-    """Return the number, in the task's stack, of the line at which the task of the test above waits."""
+    """Return the number of the line at which the task of the test above waits, as its stack shows."""
     return text.partition("task waits ")[2].partition(", line ")[2].partition("\n")[0]
 
 
 class Thread:
-    """Replaces a thread for `leave`; it ends when it is joined, or never."""
+    """A fake thread for `leave`. It ends when it is joined, or never."""
 
     def __init__(self, *, daemon: bool = False, hangs: bool = False) -> None:
         self.name, self.daemon, self.hangs = "worker", daemon, hangs
@@ -223,7 +226,7 @@ class Thread:
 
 
 def test_only_threads_that_delay_the_exit_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A hanging thread is logged and the process exits at once; all threads share one limit."""
+    """A thread that hangs is logged, and the process exits at once. All threads share one time limit."""
     done: list[object] = []
     daemon, ends, late = Thread(daemon=True, hangs=True), Thread(), Thread()
     threads = [threading.main_thread(), daemon, ends, late]
@@ -256,7 +259,10 @@ def test_only_threads_that_delay_the_exit_are_waited_for(monkeypatch: pytest.Mon
 def test_a_loop_is_blocked_after_some_checks_without_a_turn(
     turns: str, said: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A blocked loop is logged once, and again only after it has run a turn; each `t` in `turns` is such a turn."""
+    """A blocked loop is logged once, and again only after it has made a turn.
+
+    Each `t` in `turns` stands for a turn.
+    """
     dog = Watchdog(10.0)
     looks = iter(turns)
 

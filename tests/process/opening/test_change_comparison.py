@@ -1,4 +1,4 @@
-"""Test which differences count as a change of a page, by the crawl's rule and by overrides for parts of the web."""
+"""Test which differences count as a change of a page, by the rule of the crawl or by an override for some URLs."""
 
 from typing import Any
 
@@ -28,7 +28,7 @@ def comparing(*tables: dict[str, Any]) -> ChangeComparison:
 def test_an_override_changes_what_it_names(
     table: dict[str, Any], kind: str, distance: int, patterns: int
 ) -> None:
-    """Even a value of zero or an empty list in an override replaces the crawl's value."""
+    """A value in an override replaces that of the crawl, even if it is zero or an empty list."""
     made = comparing({"match": "a.org"} | table)
     for url, want in (("http://a.org/x", (kind, distance, patterns)), ("http://b.org/x", ("text", 5, 1))):
         found = made.comparison(url)

@@ -1,4 +1,7 @@
-"""Test readers of a process's store: they need no lock, change nothing, and see one committed state."""
+"""Test reading the store of a process from outside.
+
+A reader needs no lock, changes nothing, and sees a committed state.
+"""
 
 import errno
 import os
@@ -44,7 +47,7 @@ def files(folder: Path) -> dict[str, tuple[int, int]]:
 
 
 def waits(stages: Stages, url: str) -> None:
-    """Commit a new link, which then waits in the links log."""
+    """Commit a new link. The link then waits in the links log."""
     change = Change()
     fingerprint = stages.fingerprinter.fingerprint(url)
     stages.due.admit(stages.fingerprinter.fingerprints([url]))
@@ -57,7 +60,7 @@ def waits(stages: Stages, url: str) -> None:
 def test_several_readers_beside_a_writer(crawl: tuple[CrawlDirectory, Any]) -> None:
     """Each reader sees the state that was committed when it opened the store.
 
-    The files do not change, and another writer can start later.
+    The readers change no file, and another writer can start later.
     """
     directory, config = crawl
     folder = directory.process("p0")
@@ -122,7 +125,7 @@ def test_damage_is_reported_with_the_path_of_the_original(crawl: tuple[CrawlDire
 def test_a_process_that_changes_its_files_meanwhile(
     crawl: tuple[CrawlDirectory, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Damage is reported only if the store has not changed since the copy began; otherwise, the copy is made again."""
+    """Damage is reported only if the store did not change during the copy. Otherwise, a new copy is made."""
     directory, config = crawl
     with at_rest(config, directory, "p0", clock=VirtualClock()) as writer:
         fetched(writer, URL)
@@ -142,7 +145,7 @@ def test_a_process_that_changes_its_files_meanwhile(
 
 
 def merging(process: Path, real: Callable[[Path, Path], None]) -> Callable[[Path, Path], None]:
-    """Return a `snapshot` function that first lets the process merge its runs and flush its links."""
+    """Return a replacement for `snapshot` that first lets the process merge its runs and flush its links."""
 
     def snapshot_beside(store: Path, into: Path) -> None:
         (process / "due" / "1.run").unlink()
@@ -160,7 +163,10 @@ def merging(process: Path, real: Callable[[Path, Path], None]) -> Callable[[Path
 def test_every_file_that_the_store_may_name_is_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, links: str
 ) -> None:
-    """On any file system, the copy has all files, whatever the process deletes meanwhile. Logs are copied, not linked."""
+    """The copy has all files on any file system, whatever the process deletes meanwhile.
+
+    Logs are copied, not linked.
+    """
     process = tmp_path / "p0"
     for name in ("due/1.run", "links/0.log", "links/1.log", "store/CURRENT"):
         (process / name).parent.mkdir(parents=True, exist_ok=True)
@@ -214,7 +220,7 @@ def test_without_room_beside_the_store_the_copy_is_made_elsewhere(
 
 def test_copies_left_by_killed_readers_are_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     process = tmp_path / "p0"
-    (process / f"snapshot-{2**22 + 1}-x" / "store").mkdir(parents=True)  # no process can have this number
+    (process / f"snapshot-{2**22 + 1}-x" / "store").mkdir(parents=True)  # no process can have this ID
     (process / f"snapshot-{os.getpid()}-y").mkdir()
     monkeypatch.setattr(module, "snapshot", lambda store, into: None)
     with private_copy(process):

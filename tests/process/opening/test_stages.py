@@ -85,7 +85,7 @@ def next_page(stages: Stages) -> FetchTask:
 
 
 def test_keys_of_each_kind_are_counted(tmp_path: Path) -> None:
-    """The number of keys of each kind is counted, so that the loss of a record or capture is noticed."""
+    """The keys of each kind are counted, so that a lost record or capture is noticed."""
     stages = opened(tmp_path)
     fingerprint = fetched(stages, URL)
     fetched(stages, "http://a.org/y", b"another")
@@ -114,7 +114,10 @@ def test_a_clean_end_is_known_at_the_next_start_and_at_no_later_one(tmp_path: Pa
 
 @pytest.mark.parametrize("runs", [(True, True), (True, False), (False, True), (False, False)])
 def test_a_store_from_before_the_last_run_is_refused(tmp_path: Path, runs: tuple[bool, bool]) -> None:
-    """It is refused however the last run ended, because each opening and each clean end changes the state number."""
+    """The store is refused after any end of the last run.
+
+    Each opening and each clean end changes the state number.
+    """
     for clean in runs:
         stages = opened(tmp_path)
         stages.close(clean=clean)
@@ -167,7 +170,7 @@ def test_a_folder_is_opened_once(tmp_path: Path) -> None:
 
 def test_a_start_that_fails_leaves_no_lock(tmp_path: Path) -> None:
     opened(tmp_path).close()
-    for _ in range(2):  # the second opening would fail if the first had left its lock
+    for _ in range(2):  # the second opening would fail if the first had kept the lock
         with pytest.raises(DirectoryError, match="bucket table"):
             opened(tmp_path, names=("p0", "p1"))
     opened(tmp_path).close()
@@ -230,7 +233,7 @@ def test_a_crawl_of_several_counts_what_waits_for_each_peer(tmp_path: Path) -> N
     ("number", "failed"), [(errno.ENOSPC, True), (errno.EIO, True), (errno.EACCES, False)]
 )
 def test_a_full_disk_during_opening_is_a_store_error(tmp_path: Path, number: int, failed: bool) -> None:
-    """If the crawl directory was the first to find the disk full, its error once had another exit code and no retry."""
+    """If the crawl directory was first to notice a full disk, the exit code was once wrong, so there was no retry."""
     with pytest.raises(StoreError if failed else DirectoryError) as met, _disk_errors(tmp_path):
         raise DirectoryError("cannot be made") from OSError(number, "why")
     assert isinstance(met.value, StoreError) is failed
@@ -241,7 +244,10 @@ REFRESHING = {"refresh": {"endless": True, "share": 0.5}}
 
 @pytest.mark.parametrize("left", ["begun", "warc/a.warc.gz", "due/1.run"])
 def test_a_missing_store_is_not_created_anew(tmp_path: Path, left: str) -> None:
-    """An empty folder in place of the store is refused, too; but a process whose whole folder is empty starts anew."""
+    """An empty folder in place of the store is refused, too.
+
+    But if the whole folder of a process is empty, it starts anew.
+    """
     folder = tmp_path / "p0"
     if left == "begun":
         CrawlDirectory(tmp_path).note_state("p0", 0)
@@ -317,7 +323,7 @@ def test_urls_that_are_done_go_back_into_the_queues(tmp_path: Path) -> None:
 
 
 def test_a_merge_of_runs_ends_in_its_own_change(tmp_path: Path) -> None:
-    """If a merge's result did not replace the merged runs, these would stay in the manifest, or prevent other merges."""
+    """Otherwise, the merged runs would stay in the manifest, or would prevent other merges."""
     stages = opened(tmp_path)
     merges, urls = 0, [f"http://a.org/{n}" for n in range(9)]
     for url in urls:
@@ -344,7 +350,7 @@ def test_a_merge_of_runs_ends_in_its_own_change(tmp_path: Path) -> None:
 def test_a_crash_can_be_tried_at_each_step_of_a_flush(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All steps reach their fault points in order, before or after the commit, so crash tests can stop at any step."""
+    """The fault points of all steps are reached in order, before or after the commit. So a test can crash any step."""
     stages, passed = opened(tmp_path), []
     url = "http://a.org/new"
     stages.due.admit(stages.fingerprinter.fingerprints([url]))
@@ -372,7 +378,7 @@ def test_a_crash_can_be_tried_at_each_step_of_a_flush(
 
 
 def test_a_process_starts_with_its_equal_share_of_the_rate(tmp_path: Path) -> None:
-    """Together, four processes stay within the rate of the crawl even before they have heard of one another."""
+    """Four processes together stay within the rate of the crawl, even before they know of one another."""
     tree = {"crawl": {"rate": 8.0}, "refresh": {"endless": True}}
     stages = opened(tmp_path, tree=tree, names=("p0", "p1", "p2", "p3"))
     assert stages.refresh is not None and stages.refresh.schedule.rate == 2.0
@@ -385,7 +391,7 @@ def test_missing_parent_folders_are_created(tmp_path: Path) -> None:
 
 
 def test_a_due_in_memory_knows_what_was_handed_out(tmp_path: Path) -> None:
-    """After a restart, URLs that were tried, that wait, or that are parked do not count as new."""
+    """After a restart, a URL is not new if it was tried, waits or is parked."""
     tree = {"due": {"method": "memory"}, "crawl": {"depth": 1}}
     stages = opened(tmp_path, tree=tree)
     done = fetched(stages, URL)

@@ -27,7 +27,7 @@ OpenJoint = Callable[..., Joint]
 
 
 def by_owner(joint: Joint, count: int = 4) -> dict[str, list[str]]:
-    """Return the home pages of `count` hosts of each process."""
+    """For each process, return the home pages of `count` of its hosts."""
     partition, found = joint.stages.topology.partition, {HERE: [], THERE: []}
     for n in range(200):
         url = f"http://h{n}.org/"
@@ -189,7 +189,7 @@ def test_a_long_entry_is_taken_in_portions(open_joint: OpenJoint) -> None:
 def test_received_links_take_the_keys_that_are_known_here(open_joint: OpenJoint) -> None:
     """The sender may not know that two authorities are equivalent.
 
-    Links that already have the right key are unchanged.
+    A link that already has the right key is unchanged.
     """
     joint = open_joint(names=(HERE, THERE), **ANYWHERE)
     before = link(joint, "http://a.org/x", depth=2, via=3)
@@ -213,7 +213,7 @@ def prove(joint: Joint) -> Change:
 
 
 def notices(change: Change) -> dict[str, list[str]]:
-    """Map each peer to the URLs that tell it that the scope has grown."""
+    """Map each peer to the notices of new scope that it gets: a list of URLs."""
     assert all(link.flags == SCOPE for _, links in change.foreign for link in links)
     return {peer: [link.url for link in links] for peer, links in change.foreign}
 
@@ -261,7 +261,7 @@ def test_peers_are_told_by_which_urls_the_scope_has_grown(open_joint: OpenJoint)
 def test_a_notice_is_not_taken_for_the_link_itself(open_joint: OpenJoint) -> None:
     """A compaction of the outbox keeps only one of two entries with equal fingerprints.
 
-    A notice therefore has a fingerprint of its own, in the same bucket.
+    Therefore, a notice has another fingerprint than the link, in the same bucket.
     """
     joint = open_joint(names=(HERE, THERE))
     change = Change()
@@ -364,7 +364,7 @@ def test_the_trace_of_a_process_alone_has_no_cross_links(open_joint: OpenJoint) 
 
 
 def test_a_trace_pauses_between_portions(open_joint: OpenJoint) -> None:
-    """Judging and logging the 20,000 links of a page in one turn would block the event loop."""
+    """If the 20,000 links of a page were judged and logged in one turn, they would block the event loop."""
     joint = open_joint(crawl={"scope": "any", "trace": True})
     joint.seeds(HOME)
     links = [f"/{n}" for n in range(5 * PORTION_LINKS)]
@@ -402,7 +402,7 @@ def test_a_wrong_splitter_counter_breaks_an_equation(counter: str) -> None:
 
 
 def test_learned_state_survives_a_restart(tmp_path: Path) -> None:
-    """The scope and the proven equivalences survive a restart."""
+    """The scope and the equivalences that were proven survive a restart."""
     first = Joint(tmp_path)
     first.seeds(HOME)
     first.stages.commits.commit(prove(first))

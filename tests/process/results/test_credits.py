@@ -1,4 +1,4 @@
-"""Test, with real outboxes, that hubs get the same credit in several processes as in one, despite kills and redirects."""
+"""Test that hubs get the same credit from several processes as from one, despite kills and redirects."""
 
 import shutil
 from collections.abc import Callable, Mapping
@@ -44,7 +44,7 @@ class Crawl:
         deliver_pending([joint.stages for joint in self.joints.values()])
 
     def show(self, shown: Mapping[str, list[str]]) -> None:
-        """Refetch every hub; the new answers of the hubs in `shown` have the links given there."""
+        """Refetch every hub. The new copy of a hub has the links that `shown` gives for it, if any."""
         for joint in self.joints.values():
             joint.clock.advance(DAY)
             waiting = {url for url in HUBS if self.owner(url) is joint}
@@ -115,7 +115,10 @@ def test_three_processes_give_the_credit_that_one_gives(open_joint: Open) -> Non
 
 
 def test_a_page_whose_first_copy_shows_many_urls_is_expected_to_show_more(open_joint: Open) -> None:
-    """The URLs belong to all processes. URLs that another page has shown before do not count, nor do images."""
+    """The URLs of the copy belong to all processes.
+
+    Images, and URLs that another page has shown before, do not count.
+    """
     joint = open_joint(names=NAMES, me="p0", **{**TREE, "crawl": {"scope": "any", "requisites": True}})
     home = next(url for url in HUBS if owner(joint, url) == "p0")
     known, new = ([f"http://h{n}.org/{name}" for n in range(HOSTS)] for name in ("known", "new"))
@@ -153,7 +156,7 @@ def reopened(joint: Joint, folder: Path) -> Stages:
 
 
 def test_a_kill_neither_loses_nor_doubles_a_credit(open_joint: Open, tmp_path: Path) -> None:
-    """The article's process is killed before it sends the credit, and the hub's process after it has committed it."""
+    """The article's process is killed before it sends the credit, the hub's process after it committed the credit."""
     crawl = Crawl(open_joint, NAMES)
     hub = foreign_hub(crawl.joints["p0"])
     article = own_page(crawl.joints["p0"])
@@ -183,7 +186,7 @@ def test_a_kill_neither_loses_nor_doubles_a_credit(open_joint: Open, tmp_path: P
 
 
 def test_a_credit_has_the_owners_bucket_and_is_one_per_page(open_joint: Open) -> None:
-    """A compaction of the outbox keeps one link per fingerprint; the receiver refuses links that it does not own."""
+    """A compaction of the outbox keeps one link per fingerprint, and the receiver refuses links that it does not own."""
     joint = open_joint(names=NAMES, **TREE)
     hub = joint.fingerprint(foreign_hub(joint))
     marks = set()
@@ -214,9 +217,9 @@ def test_a_credit_is_passed_on_a_bounded_number_of_times(open_joint: Open, times
 
 
 def test_a_page_that_is_fetched_again_earns_no_second_credit(open_joint: Open) -> None:
-    """A page is queued again by `crawl.timestamping`, or after the loss of a WARC segment.
+    """A page is queued again with `crawl.timestamping`, or after a WARC segment was lost.
 
-    Its hub has already received the credit.
+    The hub that linked to it has already received the credit.
     """
     joint = open_joint(**TREE)
     hub, article = HUBS[0], HUBS[0] + "article"

@@ -1,4 +1,4 @@
-"""Test which URLs a sitemap may name, that the check takes linear time, and that long lists are handled in portions."""
+"""Test which URLs a sitemap may name. The check takes linear time, and long lists are checked in portions."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ MAP = "http://evil.test/map.xml"
 
 
 def robots(**files: str) -> RobotsCache:
-    """Return a cache that holds the robots.txt of the hosts `name`.test."""
+    """Return a cache that holds the robots.txt of the host `name`.test for each given name."""
     cache = RobotsCache(MemoryStore(), RobotsConfig(), "crawler", 1000)
     for name, body in files.items():
         answer: dict[str, Any] = {"status": 200, "outcome": Outcome.FETCHED, "complete": True, "now": 0.0}
@@ -75,9 +75,9 @@ def test_urls_that_a_sitemap_may_name(loc: str, taken: bool) -> None:
 
 
 def test_the_lines_of_a_robots_txt_are_canonicalised_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The time is proportional to lines + URLs.
+    """The time is proportional to the number of lines plus the number of URLs.
 
-    It was once proportional to lines x URLs, which blocked the event loop for 45 minutes.
+    It was once proportional to the product of both, which blocked the event loop for 45 minutes.
     """
     calls = 0
     for module, name in ((cache_module, "canonical"), (submitted_module, "resolve")):

@@ -1,4 +1,4 @@
-"""Test which links of canned answers are followed, with which depth and flags; the stages are real."""
+"""Test which links of canned answers are followed, and with which depth and flags. The stages are real."""
 
 import html
 from collections.abc import Callable
@@ -61,7 +61,7 @@ def test_requisites_come_with_their_flag(open_joint: OpenJoint) -> None:
 
 
 def test_links_out_of_scope_are_checked_if_configured(open_joint: OpenJoint) -> None:
-    """Such links have the depth of the page, so no depth limit parks them; they do not count as pages of the crawl."""
+    """Such a link has the depth of its page, so no depth limit parks it. It does not count as a page of the crawl."""
     joint = open_joint(crawl={"check_external": True, "depth": 0}, filter={"exclude": ["secret"]})
     joint.seeds(HOME)
     found = extracted("/x", "http://b.org/y.pdf", "http://b.org/secret", "mailto:me")
@@ -105,7 +105,7 @@ def test_links_of_a_page_with_nofollow_are_not_followed(home: Joint) -> None:
 def test_links_that_the_extractor_returns_are_followed_despite_directives(
     open_joint: OpenJoint, values: dict[str, Any]
 ) -> None:
-    """If robots.policy is "ignore", the extractor returns links together with `nofollow`, and they are followed."""
+    """If robots.policy is "ignore", the extractor returns links in spite of `nofollow`, and they are followed."""
     joint = open_joint(crawl={"requisites": True})
     joint.seeds(HOME)
     change = joint.page(joint.fetch_task(), fetch(HOME), Extracted(HOME, nofollow=True, **values))
@@ -127,7 +127,10 @@ def test_a_page_that_was_not_read_has_no_links(home: Joint) -> None:
 
 
 def test_links_of_too_many_copies_on_a_host_are_not_followed(open_joint: OpenJoint) -> None:
-    """Copies are counted by host and content, whatever their URL; links of copies beyond the limit are not followed."""
+    """Pages of a host with the same content count as copies.
+
+    The links of copies beyond the limit are not followed.
+    """
     joint = open_joint(traps={"same_digest_pages_max": 2})
     joint.seeds(HOME, "http://b.org/")
     taken = []

@@ -1,4 +1,4 @@
-"""Test links under an order: scores from real pages, classes sent to the DUE and to other processes, and moved URLs."""
+"""Test the links of a crawl with an order: their scores, their classes in the DUE and outbox, and moved URLs."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -35,7 +35,7 @@ def classes(links: list[Link]) -> dict[str, int]:
 def test_words_judges_by_the_text_of_the_first_anchor_that_has_one(
     open_joint: OpenJoint, tmp_path: Path
 ) -> None:
-    """Test all steps from the bytes of a page, through the extractor, to the class in a link's flags."""
+    """Test all steps from the bytes of a page to the class in the flags of a link. The extractor is real."""
     weights = tmp_path / "weights"
     weights.write_text("anchor:best 3\nanchor:again 100\ntitle:good 1\nanchor:bad -2\nurl:b -1\n")
     joint = open_joint(order={"name": "words", "file": str(weights)}, crawl=ANYWHERE)
@@ -66,7 +66,7 @@ def test_without_an_order_no_anchor_is_read_and_no_class_given(joint: Joint) -> 
 
 
 def test_opic_cash_accumulates_and_moves_a_waiting_url(open_joint: OpenJoint) -> None:
-    """The URL moves both before and after it is queued; each move is committed in the same change as the link."""
+    """The URL moves both before and after it is queued. Each move is part of the change that has the link."""
     joint = open_joint(
         order={"name": "opic"}, crawl=ANYWHERE, cache={"bits": 12}, traps={"same_digest_pages_max": 20}
     )
@@ -106,7 +106,7 @@ def _entry(joint: Joint, url: str) -> dict[str, int]:
 
 
 def test_targets_of_redirects_and_sitemaps_have_classes_of_their_own(open_joint: OpenJoint) -> None:
-    """The target of a redirect has the score of the redirecting page; a sitemap comes before all pages."""
+    """The target of a redirect has the score of the page that redirects. A sitemap comes before all pages."""
     joint = open_joint(order={"name": "depth", "depth_decay": 0.25}, crawl=ANYWHERE)
     change = joint.follow(HOME, redirect(HOME, "http://b.org/"), depth=9, flags=40 << 16 ^ NEUTRAL << 16)
     assert classes(change.links) == {"http://b.org/": 40}
@@ -117,9 +117,9 @@ def test_targets_of_redirects_and_sitemaps_have_classes_of_their_own(open_joint:
 
 
 def test_scores_travel_to_the_owner_which_adds_them_up(open_joint: OpenJoint) -> None:
-    """Links pass through the wire format.
+    """The links are encoded and decoded as between two processes.
 
-    If a link raises the score that was sent before, it is sent again, even if it is in a cache.
+    A link whose score is higher than the score sent before is sent again, even if a cache contains the link.
     """
     joint = open_joint(
         names=(HERE, THERE),

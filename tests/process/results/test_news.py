@@ -1,4 +1,4 @@
-"""Test the credit of hubs with real stages: a new link on a refetched page, the link's fetch, the report, a kill."""
+"""Test with real stages the credit that a hub gets if a new link on it leads to a new page."""
 
 import shutil
 from collections.abc import Callable
@@ -28,7 +28,7 @@ def on(open_joint: Callable[..., Joint]) -> Joint:
 
 
 def show(joint: Joint, *links: str, hub: str = HUB, **told: Any) -> None:
-    """Refetch known pages until it is the hub's turn; then answer with a page that has these links."""
+    """Refetch known pages until the hub is refetched; answer the hub's request with a page that has these links."""
     for _ in range(50):
         joint.clock.advance(DAY)
         fetch_task = joint.fetch_task()
@@ -42,7 +42,7 @@ def show(joint: Joint, *links: str, hub: str = HUB, **told: Any) -> None:
 
 
 def answer(joint: Joint, url: str, **values: Any) -> None:
-    """Fetch a new URL; first answer any known pages that come before it."""
+    """Fetch a new URL. First, answer the requests for known pages that come before it."""
     joint.stages.commits.commit_now(Change())  # an empty commit flushes the DUE
     for _ in range(50):
         fetch_task = joint.fetch_task()
@@ -62,14 +62,14 @@ def news(joint: Joint) -> dict[str, Any]:
 
 
 def why(stages: Stages, url: str) -> dict[str, Any]:
-    """Return the section of `crawler why` about the page as a hub."""
+    """Return what `crawler why` shows about the page as a hub."""
     said = Commands(stages, stages.commits.commit_now).run({"command": "why", "url": url})
     hub: dict[str, Any] = said["refresh"]["hub"]
     return hub
 
 
 def test_a_refetched_hub_gets_credit_for_its_new_links(on: Joint) -> None:
-    """The credit appears in `why` and in the status; pages per day are counted since the process was opened."""
+    """The credit appears in `why` and in the status. The status counts pages per day since the process was opened."""
     opened = on.clock.now()
     crawl(on, HUB, OTHER)
     assert why(on.stages, HUB) == {} and news(on)["found"] == 0
@@ -82,7 +82,7 @@ def test_a_refetched_hub_gets_credit_for_its_new_links(on: Joint) -> None:
 
 
 def test_links_in_the_first_copy_of_a_page_earn_no_credit(on: Joint) -> None:
-    """The links in a first copy may have been on the page for any length of time."""
+    """The links in the first copy of a page may have been there for any length of time."""
     on.seeds(HUB)
     on.page(on.fetch_task(), fetch(HUB), Extracted(HUB, hrefs=[ARTICLE]))
     answer(on, ARTICLE)
@@ -135,7 +135,7 @@ def test_a_url_that_does_not_become_a_page_earns_no_credit(on: Joint, came: dict
 
 
 def test_credit_survives_a_kill(on: Joint, tmp_path: Path) -> None:
-    """The credit is on disk after the article's commit, without a clean stop."""
+    """The credit is on disk as soon as the article is committed. No clean stop is needed."""
     crawl(on, HUB, OTHER)
     show(on, ARTICLE)
     answer(on, ARTICLE)
@@ -148,7 +148,10 @@ def test_credit_survives_a_kill(on: Joint, tmp_path: Path) -> None:
 
 
 def test_the_birth_of_a_page_survives_a_kill_before_its_first_fetch(on: Joint, tmp_path: Path) -> None:
-    """A feed gives the date, and the process is killed before the page is fetched; the first date is kept."""
+    """A feed gives the date of a page, and the process is killed before it fetches the page.
+
+    The first date is kept.
+    """
     crawl(on, OTHER)
     url = "http://a.org/feed.xml"
     on.add(url, flags=LinkFlag.FEED)
@@ -175,7 +178,7 @@ def test_the_birth_of_a_page_survives_a_kill_before_its_first_fetch(on: Joint, t
 def test_a_host_without_a_url_to_try_does_not_hide_the_new_urls_of_others(
     open_joint: Callable[..., Joint],
 ) -> None:
-    """Nine hosts whose turn it is have only a URL that waits for its retry, and known pages worth less than new URLs."""
+    """It is the turn of nine hosts, but their only new URL waits for a retry, and their known pages are worth less."""
     joint = open_joint(
         refresh={"endless": True, "share": "auto", "min_age": 0.0},
         politeness={"delay": 0.0, "delay_factor": 0.0, "address_delay_share": 0.0},

@@ -1,4 +1,4 @@
-"""Test refreshes with the real frontier: results, storage, reopening, and gaps that hold for new and known pages."""
+"""Test refreshes with the real frontier: their results, how they are stored, and gaps between all requests."""
 
 from collections.abc import Callable
 from itertools import pairwise
@@ -25,7 +25,7 @@ def on(open_joint: Callable[..., Joint]) -> Joint:
 
 
 def crawl(joint: Joint, *urls: str) -> None:
-    """Fetch all new URLs, and any known page that comes in between."""
+    """Fetch all new URLs, and the known pages that come between them."""
     joint.seeds(*urls)
     while joint.stages.views.frontier_counts().todo:
         fetch_task = joint.fetch_task()
@@ -72,7 +72,7 @@ def test_pages_are_refetched_without_end_and_none_is_forgotten(on: Joint) -> Non
 
 
 def test_the_gap_of_a_host_holds_over_both_sources(on: Joint) -> None:
-    """New URLs and known pages together get one request per host at a time, and never two within the host's gap."""
+    """For new URLs and known pages together, a host gets one request at a time, and none within its gap."""
     crawl(on, "http://a.org/", "http://b.org/")
     on.seeds(*[f"http://{host}.org/{n}" for host in "ab" for n in range(20)])
     before: dict[str, float] = {}
@@ -113,13 +113,13 @@ def test_the_share_divides_the_rate_between_new_and_known_pages(open_joint: Call
 def test_a_host_that_waits_with_a_known_page_comes_before_other_pages(
     open_joint: Callable[..., Joint],
 ) -> None:
-    """A host whose robots.txt must be fetched first would otherwise wait forever if others can use the whole rate."""
+    """Otherwise, a host that needs its robots.txt first would wait forever while other hosts use the whole rate."""
     ready = [{"match": f"{host}.org", "robots": "ignore"} for host in "ab"]
     joint = open_joint(**ON, crawl={"rate": 1.5}, override=ready)
     urls = [f"http://{host}.org/{n}" for host in "abcdef" for n in range(2)]
     crawl(joint, *urls)
     refresh_of(joint).portion.share.refresh = 1.0
-    joint.clock.advance(2 * 86_400.0)  # so that the stored robots.txt files expire
+    joint.clock.advance(2 * 86_400.0)  # after this time, the stored robots.txt files have expired
     assert {refetch(joint).url for _ in range(60)} == set(urls)
     joint.frontier._check()
 
@@ -189,7 +189,7 @@ def test_the_effect_of_each_answer_on_a_page(
 
 def test_a_page_that_robots_txt_now_denies_is_refreshed_without_a_request(on: Joint) -> None:
     crawl(on, "http://a.org/")
-    on.clock.advance(2 * 86_400.0)  # so that the stored robots.txt expires
+    on.clock.advance(2 * 86_400.0)  # after this time, the stored robots.txt has expired
     fetch_task = on.frontier.claim_next(on.clock.now())
     while fetch_task is None or fetch_task.kind is not TaskKind.ROBOTS:
         if fetch_task is None:
@@ -289,7 +289,10 @@ def test_a_stamp_in_the_markup_is_a_change_only_where_any_byte_counts(
 
 
 def test_small_changes_of_a_long_text_add_up_to_one(open_joint: Callable[..., Joint]) -> None:
-    """By simhash, one word in hundreds does not count; but copies are compared with the last change, so words add up."""
+    """By simhash, one changed word in hundreds does not count as a change.
+
+    But a copy is compared with the copy at the last change, so changed words add up.
+    """
     joint = open_joint(**ON, pages={"change": "simhash", "simhash_distance": 6})
     words = [f"word{n}" for n in range(400)]
     joint.follow("http://a.org/", fetch("http://a.org/", f"<p>{' '.join(words)}".encode()))
@@ -306,7 +309,7 @@ def test_small_changes_of_a_long_text_add_up_to_one(open_joint: Callable[..., Jo
 def test_an_override_bounds_the_ages_of_a_part_of_the_web(open_joint: Callable[..., Joint]) -> None:
     """A feed is fetched hourly, an archive at most daily.
 
-    These bounds do not affect other hosts, and survive reopening.
+    These bounds do not affect other hosts, and they still hold after reopening.
     """
     hourly = {"match": "http://a.org/feed", "max_age": 3600.0, "min_age": 600.0}
     joint = open_joint(**ON, crawl={"rate": 0.05}, override=[hourly, {"match": "b.org", "min_age": 86_400.0}])
@@ -368,7 +371,7 @@ def test_dates_of_a_sitemap_are_signals_from_its_second_reading_on(on: Joint) ->
 
 
 def read(on: Joint, url: str, body: bytes, said: Extracted) -> None:
-    """Refetch pages until it is the turn of `url`; answer that request with `body` and the extracted content `said`."""
+    """Refetch pages until `url` is refetched; answer its request with `body`, from which `said` was extracted."""
     while (fetch_task := on.fetch_task()).url != url:
         on.page(fetch_task, fetch(fetch_task.url, fetch_task.url.encode(), began=on.clock.now()))
     on.page(fetch_task, fetch(url, body, began=on.clock.now()), said)
@@ -384,7 +387,7 @@ def test_a_date_without_a_time_may_mean_the_end_of_its_day(on: Joint) -> None:
 
 
 def test_a_sitemap_is_read_as_often_as_its_news_justify(on: Joint) -> None:
-    """A sitemap that reports many changes gets a shorter interval; the counts behind the interval survive reopening."""
+    """A sitemap that reports many changes is read more often. The counts that decide this survive reopening."""
     few, many = ["http://a.org/1"], [f"http://b.org/{n}" for n in range(40)]
     crawl(on, *few, *many)
     maps = [urls[0].rpartition("/")[0] + "/map.xml" for urls in (few, many)]
@@ -433,7 +436,7 @@ def test_a_users_bounds_for_a_map_hold(open_joint: Callable[..., Joint]) -> None
 def test_reported_freshness_follows_the_crawl_and_survives_reopening(on: Joint) -> None:
     """Each fetch finds that the page has changed.
 
-    The model learns this late, but the measured freshness shows it at once.
+    The model learns this only slowly, but the measured freshness shows it at once.
     """
     crawl(on, "http://a.org/", "http://a.org/1")
     for round_ in range(30):
@@ -457,9 +460,9 @@ def test_reported_freshness_follows_the_crawl_and_survives_reopening(on: Joint) 
 
 
 def test_a_copy_from_before_the_last_answer_is_fresh_by_its_own_age(on: Joint) -> None:
-    """Until an answer is committed, the page server serves the earlier copy, so that copy's age counts.
+    """Until an answer is committed, the page server serves the copy before it. So the age of that earlier copy counts.
 
-    A second formula was once used for such a copy.
+    The freshness of such a copy was once computed by another formula.
     """
     crawl(on, "http://a.org/")
     refresh, page = refresh_of(on), on.fingerprint("http://a.org/")
@@ -519,7 +522,7 @@ def test_arms_divide_the_pages_and_report_their_freshness(open_joint: Callable[.
 
 
 def test_a_process_with_unused_rate_reports_itself_idle(open_joint: Callable[..., Joint]) -> None:
-    """The process reports itself idle; the factor `tilt` of its share falls until other processes use the free rate."""
+    """Its `tilt`, a factor of its share of the rate, then falls until other processes use the free rate."""
     joint = open_joint(**ON, crawl={"rate": 2.0})
     crawl(joint, *[f"http://a.org/{n}" for n in range(5)])
     refresh, waited = refresh_of(joint), 0.0

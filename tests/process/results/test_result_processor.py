@@ -1,4 +1,4 @@
-"""Test the `Change` that is made from a finished fetch (records, captures, decisions, counts), with real stages."""
+"""Test the `Change` that is made from a finished fetch: its records, captures, decisions and counts."""
 
 import re
 from collections.abc import Callable
@@ -183,7 +183,7 @@ def raises(error: Exception) -> Callable[..., Any]:
 
 
 def once(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, error: Exception) -> None:
-    """Make a method raise an exception at its first call only."""
+    """Replace a method so that its first call raises an exception."""
     whole, left = getattr(owner, name), [error]
 
     def function(*arguments: Any, **options: Any) -> Any:
@@ -214,7 +214,7 @@ def test_a_page_that_triggers_a_bug_ends_as_an_internal_error(
 
 
 def test_links_that_trigger_a_bug_are_lost_and_counted(joint: Joint, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Links admitted before the exception stay in the change, because the caches already contain them."""
+    """Links that were admitted before the exception stay in the change, because the caches already contain them."""
     joint.seeds(HOME)
     fetch_task = joint.fetch_task()
     intake, take = joint.stages.intake, joint.stages.intake.filter_links
@@ -285,7 +285,7 @@ def test_a_disk_that_fails_ends_the_process(
 
 def test_an_internal_error_has_no_links(joint: Joint) -> None:
     joint.seeds(HOME)
-    for _ in range(3):  # the number of attempts
+    for _ in range(3):  # after three attempts, the URL has failed
         answer = fetch(HOME, outcome=Outcome.INTERNAL_ERROR, blame=Blame.URL, status=0)
         change = joint.page(joint.fetch_task(), answer, extracted("/x"))
     assert change.counts["urls.failed"] == 1 and "urls.links" not in change.counts
@@ -343,7 +343,7 @@ def test_a_robots_txt_that_was_not_answered_leaves_no_capture(joint: Joint) -> N
 def test_sitemap_lines_beyond_the_bound_are_counted(open_joint: Callable[..., Joint]) -> None:
     joint = open_joint(robots={"sitemaps_max": 2})
     joint.seeds(HOME)
-    for expected in (3, 3):  # the number of rules that each robots.txt adds, not the total
+    for expected in (3, 3):  # of this robots.txt alone, not of both
         fetch_task = joint.fetch_task(TaskKind.ROBOTS)
         body = b"".join(b"Sitemap: http://a.org/%d.xml\n" % n for n in range(5))
         change = joint.commit(
@@ -379,7 +379,7 @@ def test_retired_urls_are_done(joint: Joint) -> None:
 
 
 def test_retiring_in_portions_counts_all_and_commits_each(joint: Joint) -> None:
-    """The total counts equal those of a single change; a portion without a matching URL produces no change."""
+    """The total counts equal those of a single change. A portion without any matching URL makes no change."""
     for path in ("x1", "x2", "y"):
         joint.add(HOME + path)
     changes: list[Change] = []
@@ -416,7 +416,7 @@ def test_an_answer_records_whether_it_is_final(
 
 
 def test_rules_beyond_the_bound_are_counted(open_joint: Callable[..., Joint]) -> None:
-    """For each robots.txt, the number of rules that it adds is counted, not the total."""
+    """The rules beyond the bound are counted for each robots.txt alone."""
     joint = open_joint(robots={"rules_max": 2})
     joint.seeds(HOME)
     body = b"User-agent: *\n" + b"".join(b"Disallow: /%d\n" % n for n in range(5))
@@ -472,7 +472,7 @@ def test_a_page_queued_again_is_requested_with_its_validators(joint: Joint) -> N
 
 
 def test_a_page_that_a_browser_showed_is_requested_without_validators(joint: Joint) -> None:
-    """An unchanged answer would not prove that what the browser shows is unchanged."""
+    """Even if the answer is unchanged, a browser may show something else."""
     shown = Rendering("always", dom=b"<p>shown")
     joint.follow(HOME, fetch(HOME, b"first", rendering=shown, **TAG), extracted())
     joint.add(HOME, flags=AGAIN)
@@ -495,7 +495,7 @@ def test_requests_are_conditional_as_configured(open_joint: Callable[..., Joint]
 
 
 def test_a_wrong_validator_of_a_page_queued_again_is_detected(open_joint: Callable[..., Joint]) -> None:
-    """If different content has the same ETag, later requests to the host have no validators."""
+    """If other content comes with the same ETag, later requests to the host have no validators."""
     joint = open_joint(refresh={"check_every": 1})
     fetch_task = again(joint)
     assert joint.results.conditions(fetch_task, joint.clock.now()) == ("", ""), (
@@ -540,7 +540,7 @@ def test_content_that_cannot_be_read_is_no_content(joint: Joint) -> None:
 
 @pytest.fixture
 def refreshing(open_joint: Callable[..., Joint]) -> Joint:
-    """Open one process that refetches known pages before it fetches new ones."""
+    """Open a process that refetches its known pages before it fetches new pages."""
     return open_joint(refresh={"endless": True, "share": 1.0, "min_age": 0.0})
 
 
@@ -557,7 +557,7 @@ def known(joint: Joint, **values: Any) -> None:
 
 
 def refresh(joint: Joint, answer: Fetch, *hrefs: str) -> Change:
-    """Refetch a page; its body is not read if the content is unchanged."""
+    """Refetch a page. If its content is unchanged, its body is not read."""
     books = dict(joint.stages.point.counters)
     for url in ("http://a.org/x", "http://a.org/y"):
         joint.results.retire(url, change := Change())
@@ -588,7 +588,7 @@ def test_an_unchanged_refresh_adds_no_links(refreshing: Joint) -> None:
 
 
 def test_an_unchanged_refresh_that_was_read_adds_no_links(refreshing: Joint) -> None:
-    """The parser may have read the unchanged answer before the first answer was committed."""
+    """The parser may have read the answer of the refresh before the earlier answer was committed."""
     joint = refreshing
     known(joint)
     fetch_task = joint.fetch_task()
@@ -699,7 +699,7 @@ def test_a_refresh_is_requested_as_the_schedule_decides(refreshing: Joint) -> No
 
 
 def test_dates_of_other_hosts_are_no_signals(refreshing: Joint) -> None:
-    """Only valid URLs of the sitemap's own host become signals."""
+    """Dates become signals only for valid URLs of the host of the sitemap."""
     joint = refreshing
     known(joint)
     assert joint.stages.refresh is not None

@@ -1,7 +1,7 @@
-"""Test how seeds are entered: with one change per list of seeds.
+"""Test how seeds are queued: each list of seeds is one change.
 
-A process accepts only its own seeds, but its scope covers all seeds. Known pages are queued again in the same way:
-each page that was tried is queued once.
+A process queues only the seeds that it owns, but its scope covers all seeds. Known pages are queued again in
+the same way: each page that was tried is queued once.
 """
 
 from collections.abc import Iterator, Sequence
@@ -74,7 +74,7 @@ def test_each_process_takes_its_own_part_of_shared_seeds(tmp_path: Path, scope: 
 
 
 def test_the_scope_spans_all_shared_seeds_before_any_is_queued(tmp_path: Path) -> None:
-    """Without this, a link that another process sends while seeds are being queued would be dropped."""
+    """Otherwise, a link that another process sends while seeds are being queued would be dropped."""
     stages = process(tmp_path, "p0", ["p0", "p1"])
     stages.commits.commit(next(seeds_of(stages, shared=True)))
     assert all(stages.intake.explain(f"{url}page").rule == "" for url in ALL)
@@ -104,7 +104,7 @@ def record(url: str, state: PageState = PageState.STORED, **values: Any) -> Page
 
 
 def asked_again(records: list[PageRecord], queued: Sequence[int] = ()) -> list[list[Link]]:
-    """Queue known pages again, under the numbers 10, 20, 30, ...; return one list of links per change."""
+    """Queue known pages again, with the numbers 10, 20, 30, ...; return a list of links for each change."""
     again: Any = lambda links: links  # noqa: E731
     numbered = lambda: ((10 * n, each) for n, each in enumerate(records, 1))  # noqa: E731
     return [cast(Any, maker()) for maker in known_changes(lambda: queued, numbered, again)]

@@ -1,4 +1,4 @@
-"""Test what happens to change signals, with real stages: each rule of the table, for one process and for two."""
+"""Test what happens to signals of changes: each rule of the table, for one process and for two."""
 
 from collections.abc import Callable
 from typing import Any
@@ -165,7 +165,7 @@ def test_a_url_of_another_process_goes_to_its_owner(open_joint: Open) -> None:
 
 
 def test_a_signal_has_the_owners_bucket_and_a_unique_fingerprint(open_joint: Open) -> None:
-    """A compaction of the outbox keeps only the first link with a fingerprint, so each signal needs its own."""
+    """A compaction of the outbox keeps one link per fingerprint, so each signal needs a fingerprint of its own."""
     joint = open_joint(names=(HERE, THERE), crawl={"scope": "any"})
     url = by_owner(joint)[THERE][0]
     marks = {joint.fingerprint(url)}
@@ -216,7 +216,7 @@ def test_links_without_signals_are_taken_unchanged(open_joint: Open) -> None:
 
 
 def test_a_signal_is_never_passed_on_twice(open_joint: Open) -> None:
-    """Two processes may briefly disagree about a URL's owner, when only one knows that two authorities are equivalent."""
+    """Two processes may disagree about a URL's owner while only one knows that two authorities are equivalent."""
     joint = open_joint(names=(HERE, THERE), **FRESH, crawl={"scope": "any"})
     there = by_owner(joint)[THERE][0]
     change = received(joint, Link(joint.fingerprint(there), there, flags=SIGNAL))

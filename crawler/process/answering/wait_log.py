@@ -21,14 +21,14 @@ _CALM = ("ready", "idle", "excluded", *_LINES)
 
 
 class Wait(NamedTuple):
-    """A line of the log, and the same facts as fields for programs."""
+    """A line for the log, and the same facts as fields that programs can read."""
 
     text: str
     fields: dict[str, Any]
 
 
 class WaitLog:
-    """Remembers what was last logged about each host: what was wrong with it, and its long waits."""
+    """Remembers what was last logged about each host: the trouble with the host, or its long wait."""
 
     def __init__(self) -> None:
         self._said: dict[str, tuple[object, ...]] = {}

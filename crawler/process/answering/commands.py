@@ -114,7 +114,7 @@ class Commands:
         return answer.plain() if isinstance(answer, Status) else answer
 
     def status(self, hosts: int = 20) -> Status:
-        """Return the counters, the states of the queues and the DUE, and the reasons why the first `hosts` hosts wait."""
+        """Return the counters, the states of the queues and the DUE, and why the first `hosts` hosts wait."""
         status: Status = _end_of(self._status(hosts))
         return status
 

@@ -84,7 +84,7 @@ def verdict(answer: Mapping[str, Any]) -> UrlVerdict:
 
 
 def prospect(facts: Mapping[str, Any]) -> Ahead:
-    """Return whether a URL may be fetched, why, and how long its host waits. The state is QUEUED if it may be fetched."""
+    """Return whether a URL may be fetched (QUEUED), the reason for this, and the number of seconds its host waits."""
     if facts["filter"] == WITHDRAWN:
         return Ahead(AheadState.OUT_OF_SCOPE, facts["reason"])
     if facts["filter"] != "accepted" and facts.get("record") is None:

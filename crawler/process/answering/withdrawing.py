@@ -85,7 +85,7 @@ class Withdrawing:
         begin: dict[str, str] | None = None,
         entries: int = 0,
     ) -> Steps:
-        """Carry out a step for `rule` on about `entries` entries, beginning at the key that `begin` has for this process.
+        """Carry out a step for `rule` on about `entries` entries, beginning at this process's key in `begin`.
 
         If `entries` is 0, all entries are examined. This is meant for a crawl at rest, where changes are
         durable at once.

@@ -133,7 +133,7 @@ class CommitLoop:
         self._news.set()
 
     def look_at_flight(self) -> None:
-        """Stop gathering results if few fetches are in flight. Call this when a task ends, or when the process stops."""
+        """Stop gathering results if few fetches are in flight. Call this when a task ends or the process stops."""
         if self._run.fetching() <= SIBLINGS or self._run.stopping():
             self._few_in_flight.set()
 

@@ -141,8 +141,8 @@ class Subresources:
                 self._request, url=url, addresses=addresses, method=method, body=body
             )
             if method == "POST":
-                # a POST by a page may change something on the server; this must not happen with the crawl's
-                # credentials
+                # a POST by a page may change something on the server, so it is sent without the crawl's
+                # credentials and cookies
                 request.credentials, request.headers, request.jar = False, (), CookieJar()
             else:
                 self._allow(request, name)

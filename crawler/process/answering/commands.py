@@ -169,7 +169,7 @@ class Commands:
         """Return the newest stored copy of a URL, with its content in base64 for JSON; None if there is no copy.
 
         With `static`, return the server's answer even if a browser showed the page. With `screenshot`, the
-        content is the picture that the browser took; it is empty if there is none. If `allow` names a
+        content is the picture that the browser took, or empty if there is no picture. If `allow` names a
         purpose, ignore copies that may not be used for it.
         """
         rule = UseRule.of(allow, self._context.config.consent)
@@ -317,7 +317,7 @@ def _end_of(steps: Generator[None, None, T]) -> T:
 
 
 def _checked(command: Callable[..., Any]) -> Callable[[Mapping[str, Any]], Any]:
-    """Wrap `command` so that it accepts a mapping of arguments; raise a UsageError if they do not fit its signature."""
+    """Return `command` as a function of a mapping of arguments. It raises a UsageError if they do not fit."""
     name = command.__name__.removeprefix("_")
     fields = [
         (each.name, each.annotation, msgspec.NODEFAULT if each.default is each.empty else each.default)

@@ -28,7 +28,7 @@ Steps = Generator[None, None, Any]
 
 
 class Explainer:
-    """Collects the facts about a URL; `explain.py` turns them into a sentence."""
+    """Collects the facts about a URL. `explain.py` turns these facts into a sentence."""
 
     def __init__(
         self,
@@ -176,13 +176,13 @@ class Explainer:
 
 
 def _in_words(known: dict[str, Any]) -> dict[str, Any]:
-    """Return what the refresh schedule knows about a page; times are in ISO 8601."""
+    """Return what the refresh schedule knows about a page. Times are in ISO 8601."""
     instants = ("crawled_at", "deadline", "host_ready")
     return known | {name: iso_time(known[name]) for name in instants if known.get(name) is not None}
 
 
 def _say_times(answer: dict[str, Any], now: float) -> None:
-    """Convert times to ISO 8601; drop past or unknown times."""
+    """Convert times to ISO 8601. Drop past times and unknown times."""
     waiting = answer["waiting"]
     for part, name in ((answer, "retry_at"), (waiting, "ready_at"), (waiting, "next_retry_at")):
         if name in part:

@@ -1,4 +1,4 @@
-"""The steps of a withdrawal (`crawler withdraw`) in one process; `admin/withdrawal.py` leads all processes through them.
+"""The steps of a withdrawal (`crawler withdraw`) in one process. `admin/withdrawal.py` runs each step in all processes.
 
     apply     read the rules again; from then on this process applies them
     count     count the copies that a rule covers

@@ -56,7 +56,7 @@ class CommitLoopOwner(Protocol):
         """React to decisions on results: their hosts are free again."""
 
     def committed(self) -> None:
-        """Take note that a group is durable."""
+        """React to a commit: a group of changes is now durable."""
 
     def wake(self) -> None:
         """Check again whether the run is over, because something relevant has changed."""
@@ -165,7 +165,7 @@ class CommitLoop:
             self.close_file()
 
     def close_file(self) -> None:
-        """Close the log of fetches; do nothing if it is closed already."""
+        """Close the log of fetches if it is not closed yet."""
         self._lines.close()
 
     # -- the steps, one method each ----------------------------------------------

@@ -29,14 +29,14 @@ class Commits:
     # -- at rest ---------------------------------------------------------------
 
     def commit_now(self, change: Change | Maker) -> None:
-        """Commit one `Change` and flush the DUE, in the caller's thread; use this for a directory at rest."""
+        """For a directory at rest: commit one `Change` and flush the DUE, in the caller's thread."""
         self.commit(change)
         while (plan := self.flush_begin(dry=True)) is not None:
             plan.run()
             self.commit(partial(self.flush_change, plan))
 
     def commit(self, change: Change | Maker) -> None:
-        """Commit one `Change` in the caller's thread; use this for a directory at rest."""
+        """For a directory at rest: commit one `Change`, in the caller's thread."""
         self.point.add(change)
         self.commit_queued()
 

@@ -10,17 +10,14 @@
 The loop asks for the next step, carries it out, and asks again. No step starves another,
 however fast results arrive:
 
-* GATHER lasts at most `store.commit_delay`. It ends at once when the group is
-  large, when the crawl stops, while seeds are being read, and while the DUE is full.
-* A requested flush begins before the gathered group is written. The next flush is not
-  requested until the change of this flush is committed. So groups and flushes (or the
-  parts of a large flush) take turns.
+* GATHER lasts at most `store.commit_delay`. It ends at once if the group is large, if the crawl stops, while
+  seeds are being read, and while the DUE is full.
+* A requested flush begins before the gathered group is written. The next flush is not requested until the
+  change of this flush is committed. So groups and flushes (or the parts of a large flush) take turns.
 * Flushes for a dry frontier alone may take at most a tenth of the time, so such a flush may have to wait. It
-does not wait if nothing is in flight. While all
-  hosts wait for their gaps, the frontier is dry between any two results, and a flush
-  seldom helps.
-* Each group holds at most `store.group_entries_max` changes, in the order in
-  which they were queued.
+  does not wait if nothing is in flight. While all hosts wait for their gaps, the frontier is dry between any
+  two results, and a flush seldom helps.
+* Each group holds at most `store.group_entries_max` changes, in the order in which they were queued.
 """
 
 from enum import Enum
@@ -100,7 +97,7 @@ class Committer:
         return None if complete or not state.fetching else Step.GATHER
 
     def flushed(self, began: float, now: float) -> None:
-        """Take note that a flush, or a part of a flush, ran from `began` to `now`."""
+        """Record that a flush, or a part of a flush, ran from `began` to `now`."""
         self.early_flush_at = now + (now - began) * (1.0 / FLUSH_SHARE - 1.0)
 
     def pause(self, now: float) -> float:

@@ -13,7 +13,7 @@ PORTION_CHARS = 64 << 10
 
 
 def portions(hrefs: Sequence[str]) -> Iterator[Sequence[str]]:
-    """Yield `hrefs` in order, in portions of at most `PORTION_LINKS` and about `PORTION_CHARS`; none is empty."""
+    """Yield `hrefs` in order, in portions of at most `PORTION_LINKS` and about `PORTION_CHARS`. No portion is empty."""
     if len(hrefs) <= PORTION_LINKS and sum(map(len, hrefs)) < PORTION_CHARS:
         if hrefs:
             yield hrefs

@@ -69,7 +69,7 @@ class Loops(msgspec.Struct, frozen=True):
 
 
 class ExchangeParts(msgspec.Struct, frozen=True):
-    """The parts of the process's stages that the exchange uses; `counters_before` are the counters at process start.
+    """The parts of the process's stages that the exchange uses. `counters_before` are the counters at process start.
 
     `clean` is true if the last run of this process ended cleanly.
     """
@@ -136,7 +136,7 @@ class Exchange:
     # -- connections: none without peers ------------------------------------------
 
     async def start(self) -> Address:
-        """Listen and connect to the peers; return the address in use.
+        """Listen, and connect to the peers. Return the address on which this process listens.
 
         Raises:
             ConfigError: the process cannot listen on the address, or the address requires a secret and none is set.
@@ -147,7 +147,7 @@ class Exchange:
         """Close all connections. Messages that are not confirmed will be sent again later."""
 
     def set_address(self, name: str, address: Address) -> None:
-        """Take note that a peer has moved to `address`."""
+        """Record that a peer has moved to `address`."""
 
     def stop_listening(self) -> None:
         """Accept no more messages from peers. Later messages are not confirmed, so the peers keep them."""

@@ -63,7 +63,7 @@ class FetchSlots:
         return 0 if self._due.full else self._room(self.free)
 
     def start(self, now: float) -> bool:
-        """Start the tasks that fit into one turn of the event loop; return whether more may follow."""
+        """Start the tasks that fit into one turn of the event loop. Return whether more tasks may be ready to start."""
         room = self.room()
         self.limited = room < self.free
         self._frontier.limit_requests(self._frontier.requests + room)

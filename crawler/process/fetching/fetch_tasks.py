@@ -77,7 +77,7 @@ class Network(NamedTuple):
 
 
 class FetchTasks:
-    """Runs the fetch tasks of one process; each task ends by passing a `Change` to `queue`."""
+    """Runs the fetch tasks of one process. At its end, each task passes a `Change` to `queue`."""
 
     def __init__(
         self,
@@ -170,7 +170,7 @@ class FetchTasks:
         return self._made_rendering
 
     def _conditions(self, fetch_task: FetchTask, now: float) -> tuple[str, str]:
-        """Return the validators (ETag, Last-Modified) to send; none if a browser will show the page in any case."""
+        """Return the validators (ETag, Last-Modified) to send. Each is "" if a browser will show the page anyway."""
         if self._is_due_in_browser(fetch_task):
             return "", ""
         return self._results.conditions(fetch_task, now)
@@ -241,7 +241,7 @@ class FetchTasks:
     async def _ended(
         self, fetch_task: FetchTask, work: Coroutine[Any, Any, T], otherwise: Callable[[str], T]
     ) -> T:
-        """Return the result of `work`; after an unexpected exception return `otherwise(text of the error)`."""
+        """Return the result of `work`. After an unexpected exception, return `otherwise(text of the error)`."""
         try:
             return await work
         except StoreError:
@@ -495,7 +495,7 @@ def _not_resolved(text: str) -> Resolution:
 
 
 def _say(fetch: Fetch) -> None:
-    """Log why a request failed, for `-v`; `process/answering/wait_log.py` logs when the host is tried again."""
+    """Log, for `-v`, why a request failed. `process/answering/wait_log.py` logs when the host is tried again."""
     if fetch.blame and log.isEnabledFor(logging.DEBUG):
         status = f" {fetch.status}" if fetch.status else ""
         error = f": {fetch.error}" if fetch.error else ""

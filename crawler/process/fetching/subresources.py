@@ -33,7 +33,7 @@ ASKS_MIN, ASKS_MAX = 0.05, 2.0  # number of seconds between two attempts to acqu
 
 
 class Subresources:
-    """Sends the requests of one page; `ask` raises no exceptions, unless it is cancelled.
+    """Sends the requests of one page. `ask` raises no exceptions unless it is cancelled.
 
     `request` is the request for the page itself. Its settings apply to the subresources, too. If a robots.txt
     had to be fetched, `queue` receives the change that stores it. `allow` sets the headers that may be sent
@@ -93,7 +93,7 @@ class Subresources:
             return await self._fetch(form, method, headers, body)
 
     async def _may_ask(self, url: str) -> bool:
-        """Return whether robots.txt allows the URL; fetch the robots.txt first if it is not known."""
+        """Return whether robots.txt allows the URL. If the robots.txt is not known, fetch it first."""
         verdict = self._frontier.hops.verdict(url, self._clock.now())
         if verdict.kind is VerdictKind.FETCH:
             await self._fetch_robots(authority(url))

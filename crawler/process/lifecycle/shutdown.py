@@ -125,7 +125,7 @@ def stacks(loop: asyncio.AbstractEventLoop | None = None) -> str:
 
 
 class Watchdog:
-    """Logs all stacks, once per incident, when the event loop has been blocked for `limit` seconds.
+    """Logs all stacks when the event loop has been blocked for `limit` seconds, once per block.
 
     A process that was suspended as a whole and then continued does not count as blocked.
     """
@@ -144,7 +144,7 @@ class Watchdog:
         threading.Thread(target=self._watch, name="watchdog", daemon=True).start()
 
     def stop(self) -> None:
-        """Stop watching; do nothing if the watchdog was not started."""
+        """Stop watching. If the watchdog was not started, do nothing."""
         self._over.set()
         if self._timer is not None:
             self._timer.cancel()

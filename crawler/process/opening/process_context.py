@@ -11,10 +11,10 @@ from crawler.process.opening.environment import Environment
 
 @dataclass(slots=True)
 class ProcessContext:
-    """The context of the process `name`; its files are in `directory`.
+    """The context of the process `name`. The files of the process are in `directory`.
 
     For a reader, `copy` is the folder with its private copy of the store and the DUE. For the process itself,
-    it is None. `config` is replaced when settings change while the process runs; the other fields do not
+    it is None. `config` is replaced when settings change while the process runs. The other fields do not
     change. `boot_id` identifies this start of the process.
     """
 

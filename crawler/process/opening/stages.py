@@ -64,8 +64,8 @@ class Stages:
     are none. `priority` returns a link's place in its queue (`Frontier`). With `restore`, pages whose stored
     copies are lost are queued again. With `brief`, the stages will be closed soon, so other processes that
     open them wait for the lock. With `lasting` as well, they do not wait. With `copy`, a private copy of the
-    store and the DUE is opened, without a lock; changes to the copy are lost when it is closed. `environment`
-    defaults to the operating system.
+    store and the DUE is opened, without a lock. Changes to this copy are lost when it is closed.
+    `environment` defaults to the operating system.
 
     Raises:
         BusyError: another process holds the lock.

@@ -1,8 +1,7 @@
 """Decides which URLs a sitemap may name (sitemaps.org, "cross submits").
 
-A sitemap may name URLs of its own host, and of any authority whose robots.txt names the
-sitemap. The host is taken from the parsed URL and compared as a whole. Each authority
-is looked up once per sitemap.
+A sitemap may name URLs of its own host, and of any authority whose robots.txt names the sitemap. The host is
+taken from the parsed URL and compared as a whole. Each authority is looked up once per sitemap.
 """
 
 from collections.abc import Callable, Generator, Sequence
@@ -35,7 +34,7 @@ class CrossSubmits:
         self._asked = False
 
     def among(self, locs: Sequence[str]) -> Generator[None, None, list[str]]:
-        """Return the entries of `locs` that the sitemap may name. Invalid ones are included; the filter rejects them."""
+        """Return the entries of `locs` that the sitemap may name, and invalid entries, which the filter will reject."""
         taken: list[str] = []
         work = 0
         for loc in locs:

@@ -40,7 +40,7 @@ class VitalSigns:
         self._process.commits.observe = lambda name, seconds: self.timings[name].observe(seconds)
 
     def close(self) -> None:
-        """Collect no more warnings."""
+        """Stop collecting warnings."""
         logging.getLogger("crawler").removeHandler(self.errors)
 
     def sections(self) -> dict[str, Any]:

@@ -69,7 +69,7 @@ class LiveServices:
             await self._serve()
 
     async def close(self) -> None:
-        """Stop listening."""
+        """Stop listening, and end the background tasks."""
         self.vital_signs.close()
         for task in self._tasks:
             task.cancel()
@@ -82,7 +82,7 @@ class LiveServices:
         return self.vital_signs.sections() | {"serve": self._served()}
 
     async def signal(self, raw_urls: Sequence[str], source: str) -> Signalled:
-        """Accept signals in the order of the commit queue; once they are durable, return what was done with each.
+        """Accept signals in the order of the commit queue. When they are durable, return what was done with each.
 
         Raises:
             Refusal: 503, the disk is too slow.
@@ -135,7 +135,7 @@ class LiveServices:
         self._process.last_changes.append(self.counts.put)
 
     def _own(self, topics: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-        """Return the (topic, hub) pairs that this process owns; so each topic has only one subscriber in the crawl."""
+        """Return the (topic, hub) pairs that this process owns. So only one process subscribes to a topic."""
         locate = self.crawl.locate
         return [
             (topic, hub) for topic, hub in topics if locate(canonical(topic) or topic).archive is not None

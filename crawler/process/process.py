@@ -6,8 +6,8 @@
     seeds         piece by piece, never far ahead of the commits              seed_intake.py
     watch         time, disk space                                            limits.py
 
-`fetch_tasks.py` runs fetch tasks, `result_processor.py` turns their results into changes, `stages.py`
-opens the stages. The stages make all decisions, synchronously, in the loop thread.
+`fetch_tasks.py` runs fetch tasks, `result_processor.py` turns their results into changes, and `stages.py`
+opens the stages. The stages make all decisions. They do this synchronously, in the thread of the event loop.
 
     run: schedule until there is a reason to stop
          -> drain: fetches in flight end, all results are committed
@@ -49,7 +49,7 @@ from crawler.storage.files import free_bytes, total_bytes
 
 log = logging.getLogger("crawler")
 
-# number of seconds after a stop in which seeds that were given are still accepted, so that few are lost
+# number of seconds after a stop in which seeds are still read and queued, so that few are lost
 SEEDS_GRACE = 5.0
 COUNTED = ("max_pages", "max_bytes")  # the limits that depend on counted results
 _WITHOUT_WORK = ("done", "patience")  # the reasons of a run that ended because it had nothing to fetch
@@ -60,7 +60,7 @@ SEEDS_AHEAD = 2  # maximum number of changes with seeds that may wait for their 
 class Process:
     """Crawls with the given stages until no work is left, a limit is reached, or `stop` is called.
 
-    `seeds` are canonical URLs, as a series of lists; `member` describes the place of this process among
+    `seeds` is a series of lists of canonical URLs. `member` describes the place of this process among
     several.
     """
 
@@ -97,7 +97,7 @@ class Process:
         network = self._environment.network(
             with_key_file(config, pages_file.parent), self._clock, reader, unexpected, processes=processes
         )
-        # From here on, there is something to close.
+        # Only from here on, objects are created that must be closed.
         self.commits = CommitLoop(stages.commits, config, pages_file, self, self._environment.in_thread)
         self._loops_run = False
         self._over = False
@@ -117,7 +117,8 @@ class Process:
         )
         self.commands = Commands(stages, self.queue, self.exchange.status)
         self.last_changes: list[Callable[[], None]] = []  # the functions that queue the last changes of a run
-        # called when no URL can be fetched now; returns whether it may have queued work, so that the run goes on
+        # called when no URL can be fetched now; if it returns True, it may have queued work, and the run
+        # continues
         self.before_end: Callable[[], Awaitable[bool]] | None = None
 
     def _fetch_tasks(self, stages: Stages, network: Network, sink: Sink | None) -> FetchTasks:
@@ -156,7 +157,7 @@ class Process:
     # -- running -------------------------------------------------------------
 
     async def run(self) -> None:
-        """Crawl to the end.
+        """Crawl until the run is over.
 
         Raises:
             StoreError: the disk failed; nothing after the last commit was acknowledged.
@@ -184,13 +185,13 @@ class Process:
             raise self.failure
 
     def queue(self, change: Change | Maker) -> None:
-        """Queue a `Change`, or a function that builds one; if the run has ended, commit the change at once."""
+        """Queue a `Change`, or a function that builds one. If the run has ended, commit the change at once."""
         self.commits.queue(change)
         if self._over:
             self.commit_rest()
 
     async def kept(self) -> bool:
-        """Wait, for at most `KEPT_WAIT` seconds, until everything queued so far is durable; return whether it is."""
+        """Wait at most `KEPT_WAIT` seconds until all changes queued so far are durable. Return whether they are."""
         durable, change = asyncio.Event(), Change()
         change.after.append(durable.set)
         self.queue(change)
@@ -201,17 +202,17 @@ class Process:
         return durable.is_set()
 
     def commit_rest(self) -> None:
-        """Commit all queued changes in the caller's thread, while no commit loop runs; do nothing after a failure."""
+        """Commit all queued changes in the caller's thread, if no commit loop runs. After a failure, do nothing."""
         if self.failure is None and not self.commits.writing:
             self._commit_queued()
 
     async def ask(self, task: FetchRequest) -> Fetch:
-        """Send a request outside the frontier's order, as soon as the fetcher has started."""
+        """Send a request without regard to the frontier's order. If the fetcher has not started yet, wait for it."""
         await self._fetching.wait()
         return await self._direct.ask(task)
 
     def configure(self, config: Config) -> None:
-        """Apply new settings: politeness, rate, number of slots, share of refreshes, which pages are rendered."""
+        """Apply new settings of the politeness, the rate, the slots, the share of refreshes, and the rendering."""
         self.context.config = config
         self.fetch_tasks.configure(config)
         self._frontier.configure(config.politeness)
@@ -222,7 +223,7 @@ class Process:
         self.wake()
 
     def stop(self, reason: str, *, grace: float = STOP_GRACE) -> None:
-        """Start no new work; `run` ends when all fetches in flight are committed, or after `grace` seconds."""
+        """Start no new work. `run` ends when all fetches in flight are committed, or after `grace` seconds."""
         if not self.stopped_by:
             self.stopped_by, self._stopped_at = reason, self._clock.now()
         self._grace = min(self._grace, grace)
@@ -230,14 +231,14 @@ class Process:
         self.commits.look_at_flight()
 
     def fail(self, error: BaseException, *, of_user: bool = False) -> None:
-        """End the run with `error`; acknowledge no more changes. Log an unexpected error, unless user code raised it."""
+        """End the run with `error`. Acknowledge no more changes. Log an unexpected error, unless user code raised it."""
         if self.failure is None and not of_user and not isinstance(error, CrawlerError):
             log.error("the run ends because of a bug in the crawler; please report this", exc_info=error)
         self.failure = self.failure or error
         self.stop("error")
 
     def close(self) -> None:
-        """Close the log of fetches; after `run`, this is unnecessary but harmless."""
+        """Close the log of fetches. After `run`, this is not necessary, but harmless."""
         self.commits.close_file()
 
     async def _schedule(self) -> None:
@@ -251,7 +252,7 @@ class Process:
                     continue
                 return self.stop(reason)
             if self._news.is_set():
-                await asyncio.sleep(0)  # yield to other tasks, because the wait below would return at once
+                await asyncio.sleep(0)  # let other tasks run, because the wait below would return at once
                 continue
             wakeup = frontier.next_wakeup(now)
             await wait_for(self._news, None if wakeup is None else max(0.0, wakeup - now))
@@ -264,12 +265,12 @@ class Process:
 
     def _fetch_task_ended(self) -> None:
         self.commits.look_at_flight()
-        # With a sink, a task ends after its commit, which has already woken the schedule.
+        # With a sink, a task ends after its commit. That commit has already woken the schedule.
         if self.fetch_tasks.sink is not None or self.fetch_slots.limited:
             self.wake()
 
     async def _feed_seeds(self) -> None:
-        """Queue the seeds piece by piece, at most two groups ahead; after a stop, continue for `SEEDS_GRACE` seconds."""
+        """Queue the seeds piece by piece, at most two groups ahead. After a stop, continue for `SEEDS_GRACE` seconds."""
         for change in self._seeds:
             if self._seeds_are_late():
                 log.warning("stopped while seeds were loading: give the remaining seeds again")
@@ -335,11 +336,11 @@ class Process:
         return bool(len(self.fetch_slots)) or self._unfinished()
 
     def _unfinished(self) -> bool:
-        """Return whether seeds remain to be read, or something is queued or pending in the DUE."""
+        """Return whether seeds remain to be read, changes are queued, or links are pending in the DUE."""
         return bool(self._seeding or len(self.point) or self.commits.busy or self._due.pending)
 
     def stopped_on_purpose(self) -> bool:
-        """True if a user or a limit ended the run, and not a lack of work."""
+        """True if the run was ended by a user or a limit, not by a lack of work."""
         return self.stopped_by not in ("", *_WITHOUT_WORK)
 
     # -- the interface used by the commit loop (`CommitLoopOwner`) ----------------
@@ -371,7 +372,7 @@ class Process:
     # -- the end ----------------------------------------------------------------
 
     async def _drain(self) -> None:
-        """Let fetches in flight end within the grace period; then commit all results."""
+        """Let fetches in flight end within the grace period. Then commit all results."""
         reach("stopping")
         if not self.exchange.ended:
             self.exchange.stop_listening()
@@ -413,7 +414,7 @@ class Process:
         return self._unfinished()
 
     async def _shut_down(self, loops: Tasks) -> None:
-        """Stop everything that runs, step by step, each step within its time limit."""
+        """Stop everything that runs, step by step. Each step has a time limit."""
         limit = self.context.config.crawl.shutdown_step_max
         steps = {"loops": loops, "errands": self.fetch_slots.tasks, "background": self._background}
         for tasks in steps.values():
@@ -429,7 +430,7 @@ class Process:
 
 
 def _seeds(stages: Stages, pieces: Pieces, *, shared: bool) -> Iterator[Maker]:
-    """Yield functions that build changes. First, these queue the known pages to refetch, then the seeds."""
+    """Yield functions that build changes. The first changes queue known pages to refetch, the others queue seeds."""
     fingerprinter, topology = stages.fingerprinter, stages.topology
     own = partial(own_seeds, fingerprinter, topology.partition, stages.name) if shared else None
     crawl = stages.config.crawl

@@ -1,7 +1,7 @@
-"""The commands to one process of a crawl, running or at rest.
+"""The commands that can be given to one process of a crawl, which may be running or at rest.
 
-The control socket of a running process and the commands on a directory both
-call this module. Every answer is plain data.
+This module is called by the control socket of a running process, and by the commands that work on the
+directory of a crawl at rest. Every answer consists of plain data, such as dictionaries and lists.
 """
 
 import inspect
@@ -37,20 +37,20 @@ from crawler.urls.canonical import canonical, hostname
 Commit = Callable[[Change | Maker], None]
 T = TypeVar("T")
 AUTHORITIES_SHOWN = 100  # maximum number of authorities in the answer to the command `host`
-# commands that are answered only once their change is durable
+# the commands that are answered only after their changes are durable
 CHANGING = ("seed", "block", "unblock", "retire", "signal", "withdraw")
 _SEED = LinkFlag.SEED
 # number of tried URLs that `retire` examines in search of a stored page: about 1 s
 RECORDS_LOOKED_AT = 100_000
-# number of hosts examined between two pauses; reading one host's queue from the store takes 13 us
+# number of hosts examined between two pauses; it takes 13 us to read the queue of one host from the store
 HOSTS_AT_ONCE = 100
 
 
 class Commands:
     """The commands of one process.
 
-    `commit` queues a `Change`, which becomes durable later; `peers` returns the connection state of the other
-    processes, or None if this process is not running.
+    `commit` queues a `Change`, which becomes durable later. `peers` returns the connection state of the other
+    processes. It is None if this process is not running.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Commands:
         self._explainer = Explainer.of(stages)
         self.prospect = self._explainer.prospect
         self.running: Callable[[], dict[str, Any]] = (
-            dict  # returns what a running process adds to its status fields
+            dict  # returns the status fields that only a running process has
         )
         commands = (
             self.host, self.hosts, self._explainer.why, self.get, self.seed, self.block, self.unblock, self.retire,
@@ -94,7 +94,7 @@ class Commands:
         self._commands["status"] = _checked(self._status)
 
     def run(self, request: Mapping[str, Any]) -> Any:
-        """Answer {"command": name, argument: value, ...} in one step.
+        """Return the answer to a request {"command": name, argument: value, ...}, computed without pauses.
 
         Raises:
             UsageError: the command does not exist, or its arguments are wrong.
@@ -102,7 +102,7 @@ class Commands:
         return _end_of(self.steps(request))
 
     def steps(self, request: Mapping[str, Any]) -> Steps:
-        """Answer like `run`, but as a generator that pauses during long commands, so that other work can run."""
+        """Return the same answer as `run`, but as a generator that pauses in long commands, so other work can run."""
         arguments = dict(request)
         name = arguments.pop("command", "")
         command = self._commands.get(name) if isinstance(name, str) else None
@@ -114,12 +114,12 @@ class Commands:
         return answer.plain() if isinstance(answer, Status) else answer
 
     def status(self, hosts: int = 20) -> Status:
-        """Return the counters, the state of the queues and of the DUE, and why the first `hosts` hosts wait."""
+        """Return the counters, the states of the queues and the DUE, and why the first `hosts` hosts wait."""
         status: Status = _end_of(self._status(hosts))
         return status
 
     def _status(self, hosts: int = 20) -> Steps:
-        """Compute `status`, with pauses."""
+        """Compute the result of `status`, with pauses."""
         now = self._now()
         waiting = []
         for host in self._frontier.views.hosts(now, hosts):
@@ -150,7 +150,7 @@ class Commands:
         return msgspec.structs.asdict(status) | {"robots": [_plain_robots(*copy) for copy in copies]}
 
     def hosts(self, order: str = "busy", limit: int = 100, search: str = "", cause: str = "") -> Steps:
-        """Return the first `limit` hosts, in `order`, that match `search` and `cause`; see `HostList.page`."""
+        """Return the first `limit` hosts that match `search` and `cause`, sorted by `order`; see `HostList.page`."""
         if order not in ORDERS:
             raise UsageError(f"hosts: the order must be one of {', '.join(ORDERS)}")
         if limit < 0:
@@ -169,7 +169,7 @@ class Commands:
         """Return the newest stored copy of a URL, with its content in base64 for JSON; None if there is no copy.
 
         With `static`, return the server's answer even if a browser showed the page. With `screenshot`, the
-        content is the picture that the browser took; it is empty if there is none. If `allow` names a
+        content is the picture that the browser took, or empty if there is no picture. If `allow` names a
         purpose, ignore copies that may not be used for it.
         """
         rule = UseRule.of(allow, self._context.config.consent)
@@ -194,9 +194,9 @@ class Commands:
         }
 
     def seed(self, urls: list[str], settings: dict[str, str] | None = None) -> Steps:
-        """Queue seeds; the answer names the rejected seeds, each with the reason.
+        """Queue seeds. The answer lists the rejected seeds, each with the reason.
 
-        `settings` names those relaxed settings of the crawl that also apply to these seeds
+        `settings` contains the relaxed settings of the crawl that are to apply to these seeds, too
         (`crawl/relaxed_settings.py`).
         """
         config, directory = self._context.config, CrawlDirectory(self._context.directory.parent)
@@ -215,7 +215,7 @@ class Commands:
                     good.append(judged.url)
             yield
         if places.grown:
-            # another request may have changed the stored places of seeds during a pause
+            # another request may have stored other places of seeds during a pause
             places.restrict(directory.seed_places())
             directory.note_places(places.names)
         if good:
@@ -223,7 +223,7 @@ class Commands:
         return {"queued": len(good), "refused": refused}
 
     def signal(self, urls: list[str], source: str = "signal") -> Steps:
-        """Report that pages have changed; return what was done with each URL (`change_signals.Signalled`)."""
+        """Accept signals that pages have changed; return what was done with each URL (`change_signals.Signalled`)."""
         said = Signalled()
         self._commit(partial(self._signal_intake.decide, urls, source, said))
         yield from self._point.making()
@@ -239,7 +239,7 @@ class Commands:
         return rows
 
     def consent(self, pages: int = 100_000) -> Steps:
-        """Count the first `pages` stored pages by host, by use, and by the site's answer for it; see `Summary`."""
+        """Count the first `pages` stored pages by host, by use, and by the site's answer for the use; see `Summary`."""
         if pages < 0:
             raise UsageError("consent: pages must not be negative")
         summary = Summary()
@@ -250,7 +250,7 @@ class Commands:
         return summary.rows()
 
     def block(self, host: str) -> Steps:
-        """If this process owns the host, make no more requests to it."""
+        """If this process owns the host, block it, so that it receives no more requests."""
         name = _host_name(host)
         yield from self._point.making()
         if self._owns(name):
@@ -273,7 +273,7 @@ class Commands:
         self._commit(change)
 
     def _owns(self, host: str) -> bool:
-        """Return whether this process crawls a host; commands about a host are sent to all processes."""
+        """Return whether this process crawls a host. A command about a host is sent to all processes."""
         owner = self._context.topology.partition.owner(self._fingerprinter.host_key(host))
         return owner == self._context.name
 
@@ -298,7 +298,7 @@ class Commands:
         return {"retired": gone, "stored": stored}
 
     def _stores(self, pattern: re.Pattern[str]) -> Steps:
-        """Return whether the URL of any stored page matches `pattern`; examine at most `RECORDS_LOOKED_AT` records."""
+        """Return whether a stored page matches `pattern` by its URL. Examine at most `RECORDS_LOOKED_AT` records."""
         for number, (_, record) in enumerate(islice(self._pages.all_records(), RECORDS_LOOKED_AT)):
             if record.state is PageState.STORED and pattern.search(record.url):
                 return True
@@ -317,7 +317,7 @@ def _end_of(steps: Generator[None, None, T]) -> T:
 
 
 def _checked(command: Callable[..., Any]) -> Callable[[Mapping[str, Any]], Any]:
-    """Wrap `command` so that it accepts a mapping of arguments; raise a UsageError if they do not fit its signature."""
+    """Return `command` as a function of a mapping of arguments. It raises a UsageError if they do not fit."""
     name = command.__name__.removeprefix("_")
     fields = [
         (each.name, each.annotation, msgspec.NODEFAULT if each.default is each.empty else each.default)

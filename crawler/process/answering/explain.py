@@ -1,7 +1,7 @@
 """Decides the verdict on a URL: the first sentence of `crawler why`, and whether the URL may be fetched.
 
-`why`, the page server, `refresh=1`, signals and the dashboard agree about a URL, because all use the same facts
-(`Commands.why`).
+The command `why`, the page server (also for `refresh=1`), signals and the dashboard never contradict each
+other about a URL, because they all use the same facts (`Commands.why`).
 """
 
 from collections.abc import Mapping
@@ -37,7 +37,7 @@ _PARKED = {
     "hosts_per_domain": "its domain has reached crawl.hosts_per_domain",
     "maps_per_host": "its host has named too many sitemaps",
 }
-# The state of a page that has a record but no copy to serve, by the state of its record.
+# Maps the state of a record to the state that is shown for its page if there is no copy to serve.
 _STATES = {
     PageState.FAILED: "failed",
     PageState.GONE: "gone",
@@ -50,7 +50,7 @@ _DROPPED = "it was found but is in no queue; `crawler retire` removed it"
 
 
 class UrlVerdict(NamedTuple):
-    """The verdict on a URL: the sentence of `why`, and a word (`state`) that is used only if no copy can be served."""
+    """The verdict on a URL: a sentence for `why`, and the word `state`, which is used only if no copy can be served."""
 
     state: str
     sentence: str
@@ -84,7 +84,7 @@ def verdict(answer: Mapping[str, Any]) -> UrlVerdict:
 
 
 def prospect(facts: Mapping[str, Any]) -> Ahead:
-    """Return whether a URL may be fetched, the reason, and the host's wait; QUEUED if nothing forbids the fetch."""
+    """Return whether a URL may be fetched (QUEUED), the reason for this, and the number of seconds its host waits."""
     if facts["filter"] == WITHDRAWN:
         return Ahead(AheadState.OUT_OF_SCOPE, facts["reason"])
     if facts["filter"] != "accepted" and facts.get("record") is None:
@@ -109,7 +109,7 @@ def _parked(facts: Mapping[str, Any]) -> str:
     return f"{_PARKED.get(facts['parked_by'], facts['parked_by'])}; raise the limit to queue it again"
 
 
-# For each of these statuses: what the server requires, and the command-line flags that provide it.
+# What a server requires if it answers with one of these statuses, and the command-line flags that provide it.
 _WANTS = {
     401: "; it requires a login (--http-user and --http-password, --login, --load-cookies)",
     429: "; the host requests a slower crawl (--delay, --delay-factor)",
@@ -118,7 +118,7 @@ _WANTS = {
 
 
 def _wants(record: Mapping[str, Any]) -> str:
-    """Return the clause about what the answer requires; "" if it requires nothing that a flag provides."""
+    """Return a clause that says what the server requires; "" if no flag provides it, or if it requires nothing."""
     if record["outcome"] == Outcome.LICENSE_REQUIRED:
         return "; the site demands a licence token (RSL), and the crawler buys none"
     return _WANTS.get(record["status"], "")
@@ -146,7 +146,7 @@ def _tried(record: Mapping[str, Any], answer: Mapping[str, Any]) -> str:
 
 
 def _shown(record: Mapping[str, Any]) -> str:
-    """Return a clause: why a browser showed the page, or failed to, and the cost; "" if no browser was tried."""
+    """Return a clause that says why a browser showed the page, or failed, and at which cost; "" if none was tried."""
     facts = record.get("shown")
     failed = _not_shown(facts) if facts and facts["failures"] else ""
     if not record.get("rendered"):
@@ -163,13 +163,13 @@ def _shown(record: Mapping[str, Any]) -> str:
 
 
 def _not_shown(facts: Mapping[str, Any]) -> str:
-    """Return the clause about renderings that failed."""
+    """Return the clause that says how often the rendering failed."""
     times = "once" if facts["failures"] == 1 else f"{facts['failures']} times in a row"
     return f"; no browser could show it, {times}; --render auto tries again from {facts['again_at']} on"
 
 
 def _withdrawn(withdrawn: Mapping[str, Any]) -> str:
-    """Return the sentence on a withdrawn URL: when and why it was withdrawn, what is kept, if it is fetched again."""
+    """Return the sentence that says when and why a URL was withdrawn, what is kept, and if it may be fetched again."""
     copies = withdrawn["copies"]
     kept = "no copy is kept"
     if copies:
@@ -179,7 +179,7 @@ def _withdrawn(withdrawn: Mapping[str, Any]) -> str:
 
 
 def _now(answer: Mapping[str, Any], kept: str) -> str:
-    """Return the clause about how the site now restricts a stored page; "" if the site does not restrict it."""
+    """Return the clause that says how the site now restricts a stored page; "" if it does not restrict the page."""
     robots = answer.get("robots", {})
     if robots.get("denied"):
         return f"; {_robots(robots)} now, so it is not fetched again{kept}"
@@ -187,7 +187,7 @@ def _now(answer: Mapping[str, Any], kept: str) -> str:
 
 
 def _kept(answer: Mapping[str, Any]) -> str:
-    """Return the clause about the stored copy of an earlier answer; "" if there is no copy."""
+    """Return the clause that says whether the stored copy of an earlier answer is served; "" if there is no copy."""
     good = [each for each in answer.get("captures", ()) if each["status"] // 100 == 2]
     if not good:
         return ""
@@ -228,7 +228,7 @@ def _robots(robots: Mapping[str, Any]) -> str:
 
 
 def _waits(answer: Mapping[str, Any]) -> str:
-    """Return why a to-do URL waits, and until when; `retry_at` is the time at which the URL itself is tried again."""
+    """Return why a to-do URL waits, and until when. The URL itself is not tried again before `retry_at`."""
     waiting = answer["waiting"]
     state, until, cause = waiting["state"], waiting.get("ready_at"), waiting.get("cause")
     if answer.get("retry_at", "") > (until or ""):

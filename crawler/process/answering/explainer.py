@@ -1,4 +1,4 @@
-"""Collects the facts known about a URL: the answer to `crawler why`, and whether the URL may be fetched."""
+"""Collects the facts known about a URL, for `crawler why` and for the decision whether the URL may be fetched."""
 
 from collections.abc import Generator, Mapping
 from typing import Any
@@ -28,7 +28,7 @@ Steps = Generator[None, None, Any]
 
 
 class Explainer:
-    """Collects the facts about a URL; `explain.py` turns them into a sentence."""
+    """Collects the facts about a URL. `explain.py` turns these facts into a sentence."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class Explainer:
         return answer
 
     def absence(self, url: str, fingerprint: int) -> explain.UrlVerdict:
-        """Return why a URL (in request form) has no copy to serve. Long queues are not read."""
+        """Return why there is no copy to serve for a URL (in request form). Long queues are not searched for the URL."""
         answer: dict[str, Any] = {}
         steps = self._find_state(answer, url, fingerprint, self._pages.record(fingerprint))
         next(steps, None)
@@ -99,7 +99,7 @@ class Explainer:
     def _find_state(
         self, answer: dict[str, Any], url: str, fingerprint: int, record: PageRecord | None
     ) -> Steps:
-        """Add the facts from which the verdict follows; they also suffice if this generator is not run to its end."""
+        """Add the facts that determine the verdict. They suffice even if this generator is not run to its end."""
         answer |= self._facts(url)
         if record is not None:
             answer["record"] = _plain_record(record)
@@ -176,13 +176,13 @@ class Explainer:
 
 
 def _in_words(known: dict[str, Any]) -> dict[str, Any]:
-    """Return what the refresh schedule knows about a page; times are in ISO 8601."""
+    """Return what the refresh schedule knows about a page. Times are in ISO 8601."""
     instants = ("crawled_at", "deadline", "host_ready")
     return known | {name: iso_time(known[name]) for name in instants if known.get(name) is not None}
 
 
 def _say_times(answer: dict[str, Any], now: float) -> None:
-    """Convert times to ISO 8601; drop past or unknown times."""
+    """Convert times to ISO 8601. Drop past times and unknown times."""
     waiting = answer["waiting"]
     for part, name in ((answer, "retry_at"), (waiting, "ready_at"), (waiting, "next_retry_at")):
         if name in part:

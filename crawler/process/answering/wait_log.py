@@ -2,8 +2,8 @@
 
 These waits are logged: back-offs, a robots.txt that cannot be fetched, hosts whose URLs are all retried
 later, and hosts that are blocked, given up or slowed down. Long gaps, and long waits for an address or a DNS
-look-up, are logged too. A cause is logged once per host, and again only after it has changed. Hosts with a
-request in flight are skipped, because the committed result decides their next wait.
+look-up, are logged too. A cause is logged once per host, and again only if the cause changes. Hosts with a
+request in flight are skipped, because the result of the request decides how long they wait next.
 """
 
 from collections.abc import Iterable, Iterator
@@ -21,21 +21,21 @@ _CALM = ("ready", "idle", "excluded", *_LINES)
 
 
 class Wait(NamedTuple):
-    """A line of the log, and the same facts as fields for programs."""
+    """A line for the log, and the same facts as fields that programs can read."""
 
     text: str
     fields: dict[str, Any]
 
 
 class WaitLog:
-    """Remembers what was last logged about each host: what was wrong with it, and its long waits."""
+    """Remembers what was last logged about each host: the trouble with the host, or its long wait."""
 
     def __init__(self) -> None:
         self._said: dict[str, tuple[object, ...]] = {}
         self._gaps: dict[str, tuple[object, ...]] = {}
 
     def new_lines(self, hosts: Iterable[HostStatus]) -> Iterator[Wait]:
-        """Yield a line for each host whose wait has a new cause, or is longer than its last logged line says."""
+        """Yield a line for each host whose trouble or long wait differs from what was last logged about the host."""
         for host in hosts:
             if host.state == "in_flight":
                 continue
@@ -52,7 +52,7 @@ class WaitLog:
 
 
 def _trouble(host: HostStatus) -> tuple[object, ...]:
-    """Return a description of what is wrong with a host; () if nothing is wrong."""
+    """Return the facts that describe what is wrong with a host; () if nothing is wrong."""
     calm = host.state in _CALM
     if calm and not (host.failures or host.refusals or host.slowdown > 1.0 or host.cause):
         return ()
@@ -68,7 +68,7 @@ def _trouble(host: HostStatus) -> tuple[object, ...]:
 
 
 def _long_wait(host: HostStatus) -> tuple[object, ...]:
-    """Return a description of the long wait of a healthy host; () if it has none."""
+    """Return the facts that describe the long wait of a healthy host; () if it does not wait long."""
     if host.state not in _LINES or host.wait < LONG_WAIT:
         return ()
     return host.state, round(host.gap) if host.state == "waits" else 0

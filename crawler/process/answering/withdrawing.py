@@ -1,13 +1,13 @@
-"""The steps of a withdrawal (`crawler withdraw`) in one process; `admin/withdrawal.py` leads all processes through them.
+"""The steps of a withdrawal (`crawler withdraw`) in one process. `admin/withdrawal.py` runs each step in all processes.
 
     apply     read the rules again; from then on this process applies them
     count     count the copies that a rule covers
     detach    write again each copy that stays but is stored as a repetition of a covered copy (`pages/erasure.py`)
     erase     erase the covered copies
 
-A long step examines only a portion of the store per request, so a request never takes long. The answer's
-`next` is the key from which the next request continues, "" at the end. All processes receive the same
-request, which contains the key of each process.
+Each request for a long step examines only a portion of the store, so no request takes long. In the answer,
+`next` is the key at which the next request must begin; "" means that the step is complete. All processes
+receive the same request, so it contains one such key for each process.
 """
 
 import itertools
@@ -32,7 +32,7 @@ from crawler.urlfilter.url_filter import UrlFilter
 from crawler.urls.canonical import hostname
 from crawler.urls.fingerprint import Fingerprinter
 
-# The counts in the answer of each step.
+# The counts in the answer, by step.
 _STEPS = {
     "count": ("pages", "copies", "bytes"),
     "detach": ("copies",),
@@ -47,7 +47,10 @@ PAUSE_ENTRIES = 500  # number of entries examined between two pauses: about 5 ms
 
 
 class Withdrawing:
-    """Takes the steps of a withdrawal in one process; `commit` queues a `Change`, `making` builds all queued changes."""
+    """Carries out the steps of a withdrawal in one process.
+
+    `commit` queues a `Change`, and `making` builds all queued changes.
+    """
 
     def __init__(
         self,
@@ -82,9 +85,10 @@ class Withdrawing:
         begin: dict[str, str] | None = None,
         entries: int = 0,
     ) -> Steps:
-        """Take one step for `rule`: examine about `entries` entries, beginning at this process's key in `begin`.
+        """Carry out a step for `rule` on about `entries` entries, beginning at this process's key in `begin`.
 
-        If `entries` is 0, there is no limit. This is for a crawl at rest, in which every change is durable at once.
+        If `entries` is 0, all entries are examined. This is meant for a crawl at rest, where changes are
+        durable at once.
         """
         if step == "apply":
             return (yield from self._apply())
@@ -99,12 +103,12 @@ class Withdrawing:
     def _apply(self) -> Steps:
         self._pages.withdrawals.reload()
         self._url_filter.renew()
-        self._commit(Change())  # the answer waits until all earlier decisions are durable
+        self._commit(Change())  # so the answer is sent only when all earlier decisions are durable
         yield
         return {"process": self._name, "rules": len(self._pages.withdrawals.rules)}
 
     def _count(self, rule: Withdrawal, begin: bytes, entries: int) -> Steps:
-        """Count the covered copies in a portion of the captures: their URLs (`pages`), `copies`, and `bytes`."""
+        """Return the numbers of covered `pages` (URLs), `copies` and `bytes` in a portion of the captures."""
         pages, copies, size, next_key = 0, 0, 0, ""
         last = b""
         for number, (key, capture) in enumerate(self._part(rule, begin)):
@@ -121,7 +125,7 @@ class Withdrawing:
         return {"pages": pages, "copies": copies, "bytes": size, "next": next_key}
 
     def _part(self, rule: Withdrawal, begin: bytes) -> Iterator[tuple[bytes, Capture]]:
-        """Yield the captures in the rule's key range, from the key `begin`; the rule may cover only some of them."""
+        """Yield the captures in the rule's key range, beginning at `begin`. The rule may cover only some of them."""
         first, end = span(rule, keys.CAPTURE, self._fingerprinter)
         for key, capture in self._pages.stored_captures(begin or first):
             if key >= end:
@@ -131,7 +135,10 @@ class Withdrawing:
     # -- erasure
 
     def _detach(self, rule: Withdrawal, begin: bytes, entries: int) -> Steps:
-        """Rewrite the copies that are stored as repetitions of a covered copy: queue the changes and count the copies."""
+        """Store again each copy that is stored as a repetition of a covered copy.
+
+        Queue the changes and count these copies.
+        """
         erasing, copies, next_key = Erasing(self._pages, rule), 0, ""
         change = Change(sync=True)
         for number, (key, capture) in enumerate(self._pages.stored_captures(begin)):
@@ -152,7 +159,7 @@ class Withdrawing:
     def _erase(self, rule: Withdrawal, begin: bytes, entries: int) -> Steps:
         """Queue the changes that erase covered copies, their bytes, and the facts known about their URLs.
 
-        Erasing has several phases; the family of the key from which to continue determines the next phase.
+        Erasing has several phases. The family of the key `begin` determines the phase with which to continue.
         """
         counts = dict.fromkeys(_STEPS["erase"], 0)
         if not begin and rule.stops_fetches:
@@ -161,15 +168,15 @@ class Withdrawing:
         while place:
             family = place[:2]
             place = yield from self._erasers[family](rule, begin, entries, counts)
-            # Continue only if nothing is queued, because the next family depends on the changes made to this
-            # one.
+            # Continue with the next family only if nothing is queued, because it depends on the changes to
+            # this family.
             if place[:2] == family or entries < sys.maxsize:
                 break
             begin = place
         return counts | {"next": place.hex()}
 
     def _retire(self, rule: Withdrawal) -> Steps:
-        """Drop the waiting URLs that the rule names."""
+        """Drop the waiting URLs that the rule covers."""
         portions = self._results.retiring(rule.is_about, self._commit)
         yield from self._making()
         while next(portions, _END) is not _END:
@@ -177,7 +184,7 @@ class Withdrawing:
             yield from self._making()
 
     def _erase_captures(self, rule: Withdrawal, begin: bytes, entries: int, counts: dict[str, int]) -> Steps:
-        """Erase covered copies, and what is known about the URLs that have no other copy."""
+        """Erase covered copies. If a URL has no other copy, also erase what is known about the URL."""
         erasing, now, seen, change = Erasing(self._pages, rule), self._now(), 0, Change(sync=True)
         grouped = itertools.groupby(self._part(rule, begin), key=lambda item: item[0][:10])
         for prefix, group in grouped:
@@ -230,7 +237,7 @@ class Withdrawing:
         return next_key
 
     def _erase_places(self, rule: Withdrawal, begin: bytes, entries: int, counts: dict[str, int]) -> Steps:
-        """Delete the entries that tell where another process had stored covered responses before a reshard."""
+        """Delete the entries that say where another process stored covered responses before a reshard."""
         erasing, change = Erasing(self._pages, rule), Change(sync=True)
         for number, (key, value) in enumerate(scan_prefix(self._pages.store, keys.ELSEWHERE)):
             capture = unpack_capture(key, value)
@@ -243,7 +250,7 @@ class Withdrawing:
         return keys.ERASING
 
     def _blank(self, rule: Withdrawal, begin: bytes, entries: int, counts: dict[str, int]) -> Steps:
-        """Overwrite listed bytes. Overwriting a block of `BLOCK_BYTES` takes as long as examining an entry."""
+        """Overwrite listed bytes. It takes as long to overwrite a block of `BLOCK_BYTES` as to examine an entry."""
         listed: dict[bytes, int] = {}
         for key, length in listed_bytes(self._pages.store, begin):
             if entries <= 0:
@@ -294,7 +301,7 @@ def covers(rule: Withdrawal, capture: Capture) -> bool:
 
 
 def span(rule: Withdrawal, prefix: bytes, fingerprinter: Fingerprinter) -> tuple[bytes, bytes]:
-    """Return the key range of a family, as buckets, that contains the keys of all URLs covered by a rule."""
+    """Return the range of whole buckets in a family that contains the keys of all URLs covered by a rule."""
     host = rule.host or (hostname(f"http://{rule.prefix}") if rule.prefix else "")
     host = host or (hostname(rule.url) if rule.url else "")
     if not host:

@@ -1,11 +1,11 @@
-"""The commit loop: it repeatedly asks the committer for the next step, and takes that step.
+"""The commit loop: it repeatedly gets the next step from the committer and carries out that step.
 
     loop thread     decides results, notes that groups are durable; writes small groups if it would only wait otherwise
     writer thread   writes other groups and DUE runs
     merger thread   merges runs, one merge at a time
 
-`committer.py` chooses the steps. A flush or a merge ends with a `Change`, which goes through the queue like
-the `Change` of any result.
+`committer.py` chooses the steps. A flush or a merge ends with a `Change`, which is queued like the `Change`
+of a fetch result.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ from crawler.storage.rotating_file import RotatingFile
 
 log = logging.getLogger("crawler")
 
-TURN = 0.004  # seconds that decisions may block the event loop before they yield
+TURN = 0.004  # number of seconds after which decisions yield to the event loop
 # A group of at most this size (results, links, bytes of answers) is written in the event loop's thread if at
 # most `SIBLINGS` fetches are in flight.
 SMALL_GROUP, SMALL_LINKS, SMALL_BYTES = 16, 1_000, 256 << 10
@@ -41,28 +41,28 @@ class CommitLoopOwner(Protocol):
     """The interface through which the commit loop queries and notifies its process."""
 
     def fetching(self) -> int:
-        """Return the number of running fetch tasks, without those that only wait for their commit."""
+        """Return the number of running fetch tasks. Tasks that only wait for their commit are not included."""
 
     def seeding(self) -> bool:
         """Return whether seeds are still being read."""
 
     def stopping(self) -> bool:
-        """Return whether the process is stopping, and so starts nothing new."""
+        """Return whether the process is stopping. In this case, it starts nothing new."""
 
     def leaves_links(self) -> bool:
-        """Return whether the DUE's pending links are left for the next run to flush."""
+        """Return whether the pending links of the DUE are left to the next run, which will flush them."""
 
     def decided(self) -> None:
-        """Take note that results were decided, so their hosts are free again."""
+        """React to decisions on results: their hosts are free again."""
 
     def committed(self) -> None:
-        """Take note that a group is durable."""
+        """React to a commit: a group of changes is now durable."""
 
     def wake(self) -> None:
         """Check again whether the run is over, because something relevant has changed."""
 
     def fail(self, error: BaseException) -> None:
-        """Stop the process with `error`; no further change may be acknowledged."""
+        """Stop the process with `error`. From now on, no change may be acknowledged."""
 
 
 def _unobserved(_name: str, _seconds: float) -> None:
@@ -70,7 +70,7 @@ def _unobserved(_name: str, _seconds: float) -> None:
 
 
 class CommitLoop:
-    """Makes queued changes durable, and runs the flushes and merges of the DUE.
+    """Makes queued changes durable, and carries out the flushes and merges of the DUE.
 
     `pages_file` receives one line per fetch. `in_thread` calls a function in a thread
     that the process does not wait for when it exits.
@@ -91,7 +91,7 @@ class CommitLoop:
         self._in_thread = in_thread
         self._committer = Committer(config.store, config.crawl.concurrency)
         self._heavy_links_max = config.due.buffer_entries_max
-        # If the process has an HTTP server, the server's clients would also wait for the disk.
+        # An HTTP server of this process would also make its clients wait for the disk.
         self._alone = not config.serve.address
         self._steps = {
             Step.WAIT: self._wait,
@@ -101,8 +101,8 @@ class CommitLoop:
             Step.COMMIT: self._commit,
         }
         self.observe: Callable[[str, float], None] = _unobserved
-        self.busy = False  # whether a step other than waiting is under way
-        self.writing = False  # True if a write exceeded its time limit; then the store must not be closed
+        self.busy = False  # whether the loop is carrying out a step other than waiting
+        self.writing = False  # True if a write exceeded its time limit; the store must then stay open
         self._compacting = False
         self._news = asyncio.Event()
         self._few_in_flight = asyncio.Event()
@@ -123,22 +123,22 @@ class CommitLoop:
         self.look_at_flight()
 
     def queue_heavy(self, maker: Maker) -> None:
-        """Queue a function that takes long to build its `Change`; per turn of the queue, at most one of these runs."""
+        """Queue a function that takes long to build its `Change`. At most one of these runs per turn of the queue."""
         self._point.add_heavy(maker)
         self._news.set()
         self.look_at_flight()
 
     def wake(self) -> None:
-        """Make the loop check again whether there is something to commit or to flush."""
+        """Make the loop check again whether something must be committed or flushed."""
         self._news.set()
 
     def look_at_flight(self) -> None:
-        """Stop gathering results if few fetches are in flight; call this when a task ends and when the process stops."""
+        """Stop gathering results if few fetches are in flight. Call this when a task ends or the process stops."""
         if self._run.fetching() <= SIBLINGS or self._run.stopping():
             self._few_in_flight.set()
 
     async def run(self) -> None:
-        """Commit until cancelled, or until a write fails."""
+        """Commit changes until this task is cancelled or a write fails."""
         try:
             while True:
                 self._news.clear()
@@ -153,7 +153,7 @@ class CommitLoop:
             self._run.fail(error)
 
     async def close(self, limit: float) -> None:
-        """End merges and threads, each within `limit` seconds; set `writing` if the writer thread did not end in time."""
+        """End merges and threads, each within `limit` seconds. If the writer thread takes longer, set `writing`."""
         in_thread = self._in_thread
         self._background.cancel()
         await within(limit, "merges", self._background.wait())
@@ -165,7 +165,7 @@ class CommitLoop:
             self.close_file()
 
     def close_file(self) -> None:
-        """Close the log of fetches; do nothing if it is closed already."""
+        """Close the log of fetches if it is not closed yet."""
         self._lines.close()
 
     # -- the steps, one method each ----------------------------------------------
@@ -197,16 +197,16 @@ class CommitLoop:
         await wait_for(self._few_in_flight, self._committer.pause(self._clock.now()))
 
     async def _decide(self) -> None:
-        """Decide the queued results, so that the crawl may fetch from their hosts again."""
+        """Decide on the queued results, so that the crawl may fetch from their hosts again."""
         await self._make()
         self._run.decided()
 
     def _takes_heavy(self) -> bool:
-        """Return whether the DUE has room for a result with many links and still keeps room for other results."""
+        """Return whether a heavy result would leave the DUE room for other results, or the process is stopping."""
         return self._run.stopping() or self._due.pending < self._heavy_links_max
 
     async def _make(self, *, heavy: bool = True) -> None:
-        """Decide the results that are queued now, over several turns of the loop, with at most one heavy result."""
+        """Decide on the results queued now, in several turns of the event loop. Decide on at most one heavy result."""
         time, point = asyncio.get_running_loop().time, self._point
         heavy = heavy and self._takes_heavy() and len(point) > point.light
         end, queued = time() + TURN, point.light + heavy
@@ -220,7 +220,7 @@ class CommitLoop:
         await self._make()
         group, began = self._point.take_made(), self._clock.now()
         if self._alone and self._run.fetching() <= SIBLINGS and _is_small(group):
-            # Otherwise the loop would only wait for a thread, which costs two context switches.
+            # Otherwise, the loop would only wait for a thread, at the cost of two context switches.
             self._write(group)
         else:
             await self._in_writer_thread(partial(self._write, group))
@@ -229,7 +229,7 @@ class CommitLoop:
         self._run.committed()
 
     async def _in_writer_thread(self, function: Callable[[], None]) -> None:
-        """Call `function` in the writer thread; meanwhile decide results, except heavy ones."""
+        """Call `function` in the writer thread. In the meantime, decide on results that are not heavy."""
         writing = self._in(self._writer, function)
         while not writing.done():
             await asyncio.wait({writing}, timeout=DECISION_DELAY)
@@ -251,7 +251,7 @@ class CommitLoop:
     # -- the DUE ----------------------------------------------------------------
 
     async def _flush(self) -> None:
-        """Let the DUE look up its pending links and find the new ones."""
+        """Let the DUE look up its pending links, to find those that are new."""
         began = self._clock.now()
         plan = self._due.begin_flush(began)
         assert plan is not None, self._due
@@ -262,7 +262,7 @@ class CommitLoop:
             if self._compacting:
                 reach("flush during compaction")
         except StoreError as error:
-            # nothing refers to the new run yet, so its links wait for the next attempt
+            # nothing refers to the new run yet, so the next attempt includes its links again
             log.error("DUE: cannot flush: %s; will retry later", error)
             self._due.flush_failed(plan, self._clock.now())
         else:
@@ -303,7 +303,7 @@ class CommitLoop:
 
 
 def _is_small(group: Sequence[Change]) -> bool:
-    """Return whether writing a group takes little time, not counting the wait for the disk; an erasure takes long."""
+    """Return whether a group can be written quickly, apart from the wait for the disk. An erasure takes long."""
     if len(group) > SMALL_GROUP or sum(len(change.links) for change in group) > SMALL_LINKS:
         return False
     captures = [each for change in group for each in change.captures]

@@ -1,6 +1,6 @@
 """Makes the changes of one process durable: the commit point, and the changes that end a DUE flush or merge.
 
-`CommitLoop` runs the phases one by one, concurrently with other work. For a directory at
+`CommitLoop` runs the phases of a commit one by one, while other work goes on. For a directory at
 rest, `commit` and `commit_now` apply changes in the caller's thread.
 """
 
@@ -29,14 +29,14 @@ class Commits:
     # -- at rest ---------------------------------------------------------------
 
     def commit_now(self, change: Change | Maker) -> None:
-        """Commit one `Change` and flush the DUE, in the caller's thread; use this for a directory at rest."""
+        """For a directory at rest: commit one `Change` and flush the DUE, in the caller's thread."""
         self.commit(change)
         while (plan := self.flush_begin(dry=True)) is not None:
             plan.run()
             self.commit(partial(self.flush_change, plan))
 
     def commit(self, change: Change | Maker) -> None:
-        """Commit one `Change` in the caller's thread; use this for a directory at rest."""
+        """For a directory at rest: commit one `Change`, in the caller's thread."""
         self.point.add(change)
         self.commit_queued()
 
@@ -49,15 +49,15 @@ class Commits:
     # -- the DUE's flush, phase by phase ---------------------------------------
 
     def flush_begin(self, *, dry: bool) -> FlushPlan | None:
-        """Return a flush plan of the DUE, whose `run` may be called in another thread; None if no flush can start."""
+        """Return the DUE's plan of a flush; None if no flush can start. Its `run` may be called in another thread."""
         now = self.clock.now()
         return self.due.begin_flush(now) if self.due.wants_flush(now, dry=dry) else None
 
     def flush_change(self, plan: FlushPlan) -> Making:
         """Build the `Change` that records the plan's new URLs as known and adds them to the frontier.
 
-        It goes through the queue of the commit point like any other change: the change writes host records,
-        and these records count pages whose changes still wait in that queue.
+        This change must be queued like any other. It writes host records, and these records count pages whose
+        changes are still in the queue.
         """
         reach("flush ran")
         change = Change(sync=True)

@@ -1,4 +1,4 @@
-"""Chooses the commit loop's next step as a pure function of the loop's state, without waiting or reading a clock.
+"""Chooses the next step of the commit loop from the state of the loop alone, without waiting or reading a clock.
 
     WAIT      nothing is queued, and the DUE needs no flush
     GATHER    let more results arrive: committing thirty pages costs about as much as committing one
@@ -10,17 +10,14 @@
 The loop asks for the next step, carries it out, and asks again. No step starves another,
 however fast results arrive:
 
-* GATHER lasts at most `store.commit_delay`. It ends at once when the group is
-  large, when the crawl stops, while seeds are being read, and while the DUE is full.
-* A requested flush begins before the gathered group is written. The next flush is not
-  requested until the change of this flush is committed. So groups and flushes (or the
-  parts of a large flush) take turns.
-* A flush whose only reason is a dry frontier may have to wait, because such flushes may
-  take at most a tenth of the time. It does not wait if nothing is in flight. While all
-  hosts wait for their gaps, the frontier is dry between any two results, and a flush
-  seldom helps.
-* Each group holds at most `store.group_entries_max` changes, in the order in
-  which they were queued.
+* GATHER lasts at most `store.commit_delay`. It ends at once if the group is large, if the crawl stops, while
+  seeds are being read, and while the DUE is full.
+* A requested flush begins before the gathered group is written. The next flush is not requested until the
+  change of this flush is committed. So groups and flushes (or the parts of a large flush) take turns.
+* Flushes for a dry frontier alone may take at most a tenth of the time, so such a flush may have to wait. It
+  does not wait if nothing is in flight. While all hosts wait for their gaps, the frontier is dry between any
+  two results, and a flush seldom helps.
+* Each group holds at most `store.group_entries_max` changes, in the order in which they were queued.
 """
 
 from enum import Enum
@@ -30,8 +27,8 @@ import msgspec
 from crawler.config import StoreConfig
 
 SIBLINGS = 1  # while more fetches than this are in flight, decisions wait for more results
-FLUSH_SHARE = 0.1  # maximal fraction of the time that flushes for a dry frontier take
-DECISION_DELAY = 0.05  # seconds after which results are decided even if others are in flight
+FLUSH_SHARE = 0.1  # maximum fraction of the time that flushes for a dry frontier may take
+DECISION_DELAY = 0.05  # number of seconds after which results are decided even if other fetches are in flight
 
 
 class Step(Enum):
@@ -45,9 +42,9 @@ class Step(Enum):
 
 
 class CommitterState(msgspec.Struct, frozen=True, gc=False):
-    """The state of the loop: the number of queued changes, of changes not built yet, and of running fetches.
+    """The state of the loop: the numbers of queued changes, of changes that are not built yet, and of running fetches.
 
-    `flush` is true if the DUE needs a flush; `hurry` is true if a group must not wait for more results.
+    `flush` is true if the DUE needs a flush. `hurry` is true if a group must not wait for more results.
     """
 
     queued: int = 0
@@ -89,7 +86,7 @@ class Committer:
         return Step.COMMIT
 
     def _gather(self, state: CommitterState, now: float) -> Step | None:
-        """Return the step that lets the group grow, or None once the group is complete."""
+        """Return the step during which the group grows; None if the group is complete."""
         if self._gather_until is None:
             self._gather_until = now + self._delay
             self._decide_at = now + min(self._delay, DECISION_DELAY)
@@ -100,11 +97,11 @@ class Committer:
         return None if complete or not state.fetching else Step.GATHER
 
     def flushed(self, began: float, now: float) -> None:
-        """Take note that a flush, or a part of a flush, ran from `began` to `now`."""
+        """Record that a flush, or a part of a flush, ran from `began` to `now`."""
         self.early_flush_at = now + (now - began) * (1.0 / FLUSH_SHARE - 1.0)
 
     def pause(self, now: float) -> float:
-        """Return the number of seconds that a GATHER may last if fetches remain in flight."""
+        """Return the number of seconds after which a GATHER ends even if fetches are still in flight."""
         assert self._gather_until is not None, self
         decide_at = self._decide_at if self._decide_at > now else now + DECISION_DELAY
         return max(0.0, min(self._gather_until, decide_at) - now)

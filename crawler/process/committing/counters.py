@@ -6,7 +6,7 @@ Within a process:
     to_due              = pending + known + new
     new                 = done + todo + parked          (URLs in flight count as todo)
 
-The counted and the stored number of keys must be equal for two kinds of keys, so that a lost key is noticed:
+Two kinds of keys are counted. If a count differs from the number of keys in the store, a key was lost:
 
     stored.records      = page records in the store (u/)
     stored.captures     = captures in the store (c/)
@@ -17,9 +17,9 @@ Between processes:
     received + scope_heard + signals_heard + credits_heard = applied
 
 `accepted` counts links that passed the URL filter; `received` counts links from other processes. A cache hit
-is a link that is already in the CLOCK cache or in the DUE's set of pending fingerprints. `resharded` keeps
-the equations balanced after hosts have moved to or from this process. Seeds count as links. Every group of
-the commit point contains its counts, so the invariants also hold after a crash.
+is a link that is already in the CLOCK cache or in the DUE's set of pending fingerprints. `resharded` balances
+the equations after a reshard has moved hosts to or from this process. Seeds count as links. Each group that
+is committed contains its own counts, so the invariants also hold after a crash.
 """
 
 from collections.abc import Mapping
@@ -42,14 +42,15 @@ _NO_FAILURE = frozenset(
         Outcome.WITHDRAWN,
     }
 )
-# Counters of the links that other processes have sent; their sum is the number applied from the inbox.
+# The counters of links that other processes have sent. Their sum is the number of links applied from the
+# inbox.
 FROM_PEERS = ("urls.received", "splitter.scope_heard", "splitter.signals_heard", "splitter.credits_heard")
 _KEPT_IF_CUT = (Outcome.FETCHED, Outcome.TRUNCATED)
 _SHOWS_CONTENT = (Outcome.FETCHED, Outcome.EMPTY)
 
 
 def count_kept(change: Change, capturing: Capturing) -> None:
-    """Count the keys that a capture adds to the store; count also a capture with an incomplete body."""
+    """Count the keys that a capture adds to the store. If its body is incomplete, count this, too."""
     change.captures.append(capturing)
     change.count("stored.records", capturing.new_record)
     change.count("stored.captures", capturing.new_capture)
@@ -80,7 +81,7 @@ def count_refresh(change: Change, capturing: Capturing, end: End) -> None:
 
 
 def count_rendering(change: Change, rendering: Rendering) -> None:
-    """Count a page that a browser showed or failed to show, with its requests and its time in milliseconds."""
+    """Count a page that a browser showed or failed to show, its requests, and the time that it took in milliseconds."""
     change.count("rendered.pages" if rendering.dom else "rendered.failed")
     change.count("rendered.added", rendering.added)
     change.count("rendered.cut", bool(rendering.broke))
@@ -96,7 +97,7 @@ def count_rendering(change: Change, rendering: Rendering) -> None:
 
 
 def count_connection(change: Change, fetch: Fetch) -> None:
-    """Count how a request got its connection: reused, or opened without TLS, or with a full or a resumed handshake."""
+    """Count whether a request reused a connection, or opened one without TLS, or with a full or resumed TLS handshake."""
     if fetch.connection:
         change.count(f"connections.{fetch.connection}")
 
@@ -110,7 +111,7 @@ def _count_fetch(change: Change, source: str, fetch: Fetch, end: End) -> None:
 
 
 def conservation(counters: Mapping[str, int], due: DueCounts, frontier: FrontierCounts) -> list[str]:
-    """Return the equations that do not hold, one line each; [] if all hold."""
+    """Return the equations that do not hold, each as one line of text; [] if all equations hold."""
     c = counters.get
     laws = {
         "accepted + received + resharded = cache_hits + to_outbox + to_due": (
@@ -131,7 +132,7 @@ def conservation(counters: Mapping[str, int], due: DueCounts, frontier: Frontier
 
 
 def splitter_conservation(counters: Mapping[str, int], splitter: SplitterCounts | None) -> list[str]:
-    """Return the equations between processes that do not hold; `splitter` is None if the crawl has only one process."""
+    """Return the equations between processes that do not hold. With one process, `splitter` is None."""
     if splitter is None:
         return []
     c = counters.get

@@ -1,19 +1,19 @@
-"""Long lists split into portions, so that no decision blocks the event loop for long.
+"""Splits long lists into portions, so that no decision blocks the event loop for long.
 
-A page may have 20,000 links, and a sitemap 50,000 URLs. Their decisions are one change,
-made by a generator that pauses after each portion. At a pause the committer yields
-to the event loop if its turn is over (`storage/commit.py`).
+A page may have 20,000 links, and a sitemap 50,000 URLs. All decisions about one such list are one change. A
+generator makes this change and pauses after each portion. At a pause, the commit loop lets other tasks run if
+its turn is over (`storage/commit.py`).
 """
 
 from collections.abc import Iterator, Sequence
 
-# A portion takes about 5 ms if its links were never seen before, or if its URLs have the maximal length.
+# A portion takes about 5 ms if all its links are new, or if all its URLs have the maximum length.
 PORTION_LINKS = 256
 PORTION_CHARS = 64 << 10
 
 
 def portions(hrefs: Sequence[str]) -> Iterator[Sequence[str]]:
-    """Yield `hrefs` in order, in portions of at most `PORTION_LINKS` and about `PORTION_CHARS`; none is empty."""
+    """Yield `hrefs` in order, in portions of at most `PORTION_LINKS` and about `PORTION_CHARS`. No portion is empty."""
     if len(hrefs) <= PORTION_LINKS and sum(map(len, hrefs)) < PORTION_CHARS:
         if hrefs:
             yield hrefs

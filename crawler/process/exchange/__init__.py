@@ -1,1 +1,1 @@
-"""The limits and the end of the crawl, and the exchange with its other processes."""
+"""The limits and the end of the crawl, and the exchange of messages with its other processes."""

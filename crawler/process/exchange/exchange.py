@@ -1,10 +1,10 @@
-"""The limits and the end of the whole crawl, and the exchange with peers, as one process sees them.
+"""The part of a process that knows the limits and the end of the whole crawl, and exchanges messages with peers.
 
 `Exchange` serves a crawl of one process: it applies the limits and detects the end by the same rules as in a
 crawl of many processes. `PeerExchange` (`peer_exchange.py`) adds the peers.
 
 The process calls `room` before it starts a fetch. It reads `limit_reached` and `ended` to learn whether the
-crawl is over. It calls `advance` when it is idle, and `committed` after every group.
+crawl is over. It calls `advance` when it is idle, and `committed` after each group of changes is committed.
 """
 
 import logging
@@ -34,15 +34,16 @@ from crawler.urls.fingerprint import Fingerprinter
 
 log = logging.getLogger("crawler")
 
-_WORK_AGE_MAX = 0.5  # number of seconds for which the number of hosts with work is cached
+_WORK_AGE_MAX = 0.5  # seconds for which the number of hosts with work is cached
 
 
 class Member(msgspec.Struct, frozen=True):
     """The process `name` as a member of a crawl of one or several processes.
 
-    `addresses` are the addresses of the peers. `run` names the run; its limits span restarts of this process.
-    If `run` is "", each start is a run of its own. `ended` is true if the crawl is already known to be over.
-    `supervised` is true if a supervisor keeps the configuration, seeds and report of the whole crawl.
+    `addresses` are the addresses of the peers. `run` names the run. The limits of a run apply across restarts
+    of this process. If `run` is "", each start counts as a separate run. `ended` is true if the crawl is
+    already known to be over. `supervised` is true if the crawl has a supervisor, which keeps its
+    configuration, seeds and report.
     """
 
     name: str
@@ -68,7 +69,7 @@ class Loops(msgspec.Struct, frozen=True):
 
 
 class ExchangeParts(msgspec.Struct, frozen=True):
-    """The parts of the process's stages that the exchange uses; `counters_before` are the counters at process start.
+    """The parts of the process's stages that the exchange uses. `counters_before` are the counters at process start.
 
     `clean` is true if the last run of this process ended cleanly.
     """
@@ -106,7 +107,7 @@ class ExchangeParts(msgspec.Struct, frozen=True):
 
 
 class Exchange:
-    """The limits and the end of a crawl; a process without peers uses this class itself."""
+    """Applies the limits of a crawl and detects its end. A process without peers uses this class, not a subclass."""
 
     address: Address = ("", 0)  # the address at which peers reach this process
 
@@ -135,7 +136,7 @@ class Exchange:
     # -- connections: none without peers ------------------------------------------
 
     async def start(self) -> Address:
-        """Listen and connect to the peers; return the address in use.
+        """Listen, and connect to the peers. Return the address on which this process listens.
 
         Raises:
             ConfigError: the process cannot listen on the address, or the address requires a secret and none is set.
@@ -143,37 +144,37 @@ class Exchange:
         return self.address
 
     async def close(self) -> None:
-        """Close all connections; unconfirmed messages will be sent again later."""
+        """Close all connections. Messages that are not confirmed will be sent again later."""
 
     def set_address(self, name: str, address: Address) -> None:
-        """Take note that a peer has moved to `address`."""
+        """Record that a peer has moved to `address`."""
 
     def stop_listening(self) -> None:
-        """Accept no more messages from peers: later messages remain unconfirmed, so the peers keep them."""
+        """Accept no more messages from peers. Later messages are not confirmed, so the peers keep them."""
 
     def committed(self) -> None:
-        """Take note that a group is durable: confirm and send the messages that waited for this."""
+        """After a group became durable, confirm and send the messages that waited for this."""
 
     async def part(self, stopped_by: str) -> None:
-        """Wait until all peers know that the crawl has ended, or have had time to learn that a limit was reached."""
+        """Wait until all peers know of the end of the crawl, or had time to learn that a limit was reached."""
 
     def status(self) -> dict[str, PeerStatus]:
-        """Return the connection state of each peer, and the number of links that wait to be sent to that peer."""
+        """Return the connection state of each peer, with the number of links that wait to be sent to the peer."""
         return {}
 
     # -- the crawl as a whole -------------------------------------------------------
 
     def room(self, places: int) -> int:
-        """Return in how many of `places` free slots a fetch may start now."""
+        """Return the number of fetches that may start now if there are `places` free slots."""
         left = self.coordination.pages_left(self._clock.now())
         return places if left is None else min(places, left)
 
     def advance(self) -> None:
-        """Check whether the crawl has ended; call this when this process is idle."""
+        """Check whether the crawl has ended. Call this when this process is idle."""
         self.coordination.advance()
 
     def set_rate(self, rate: float) -> None:
-        """Change the rate of the whole crawl; with peers, the processes divide it by means of their heartbeats."""
+        """Change the rate of the whole crawl. Peers agree on their shares of it through their heartbeats."""
         self.coordination.rate = rate
         if len(self._context.topology.names) == 1:
             self._frontier.set_rate(rate)
@@ -181,7 +182,7 @@ class Exchange:
                 self._refresh.portion.set_rate(rate)
 
     def learn_end(self) -> None:
-        """Take note that some process found that no process has work left."""
+        """Record that some process has found that no process has work left."""
         self.coordination.ended = True
         self._loops.wake()
 
@@ -192,7 +193,7 @@ class Exchange:
 
     @property
     def limit_reached(self) -> str:
-        """Return the name of the limit that all processes together have reached; "" if none is reached."""
+        """The name of the limit that all processes together have reached; "" if none is reached."""
         return self.coordination.limit_reached
 
     def _progress(self) -> Progress:
@@ -226,7 +227,7 @@ def pages_of(counters: Mapping[str, int]) -> int:
 
 
 def _run_before(store: KeyValue, counters_before: Mapping[str, int], run: str) -> dict[str, int]:
-    """Return the counters at the start of `run`; they are stored, so the run's limits span restarts of this process."""
+    """Return the counters at the start of `run`. They are stored, so the limits of the run hold across restarts."""
     if not run:
         return dict(counters_before)
     value = store.get(RUN)

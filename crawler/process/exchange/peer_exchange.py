@@ -1,12 +1,13 @@
-"""The exchange of a process with its peers: connections, shares of the rate, and an end on which all agree.
+"""The exchange of a process with its peers: their connections, their shares of the rate, and their common end.
 
     received    each entry of the inbox becomes one change, in order, even while nothing is fetched
     committed   acknowledgements and outbox entries are sent; a long queue is rewritten
     heartbeat   the share of the rate and the end of the crawl are updated
 
-A process that has finished keeps running until all others know of the end, but at most for `crawl.patience`.
-Peers cannot tell a silent process from a dead one. If a process was cut off meanwhile, it waits for the
-processes that have left, until one of them is started again and informs it of the end.
+A process that has finished keeps running until all other processes know of the end, but at most for
+`crawl.patience`. This time is limited because a silent process may be dead. A process that was cut off during
+this time keeps waiting for the processes that have left, until one of them is started again and informs it of
+the end.
 """
 
 import asyncio
@@ -37,7 +38,8 @@ from crawler.urls.suffixes import suffix_list_version
 
 log = logging.getLogger("crawler")
 
-# number of heartbeats for which a process stays after the end or a limit, so that the others learn of it
+# number of heartbeats for which a process keeps running after the end or a limit, so that its peers learn of
+# it
 LAST_WORDS = 2
 
 
@@ -57,7 +59,7 @@ class PeerExchange(Exchange):
             parts.store, self._extent, silence_max, self._clock.now(), clean=parts.clean
         )
         self._awaited = MissingPeers(silence_max)
-        self.coordination.tells_end = member.supervised  # tell the supervisor of the end, too
+        self.coordination.tells_end = member.supervised  # the supervisor must learn of the end, too
         self._beating: asyncio.Task[None] | None = None
         boot = self.coordination.boot
         common = Common(
@@ -124,12 +126,12 @@ class PeerExchange(Exchange):
             while not self.coordination.all_know and self._clock.now() < patience:
                 await asyncio.sleep(heartbeat / 4)
             self._tell_uninformed()
-            await asyncio.sleep(LAST_WORDS * heartbeat)  # the last peer has not heard from this process yet
+            await asyncio.sleep(LAST_WORDS * heartbeat)  # the last peer may not know of the end yet
         elif stopped_by.startswith("max_"):
             await asyncio.sleep(LAST_WORDS * heartbeat)
 
     def _tell_uninformed(self) -> None:
-        """Warn about the peers that this process leaves without telling them of the end."""
+        """Log a warning that names the peers which have not learned of the end before this process leaves."""
         if uninformed := self.coordination.uninformed():
             log.warning(
                 "the crawl has ended, but there is no contact with %s; if a process still waits there, "
@@ -138,7 +140,7 @@ class PeerExchange(Exchange):
             )
 
     def _patience(self) -> float:
-        """Return the number of seconds to wait for uninformed peers: fewer if the end was known before this start."""
+        """Return the seconds to wait for uninformed peers; fewer if this process knew of the end before its start."""
         silence_max = self._config.silence_max
         return (
             silence_max
@@ -147,7 +149,7 @@ class PeerExchange(Exchange):
         )
 
     async def _keep_end(self) -> None:
-        """Store that the crawl has ended: after a crash, the peers that know this may be gone."""
+        """Store that the crawl has ended. After a crash, no peer that knows this may be left to ask."""
         kept = asyncio.Event()
         said = self.coordination.rates_stated()
         change = self._known_termination.keep(
@@ -155,7 +157,7 @@ class PeerExchange(Exchange):
         )
         change.after.append(kept.set)
         self._loops.queue(change)
-        with suppress(TimeoutError):  # the write failed, and this failure ends the process
+        with suppress(TimeoutError):  # the write failed, and that failure ends the process elsewhere
             await asyncio.wait_for(kept.wait(), self._config.silence_max)
             self.coordination.tells_end = True
 
@@ -171,7 +173,7 @@ class PeerExchange(Exchange):
         )
 
     def _progress(self) -> Progress:
-        """Return this process's progress; if its outbox only repeats seeds after a known end, report it as empty."""
+        """Return the progress of this process. After a known end, repeated seeds in the outbox do not count."""
         own = super()._progress()
         if own.outbox and self._known_termination.holds and not self.coordination.heard_all:
             own.outbox = 0
@@ -179,13 +181,13 @@ class PeerExchange(Exchange):
         return own
 
     def _recall_end(self) -> None:
-        """End this process if it knew of the end before it was killed and the informed peers have left since then."""
+        """Learn that the crawl has ended, if the end that an earlier run has stored still applies."""
         said = self.coordination.rates_stated()
         if self._known_termination.recalls(said, self.coordination.process_count, self._clock.now()):
             self.learn_end()
 
     def _tell_awaited(self) -> None:
-        """Warn about missing peers if this process has nothing left to do: it may wait forever."""
+        """Log missing peers if this process has nothing left to do, because it may wait for them forever."""
         now = self._clock.now()
         missing = self._awaited.check(self.coordination.missing(now), self._loops.idle(), now)
         if missing and not self._supervised:
@@ -200,7 +202,7 @@ class PeerExchange(Exchange):
     # -- messages from peers -------------------------------------------------------
 
     def _take(self) -> None:
-        """Queue the accepted entries in order; commit at once if a peer waits until an epoch is durable."""
+        """Queue the accepted entries in order. Commit at once if a peer waits until an epoch is durable."""
         if not self._taking:
             return
         # while the DUE is full, entries wait in the inbox; when that is full, they wait at the sender
@@ -217,7 +219,7 @@ class PeerExchange(Exchange):
         self._urgent = False
 
     def _overtake(self, newest: int) -> None:
-        """Give this start a higher number than any that a peer knows; this machine's clock is behind."""
+        """Give this start a higher number than `newest`, which a peer knows. The two differ if a clock was wrong."""
         if self._common.identity.incarnation > newest:
             return
         log.warning(
@@ -258,7 +260,7 @@ class PeerExchange(Exchange):
     # -- each beat -----------------------------------------------------------------
 
     async def _beat(self) -> None:
-        """Update the share of the rate and check for the end of the crawl, once per heartbeat."""
+        """Once per heartbeat, update this process's share of the rate, and check whether the crawl has ended."""
         while True:
             self._share_rate()
             self.coordination.advance()
@@ -279,14 +281,14 @@ class PeerExchange(Exchange):
         self._has_share = share > 0.0 or not rate
 
     def _tell_level(self, refresh: Refresh, now: float) -> None:
-        """Pass the peers' reported levels to `refresh`; send the level that it returns with the next heartbeats."""
+        """Pass the levels of the peers to `refresh`. It returns a level, which the next heartbeats will contain."""
         said = self.coordination.rates_stated()
         reports = {name: LevelReport(each.level, each.weight, each.busy) for name, each in said.items()}
         waited = self._frontier.views.why_slow(now)["rate"]
         self._level = refresh.portion.exchange_levels(reports, waited, now)
 
     def _both_shares(self, refresh: Refresh, now: float) -> float:
-        """Return this process's share of the rate for new and known pages; inform `refresh` of the two parts."""
+        """Return this process's share of the rate, and pass `refresh` its parts for new and for known pages."""
         said = self.coordination.rates_stated().values()
         discovery, known = portions(
             self.coordination.share(now),
@@ -305,18 +307,18 @@ class PeerExchange(Exchange):
 
 
 def make_exchange(context: ProcessContext, parts: ExchangeParts, member: Member, loops: Loops) -> Exchange:
-    """Return the exchange of a process: a `PeerExchange` if it has peers."""
+    """Return the exchange of a process. It is a `PeerExchange` if the process has peers."""
     return (PeerExchange if context.topology.peers else Exchange)(context, parts, member, loops)
 
 
 def _check(urls: UrlsConfig, fingerprinter: Fingerprinter) -> bytes:
-    """Return 16 bytes that differ between two processes if these compute different fingerprints or buckets of URLs."""
+    """Return 16 bytes. They differ between processes that compute different fingerprints or buckets of URLs."""
     parts = (fingerprinter.check_value, urls.partition, urls.strip_session_ids, suffix_list_version())
     return hashlib.blake2b(repr(parts).encode(), digest_size=16).digest()
 
 
 def _next_incarnation(store: KeyValue, now: float) -> int:
-    """Return the number of this start: greater than all earlier numbers in this folder, and at least the time in ms."""
+    """Return the number of this start. It exceeds all earlier ones in this folder, and is at least the time in ms."""
     value = store.get(INCARNATION)
     before = 0 if value is None else int.from_bytes(unseal(INCARNATION, value), "big")
     number = max(before + 1, int(now * 1000))

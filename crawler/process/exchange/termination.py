@@ -1,21 +1,21 @@
-"""Lets a restarted process know, even after a crash, that the crawl had ended: its peers may have left by then.
+"""Stores that the crawl has ended, so that a process knows this after a crash, even if its peers have left.
 
 When a process announces the end, all peers may leave as soon as they have heard of it. So the process first
-stores the end (`m/ended`) together with the extent of its work: the links that it had sent and applied, the
-pages that it had fetched, the seeds that it was given, and the limits in force. Later work, such as the seeds
-of a new run, changes these numbers, and then the stored end no longer applies. It does not apply after a
-change of the limits either, because URLs that were parked or had to wait too long may now be fetched, by this
-process or by one that starts later. Each process tells its peers whether it has stored an end, and whether
-the stored end still applies (`PastEnd`). While any peer has a stored end that no longer applies, no process
-relies on the end that it has stored itself. A restarted process receives the seeds of its run again, and
-again sends on those that belong to other processes. These seeds are not counted, because the other processes
-had them before the end.
+stores the end (`m/ended`) together with the extent of its work. The extent consists of the links that the
+process has sent and applied, the pages that it has fetched, the seeds that it was given, and the limits in
+force. Later work, such as on the seeds of a new run, changes the extent, and then the stored end no longer
+applies. It also no longer applies after a change of the limits. URLs that were parked or had to wait too long
+may then be fetched, by this process or by one that starts later. Each process tells its peers whether it has
+stored an end, and whether the stored end still applies (`PastEnd`). While any peer has a stored end that no
+longer applies, no process relies on the end that it has stored itself. A restarted process receives the seeds
+of its run a second time, and sends those of other processes to their owners a second time. These seeds do not
+count as work, because the owners had them before the end.
 
-A stored end is used in two cases. After a crash, the process may have been killed while it was leaving, so it
-leaves once the missing peers have been silent for long. After a clean end, a start is a new run, which waits
-for all peers; but a process that was cut off when the others left may still be waiting for them. For this
-case, the stored end contains the numbers of links that each peer had sent and applied. If a peer has the same
-numbers and knows of no end, the first process that is started again informs it of the end.
+A stored end is used in two cases. After a crash, the process may have been killed while it was leaving. So it
+leaves when the missing peers have been silent for long. After a clean end, a start is a new run, which waits
+for all peers. But one of the peers may have been cut off when the others left, and may still be waiting for
+them. For this case, the stored end contains the numbers of links that each peer had sent and applied. If a
+peer still has these numbers and knows of no end, the first process that is started again informs the peer.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -32,11 +32,11 @@ from crawler.storage.reshard import load, pack
 
 
 class Extent(msgspec.Struct, frozen=True):
-    """The work of a process over all runs: links appended to outboxes, links applied from inboxes, pages fetched.
+    """The work of a process in all its runs: links appended to outboxes, links applied from inboxes, pages fetched.
 
-    `seeds` is the number of appended links that are seeds of this start, `digest` the sum of the seeds'
-    fingerprints. `limits` describes the settings that decide which known URLs are not fetched. `peers` holds
-    the numbers (appended, applied) of each peer that had no work when it was last heard.
+    `seeds` is the number of appended links that are seeds of this start. `digest` is the sum of the
+    fingerprints of these seeds. `limits` describes the settings that decide which known URLs are not fetched.
+    `peers` holds the numbers (appended, applied) of each peer whose last message said that it had no work.
     """
 
     appended: int
@@ -48,7 +48,7 @@ class Extent(msgspec.Struct, frozen=True):
     peers: dict[str, tuple[int, int]] = {}
 
     def is_beyond(self, kept: "Extent") -> bool:
-        """Return whether the limits differ from those in `kept`, or work was done since; repeated seeds do not count."""
+        """Return whether, since `kept`, the limits changed or work was done. Repeated seeds are not work."""
         before = (kept.appended, kept.applied, kept.pages, kept.digest, kept.limits)
         return (self.appended - self.seeds, self.applied, self.pages, self.digest, self.limits) != before
 
@@ -56,7 +56,7 @@ class Extent(msgspec.Struct, frozen=True):
 class Termination:
     """Remembers whether this process knew of the end before it restarted, and whether that end still applies.
 
-    `extent` returns the current extent; `silence_max` is in seconds; `clean` is true if the last run ended
+    `extent` returns the current extent. `silence_max` is in seconds. `clean` is true if the last run ended
     cleanly.
     """
 
@@ -73,12 +73,12 @@ class Termination:
         self._extent = extent
         self._silence_max = silence_max
         self._clean = clean
-        # The time from which on some peers have been missing and no process has had work.
+        # Since this time, some peers have been missing and no process has had work.
         self._quiet_since = now
 
     @property
     def past_end(self) -> PastEnd:
-        """The knowledge of an end of the crawl that this process had when it started."""
+        """Says whether this process knew of an end of the crawl when it started, and whether that end still applies."""
         if self._kept is None:
             return PastEnd.NONE
         return PastEnd.VOID if self._extent().is_beyond(self._kept) else PastEnd.HOLDS
@@ -89,7 +89,7 @@ class Termination:
         return self.past_end is PastEnd.HOLDS
 
     def keep(self, peers: Mapping[str, Progress | Counters]) -> Change:
-        """Build the `Change` that stores the end for a later start; `peers` holds the values last received from peers."""
+        """Build the `Change` that stores the end for a later start. `peers` holds the last reports of the peers."""
         at_rest = {
             name: (each.appended, each.applied)
             for name, each in peers.items()
@@ -100,12 +100,12 @@ class Termination:
         return change
 
     def recalls(self, said: Mapping[str, Progress | Counters], processes: int, now: float) -> bool:
-        """Return whether the stored end still applies; call this often.
+        """Return whether this process may leave because the stored end still applies. Call this often.
 
-        The end applies if all processes heard since this start are idle, none of them knows of later work,
-        and some processes are missing. Also, one of the processes heard must have the same numbers as at the
-        end, but not know of the end. After a crash, this last condition is dropped once the others have held
-        for `silence_max`.
+        This process may leave if some processes are missing, and if all processes from which it received a
+        report since this start are idle and know of no later work. Also, one of the reporting processes must
+        have the same numbers as at the end, but not know of the end. After a crash, this last condition is
+        dropped when the other conditions have held for `silence_max`.
         """
         work = any(not each.idle or each.outbox or each.past_end is PastEnd.VOID for each in said.values())
         if len(said) == processes or work or not self.holds:
@@ -123,7 +123,7 @@ class Termination:
 
 
 class MissingPeers:
-    """Reports each set of missing peers once if the process has nothing left to do; `silence_max` is in seconds."""
+    """Reports each set of missing peers once, if the process has had nothing to do for `silence_max` seconds."""
 
     def __init__(self, silence_max: float) -> None:
         self._silence_max = silence_max
@@ -131,7 +131,7 @@ class MissingPeers:
         self._told: Sequence[str] = ()
 
     def check(self, missing: Sequence[str], idle: bool, now: float) -> Sequence[str]:
-        """Return `missing` once, after `silence_max` seconds without work, so that it is reported; else return ()."""
+        """Return the peers to report: `missing`, once, after `silence_max` seconds without work; otherwise ()."""
         if not idle or not missing:
             self._since, self._told = None, ()
             return ()

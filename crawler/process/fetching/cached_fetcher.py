@@ -3,8 +3,8 @@
     GET --> a stored answer of an earlier crawl, if there is one (no request, so no gap either)
         --> otherwise the fetcher
 
-A request with its own method, header fields or cookies, or with a condition, is always sent: its answer may
-depend on more than the URL.
+A request that has a condition, or its own method, header fields or cookies, is always sent, because its
+answer may depend on more than the URL.
 """
 
 from collections.abc import Hashable
@@ -18,7 +18,7 @@ from crawler.urls.media_type import field_text, media_type
 
 
 class CachedFetcher:
-    """Returns an answer from `answers`, or else fetches; stored answers have at most `bytes_max` bytes."""
+    """Returns an answer from `answers`, if there is one of at most `bytes_max` bytes; otherwise fetches the URL."""
 
     def __init__(self, fetcher: Fetcher, answers: EarlierAnswers, bytes_max: int) -> None:
         self._fetcher = fetcher
@@ -39,7 +39,7 @@ class CachedFetcher:
         await self._fetcher.close()
 
     async def fetch(self, task: FetchRequest) -> Fetch:
-        """Return the stored answer to a plain GET if there is one, else the server's answer."""
+        """Return the stored answer to a plain GET if there is one, and otherwise the answer of the server."""
         plain = task.method == "GET" and not (task.conditional or task.headers or task.jar)
         found = self._answers.find(task.url, self._bytes_max) if plain else None
         if found is None:
@@ -57,7 +57,7 @@ class CachedFetcher:
 
 
 def _as_fetched(found: EarlierAnswer, content_max: int) -> Fetch:
-    """Return a stored answer in the form in which the fetcher once returned it, with the time of that fetch."""
+    """Return a stored answer as the fetcher returned it in the earlier crawl, with the time of that fetch."""
     stored = found.stored
     is_redirect = 300 <= stored.status < 400
     location = field_text(stored.header(b"location")) if is_redirect else ""

@@ -12,7 +12,7 @@ _SITEMAP, _EXTERNAL = LinkFlag.SITEMAP, LinkFlag.EXTERNAL
 
 
 class FetchTaskSlot:
-    """The slot of a fetch task, as the fetcher sees it."""
+    """The methods of a fetch task's slot that the fetcher uses."""
 
     __slots__ = ("_clock", "_fetch_task", "_frontier", "_wake")
 
@@ -35,7 +35,7 @@ class FetchTaskSlot:
 class FetchRequests:
     """Builds the requests of the fetch tasks of a process.
 
-    `trusts` tells whether credentials may be sent to a URL. `conditions` returns the validators (ETag,
+    `trusts` returns whether credentials may be sent to a URL. `conditions` returns the validators (ETag,
     Last-Modified) that a task sends with the request for its page. `wake` wakes the loop that starts fetch
     tasks.
     """
@@ -55,7 +55,7 @@ class FetchRequests:
         self._overrides = Overrides(config.override)
 
     def make(self, fetch_task: FetchTask, owner: object, *, robots: bool = False) -> FetchRequest:
-        """Return the first request of a fetch task; the bytes of the answers are charged to `owner`."""
+        """Return the first request of a fetch task. The memory for its answers is charged to `owner`."""
         config = self._config
         gap, gap_factor = self._frontier.under_way.gap_terms(fetch_task)
         keep_alive = gap + config.fetch.keep_alive_extra
@@ -85,7 +85,7 @@ class FetchRequests:
         return request
 
     def allow_secrets(self, request: FetchRequest, name: str) -> None:
-        """Give the request only those headers that are configured for its URL; this also applies after a redirect."""
+        """Give the request only the secret headers that are configured for its URL, which may be that of a redirect."""
         request.credentials = self._trusts(request.url)
         if self._overrides:
             request.headers = self._overrides.for_url(request.url, name).headers or ()
@@ -102,7 +102,7 @@ class FetchRequests:
 
 
 def with_options(request: FetchRequest, options: RequestOptions) -> FetchRequest:
-    """Add `options` to the options that the configuration sets for a request; return the request."""
+    """Add `options` to the options that the configuration has set for a request. Return the request."""
     request.method, request.body, request.secrets = options.method, options.body, options.secrets
     request.headers = (*request.headers, *options.headers) if options.headers else request.headers
     return request

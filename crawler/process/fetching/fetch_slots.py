@@ -17,10 +17,10 @@ START_TURN = 0.008
 
 
 class FetchSlots:
-    """Starts the fetch tasks that the frontier gives out; `time` is the clock that bounds one turn.
+    """Starts the fetch tasks that the frontier hands out. `time` is the clock that limits the length of a turn.
 
-    `room(n)` returns in how many of n free slots the limits of the crawl allow a fetch to start now; `ended`
-    is called whenever a fetch task has ended.
+    `room(n)` returns the number of fetches that the limits of the crawl allow to start now in n free slots.
+    `ended` is called whenever a fetch task has ended.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class FetchSlots:
         self._fetch_tasks = fetch_tasks
         self._room = room
         self.tasks = Tasks(fail, ended)
-        self.limited = False  # whether a limit kept slots empty at the last start
+        self.limited = False  # whether a limit kept slots empty when tasks were last started
 
     def __len__(self) -> int:
         """Return the number of running tasks."""
@@ -50,7 +50,7 @@ class FetchSlots:
 
     @property
     def fetching(self) -> int:
-        """The number of running tasks, without those that only wait for their commit."""
+        """The number of running tasks, not including tasks that only wait for their commit."""
         return len(self.tasks) - self._fetch_tasks.awaiting_commit
 
     @property
@@ -59,11 +59,11 @@ class FetchSlots:
         return self.concurrency - self._frontier.requests - self._fetch_tasks.in_sink
 
     def room(self) -> int:
-        """Return the number of requests that may start now (none if it is 0 or negative). A full DUE blocks all slots."""
+        """Return the number of requests that may start now; 0 or less means none. A full DUE blocks all slots."""
         return 0 if self._due.full else self._room(self.free)
 
     def start(self, now: float) -> bool:
-        """Start the tasks that fit into one turn of the event loop; return whether more may follow."""
+        """Start the tasks that fit into one turn of the event loop. Return whether more tasks may be ready to start."""
         room = self.room()
         self.limited = room < self.free
         self._frontier.limit_requests(self._frontier.requests + room)

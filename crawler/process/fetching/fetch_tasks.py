@@ -5,13 +5,13 @@
     resolve   look up the addresses of a host
     denied    record the refusal
 
-`fetch_requests.py` builds their requests, `hop_requests.py` follows redirects. A fetch task holds no fetch
-slot while it waits for a hop, for memory, or for the decision on a large answer. So `concurrency` other tasks
-can transfer data meanwhile.
+`fetch_requests.py` builds the requests of the tasks, and `hop_requests.py` follows redirects. A fetch task
+holds no fetch slot while it waits for a hop, for memory, or for the decision on a large answer. So
+`concurrency` other tasks can transfer data while it waits.
 
-An unexpected exception ends only its own fetch task, with the outcome `internal_error`. The host, address and
-slot of the task are released as after any failure. A `StoreError`, and an exception of the user's page sink,
-end the process.
+An unexpected exception ends only its own fetch task, with the outcome `internal_error`. The host, the address
+and the slot of the task are released, as after any other failure. But a `StoreError`, or an exception in the
+user's page sink, ends the process.
 """
 
 import asyncio
@@ -57,19 +57,19 @@ RequestOptionsOf = Callable[[FetchTask], RequestOptions]
 
 _OWN_REQUEST, _SITEMAP = LinkFlag.OWN_REQUEST, LinkFlag.SITEMAP
 _REFRESH, _RENDER, _EXTERNAL = LinkFlag.REFRESH, LinkFlag.RENDER, LinkFlag.EXTERNAL
-# an answer with more bytes or more links than this is heavy; about one answer in a hundred is
+# an answer with more bytes or more links than this is heavy; about one answer in a hundred is heavy
 HEAVY_BYTES, HEAVY_LINKS = (2 << 20, 1_000)
 # a robots.txt with more bytes than this is heavy; one robots.txt in a thousand exceeds a tenth of it
 HEAVY_ROBOTS = 64 << 10
-# bytes that a str in a list uses besides its characters; bytes of a pair of URL and date
+# bytes that a str in a list uses in addition to its characters; bytes that a pair of URL and date uses
 _STRING_BYTES, _DATE_BYTES = (57, 150)
-# Maximum number of large sitemaps whose links are in memory, from the end of their download to their commit:
-# at most 13 MB each.
+# Maximum number of large sitemaps whose links are in memory at once. Each uses at most 13 MB, from the end of
+# its download to its commit.
 MAPS_READ_MAX = 2
 
 
 class Network(NamedTuple):
-    """The parts that a fetch task waits for: the fetcher, the resolver, and the reader of page content."""
+    """The objects that fetch tasks wait for: the fetcher, the resolver, and the reader of page content."""
 
     fetcher: Fetcher
     resolver: NameResolver
@@ -77,7 +77,7 @@ class Network(NamedTuple):
 
 
 class FetchTasks:
-    """Runs the fetch tasks of one process; each task ends by passing a `Change` to `queue`."""
+    """Runs the fetch tasks of one process. At its end, each task passes a `Change` to `queue`."""
 
     def __init__(
         self,
@@ -111,9 +111,9 @@ class FetchTasks:
         self._wake = wake
         self._unexpected = unexpected
         self.sink = sink
-        # Adds a note to a page's `Change`: the sink must receive the page.
+        # Adds to the `Change` of a page a note that the sink must receive the page.
         self.promise: Promise | None = None
-        # the request options of a fetch task with the flag OWN_REQUEST
+        # returns the request options of a fetch task that has the flag OWN_REQUEST
         self.request_options_of: RequestOptionsOf | None = None
         # returns the flags that the user's requests for a page add to the flags of its link
         self.flags_of: Callable[[FetchTask], int] | None = None
@@ -154,23 +154,23 @@ class FetchTasks:
         # processors.
         self._preparing = asyncio.Lock()
         self._maps_read = asyncio.Semaphore(MAPS_READ_MAX)
-        self._maps_held: set[object] = set()  # the owners of sitemaps that are counted by the semaphore
+        self._maps_held: set[object] = set()  # the owners of the sitemaps that the semaphore counts
         self.pages_ended = 0
-        self.awaiting_commit = 0  # number of fetch tasks whose page goes to the sink once the page is durable
+        self.awaiting_commit = 0  # number of fetch tasks whose page will go to the sink when it is durable
         self.in_sink = 0  # number of fetch tasks whose page is durable and is being handled by the sink
 
     async def run(self, fetch_task: FetchTask) -> None:
-        """Run a fetch task to its end; the task's slot becomes free once the `Change` of the task is committed."""
+        """Run a fetch task to its end. Its slot becomes free when the `Change` of the task is committed."""
         await self._run[fetch_task.kind](fetch_task)
 
     def _rendering(self, fetch_task: FetchTask) -> "PageRendering | None":
-        """Return the part that may show a page in a browser; None if no request or setting demands a browser."""
+        """Return the object that may show a page in a browser; None if no request or setting demands a browser."""
         if self._made_rendering is None and fetch_task.flags & _RENDER:
             self._made_rendering = self._make_rendering()
         return self._made_rendering
 
     def _conditions(self, fetch_task: FetchTask, now: float) -> tuple[str, str]:
-        """Return the validators (ETag, Last-Modified) to send; none if a browser will show the page in any case."""
+        """Return the validators (ETag, Last-Modified) to send. Each is "" if a browser will show the page anyway."""
         if self._is_due_in_browser(fetch_task):
             return "", ""
         return self._results.conditions(fetch_task, now)
@@ -216,7 +216,7 @@ class FetchTasks:
         self._frontier.hops.leave_address(fetch_task, self._clock.now())
 
     def configure(self, config: Config) -> None:
-        """Apply a new configuration, which may differ only in the pages that a browser shows."""
+        """Apply a new configuration. It may differ from the present one only in the pages that a browser shows."""
         self._config = config
         if self._made_rendering is not None:
             self._made_rendering.configure(config)
@@ -241,7 +241,7 @@ class FetchTasks:
     async def _ended(
         self, fetch_task: FetchTask, work: Coroutine[Any, Any, T], otherwise: Callable[[str], T]
     ) -> T:
-        """Return the result of `work`; after an unexpected exception return `otherwise(text of the error)`."""
+        """Return the result of `work`. After an unexpected exception, return `otherwise(text of the error)`."""
         try:
             return await work
         except StoreError:
@@ -280,7 +280,8 @@ class FetchTasks:
         )
 
     async def _robots_txt(self, fetch_task: FetchTask) -> None:
-        # the owner is charged for the bytes, which may still be in memory when the host's next fetch begins
+        # the bytes are charged to the owner, because they may still be in memory when the next fetch of the
+        # host begins
         owner = object()
         fetch = await self._ended(
             fetch_task,
@@ -306,7 +307,7 @@ class FetchTasks:
 
     async def _page(self, fetch_task: FetchTask) -> None:
         reach("fetch begun")
-        owner = object()  # the owner is charged for the bytes of the answer
+        owner = object()  # the bytes of the answer are charged to the owner
         fetch, extracted, file = await self._ended(
             fetch_task,
             self._fetch_page(fetch_task, owner),
@@ -341,7 +342,7 @@ class FetchTasks:
         make: Maker,
         queue: Callable[[Maker], None],
     ) -> None:
-        """Queue the `Change` of a page; once the change is durable, pass the page to the sink, if there is one."""
+        """Queue the `Change` of a page. When the change is durable, pass the page to the sink, if there is one."""
         if self.sink is None or fetch_task.flags & _EXTERNAL:
             return queue(make)
         self.awaiting_commit += 1
@@ -362,7 +363,7 @@ class FetchTasks:
     def _promised(
         self, fetch_task: FetchTask, fetch: Fetch, extracted: Extracted | None, now: float
     ) -> Making:
-        """Build the page's `Change`, with the facts learned from its rendering and the promise to the sink."""
+        """Build the `Change` of a page, including the facts about its rendering and the note for the sink."""
         change = yield from self._results.page(fetch_task, fetch, extracted, now)
         if fetch.rendering is not None and self._made_rendering is not None:
             self._made_rendering.learn(fetch_task, fetch, change)
@@ -400,14 +401,14 @@ class FetchTasks:
         return fetch, extracted, request.file
 
     def _let_go(self, owner: object) -> None:
-        """Release what a fetch task holds: the bytes of its answer, and its place among the sitemaps being read."""
+        """Release the memory of a fetch task's answer, and the task's place among the sitemaps being read."""
         self._fetcher.let_go(owner)
         if owner in self._maps_held:
             self._maps_held.remove(owner)
             self._maps_read.release()
 
     async def _answer(self, fetch_task: FetchTask, request: FetchRequest) -> tuple[Fetch, MapStream | None]:
-        """Return the last answer to a page's request, and for a sitemap the stream that has read it."""
+        """Return the last answer to the request for a page, and for a sitemap also the stream that has parsed it."""
         if fetch_task.flags & _OWN_REQUEST and self.request_options_of is not None:
             options = self.request_options_of(fetch_task)
             with_options(request, options)
@@ -430,7 +431,7 @@ class FetchTasks:
             raise
 
     async def _commit(self, make: Maker, queue: Callable[[Maker], None]) -> None:
-        """Queue a change and wait until it is durable; from then on, the page is counted in `in_sink`."""
+        """Queue a change and wait until it is durable. From then on, `in_sink` counts the page."""
         committed = asyncio.get_running_loop().create_future()
 
         def made() -> Making:
@@ -465,7 +466,7 @@ class FetchTasks:
 
 
 def _free(file: FileBody | None, fetch: Fetch) -> None:
-    """Free the body of a file whose capture is durable; keep the body if the URL will be tried again."""
+    """Free the body of a file whose capture is durable, unless the URL will be tried again."""
     if file is not None:
         file.end(resumed_later=not fetch.final)
 
@@ -476,7 +477,7 @@ def renders(config: Config) -> bool:
 
 
 def size_of(extracted: Extracted) -> int:
-    """Return the approximate size in memory, in bytes."""
+    """Return the approximate number of bytes that the content uses in memory."""
     found = (extracted.hrefs, extracted.maps, extracted.requisites, extracted.repeats)
     return sum(_STRING_BYTES * len(urls) + sum(map(len, urls)) for urls in found) + _DATE_BYTES * len(
         extracted.dated
@@ -484,7 +485,7 @@ def size_of(extracted: Extracted) -> int:
 
 
 def is_heavy(fetch: Fetch, extracted: Extracted | None) -> bool:
-    """Return whether the decision on an answer takes long: milliseconds of hashing, or of handling links."""
+    """Return whether the decision on an answer takes long: milliseconds for hashing or for handling links."""
     links = 0 if extracted is None else len(extracted.hrefs) + len(extracted.maps) + len(extracted.requisites)
     return len(fetch.body) + len(fetch.content) > HEAVY_BYTES or links > HEAVY_LINKS
 
@@ -494,7 +495,7 @@ def _not_resolved(text: str) -> Resolution:
 
 
 def _say(fetch: Fetch) -> None:
-    """Log why a request failed, for `-v`; `process/answering/wait_log.py` logs when the host is tried again."""
+    """Log, for `-v`, why a request failed. `process/answering/wait_log.py` logs when the host is tried again."""
     if fetch.blame and log.isEnabledFor(logging.DEBUG):
         status = f" {fetch.status}" if fetch.status else ""
         error = f": {fetch.error}" if fetch.error else ""

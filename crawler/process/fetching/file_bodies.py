@@ -1,6 +1,6 @@
-"""Decides which large answers are written to disk: files and sitemaps (`fetcher/file_body.py`).
+"""Decides which large answers, of files or sitemaps, are written to disk (`fetcher/file_body.py`).
 
-It also decides which files count as requested by the user, and which transfers are resumed.
+It also decides which files count as requested by the user, and which interrupted transfers are resumed.
 """
 
 from crawler.config import Config
@@ -20,11 +20,11 @@ def _never(*_: object) -> bool:
 
 
 class FileBodies:
-    """Gives each fetch task the body in which a large file is received.
+    """Gives each fetch task the `FileBody` that receives a large file.
 
     A file counts as requested if `fetch.files` is "all", if it is a seed, or if its kind is listed in
-    `filter.accept`. In the last two cases, the server must state the file's length, because an endless stream
-    has none.
+    `filter.accept`. In the last two cases, the server must also state the length of the file. This excludes
+    endless streams.
     """
 
     def __init__(self, config: Config, parts: PartFolder) -> None:
@@ -40,7 +40,7 @@ class FileBodies:
         """Return the `FileBody` that receives the answer to a page's request; None if every answer stays in memory."""
         if self._off or fetch_task.flags & LinkFlag.EXTERNAL:
             return None
-        if fetch_task.flags & _SITEMAP:  # such an answer is parsed while it arrives
+        if fetch_task.flags & _SITEMAP:  # a sitemap is parsed while it arrives
             rule = FileRule(_never, _never, self._fetch.file_held_bytes)
             return FileBody(rule, self._parts, f"{fetch_task.fingerprint:016x}", resumable=False)
         plain = request.method == "GET" and not request.conditional and not fetch_task.flags & _OWN_REQUEST
@@ -63,7 +63,7 @@ class FileBodies:
         )
 
     def _parses(self, media_type: str, start: bytes) -> bool:
-        """Return whether `Reader.read` parses a body."""
+        """Return whether `Reader.read` parses a body with these properties."""
         return (
             is_page(media_type, start)
             or (self._feeds and is_feed(media_type, start))

@@ -1,8 +1,8 @@
 """Follows redirects, and sends the other requests that an answer makes necessary, within one fetch task.
 
 Each of these requests is a hop. It follows a redirect, repeats a request that the server wants signed, or
-resumes an interrupted transfer of a file. A hop waits for the gap of its host; before a hop to another host,
-the fetch task acquires the slot of that host. While it waits, the fetch task holds no fetch slot.
+resumes an interrupted transfer of a file. A hop waits for the gap of its host. Before a hop to another host,
+the fetch task also acquires the slot of that host. The fetch task holds no fetch slot while it waits.
 """
 
 import asyncio
@@ -27,8 +27,8 @@ PLAIN = RequestOptions()
 Requested = list[tuple[str, str]]  # the requests of a redirect chain so far: (URL, Cookie header)
 NextHop = Callable[[FetchRequest, Fetch, Requested], str]
 
-HOP_BODY_BYTES_MAX = 64 << 10  # bytes kept of the body of each earlier answer of a redirect chain
-# number of seconds that a fetch task waits for another host's slot before it gives up the hop
+HOP_BODY_BYTES_MAX = 64 << 10  # number of bytes that are kept of each earlier body in a redirect chain
+# number of seconds that a fetch task waits for the slot of another host before it gives up the hop
 HOP_WAIT_MAX = 120.0
 HOP_ASKS_MAX = 2.0  # seconds between two attempts to take the slot of a busy host
 
@@ -36,8 +36,7 @@ HOP_ASKS_MAX = 2.0  # seconds between two attempts to take the slot of a busy ho
 class HopRequests:
     """Makes the hops of the fetch tasks of a process.
 
-    `key` returns the key under which duplicates of a URL are found; `step_aside` frees the slot of a waiting
-    task.
+    `key` returns the same key for all duplicates of a URL. `step_aside` frees the slot of a waiting task.
     """
 
     def __init__(
@@ -68,9 +67,9 @@ class HopRequests:
         *,
         keeps_all: bool = False,
     ) -> Fetch:
-        """Fetch, and follow redirects as long as `next_hop` returns a URL; return the last answer.
+        """Send the request, and follow redirects as long as `next_hop` returns a URL. Return the last answer.
 
-        With `keeps_all`, the field `earlier` of the last answer holds the answers before it.
+        With `keeps_all`, the field `earlier` of the last answer contains all earlier answers.
         """
         fetch = await self._fetcher.fetch(request)
         fetch = await self._signed(fetch_task, request, fetch, options)
@@ -85,7 +84,7 @@ class HopRequests:
             if keeps_all:
                 self._results.note_site(fetch)
                 earlier.append(_shortened(fetch))
-            fetch.body = fetch.content = b""  # a task that waits for a hop holds no bytes
+            fetch.body = fetch.content = b""  # a task that waits for a hop keeps no body in memory
             self._fetcher.let_go(request.owner)
             options = redirected_options(
                 options, fetch.status, same_host=hostname(url) == fetch_task.hostname
@@ -98,7 +97,7 @@ class HopRequests:
     async def _signed(
         self, fetch_task: FetchTask, request: FetchRequest, fetch: Fetch, options: RequestOptions
     ) -> Fetch:
-        """If the server wants the request signed, send it again after the host's gap; else return `fetch`."""
+        """If the server wants a signature, send the request again after the host's gap. Otherwise, return `fetch`."""
         if not fetch.challenged:
             return fetch
         fetch.body = fetch.content = b""
@@ -106,7 +105,7 @@ class HopRequests:
         return await self.hop(fetch_task, request, fetch.url, fetch, options)
 
     async def resume(self, fetch_task: FetchTask, request: FetchRequest, fetch: Fetch) -> Fetch:
-        """Resume an interrupted transfer while each request brings more of the file; return the last answer."""
+        """Resume an interrupted transfer for as long as each request adds to the file. Return the last answer."""
         file = request.file
         for _ in range(self._fetch.resumes_max):
             if file is None or fetch.outcome is not Outcome.TRUNCATED or not file.can_resume():
@@ -118,7 +117,7 @@ class HopRequests:
         return fetch
 
     def _begin_jar(self, request: FetchRequest, fetch: Fetch) -> None:
-        """Keep cookies for this redirect chain, because many sites set a cookie and redirect to the same page."""
+        """Keep cookies for this redirect chain, because many sites set a cookie and then redirect to the same page."""
         request.jar = CookieJar()
         lines = [value for name, value in fetch.headers if name.lower() == b"set-cookie"]
         request.jar.store(split(fetch.url), lines, self._clock.now())
@@ -133,10 +132,11 @@ class HopRequests:
         return resolve(fetch.url, fetch.location) or ""
 
     def to_own_key(self, request: FetchRequest, fetch: Fetch, chain: Requested) -> str:
-        """Return the redirect's target if it is a duplicate (by its key) of a URL of the chain, else "".
+        """Return the target of a redirect if it has the same key as a URL of the chain; otherwise "".
 
-        As a link, such a target would be dropped as a duplicate. If the same request was already made with
-        the same cookies, this is a loop, because the answer would be the same.
+        Such a target must be fetched at once, because as a link it would be dropped as a duplicate. If the
+        chain already contains the same request with the same cookies, the redirect is a loop, because the
+        answer would be the same.
         """
         target = resolve(fetch.url, fetch.location)
         if target is None or self._key(target) not in {self._key(url) for url, _ in chain}:
@@ -148,9 +148,9 @@ class HopRequests:
         return target if self._frontier.hops.may_ask(target, self._clock.now()) else ""
 
     def in_scope(self, request: FetchRequest, fetch: Fetch, chain: Requested) -> str:
-        """Return the redirect's target if it is in scope.
+        """Return the target of a redirect if it is in scope; otherwise "".
 
-        This is used for a user's own request, whose caller waits for the final answer.
+        This method is used for requests made by the user, who waits for the final answer.
         """
         target = resolve(fetch.url, fetch.location)
         if target is None or not self._results.in_scope(target):
@@ -189,7 +189,7 @@ class HopRequests:
                 self._frontier.hops.give_back(name, self._clock.now(), took)
 
     async def _borrow(self, fetch_task: FetchTask, name: str, address: str) -> bool:
-        """Wait until the request of a hop may be sent; return False if this takes too long."""
+        """Wait until the request of a hop may be sent. Return False if this takes too long."""
         give_up = self._clock.now() + HOP_WAIT_MAX
         least = 0.01
         while (at := self._frontier.hops.borrow(name, self._clock.now(), fetch_task, address)) > 0.0:
@@ -208,9 +208,9 @@ def _shortened(fetch: Fetch) -> Fetch:
 
 
 def redirected_options(options: RequestOptions, status: int, *, same_host: bool) -> RequestOptions:
-    """Return the options after a redirect.
+    """Return the options for the request that follows a redirect.
 
-    After a 303, and after a 301 or 302 in answer to POST, the method is GET (Fetch Standard).
+    After a 303, and after a 301 or 302 in answer to a POST, the method is GET (Fetch Standard).
     Credentials are not sent to another host.
     """
     if options is PLAIN:

@@ -5,10 +5,10 @@
         -> links, title and directives of the DOM, and the links of the static answer that the DOM lost
 
 If no browser can show a new page, its static answer is stored. The next fetch of the page tries a browser
-again, even if the answer is the same. A page that a browser showed before keeps its stored copy, because the
-static answer, usually a shell, would look like a change. Under `auto`, a page that no browser could show is
-not shown again before `RenderingFacts.again_at`. Only a crawl that renders pages imports this module, and
-with it the modules of the browser.
+again, even if the static answer is unchanged. If a browser showed the page before, its stored copy is kept,
+because the static answer is usually an empty shell and would look like a change. Under `auto`, if no browser
+could show a page, the next attempt is not made before `RenderingFacts.again_at`. Only a crawl that renders
+pages imports this module, and with it the modules of the browser.
 
     Whether a page is shown is decided by its request or seed (`LinkFlag.RENDER`, `STATIC`), else by `[[override]]`,
     else by `render.when`.
@@ -52,10 +52,11 @@ MakeSubresources = Callable[[FetchTask, FetchRequest], Subresources]
 class PageRendering:
     """Renders the pages of one process.
 
-    `read` extracts the content of an answer, `in_scope` tells whether a link counts as something new, and
-    `subresources` makes a page's requests. `step_aside` frees the address of a task and, unless too many
-    tasks have stepped aside, its fetch slot. `known` returns the record of a task's page if the page has a
-    stored copy. `store` holds the facts that earlier runs have learned.
+    `read` extracts the content of an answer. `in_scope` returns whether a URL is in scope, because only such
+    links count as gained. `subresources` sends the requests of a page. `step_aside` frees the address of a
+    fetch task, and also its fetch slot unless too many tasks have stepped aside. `known` returns the record
+    of a fetch task's page if the page has a stored copy. `store` contains what earlier runs have learned
+    about renderings.
     """
 
     def __init__(
@@ -81,16 +82,19 @@ class PageRendering:
         self._renderer = renderer
 
     def configure(self, config: Config) -> None:
-        """Apply a configuration, which determines the pages that a browser shows."""
+        """Apply a configuration. It determines which pages a browser shows."""
         self._when = config.render.when
         self._overrides = Overrides(config.override)
 
     async def render(
         self, fetch_task: FetchTask, fetch: Fetch, static: Extracted, request: FetchRequest
     ) -> Extracted | None:
-        """Render a page if that is worth its cost; put the rendering into `fetch` and return the content of the DOM.
+        """Render a page if that is worth its cost.
 
-        If no browser can show a known page any more, turn `fetch` into a failure and return None.
+        Put the rendering into `fetch`, and return the content of the DOM. Without a rendering, return `static`.
+
+        If a browser showed the page before, but none can show it now, turn `fetch` into a failure and return
+        None.
         """
         when = self._when_of(fetch_task, fetch.url)
         if when == "never" or fetch.outcome is not Outcome.FETCHED:
@@ -121,10 +125,10 @@ class PageRendering:
         return merged(static, shown, rendering.left_for)
 
     def is_due(self, fetch_task: FetchTask) -> bool:
-        """Return whether a known page is to be rendered even if its static answer is the same as before.
+        """Return whether a known page must be rendered even if its static answer is unchanged.
 
-        This is so if the stored copy is a static answer, because no browser could show the page or because
-        the configuration has changed.
+        This is the case if the stored copy is a static answer although the page should now be rendered: no
+        browser could show the page at that time, or the configuration has changed since.
         """
         record = self._known(fetch_task)
         if record is None or record.rendered or record.content_type not in HTML_TYPES:
@@ -135,14 +139,14 @@ class PageRendering:
     def _reason(self, fetch_task: FetchTask, fetch: Fetch, seen: Signs, record: PageRecord | None) -> str:
         """Return why `auto` renders a page; "" if it does not.
 
-        The gain measured for the page itself counts more than the gain of its URL pattern.
+        What a rendering of this page added counts more than what renderings of pages with similar URLs added.
         """
         if record is not None and record.rendered and record.shown is not None and record.shown.added:
             return "again"
         return self._deciding.why(fetch_task.host, fetch.url, seen)
 
     def _when_of(self, fetch_task: FetchTask, url: str) -> str:
-        """Return when a page is rendered: "never", "auto", "always", or "request" if its request demands it."""
+        """Return "never", "auto" or "always"; or "request" if the request for the page demands a browser."""
         flags = fetch_task.flags
         if flags & NO_PAGE or flags & LinkFlag.STATIC:
             return "never"
@@ -155,7 +159,7 @@ class PageRendering:
     async def _show(
         self, fetch_task: FetchTask, fetch: Fetch, request: FetchRequest
     ) -> tuple[Rendering | None, Extracted | None]:
-        """Return the page as a browser shows it and the content extracted from its DOM; each is None if there is none."""
+        """Return the rendering of the page, and the content extracted from its DOM. Either is None if it failed."""
         if self._renderer.given_up:
             return None, None
         self._step_aside(fetch_task)
@@ -174,7 +178,7 @@ class PageRendering:
 
     @staticmethod
     def _not_shown(record: PageRecord | None, fetch: Fetch, static: Extracted) -> Extracted | None:
-        """Return the links of the static answer; if a browser showed the page before, make the fetch fail instead."""
+        """Return the content of the static answer. But if a browser showed the page before, make the fetch fail."""
         if record is None or not record.rendered:
             return static
         fetch.outcome, fetch.blame = Outcome.NOT_RENDERED, blame_of(Outcome.NOT_RENDERED)
@@ -182,9 +186,9 @@ class PageRendering:
         return None
 
     def learn(self, fetch_task: FetchTask, fetch: Fetch, change: Change) -> None:
-        """Learn whether rendering pages of this kind adds content; store this fact with the change.
+        """Learn whether the rendering of pages of this kind adds content. Store this fact with the change.
 
-        A rendering that failed has added nothing.
+        A failed rendering counts as one that added nothing.
         """
         if (rendering := fetch.rendering) is not None:
             self._deciding.learn(
@@ -192,7 +196,7 @@ class PageRendering:
             )
 
     def _new_links(self, static: Extracted, shown: Extracted) -> int:
-        """Return the number of links in scope that only the browser shows."""
+        """Return the number of links in scope that only the rendered page contains."""
         known = {resolve(static.base, href) for href in static.hrefs}
         found = {resolve(shown.base, href) for href in set(shown.hrefs) - set(static.hrefs)}
         return sum(url is not None and self._in_scope(url) for url in found - known)
@@ -203,7 +207,7 @@ class PageRendering:
 
 
 def _failures(record: PageRecord | None) -> RenderingFacts | None:
-    """Return the facts about the latest renderings of a page if these failed, else None."""
+    """Return the facts about the latest renderings of a page if they failed; otherwise None."""
     facts = None if record is None else record.shown
     return facts if facts is not None and facts.failures else None
 

@@ -1,4 +1,4 @@
-"""Reads the links of a fetch: chooses the extractor for the answer, and parses large answers in a child process.
+"""Extracts the links of an answer: chooses the extractor for the answer, and parses large answers in a child process.
 
 HTML, XHTML, or no usable type and HTML by its first bytes   extract.links, heavy pages in a child process
 a sitemap (fetched as a sitemap)                             extract.sitemap
@@ -6,8 +6,8 @@ RSS and Atom, if configured                                  extract.feed
 a style sheet, if page requisites are fetched                extract.css
 
 Large sitemaps, feeds and style sheets are parsed in a separate child process, so that pages do not wait for
-them. `news` compares the dates in a document with those in the document's stored copy: if the date of a page
-differs, this is a signal that the page has changed.
+them. `news` compares the dates in a document with those in the stored copy of the document. If the date of a
+page differs, this is a signal that the page has changed.
 """
 
 import asyncio
@@ -42,24 +42,24 @@ _READABLE = (Outcome.FETCHED, Outcome.TRUNCATED)
 
 
 def fork_parser() -> ForkedChild | None:
-    """Fork a process to parse heavy pages, before the event loop exists; return None where fork is not possible."""
+    """Fork a process to parse heavy pages, before an event loop exists. Return None if this is not possible."""
     return fork_children(work, 1, helpers=True)[0] if can_fork() else None
 
 
 def changed_dates(
     dated: Iterable[tuple[str, float]], known: Iterable[Entry], *, first: bool
 ) -> list[tuple[str, float]]:
-    """Return the entries of `dated` whose date differs from `known`; with `first`, also entries that `known` lacks.
+    """Return the entries of `dated` whose dates differ from `known`. With `first`, include entries that `known` lacks.
 
-    A date that a sitemap gives for the first time does not mean that the page has changed; a new item of a feed is
-    news.
+    If a sitemap gives a date for the first time, this does not mean that the page has changed. But a new item
+    of a feed is news.
     """
     before = {entry.loc: entry.lastmod for entry in known}
     return [(loc, at) for loc, at in dated if (before[loc] != at if before.get(loc) is not None else first)]
 
 
 class Reader:
-    """Reads the links of fetches; if an `extractor` is given, it replaces the built-in one for HTML pages.
+    """Extracts the links of answers. If an `extractor` is given, it replaces the built-in one for HTML pages.
 
     If `reads_anchors` is true, anchor texts are extracted, too.
     """
@@ -81,7 +81,7 @@ class Reader:
             msgspec.structs.replace(config.extract, cpu_seconds_max=config.sitemaps.cpu_seconds_max)
         )
         self._rules = PageRules(config, want_anchors=reads_anchors)
-        # only one stored copy is read at a time, because a copy may have 50 MiB
+        # limits the memory: only one stored copy is read at a time, because a copy may have 50 MiB
         self._comparing = asyncio.Lock()
 
     def charge(self, holding: Holding) -> None:
@@ -89,7 +89,7 @@ class Reader:
         self._worker.holding = holding
 
     def follow(self, fetch_task: FetchTask) -> MapStream | None:
-        """Return a stream that parses a sitemap while it arrives, to be passed to `read` or `drop`; None for a page."""
+        """Return a stream that parses a sitemap while it arrives, for `read` or `drop`. Return None for a page."""
         if not fetch_task.flags & _SITEMAP:
             return None
         document = Document.of(
@@ -107,7 +107,8 @@ class Reader:
     ) -> Extracted | None:
         """Return the content extracted from the answer; None if links are not read from such an answer.
 
-        `apart` is called before the wait for a child process. `stream` has received the content while it arrived.
+        `apart` is called before a wait for a child process. `stream` has received the content of the answer
+        while it arrived.
         """
         if stream is not None and self._is_streamed(fetch, stream):
             apart()
@@ -129,7 +130,7 @@ class Reader:
 
     @staticmethod
     def _is_streamed(fetch: Fetch, stream: MapStream) -> bool:
-        """Return whether `stream` has received the final content, and the content is large enough for a child process."""
+        """Return whether `stream` has received all content, and a child process parses content of this size."""
         if fetch.outcome not in _READABLE or fetch.undecoded:
             return False
         return fetch.part is not None or stream.nbytes == len(fetch.content) > INLINE_BYTES_MAX
@@ -137,7 +138,7 @@ class Reader:
     async def _document(
         self, kind: DocumentKind, fetch_task: FetchTask, fetch: Fetch, apart: Apart
     ) -> Extracted:
-        """Parse a small document at once, and a large one in the child; return no links if the child cannot parse it."""
+        """Parse a small document at once, and a large one in the child. If the child fails, there are no links."""
         document = Document.of(kind, fetch, self._config.sitemaps)
         if len(fetch.content) <= INLINE_BYTES_MAX:
             await self._worker.share.mine()
@@ -147,7 +148,7 @@ class Reader:
         return await self._documents.read(fetch.content, self._context(fetch_task, fetch), document)
 
     async def news(self, extracted: Extracted, fetch: Fetch, known_content: Callable[[], bytes]) -> None:
-        """Keep only the dates that differ from those in the document's stored copy; `known_content` reads the copy."""
+        """Keep only the dates that differ from those in the stored copy, which `known_content` reads."""
 
         def compare() -> list[tuple[str, float]]:
             entries = self._entries(extracted.told_by, known_content())

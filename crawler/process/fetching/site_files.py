@@ -1,7 +1,7 @@
 """Fetches the files in which a site states how its pages may be used: tdmrep.json and RSL licence documents.
 
-They are fetched after a page of the site has been fetched and before the page's result is stored, so that the
-page's receipt contains what they say. Each file is fetched at most once per `consent.files_max_age`.
+They are fetched after a page of the site and before the result for this page is stored, so that the receipt
+of the page contains what the files say. Each file is fetched at most once per `consent.files_max_age`.
 robots.txt, gaps and limits apply to these requests as to all others. Requests to the page's own host are hops
 of the page's fetch task. Requests to another host are made like those of subresources, so that host's
 robots.txt is fetched first.
@@ -29,7 +29,7 @@ _PLAIN = RequestOptions()
 class SiteFiles:
     """Fetches tdmrep.json and licence documents for the fetch tasks of a process.
 
-    `hop` sends a request to the host of a fetch task when the host's gap is over; `queue` receives the
+    `hop` sends a request to the host of a fetch task when the gap of the host is over. `queue` receives the
     changes.
     """
 
@@ -52,7 +52,7 @@ class SiteFiles:
     async def fetch(
         self, fetch_task: FetchTask, request: FetchRequest, page: Fetch, extracted: Extracted | None
     ) -> None:
-        """Fetch those files of the site that a page still needs; note in the page's answer what the site now says."""
+        """Fetch the files of the site that a page still needs. Note in the page's answer what the site now says."""
         urls = self._results.site_files(page, extracted, self._clock.now())
         if not urls:
             return
@@ -79,7 +79,7 @@ class SiteFiles:
         self._results.note_site(page)
 
     async def _follow(self, fetch_task: FetchTask, request: FetchRequest, url: str, before: Fetch) -> Fetch:
-        """Fetch a file along its redirects; return the last answer."""
+        """Fetch a file and follow its redirects. Return the last answer."""
         answer = await self._ask(fetch_task, request, url, before)
         for _ in range(self._redirects_max):
             target = resolve(answer.url, answer.location) if answer.outcome is Outcome.REDIRECT else None

@@ -1,13 +1,14 @@
-"""Sends the requests of a page that a browser shows, as politely as every other request of the crawl.
+"""Sends the requests that a page makes in a browser, as politely as all other requests of the crawl.
 
     own host        one at a time, without a gap between them; afterwards the host rests as after a single
                     request that took as long as all of them
     other hosts     each request waits for its host's slot and gap, like the hop of a redirect, within the page's time
     limit
 
-A host's robots.txt applies to subresources as it does to pages; if it is not known yet, it is fetched first.
-The address guard, the limits and the cookies are those of the fetcher. A crawl without cookies still keeps a
-page's cookies for the other requests of the same page.
+The robots.txt of a host applies to subresources as well as to pages. If it is not known yet, it is fetched
+first. The address guard, the limits and the cookies are the same as for pages, because the same fetcher sends
+the requests. Even a crawl without cookies keeps the cookies of a page for the other requests of the same
+page.
 """
 
 import asyncio
@@ -32,10 +33,11 @@ ASKS_MIN, ASKS_MAX = 0.05, 2.0  # number of seconds between two attempts to acqu
 
 
 class Subresources:
-    """Sends the requests of one page; `ask` raises no exceptions, unless it is cancelled.
+    """Sends the requests of one page. `ask` raises no exceptions unless it is cancelled.
 
-    `request` is the page's own request; its settings apply to the subresources, too. `queue` receives the
-    change of a robots.txt that had to be fetched. `allow` sets the headers that may be sent to a URL.
+    `request` is the request for the page itself. Its settings apply to the subresources, too. If a robots.txt
+    had to be fetched, `queue` receives the change that stores it. `allow` sets the headers that may be sent
+    to a URL.
     """
 
     def __init__(
@@ -80,7 +82,7 @@ class Subresources:
         self.own_host_took = 0.0
 
     async def ask(self, url: str, method: str, headers: tuple[str, ...], body: bytes = b"") -> Fetch:
-        """Fetch a URL for the page as soon as the URL's host may be requested again."""
+        """Fetch a URL for the page as soon as a request may be sent to the host of the URL."""
         form = canonical(url)
         if form is None or method not in METHODS:
             return Fetch(url, Outcome.ADDRESS_DENIED, error="not a URL that is fetched")
@@ -91,7 +93,7 @@ class Subresources:
             return await self._fetch(form, method, headers, body)
 
     async def _may_ask(self, url: str) -> bool:
-        """Return whether robots.txt allows the URL; fetch the robots.txt first if it is not known."""
+        """Return whether robots.txt allows the URL. If the robots.txt is not known, fetch it first."""
         verdict = self._frontier.hops.verdict(url, self._clock.now())
         if verdict.kind is VerdictKind.FETCH:
             await self._fetch_robots(authority(url))
@@ -139,8 +141,8 @@ class Subresources:
                 self._request, url=url, addresses=addresses, method=method, body=body
             )
             if method == "POST":
-                # a request sent by a page may change something on a server, and must not do so in the crawl's
-                # name
+                # a POST by a page may change something on the server, so it is sent without the crawl's
+                # credentials and cookies
                 request.credentials, request.headers, request.jar = False, (), CookieJar()
             else:
                 self._allow(request, name)

@@ -8,7 +8,7 @@ Fail = Callable[[BaseException], None]
 
 
 class Tasks:
-    """The running tasks; `ended` is called whenever a task has ended."""
+    """The tasks that are running. `ended` is called whenever a task has ended."""
 
     def __init__(self, fail: Fail, ended: Callable[[], None] = lambda: None) -> None:
         self._fail = fail
@@ -46,7 +46,7 @@ class Tasks:
 
 
 async def wait_for(event: asyncio.Event, delay: float | None) -> None:
-    """Wait for the event, and set it after `delay` seconds at the latest (None: no limit); always yield once."""
+    """Wait for the event. Set it after `delay` seconds (None: never), if it is not set by then. Yield at least once."""
     if event.is_set():
         return await asyncio.sleep(0)
     timer = None if delay is None else asyncio.get_running_loop().call_later(delay, event.set)

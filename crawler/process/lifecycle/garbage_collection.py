@@ -1,17 +1,17 @@
-"""Determines when memory is collected and returned: Python's garbage collector and the C heap.
+"""Determines when Python's garbage collector runs, and when free memory of the C heap is returned to the system.
 
 Reference counting frees nearly all objects of a crawl: 11,000 pages of the open web leave a few dozen cycles.
 The collector blocks the event loop for about 0.3 ms per thousand objects (1 ms if other programs evict them
-from the CPU caches). So it runs seldom and on few objects: objects that exist at the start of a crawl, or
-survive a full collection, are frozen, which means that the collector ignores them. A collection examines
-about 45,000 objects, however large the crawl is. A frozen cycle that becomes garbage later is never freed;
-for example, a cycle of a fetch that was in flight at the time of freezing.
+from the CPU caches). So it runs seldom and on few objects. Objects that exist at the start of a crawl, or
+that survive a full collection, are frozen. The collector ignores frozen objects. A collection examines about
+45,000 objects, however large the crawl is. If a frozen cycle becomes garbage later, it is never freed. An
+example is a cycle that belongs to a fetch in flight at the time of freezing.
 
 Bodies are allocated and freed between objects that live for hours. This leaves holes in the C heap: 65 of 172
 MiB after ten minutes of the open web. `give_back` returns the free memory pages to the system.
-`map_large_blocks` keeps bodies of more than a mebibyte out of the heap. Otherwise, once a large block has
-been freed, glibc allocates such blocks in the heap; there, three processes that read large sitemaps left
-holes of 190 MiB.
+`map_large_blocks` keeps bodies of more than a mebibyte out of the heap. By default, once a large block has
+been freed, glibc allocates later blocks of this size in the heap. Three processes that read large sitemaps
+left holes of 190 MiB there.
 """
 
 import gc
@@ -19,13 +19,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-SETTLED = 1.0  # seconds from the start to the first call; crawls that end earlier save an import
+SETTLED = 1.0  # seconds from the start to the first call; a crawl that ends earlier does not need the import
 _MMAP_THRESHOLD, _LARGE_BYTES = -3, 1 << 20  # M_MMAP_THRESHOLD of <malloc.h>
 GIVE_BACK_INTERVAL = 300.0  # seconds; each call locks the heap for about 0.1 ms per MiB
 
 
 def collect_rarely() -> None:
-    """Raise the collector's thresholds: a crawl makes many short-lived objects but few cycles."""
+    """Make the collector run less often, because a crawl makes many short-lived objects but few cycles."""
     gc.set_threshold(5_000, 2, 2)
 
 
@@ -40,10 +40,10 @@ def frozen() -> Iterator[None]:
 
 
 def freeze() -> None:
-    """Exclude existing objects (modules, settings, opened stages) and those that survive full collections.
+    """Exclude from collection the objects that exist now, and objects that survive a full collection later.
 
-    These objects are collected again after `thaw` has been called as often as `freeze`, because a crawl may
-    be only a part of a user's program.
+    When `thaw` has been called as often as `freeze`, these objects are included again. This matters because a
+    crawl may be only a part of a user's program.
     """
     gc.collect()
     gc.freeze()
@@ -51,7 +51,7 @@ def freeze() -> None:
 
 
 def thaw() -> None:
-    """Undo one `freeze`; after the last one, collections examine all objects again."""
+    """Undo one `freeze`. When all are undone, collections examine all objects again."""
     gc.callbacks.remove(_freeze_survivors)
     if _freeze_survivors not in gc.callbacks:
         gc.unfreeze()
@@ -63,7 +63,7 @@ def _freeze_survivors(phase: str, collection: dict[str, Any]) -> None:
 
 
 def give_back() -> None:
-    """Return free pages of the C heap to the system, from any thread; only glibc supports this."""
+    """Return free pages of the C heap to the system. Any thread may call this. Only glibc supports it."""
     import ctypes  # imported here, because most crawls end before the first call
 
     if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):
@@ -71,7 +71,7 @@ def give_back() -> None:
 
 
 def map_large_blocks() -> None:
-    """Give each large block its own mapping, so that freeing the block returns it to the system; glibc only."""
+    """Give each large block its own mapping, so that it is returned to the system when it is freed. Only for glibc."""
     import ctypes
 
     if mallopt := getattr(ctypes.CDLL(None), "mallopt", None):

@@ -6,8 +6,8 @@ import msgspec
 
 from crawler.config import CrawlConfig, StoreConfig
 
-# number of seconds after a stop in which fetches in flight, decisions on large answers and flushes of the DUE
-# may end
+# number of seconds that fetches in flight, decisions on large answers and flushes of the DUE have to end
+# after a stop
 STOP_GRACE = 2.5
 WATCH_INTERVAL = 1.0  # number of seconds between two checks of time and disk space
 
@@ -16,8 +16,8 @@ class RunProgress(msgspec.Struct, frozen=True, gc=False):
     """The progress of a run: the seconds since its start, and the facts that decide whether the run is over.
 
     `limit` is a limit that all processes together have reached. `ended` is true if no process has work left.
-    `busy` is true if something is in flight, queued or pending in this process. `finished` is the frontier's
-    reason for having no more URLs.
+    `busy` is true if something is in flight, queued or pending in this process. `finished` says why the
+    frontier has no more URLs.
     """
 
     elapsed: float = 0.0
@@ -47,7 +47,7 @@ class Disk(Enum):
 
 
 def disk_state(free: int, total: int, config: StoreConfig) -> Disk:
-    """Return the state of a disk of `total` bytes; a small disk counts as low when less than a twentieth is free."""
+    """Return the state of a disk of `total` bytes. A small disk is low when less than a twentieth of it is free."""
     if free < config.stop_water_bytes:
         return Disk.FULL
     return Disk.LOW if free < min(config.low_water_bytes, total // 20) else Disk.ROOM

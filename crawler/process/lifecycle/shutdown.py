@@ -1,6 +1,6 @@
-"""Shutdown in bounded time: whatever does not end in time is logged with its stacks.
+"""Shuts a process down in bounded time. If something does not end in time, the stacks are logged.
 
-`within` limits the time of a shutdown step: if the step exceeds its limit, all stacks are logged, and the
+`within` limits the time of a shutdown step. If the step exceeds its limit, all stacks are logged, and the
 step is cancelled and abandoned. `run` and `leave` limit waits that Python itself does not limit: those for
 tasks, executors and threads. A `Watchdog` logs the stacks when the event loop is blocked, whatever code
 blocks it.
@@ -26,12 +26,12 @@ log = logging.getLogger("crawler")
 TASKS_SHOWN = 20  # maximum number of tasks shown in a log entry with all stacks
 FRAMES_SHOWN = 20  # maximum number of frames shown per task and thread
 LEAVE_LIMIT = 2.0  # number of seconds to wait for threads of executors that have already been shut down
-_left_alone: list[str] = []  # number of shutdown steps of this process that were abandoned
+_left_alone: list[str] = []  # names of the abandoned shutdown steps and tasks of this process
 LOOKS = 4  # number of checks that the watchdog makes within its limit
 
 
 async def within(limit: float, step: str, work: Awaitable[object]) -> bool:
-    """Wait for `work` for at most `limit` seconds; return whether it ended. An exception of `work` is not raised."""
+    """Wait at most `limit` seconds for `work`. Return whether it ended. An exception of `work` is only logged."""
     task = asyncio.ensure_future(work)
     done, _ = await asyncio.wait({task}, timeout=limit)
     if not done:
@@ -65,7 +65,7 @@ def in_thread(function: Callable[[], object]) -> "asyncio.Future[None]":
 
 
 def run(main: Coroutine[Any, Any, T], new_loop: Callable[[], asyncio.AbstractEventLoop], limit: float) -> T:
-    """Run `main` like `asyncio.run`, but limit the cleanup of tasks and threads that it leaves to `limit` seconds."""
+    """Run `main` like `asyncio.run`. But for each step of the cleanup after `main`, wait at most `limit` seconds."""
     loop = new_loop()
     asyncio.set_event_loop(loop)
     before = len(_left_alone)
@@ -91,7 +91,7 @@ async def _clear(limit: float) -> None:
 
 
 def leave(code: int) -> int:
-    """Return the exit code; if running threads would delay the exit, end the process with that code at once."""
+    """Return the exit code. But if a running thread would delay the exit, end the process with this code at once."""
     end = time.monotonic() + LEAVE_LIMIT
     for thread in threading.enumerate():
         if thread is not threading.main_thread() and not thread.daemon:
@@ -125,7 +125,7 @@ def stacks(loop: asyncio.AbstractEventLoop | None = None) -> str:
 
 
 class Watchdog:
-    """Logs all stacks, once per incident, when the event loop has been blocked for `limit` seconds.
+    """Logs all stacks when the event loop has been blocked for `limit` seconds, once per block.
 
     A process that was suspended as a whole and then continued does not count as blocked.
     """
@@ -144,7 +144,7 @@ class Watchdog:
         threading.Thread(target=self._watch, name="watchdog", daemon=True).start()
 
     def stop(self) -> None:
-        """Stop watching; do nothing if the watchdog was not started."""
+        """Stop watching. If the watchdog was not started, do nothing."""
         self._over.set()
         if self._timer is not None:
             self._timer.cancel()
@@ -158,7 +158,6 @@ class Watchdog:
         while not self._over.wait(self._interval):
             looks = looks + 1 if self._turns == seen else 0
             seen = self._turns
-            # counts this thread's checks instead of seconds, because no checks happen while the process is
-            # suspended
+            # counts the checks of this thread instead of seconds, because a suspended process makes no checks
             if looks == LOOKS:
                 log.error("the event loop is blocked for %g s\n%s", self._limit, stacks(self._loop))

@@ -1,4 +1,4 @@
-"""Constructs a process's stored stages from its configuration, with one function per stage."""
+"""Constructs the stored stages of a process from its configuration. Each stage has a function."""
 
 import logging
 import os
@@ -43,7 +43,7 @@ log = logging.getLogger("crawler")
 
 
 def open_store(context: ProcessContext) -> tuple[KeyValue, str]:
-    """Open the store; return it, with a description of the data that had to be cut off to open it ("" if none)."""
+    """Open the store. Return it, and a description of the data that had to be cut off to open it ("" if none)."""
     store, mended = context.environment.open_store(context.opened / "store", context.config.store)
     if mended and context.copy is None:
         log.error("store: %s", mended)
@@ -63,8 +63,8 @@ def make_fingerprinter(context: ProcessContext, seed: bytes, equivalences: Equiv
 
 def make_robots(context: ProcessContext, store: KeyValue) -> RobotsCache:
     config = context.config
-    # One entry for each host in the front, because the robots.txt of each such host is read every few
-    # seconds.
+    # The cache has an entry for each host in the front, because the robots.txt of these hosts is read every
+    # few seconds.
     entries_max = config.frontier.front_factor * config.crawl.concurrency
     return RobotsCache(store, config.robots, config.identity.token, entries_max)
 
@@ -72,7 +72,7 @@ def make_robots(context: ProcessContext, store: KeyValue) -> RobotsCache:
 def make_stamping(
     context: ProcessContext, store: KeyValue, robots: RobotsCache, fingerprinter: Fingerprinter
 ) -> Stamping:
-    """Return the part that gives each page its consent receipt."""
+    """Return the object that gives each page its consent receipt."""
     config = context.config
 
     def record_of(url: str, at: float) -> bytes:
@@ -114,7 +114,7 @@ def make_page_cache(context: ProcessContext, store: KeyValue, fingerprinter: Fin
 
 
 def make_file_bodies(context: ProcessContext, pages: PageCache) -> FileBodies:
-    """Open the folder of partly received files; delete the parts of files that have been stored completely since."""
+    """Open the folder of partly received files. Delete the parts of files that have been completed since."""
     parts = PartFolder(context.directory / PARTS)
 
     def is_needed(identity: str, head: PartHead) -> bool:
@@ -139,7 +139,7 @@ def make_eliminator(context: ProcessContext, store: KeyValue, fingerprinter: Fin
 
 
 def _handed_out(store: KeyValue) -> Iterator[int]:
-    """Yield all fingerprints that the frontier has received (tried, to do, parked), to fill a DUE kept in memory."""
+    """Yield the fingerprints of all tried, to-do and parked URLs, to fill a DUE that is kept in memory."""
     for key, _ in scan_prefix(store, PAGE):
         yield int.from_bytes(key[2:], "big")
     yield from queued_fingerprints(store)
@@ -153,7 +153,7 @@ def queued_fingerprints(store: KeyValue) -> Iterable[int]:
 
 
 def make_refresh(context: ProcessContext, pages: PageCache, fingerprinter: Fingerprinter) -> Refresh:
-    """Return the schedule by which known pages are refetched."""
+    """Return the schedule that decides when known pages are refetched."""
     config = context.config
     return Refresh(
         config.refresh,
@@ -169,7 +169,7 @@ def make_refresh(context: ProcessContext, pages: PageCache, fingerprinter: Finge
 
 
 def _values(path: str, fingerprinter: Fingerprinter) -> dict[int, float]:
-    """Read the importance of pages from the user's file; return {} if there is no file.
+    """Return the importance of pages as given in the user's file; {} if there is no file.
 
     Raises:
         ConfigError: the file cannot be read.
@@ -214,14 +214,14 @@ def make_frontier(
 
 
 def make_splitter(context: ProcessContext, store: KeyValue, *, whole: bool) -> tuple[Outbox, Inbox]:
-    """Open the queues to and from other processes; if `whole` is false, the outbox may have lost its tail."""
+    """Open the queues to and from other processes. If `whole` is false, the outbox may have lost its tail."""
     topology, config = context.topology, context.config.splitter
     outbox = Outbox(store, topology.peers, config, context.environment.rng, clean=whole)
     return outbox, Inbox(store, topology.partition, topology.me, topology.peers, config)
 
 
 def make_trace(context: ProcessContext) -> TraceWriter | None:
-    """Open a new trace of the links that enter the host splitter, in the process's folder; None if not configured."""
+    """Open a new trace of links that enter the host splitter, in the folder of the process; None if not configured."""
     if not context.config.crawl.trace:
         return None
     details = {"source": "crawl", "tags": list(TAGS), "process": context.name}

@@ -8,7 +8,7 @@ from crawler.urls.canonical import hostname
 
 
 class ChangeComparison:
-    """Returns the comparison to be used for two answers of a URL."""
+    """Chooses how two answers of a URL are compared."""
 
     def __init__(self, config: PagesConfig, overrides: Overrides) -> None:
         self._config = config

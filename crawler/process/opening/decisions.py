@@ -1,4 +1,4 @@
-"""The objects that decide about links, signals and results in one process, made from its configuration."""
+"""Constructs the objects that decide about links, signals and results in one process, from its configuration."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -42,7 +42,7 @@ _CREDIT = LinkFlag.CREDIT
 class Decisions:
     """The objects of one process that decide: `link_filter`, `knowledge`, `admission`, `signal_intake` and `results`.
 
-    `hook` is the user's own filter of URLs.
+    `hook` is a URL filter that the user supplies.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class Decisions:
 
 
 def _improving(frontier: Frontier, clock: Clock) -> Callable[[Sequence[Link], Change], None]:
-    """Return a function that moves waiting URLs to the better classes of given links, in the `Change` of these links."""
+    """Return a function that, in the `Change` of new links, moves waiting URLs to the better classes of these links."""
 
     def improve(links: Sequence[Link], change: Change) -> None:
         if frontier.intake.improve(links, change, clock.now()):
@@ -134,7 +134,7 @@ def _improving(frontier: Frontier, clock: Clock) -> Callable[[Sequence[Link], Ch
 
 
 def _validators(context: ProcessContext, store: KeyValue, refresh: Refresh | None) -> Validators:
-    """Return the object that tells which validators to trust: that of the refresh schedule, if there is a schedule."""
+    """Return the object that knows which validators to trust. If there is a refresh schedule, use its object."""
     if refresh is not None:
         return refresh.validators
     validators = Validators(context.config.refresh)
@@ -163,7 +163,7 @@ def _link_filter(
 
 
 def _scope(context: ProcessContext, store: KeyValue) -> Scope:
-    """Return the scope, as seeds and their redirects have widened it so far."""
+    """Return the scope, including what seeds and their redirects have added so far."""
     config, state = context.config, load_json(store, SCOPE_STATE)
     overrides = Overrides([own for own in config.override if own.scope is not None])
     own = (lambda url: overrides.for_url(url, hostname(url)).scope) if overrides else None

@@ -1,7 +1,6 @@
-"""The environment of a process: disk, network, randomness, threads.
-
-`Environment` is the real one. Simulations (`lab/cluster/`) pass an environment of their own, but run the same
-process: the same stages and the same loops.
+"""The environment of a process: disk, network, randomness, threads. `Environment` is that of a real crawl.
+Simulations (`lab/cluster/`) pass a simulated environment, but run the same process, with the same stages and
+loops.
 """
 
 import os
@@ -31,9 +30,9 @@ if TYPE_CHECKING:
 
 
 class Environment:
-    """The operating system.
+    """The environment of a real crawl, which is the operating system.
 
-    The methods import the modules that they need, because a command on a directory at rest needs no network.
+    Each method imports the modules that it needs, so a command on a crawl at rest does not import the network.
     """
 
     watch_interval = WATCH_INTERVAL
@@ -46,7 +45,7 @@ class Environment:
         return os.urandom(count)
 
     def open_store(self, path: Path, config: StoreConfig) -> tuple[KeyValue, str]:
-        """Open the store in a folder; return it, with a description of the data that had to be cut off to open it."""
+        """Open the store in a folder. Return it, and a description of the data that had to be cut off to open it."""
         store = open_store(
             path,
             config.engine,
@@ -60,7 +59,7 @@ class Environment:
     def network(
         self, config: Config, clock: Clock, reader: "Reader", unexpected: Unexpected, *, processes: int
     ) -> "Network":
-        """Return the parts that fetch tasks wait for: the fetcher, the resolver, and the reader of page content."""
+        """Return the objects that fetch tasks wait for: the fetcher, the resolver, and the reader of page content."""
         from crawler.fetcher.address_guard import AddressGuard
         from crawler.fetcher.fetchers import FETCHERS, FetcherNeeds, make_fetcher
         from crawler.fetcher.resolver import Resolver
@@ -79,7 +78,7 @@ class Environment:
     def renderer(
         self, config: Config, stored: "Stored", now: Callable[[], float], unexpected: Unexpected
     ) -> "Renderer":
-        """Return the part that shows pages in a browser; `stored` returns the newest stored answer of a URL."""
+        """Return the object that shows pages in a browser. `stored` returns the newest stored answer of a URL."""
         from crawler.fetcher.client import user_agent
         from crawler.render.rendering import BrowserRenderer
         from crawler.render.shared_answers import SharedAnswers
@@ -106,7 +105,7 @@ class Environment:
         return garbage_collection.frozen()
 
     async def keep_heap_small(self) -> None:
-        """Return free memory to the system, until cancelled: large blocks at once, the rest at intervals."""
+        """Until cancelled, return free memory to the system: large blocks at once, the rest at intervals."""
         import asyncio
 
         await asyncio.sleep(garbage_collection.SETTLED)

@@ -1,9 +1,10 @@
-"""Detects lost state: the last writes of a process may be gone without a trace in any file.
+"""Detects the loss of the last writes of a process, even if no file of the process shows it.
 
 Whenever the store is opened, and at every clean end, a state number is written to the store and synced. The
-number is then also written to a file outside the folder (`DIR/p0.begun`). So these losses are all detected: a
-missing log, a log that was cut off before that number, and a store that was restored from an earlier version.
-`crawl/lost_processes.py` finds stores that are missing as a whole.
+number is then also written to a file outside the folder of the process (`DIR/p0.begun`). If the store later
+contains a smaller number, it has lost writes. This detects a missing log, a log that was cut off before the
+number, and a store that was restored from an earlier version. `crawl/lost_processes.py` detects that a whole
+store is missing.
 """
 
 from pathlib import Path
@@ -28,7 +29,7 @@ def state_of(store: KeyValue, folder: Path) -> int:
 
 
 def stage_state(batch: Batch, state: int, *, clean: bool) -> None:
-    """Add the number of a new state to `batch`, the first or the last batch of a run; the batch begins the state."""
+    """Add the number of a new state to `batch`, which begins this state. It is the first or last batch of a run."""
     if clean:
         batch.put(CLEAN, b"1")
     else:

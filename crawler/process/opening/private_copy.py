@@ -1,17 +1,17 @@
-"""Makes a private copy of the store and the DUE for a reader, which needs no lock and changes nothing.
+"""Makes a private copy of the store and the DUE for a reader. The reader needs no lock and changes no file of the crawl.
 
     DIR/p0/snapshot-PID-.../store     a copy of the store as it is committed now (`storage/snapshot.py`)
     DIR/p0/snapshot-PID-.../due       links to the runs, which never change
     DIR/p0/snapshot-PID-.../links     copies of the links log
     DIR/p0/warc                       is read in place: committed bytes never change
 
-The store decides what is committed. All files that the store may name are linked before the store is copied,
-and files that have appeared meanwhile are linked afterwards. So all files that the copy names exist, even if
-the process merges or deletes its own files at the same time. A reader opens the copy as a process opens its
-own files after a crash. Recovery may then cut or delete files, but only copies.
+The store determines which data is committed. All files that the store may name are linked before the store is
+copied. Files that appeared in the meantime are linked afterwards. So all files that the copy names exist,
+even if the process merges or deletes its own files at the same time. A reader opens the copy as a process
+opens its own files after a crash. Recovery may then cut or delete files, but only those of the copy.
 
-If the file system of the crawl is read-only or full, the copy is in the system's temporary folder. A private
-copy costs a hard link for each table and each run; the logs are copied.
+If the file system of the crawl is read-only or full, the copy is in the system's temporary folder. For a
+private copy, each table and each run is linked, and the logs are copied.
 """
 
 import os
@@ -29,7 +29,7 @@ _GROWING = ("links", "*.log")
 
 @contextmanager
 def private_copy(process: Path) -> Iterator[Path]:
-    """Yield a folder with a copy of the store and the DUE in the folder `process`; the copy is deleted at the end.
+    """Yield a folder with a copy of the store and the DUE of the folder `process`. Delete the copy at the end.
 
     Raises:
         DirectoryError: there is no store, this user may not read it, or it changes too fast.
@@ -46,7 +46,7 @@ def private_copy(process: Path) -> Iterator[Path]:
 
 
 def signature(process: Path) -> list[tuple[str, int]]:
-    """Return the names and sizes of the store's files; every write changes some of these."""
+    """Return the names and sizes of the files of the store. Every write changes at least one of these."""
     try:
         return sorted((entry.name, entry.stat().st_size) for entry in os.scandir(process / "store"))
     except OSError:
@@ -76,12 +76,12 @@ def _link_new(process: Path, folder: Path, name: str, pattern: str) -> None:
             try:
                 link(path, target)
             except FileNotFoundError:
-                # The file was merged or flushed meanwhile, so the store no longer names it.
+                # In the meantime, the file was merged or flushed, so the store no longer names it.
                 continue
 
 
 def _copy(source: Path, linked: Path) -> None:
-    """Replace a hard link with a copy, because opening a log may truncate the log."""
+    """Replace a hard link with a copy, because a log may be truncated when it is opened."""
     draft = linked.with_suffix(".copy")
     try:
         shutil.copyfile(source, draft)

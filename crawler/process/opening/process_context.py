@@ -1,4 +1,4 @@
-"""The values available to every part of a process: settings, the process's place in the crawl, clock, environment."""
+"""The values that every part of a process can use: settings, place in the crawl, clock and environment."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,11 +11,11 @@ from crawler.process.opening.environment import Environment
 
 @dataclass(slots=True)
 class ProcessContext:
-    """The context of the process `name`; its files are in `directory`.
+    """The context of the process `name`. The files of the process are in `directory`.
 
-    `copy` is the folder in which a reader has its own copy of the store and the DUE; None for
-    the process itself. `config` is replaced when settings change while the process runs; the other fields
-    do not change. `boot_id` identifies this start of the process.
+    For a reader, `copy` is the folder with its private copy of the store and the DUE. For the process itself,
+    it is None. `config` is replaced when settings change while the process runs. The other fields do not
+    change. `boot_id` identifies this start of the process.
     """
 
     config: Config

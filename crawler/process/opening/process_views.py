@@ -21,7 +21,7 @@ from crawler.urls.fingerprint import Fingerprinter
 class ProcessViews:
     """Reads the stages of a process and changes nothing.
 
-    If `brief` is true, the process is at rest, so the freshness of its copies is read from the store.
+    If `brief` is true, the process is at rest, and the freshness of its copies is read from the store.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class ProcessViews:
         self._refresh, self._brief = refresh, brief
 
     def problems(self) -> list[str]:
-        """Return the counter invariants that do not hold, or [] if all hold; call only while nothing is in flight."""
+        """Return the counter invariants that do not hold; [] if all hold. Call this only while nothing is in flight."""
         counters, frontier = self._point.counters, self.frontier_counts()
         return conservation(counters, self.due_counts(), frontier) + splitter_conservation(
             counters, self.splitter_counts()
@@ -61,7 +61,7 @@ class ProcessViews:
         return FrontierCounts(todo=todo, parked=parked, **counts)
 
     def due_counts(self) -> DueCounts:
-        """Return the DUE's totals since the crawl began, and its estimate of URLs lost to collisions."""
+        """Return the totals of the DUE since the crawl began, and its estimate of the URLs lost by collisions."""
         due = self._due
         return DueCounts(
             pending=due.pending,
@@ -72,7 +72,7 @@ class ProcessViews:
         )
 
     def splitter_counts(self) -> SplitterCounts | None:
-        """Return the messages exchanged between processes since the crawl began; None for a crawl of one process."""
+        """Return counts of messages to and from other processes since the crawl began; None if there are no others."""
         if not self._context.topology.peers:
             return None
         outbox, count = self._outbox, self._point.counters
@@ -96,12 +96,12 @@ class ProcessViews:
         )
 
     def waiting_for_peers(self) -> dict[str, PeerStatus]:
-        """Return the number of links waiting in the outbox, by peer."""
+        """Return, for each peer, the number of links that wait for it in the outbox."""
         return {peer: PeerStatus(spool.links, spool.bytes) for peer, spool in self._outbox.spools.items()}
 
     @cached_property
     def freshness(self) -> Refresh | None:
-        """Return the refresh schedule, which knows the freshness of copies; at rest, also that of an earlier run."""
+        """Return the refresh schedule, which knows how fresh copies are. At rest, it may be that of an earlier run."""
         if self._refresh is not None or not self._brief:
             return self._refresh
         context = self._context
@@ -117,7 +117,7 @@ class ProcessViews:
         )
 
     def refreshing(self, now: float, hosts: int = 20) -> dict[str, Any]:
-        """Return the state of refreshes, with the `hosts` hosts that have the most pages; {} if no page is refreshed."""
+        """Return the state of refreshes, and the `hosts` hosts with the most pages; {} if no page is refreshed."""
         if self.freshness is None:
             return {}
         found = sorted(self.freshness.views.by_host(now).items(), key=lambda item: -item[1][0])[:hosts]

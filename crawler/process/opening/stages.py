@@ -1,7 +1,7 @@
 """The parts of one process, opened together from its directory, without any loop or network.
 
-`Stages` is the composition root: it takes the lock, opens the store and hands each
-part to the parts that depend on it. It decides nothing.
+`Stages` is the composition root: it takes the lock, opens the store, constructs each part, and passes it to
+the parts that depend on it. It decides nothing.
 
     context         settings, clock, place in the crawl, environment
     the stages      store, pages, robots, due, refresh, frontier, outbox, inbox     assembly.py
@@ -50,7 +50,7 @@ from crawler.urls.equivalence import Equivalences
 
 log = logging.getLogger("crawler")
 
-_LEAD_SAID = 60.0  # number of seconds; a smaller jump of the clock is not logged
+_LEAD_SAID = 60.0  # number of seconds; smaller jumps of the clock are not logged
 
 BALLAST = "ballast"
 _READING_TRIES = 5  # a process may change its files while a reader copies them
@@ -60,12 +60,12 @@ _NEWS = LinkFlag.NEWS  # the flag of a link found on a refetched page; that page
 class Stages:
     """The stages stored in `DIR/<name>`, opened under its lock.
 
-    `seed` holds the crawl's 16 secret bytes. `topology` names the other processes (None: there are none).
-    `priority` returns a link's place in its queue (`Frontier`). With `restore`, pages whose stored copy is
-    gone are queued again. With `brief`, the stages are closed soon, so others that open them wait for the
-    lock, unless the stages are also `lasting`. With `copy`, a private copy of the store and the DUE is
-    opened, without a lock; changes to the copy are lost when it is closed. `environment` defaults to the
-    operating system.
+    `seed` is the secret of the crawl, 16 bytes. `topology` names the other processes; None means that there
+    are none. `priority` returns a link's place in its queue (`Frontier`). With `restore`, pages whose stored
+    copies are lost are queued again. With `brief`, the stages will be closed soon, so other processes that
+    open them wait for the lock. With `lasting` as well, they do not wait. With `copy`, a private copy of the
+    store and the DUE is opened, without a lock. Changes to this copy are lost when it is closed.
+    `environment` defaults to the operating system.
 
     Raises:
         BusyError: another process holds the lock.
@@ -183,7 +183,7 @@ class Stages:
         self.intake, self.knowledge, self.admission = made.link_filter, made.knowledge, made.admission
         self.signal_intake, self.results = made.signal_intake, made.results
         self.received = made.received
-        self.reads_anchors = made.reads_anchors  # whether the order of new URLs uses anchor texts
+        self.reads_anchors = made.reads_anchors  # whether the order of new URLs depends on anchor texts
 
     def _commit_point(self) -> CommitPoint:
         return CommitPoint(
@@ -217,13 +217,13 @@ class Stages:
         sync_directory(self.directory.absolute().parent)
 
     def _note_opening(self) -> bool:
-        """Return whether the last run ended cleanly; from now until `close`, this run counts as unclean."""
+        """Return whether the last run ended cleanly. Until `close`, the present run counts as unclean."""
         clean = self.store.get(CLEAN) is not None
         self._begin_state(self.store.batch(sync=True), clean=False)
         return clean
 
     def _begin_state(self, batch: Batch, *, clean: bool) -> None:
-        """Write `batch`, synced, as the first batch of a new state."""
+        """Write and sync `batch` as the first batch of a new state."""
         self.state += 1
         stage_state(batch, self.state, clean=clean)
         self.store.write(batch)
@@ -239,7 +239,7 @@ class Stages:
             reserve(ballast, size)
 
     def _restore_lost(self) -> int:
-        """Queue the pages of WARC segments that are missing or too short again; return the number of pages."""
+        """Queue again the pages of WARC segments that are missing or too short. Return the number of these pages."""
         lost = self.pages.lost
         if not lost:
             return 0
@@ -293,7 +293,7 @@ class Stages:
 
 @contextmanager
 def _disk_errors(folder: Path) -> Iterator[None]:
-    """Turn the error of a full disk into a StoreError, wherever the error is detected first."""
+    """Turn the error of a full or failing disk into a StoreError, whichever operation meets the error first."""
     try:
         yield
     except (OSError, DirectoryError) as error:
@@ -327,7 +327,7 @@ def at_rest(
 
 @contextmanager
 def reading(config: Config, directory: CrawlDirectory, name: str, *, clock: Clock) -> Iterator[Stages]:
-    """Open a private copy of the stages of one process, which may be running; nothing is locked or changed.
+    """Open a private copy of the stages of one process, which may be running. Nothing is locked or changed.
 
     Raises:
         DirectoryError: the folder is damaged, or this user may not read it.

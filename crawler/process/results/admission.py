@@ -1,4 +1,4 @@
-"""Admission of links: takes raw URLs and passes them to the DUE of the process that owns them.
+"""Admission of links: filters raw URLs, and passes each accepted link to the DUE of the process that owns it.
 
     raw URLs --filter--> accepted --partition--own------> CLOCK cache -> pending set -> change.links   (to the DUE)
                                        |
@@ -6,9 +6,9 @@
 
     received ------------------------------------------> CLOCK cache -> pending set -> change.links
 
-The caches are volatile, and a look-up also adds the URL. So links are admitted in the order of
-the commit queue, and the caches never get ahead of it. Long lists are admitted in portions
-(`process/committing/portions.py`); the generator pauses after each portion.
+The caches are lost when the process ends, and a look-up in a cache also adds the URL. So links are admitted
+in the order of the commit queue. Otherwise, a cache could contain a URL whose link was never committed. Long
+lists are admitted in portions (`process/committing/portions.py`); the generator pauses after each portion.
 `process/committing/counters.py` explains how links are counted.
 """
 
@@ -35,11 +35,11 @@ from crawler.urls.trace import TraceWriter
 _SEED = LinkFlag.SEED
 _MASK = (1 << 64) - 1
 Pauses = Generator[None, None, None]
-Counted = Generator[None, None, int]  # a generator that pauses, then returns the number of accepted links
+Counted = Generator[None, None, int]  # pauses between portions; returns the number of accepted links
 
 
 class LinkContext(msgspec.Struct, frozen=True, gc=False):
-    """The attributes of a link apart from its URL; the fields have the same meaning as in `records.Link`."""
+    """The attributes of a link apart from its URL. The fields have the same meaning as in `records.Link`."""
 
     depth: int = 0
     via: int = 0
@@ -48,7 +48,7 @@ class LinkContext(msgspec.Struct, frozen=True, gc=False):
 
 
 class Seen:
-    """Finds the links of this process that were seen recently: they are in the CLOCK cache, or pending in the DUE.
+    """Finds out which links of this process were seen recently, by its CLOCK cache and the pending links of its DUE.
 
     A look-up also adds the link.
     """
@@ -58,13 +58,13 @@ class Seen:
         self._due = due
 
     def misses(self, fingerprints: np.ndarray) -> list[int]:
-        """Return the positions of those fingerprints, uint64 (n,), that are neither in the cache nor in the DUE."""
+        """Return the positions of the fingerprints, uint64 (n,), that are neither in the cache nor in the DUE."""
         missed: list[int] = self._cache.missing(fingerprints)
         return list(compress(missed, self._due.admit(fingerprints[missed]).tolist())) if missed else missed
 
 
 class Owners:
-    """Maps links to the processes that own them, as seen by process `me`; `sent` caches the links sent recently."""
+    """Maps links to the processes that own them, for the process `me`. `sent` caches the links sent recently."""
 
     def __init__(self, partition: Partition, me: str, sent: ClockCache) -> None:
         self.me = me
@@ -77,7 +77,7 @@ class Owners:
         return self._partition.split(fingerprints)
 
     def foreign(self, fingerprints: np.ndarray) -> np.ndarray:
-        """Return, as an array bool (n,), which fingerprints belong to other processes."""
+        """Return which fingerprints belong to other processes, as an array bool (n,)."""
         return self._partition.owners(fingerprints) != self._index
 
     def unsent(self, fingerprints: np.ndarray) -> list[int]:
@@ -87,7 +87,7 @@ class Owners:
 
 
 class Admission:
-    """Admits the links of one process; see the picture in the module docstring."""
+    """Admits the links of one process, as the picture in the module docstring shows."""
 
     def __init__(
         self,
@@ -118,7 +118,7 @@ class Admission:
         encoding: str = "utf-8",
         source: LinkSource = NO_PAGE,
     ) -> Counted:
-        """Admit links as `links` does, portion by portion, with a pause after each."""
+        """Admit links like `links`, but portion by portion, with a pause after each portion."""
         return _sum_of(
             self.links(change, base, portion, link_context, encoding, source) for portion in portions(hrefs)
         )
@@ -132,7 +132,7 @@ class Admission:
         encoding: str = "utf-8",
         source: LinkSource = NO_PAGE,
     ) -> int:
-        """Filter raw links and queue those not seen recently; return the number accepted. `source` is for scoring."""
+        """Filter raw links, and queue those not seen recently. Return the number accepted. `source` is for scoring."""
         change.count("urls.links", len(hrefs))
         scores = None
         if self._ordering is None:
@@ -155,9 +155,10 @@ class Admission:
         link_context: LinkContext,
         encoding: str = "utf-8",
     ) -> Counted:
-        """Queue raw links that are out of scope, so that they are checked; pause after each portion; return their number.
+        """Queue raw links that are out of scope, so that they are checked. Return the number accepted.
 
-        Each accepted link is counted again, because it was first counted as filtered by scope.
+        Pause after each portion. Each accepted link is counted as found again, because it was first counted
+        as filtered by scope.
         """
 
         def admit(portion: Sequence[str]) -> int:
@@ -170,7 +171,7 @@ class Admission:
     def _queue(
         self, change: Change, accepted: Accepted, link_context: LinkContext, scores: Scores | None
     ) -> int:
-        """Queue those accepted links that were not seen recently, each for its owner; return the number accepted."""
+        """Queue, each for its owner, the accepted links that were not seen recently. Return the number accepted."""
         urls, fingerprints = accepted.urls, accepted.fingerprints
         change.count("urls.accepted", len(urls))
         for owner, places in self._owners.split(fingerprints).items():
@@ -186,7 +187,7 @@ class Admission:
     def one(self, change: Change, url: str, fingerprint: int, link_context: LinkContext) -> None:
         """Filter a URL (request form) and queue it under `fingerprint`, unless this fingerprint was seen recently.
 
-        This is for URLs that are requested rather than linked, in a crawl of one process.
+        This method is for URLs that a user requests, not for links. It is only used in crawls of one process.
         """
         change.count("urls.links")
         if rule := self._intake.one(url, link_context.flags).rule:
@@ -207,7 +208,7 @@ class Admission:
         link_context: LinkContext,
         scores: Scores | None,
     ) -> None:
-        """Queue the accepted links of one owner that were not seen recently, or whose class is now much better."""
+        """Queue the accepted links of one owner which were not seen recently, or whose class is now much better."""
         own = owner == self._owners.me
         missed = self._seen.misses(fingerprints) if own else self._owners.unsent(fingerprints)
         classes = None
@@ -230,7 +231,7 @@ class Admission:
             change.foreign.append((owner, links))
 
     def log(self, fetch_task: FetchTask, extracted: Extracted) -> Pauses:
-        """Log every occurrence of an accepted link when it enters the host splitter; do nothing if there is no trace."""
+        """Write all accepted links of a page, including repeated ones, to the trace. Without a trace, do nothing."""
         if self._trace is None:
             return
         found: list[int] = []
@@ -247,7 +248,10 @@ class Admission:
     # -- seeds -----------------------------------------------------------------
 
     def seeds(self, urls: Sequence[str]) -> Making:
-        """Widen the scope by the user's seeds (request forms; at least one); build the `Change` that queues the seeds."""
+        """Widen the scope by the user's seeds, and build the `Change` that queues the seeds.
+
+        `urls` are request forms, at least one.
+        """
         change = Change()
         yield from self.given(change, urls)
         yield from self.portions(change, urls[0], urls, LinkContext(flags=_SEED))
@@ -257,7 +261,7 @@ class Admission:
         return change
 
     def given(self, change: Change, urls: Sequence[str]) -> Iterator[None]:
-        """Widen the scope by seeds, in whatever way they were given; pause between portions."""
+        """Widen the scope by seeds, and count them. Pause between portions."""
         yield from self._knowledge.given(change, urls)
         change.count("urls.seeds", len(urls))
 
@@ -274,7 +278,7 @@ class Admission:
     # -- links from other processes ----------------------------------------------
 
     def received(self, received: Received, links: list[Link]) -> Making:
-        """Build the `Change` for an entry that another process sent; `links` are its links that are not signals."""
+        """Build the `Change` for an entry that another process sent. `links` are its links, without signals."""
         change = Change()
         change.received = received
         links = self._knowledge.apply_notice(change, links)

@@ -1,4 +1,4 @@
-"""Gives credit to hubs, whichever process they belong to.
+"""Gives credit to hubs, even if they belong to other processes.
 
     When page P of this process, linked from hub H, is fetched for the first time:
         H is in this process    the credit goes to f/H, with the change that has P's record
@@ -6,11 +6,12 @@
 
 So a credit is as durable as the page that earned it, and is applied exactly once, like a link
 (`splitter/README.md`). Only after the loss of a disk can a credit be counted twice. If H turns out to be a
-redirect from a page of a third process, the owner of H passes the credit on, at most `PASSES_MAX` times; the
-message's `redirects` counts the passes.
+redirect from a page of a third process, the owner of H passes the credit on, at most `PASSES_MAX` times. The
+field `redirects` of the message counts the passes.
 
-The message's fingerprint combines the bucket of H, which selects H's process, with the modified lower bits of P.
-A compaction of the outbox keeps one link per fingerprint, so each page earns one credit.
+The fingerprint of the message combines the bucket of H, which selects the process of H, with the lower bits
+of P, which are modified by a mark. A compaction of the outbox keeps one link per fingerprint, so the credits
+of different pages are all kept.
 """
 
 from collections.abc import Iterable
@@ -23,11 +24,11 @@ from crawler.storage.commit import Change
 PASSES_MAX = 20
 _CREDIT = LinkFlag.CREDIT
 _LOW_48 = (1 << 48) - 1
-_MARK = 0x4352_0000_0000  # distinguishes a credit from a link to the page itself
+_MARK = 0x4352_0000_0000  # distinguishes the fingerprint of a credit from that of a link to the page
 
 
 class Credits:
-    """Gives the credits that process `me` owes; `refresh` is None if no page is refetched."""
+    """Gives the credits that the process `me` owes to hubs. `refresh` is None if no page is refetched."""
 
     def __init__(self, refresh: Refresh | None, partition: Partition, me: str) -> None:
         self._refresh = refresh

@@ -1,8 +1,7 @@
 """Decides which URLs a sitemap may name (sitemaps.org, "cross submits").
 
-A sitemap may name URLs of its own host, and of any authority whose robots.txt names the
-sitemap. The parsed host of the URL is compared, never a substring of the URL. Each authority
-is looked up once per sitemap.
+A sitemap may name URLs of its own host, and of any authority whose robots.txt names the sitemap. The host is
+taken from the parsed URL and compared as a whole. Each authority is looked up once per sitemap.
 """
 
 from collections.abc import Callable, Generator, Sequence
@@ -10,7 +9,7 @@ from collections.abc import Callable, Generator, Sequence
 from crawler.records import FetchTask
 from crawler.urls.canonical import authority, hostname, resolve
 
-_AUTHORITIES_MAX = 10_000  # number of authorities remembered per sitemap
+_AUTHORITIES_MAX = 10_000  # maximum number of authorities that are remembered per sitemap
 _LOOKED_UP = 64  # number of URLs converted to their request form between two pauses: about 2 ms
 
 # takes an authority and the URL of a sitemap; returns whether the authority's robots.txt names the sitemap
@@ -18,12 +17,12 @@ Names = Callable[[str, str], bool]
 
 
 class CrossSubmits:
-    """Checks the URLs of the sitemap that `fetch_task` fetched; `names` tells whether a robots.txt names the sitemap."""
+    """Checks the URLs in the sitemap that `fetch_task` fetched. `names` returns whether a robots.txt names it."""
 
     def __init__(self, fetch_task: FetchTask, names: Names) -> None:
         self._map_url = fetch_task.url
         self._hostname = fetch_task.hostname
-        # Nothing after this slash can change the host.
+        # Nothing that follows the last slash of these prefixes can change the host.
         self._plain = (
             f"http://{fetch_task.hostname}/",
             f"https://{fetch_task.hostname}/",
@@ -31,7 +30,7 @@ class CrossSubmits:
         )
         self._names = names
         self._judged: dict[str, bool] = {}
-        # whether a robots.txt was read, which may have converted many lines to request forms
+        # whether a robots.txt was read; this takes time, because many lines may be converted to request forms
         self._asked = False
 
     def among(self, locs: Sequence[str]) -> Generator[None, None, list[str]]:

@@ -46,7 +46,7 @@ _KEPT_BY_REDIRECTS = int(
 
 
 class LinkPolicy:
-    """Follows the links in the answers of one process; each method returns the number of accepted links."""
+    """Follows the links in the answers of one process. The methods that follow links return the number accepted."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class LinkPolicy:
     def page(
         self, change: Change, fetch_task: FetchTask, fetch: Fetch, extracted: Extracted | None, digest: bytes
     ) -> Counted:
-        """Follow the links of the last answer for a URL; `digest` is the digest of its content."""
+        """Follow the links in the last answer for a URL. `digest` is the digest of the answer's content."""
         if fetch.outcome is Outcome.REDIRECT:
             self._knowledge.redirected(change, fetch)
             return (yield from self._redirect(change, fetch_task, fetch_task.url, fetch.location))
@@ -111,9 +111,9 @@ class LinkPolicy:
         return found
 
     def _requisites(self, change: Change, fetch_task: FetchTask, extracted: Extracted) -> Counted:
-        """Follow the requisites of a page, or of another requisite, at the page's own depth.
+        """Follow the requisites of a page, or of another requisite. They get the same depth as the page.
 
-        Chains of style sheets that import each other, or of nested frames, end at the limit for redirects.
+        The limit for redirects also ends chains of style sheets that import each other, and of nested frames.
         """
         hops = fetch_task.redirects + 1 if fetch_task.flags & _REQUISITE else 0
         if hops > self._redirects_max:
@@ -128,7 +128,7 @@ class LinkPolicy:
         )
 
     def _map(self, change: Change, fetch_task: FetchTask, extracted: Extracted) -> Counted:
-        """Follow the pages that a sitemap lists, at depth 1, and the sitemaps that an index lists."""
+        """Follow the pages that a sitemap lists (they get depth 1) and the sitemaps that an index lists."""
         submitted = CrossSubmits(fetch_task, self._robots.names)
         hrefs = yield from submitted.among(extracted.hrefs)
         pages = LinkContext(1, fetch_task.fingerprint, flags=_news(fetch_task))
@@ -156,7 +156,7 @@ class LinkPolicy:
         )
 
     def _redirect(self, change: Change, fetch_task: FetchTask, base: str, location: str) -> Counted:
-        """Follow the target of a redirect or meta refresh, as a link of the same depth with one more hop."""
+        """Follow the target of a redirect or meta refresh. It is a link with the same depth and one more hop."""
         if fetch_task.redirects >= self._redirects_max:
             change.count("urls.filtered.redirect_chain")
             return 0
@@ -175,7 +175,7 @@ class LinkPolicy:
         return found
 
     def _source(self, fetch_task: FetchTask, extracted: Extracted | None, kind: str) -> LinkSource:
-        """Return the facts about a page that the order of URLs needs to score the page's links."""
+        """Return the facts about a page that are needed to score its links for the order of new URLs."""
         if not self._ordered:
             return NO_PAGE
         score = page_score(fetch_task.order)
@@ -186,11 +186,11 @@ class LinkPolicy:
         return LinkSource(page, dict(zip(extracted.hrefs, extracted.anchors, strict=False)))
 
     def _is_copy(self, fetch_task: FetchTask, fetch: Fetch, digest: bytes) -> bool:
-        """Return whether the page is one copy too many of the same content on its host."""
+        """Return whether too many pages of the host had the same content before this page."""
         key = digest_without_url(fetch.content, target(fetch.url), digest)
         return self._same_content.count(fetch_task.host, key) > self._copies_max
 
 
 def _news(fetch_task: FetchTask) -> int:
-    """Return the flag NEWS for links of a refetched page, and 0 for other links."""
+    """Return the flag NEWS for the links of a refetched page, and 0 for those of other pages."""
     return _NEWS if fetch_task.flags & _REFRESH else 0

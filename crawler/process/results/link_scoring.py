@@ -4,11 +4,11 @@
                                             ├─► the class of a new link: to the DUE, or to another process
                                             └─► news: a waiting URL is moved (`Frontier.improve`)
 
-The process that finds a link scores it, and the score travels as the class in the link's flags. If the link
+The process that finds a link scores it, and stores the score as a class in the flags of the link. If the link
 belongs to another process, that process receives what the link adds to the scores already sent: the growth of
-the sum if the order adds scores, else the best score. The other process treats the link like any other. The
-target of a redirect has the score of the redirecting page; a sitemap named by robots.txt or an index comes
-first.
+the sum if the order adds scores, and otherwise the best score. The other process treats the link like any
+other. The target of a redirect has the score of the redirecting page. A sitemap that a robots.txt or an index
+names comes first.
 """
 
 import logging
@@ -36,7 +36,7 @@ Scores = NDArray[np.float64]
 
 
 class LinkSource(msgspec.Struct, frozen=True):
-    """The source of links: the page on which they were found, and its anchor texts by raw URL."""
+    """The source of links: the page that contains them, and the anchor text of each raw URL."""
 
     page: FoundOn = _SEED
     anchors: Mapping[str, str] = {}
@@ -97,7 +97,7 @@ class LinkScoring:
         return _classes(worth - told if self._order.adds else worth), np.flatnonzero(news).tolist()
 
     def improve(self, links: Sequence[Link], change: Change) -> None:
-        """Move each URL of `links` that waits in a queue, because these links improve the URL's score."""
+        """Move those URLs of `links` that wait in a queue, because these links have improved their scores."""
         if links:
             self._improve(links, change)
 
@@ -121,12 +121,12 @@ def classed(link: Link, place: int) -> Link:
 
 
 def page_score(order: int) -> float:
-    """Return the score of a page, from the `order` of its fetch task; the default score if the page was in no queue."""
+    """Return the score of a page, given the `order` of its fetch task; the default score if it was in no queue."""
     return score_of(class_in_order(order) if order > 0 else NEUTRAL)
 
 
 def named(config: OrderConfig) -> Ranking | None:
-    """Return the configured order; the first exception of its score function is logged.
+    """Return the configured order. Of each type of exception that its score function raises, log the first.
 
     Raises:
         ConfigError: see `orders.naming.ranking`.

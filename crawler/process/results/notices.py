@@ -1,4 +1,4 @@
-"""Keeps IndexNow notices in the store until their key files are read: a notice answered with 202 survives a crash.
+"""Keeps IndexNow notices in the store until their key files are read, so a notice answered with 202 survives a crash.
 
 A notice is deleted by the change that turns its URLs into signals, or when its key file proves not to contain
 the key. `serve/indexnow.py` limits the number of waiting URLs.
@@ -21,10 +21,10 @@ _Name = tuple[str, str]  # (location of the key file, key)
 
 
 class StoredNotices:
-    """The waiting notices of one process; `queue` accepts a change, or a function that makes one.
+    """The waiting notices of one process.
 
-    `kept` waits until all queued changes are durable; it returns False if this takes too
-    long.
+    `queue` accepts a change, or a function that makes one. `kept` waits until all queued changes are durable,
+    and returns False if this takes too long.
     """
 
     def __init__(
@@ -40,10 +40,10 @@ class StoredNotices:
         self._intake = intake
         self._queue, self._kept = queue, kept
         self._keys: dict[_Name, list[bytes]] = {}
-        self._number = 0  # the highest number that a notice has
+        self._number = 0  # the highest number of a notice so far
 
     def load(self) -> list[Notice]:
-        """Return the notices of earlier runs; damaged notices stay in the store for `crawler check`."""
+        """Return the notices of earlier runs. Damaged notices stay in the store, where `crawler check` finds them."""
         found = []
         for key, value in scan_prefix(self._store, NOTICE):
             self._number = max(self._number, int.from_bytes(key[-8:], "big"))
@@ -56,10 +56,10 @@ class StoredNotices:
         return found
 
     async def keep(self, notice: Notice) -> None:
-        """Store a notice; when this method returns, the notice is durable.
+        """Store a notice. When this method returns, the notice is durable.
 
         Raises:
-            Refusal: 503, the disk is too slow.
+            HttpError: 503, the disk is too slow.
         """
         self._number += 1
         place = self._fingerprint(notice.location).to_bytes(8, "big")
@@ -72,7 +72,7 @@ class StoredNotices:
             raise HttpError(503, "late", "the notice is not on disk yet; send it again")
 
     def judged(self, notice: Notice, urls: Sequence[str], source: str) -> None:
-        """Turn `urls` into signals and delete all notices with this key, in one change, after the key file was read."""
+        """After a key file was read, in one change turn `urls` into signals and delete all notices with this key."""
         keys = self._keys.pop((notice.location, notice.key), [])
         self._queue(lambda: self._made(keys, urls, source))
 

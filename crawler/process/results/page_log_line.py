@@ -11,7 +11,7 @@ _encode_json = msgspec.json.Encoder().encode
 
 
 class PageLine(msgspec.Struct, omit_defaults=True, gc=False):
-    """A line of pages.jsonl; fields without a value are left out."""
+    """A line of pages.jsonl. Fields that have their default values are left out."""
 
     id: str
     url: str
@@ -29,20 +29,20 @@ class PageLine(msgspec.Struct, omit_defaults=True, gc=False):
     location: str = ""
     error: str = ""
     rendered: float = 0.0  # number of seconds for which a browser showed the page
-    gained: bool = False  # whether the browser showed links or text that the answer lacks
-    # the limit that ended the page in the browser; if `rendered` is absent, the reason why the page was not
-    # shown
+    gained: bool = False  # whether the browser showed links or text that the static answer lacks
+    # the limit at which the browser stopped the page; if `rendered` is absent, the reason why the page was
+    # not shown
     cut_by: str = ""
-    missing: int = 0  # number of the page's requests in the browser that got no usable answer
+    missing: int = 0  # number of requests of the page in the browser that got no usable answer
     render_why: str = ""  # the reason for showing the page in a browser (`admin/render_reasons.py`)
     requests: int = 0  # requests of the page in the browser
     cpu: float = 0.0  # number of CPU seconds that the browser used for the page
-    # No browser was tried, because earlier renderings of the page had failed.
+    # True if no browser was tried because earlier renderings of the page had failed.
     held_back: bool = False
 
 
 def page_line(fetch_task: FetchTask, fetch: Fetch, extracted: Extracted | None, end: End) -> bytes:
-    """Return the line for a fetch that ended with `end`, including the line feed."""
+    """Return the line for a fetch that ended with `end`. The line includes a line feed."""
     rendering = fetch.rendering or _NONE
     line = PageLine(
         f"{fetch_task.fingerprint:016x}",

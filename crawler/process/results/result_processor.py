@@ -6,14 +6,14 @@
                       --> counts (`process/committing/counters.py`), the line of pages.jsonl
 
 A *refresh* (a fetch task with the flag REFRESH, for a known page) differs in two ways. It is counted
-separately, under `refresh.`, because its URL is already counted as done; the same is true of a known page
+separately, under `refresh.`, because its URL is already counted as done. The same is true of a known page
 that was queued again (AGAIN). And if the content of the page is unchanged, its links are not followed again
 (`shows_news`).
 
 A change is built in one step, or by a generator that pauses between portions of the links
 (`process/committing/portions.py`). The commit point builds one change at a time. If the content of a page
-causes an exception, this is counted as an outcome, and the page is recorded without its answer or without its
-links.
+causes an exception, the exception is counted, and the page is recorded without its answer or without some of
+its links.
 """
 
 import re
@@ -62,10 +62,11 @@ _NEWS = LinkFlag.NEWS
 _NOT_SHOWN = NO_PAGE | LinkFlag.SCOPE | LinkFlag.SIGNAL | LinkFlag.CREDIT | LinkFlag.REDIRECT
 _KNOWN = _REFRESH | _AGAIN
 _EXTERNAL = LinkFlag.EXTERNAL
-# number of seconds between two captures of one fingerprint, because their keys contain the time in
-# milliseconds
+# Number of seconds between two captures with the same fingerprint. Their keys contain the time in
+# milliseconds, and must differ.
 _APART = 0.002
-# Kinds of tasks whose answers contain the site's statements about use; these answers get no receipt.
+# Tasks of these kinds fetch the files in which a site says how its pages may be used. These answers get no
+# receipt.
 _ABOUT_SITES = (TaskKind.ROBOTS, TaskKind.SITE_FILE)
 Pauses = Generator[None, None, None]
 # Arguments: the change, the page's fetch task, the extracted content, now.
@@ -75,7 +76,7 @@ Credit = Callable[[Change, int, int, float], None]
 
 
 class ResultProcessor:
-    """Builds the changes of one process; see the picture in the module docstring."""
+    """Builds the changes of one process, as the picture in the module docstring shows."""
 
     def __init__(
         self,
@@ -108,7 +109,7 @@ class ResultProcessor:
     # -- pages -----------------------------------------------------------------
 
     def conditions(self, fetch_task: FetchTask, now: float) -> tuple[str, str]:
-        """Return the validators (ETag, Last-Modified) for a conditional request; each is "" if none can be used.
+        """Return the validators (ETag, Last-Modified) for a conditional request. A validator is "" if it cannot be used.
 
         If all copies are withdrawn, no validators are returned, because a 304 would leave the page without
         any copy to show.
@@ -136,12 +137,12 @@ class ResultProcessor:
         return record if record is not None and record.state is PageState.STORED else None
 
     def _lacks_receipt(self, fetch_task: FetchTask) -> bool:
-        """Return whether the known page was stored without a receipt, so that its meta elements must be read once."""
+        """Return whether a known page has no receipt yet. If so, its meta elements must be read once."""
         record = self._pages.record(fetch_task.fingerprint)
         return self._stamping is not None and record is not None and not record.receipt
 
     def shows_news(self, fetch_task: FetchTask, fetch: Fetch) -> bool:
-        """Return whether an answer should be parsed: False for a refresh that brings the same bytes again."""
+        """Return whether an answer should be parsed. This is false if a refetch returned the same bytes as before."""
         if not fetch_task.flags & _KNOWN or self._lacks_receipt(fetch_task):
             return True
         return not self._pages.shows_known(fetch, fetch_task)
@@ -152,13 +153,13 @@ class ResultProcessor:
             fetch.site = self._stamping.book.note(authority(fetch.url))
 
     def site_files(self, fetch: Fetch, extracted: Extracted | None, now: float) -> list[str]:
-        """Return the URLs of the files to fetch about a page's site: tdmrep.json and licence documents."""
+        """Return the URLs of the files that must be fetched from a page's site: tdmrep.json and licence documents."""
         if self._stamping is None or fetch.outcome not in SUCCESSES:
             return []
         return self._stamping.wanted_files(fetch, extracted, now)
 
     def site_file(self, page: Fetch, url: str, fetch: Fetch, now: float) -> Callable[[], Change]:
-        """Learn from the answer to a request for a site's file; return the function that builds the answer's `Change`."""
+        """Learn what a file of a site says. Return the function that builds the `Change` for the answer."""
         assert self._stamping is not None
         item = self._stamping.book.learn(authority(page.url), url, fetch, now)
 
@@ -210,10 +211,11 @@ class ResultProcessor:
         )
 
     def page(self, fetch_task: FetchTask, fetch: Fetch, extracted: Extracted | None, now: float) -> Making:
-        """Build the `Change` for the fetch of a page; the fetch may be final, or be repeated later."""
+        """Build the `Change` for the fetch of a page. The fetch may be final, or may be repeated later."""
         change = Change()
         decision = self._settle(fetch_task, fetch, now)
-        # The decision is staged before the links, because they may move URLs of the same host.
+        # The decision is staged before the links are followed, because the links may move URLs of the same
+        # host.
         self._frontier.stage(decision, change)
         fetch.final = decision.end is End.DONE
         before = self._pages.record(fetch_task.fingerprint) if fetch_task.flags & _KNOWN else None
@@ -251,7 +253,7 @@ class ResultProcessor:
     def _keep_earlier(
         self, change: Change, fetch_task: FetchTask, fetch: Fetch, now: float, *, final: bool
     ) -> None:
-        """Store the earlier answers of a chain under its first request's fingerprint, each at a different time."""
+        """Store the earlier answers of a chain under the fingerprint of its first request, each at a different time."""
         hops, next_at = [], fetch.began or now
         for hop in reversed(fetch.earlier):
             next_at = hop.began = min(hop.began, next_at - _APART)
@@ -298,7 +300,7 @@ class ResultProcessor:
                 self._credit(change, fetch_task.via, fetch_task.fingerprint, now)
 
     def _follow(self, change: Change, capturing: Capturing, extracted: Extracted | None) -> Pauses:
-        """Follow a page's links and note their number in its record; after a failure, keep the stored copy's number."""
+        """Follow the links of a page and note their number in its record. After a failure, keep the earlier number."""
         fetch_task, fetch = capturing.fetch_task, capturing.fetch
         if fetch.outcome is Outcome.INTERNAL_ERROR:
             extracted = None
@@ -309,7 +311,7 @@ class ResultProcessor:
             record.links = links
 
     def _as_far_as_possible(self, change: Change, fetch_task: FetchTask, following: Counted) -> Counted:
-        """Follow links; after an exception, keep the links handled so far, because the caches contain them already."""
+        """Follow links. After an exception, keep the links handled so far, because the caches already contain them."""
         try:
             return (yield from following)
         except StoreError:
@@ -320,7 +322,7 @@ class ResultProcessor:
             return 0
 
     def denied(self, fetch_task: FetchTask, now: float) -> Fetch:
-        """Return the result for a URL that robots.txt or a withdrawal forbids; it is recorded without any request."""
+        """Return a result for a URL that is not requested, because robots.txt or a withdrawal forbids it."""
         withdrawn = self._pages.withdrawals.stops(fetch_task.url)
         outcome = Outcome.WITHDRAWN if withdrawn else Outcome.ROBOTS_DENIED
         return Fetch(url=fetch_task.url, outcome=outcome, began=now)
@@ -335,7 +337,7 @@ class ResultProcessor:
         return change
 
     def hop_robots(self, fetch_task: FetchTask, fetch: Fetch, now: float) -> Making:
-        """Build the `Change` for a robots.txt fetched for a request outside the queues; its host's state is kept."""
+        """Build the `Change` for a robots.txt that was fetched outside of the queues. Keep the state of its host."""
         change = Change()
         ignored, rules_ignored = self._robots.sitemaps_ignored, self._robots.rules_ignored
         yield from self._read_robots(change, fetch_task, fetch, now)
@@ -349,7 +351,7 @@ class ResultProcessor:
         return change
 
     def _read_robots(self, change: Change, fetch_task: FetchTask, fetch: Fetch, now: float) -> Pauses:
-        """Pass the answer to the robots cache; if parsing raises an exception, the robots.txt counts as unavailable."""
+        """Pass the answer to the robots cache. If parsing raises an exception, the robots.txt counts as unavailable."""
         try:
             yield from self._record_robots(change, fetch_task, fetch, now)
         except StoreError:
@@ -379,14 +381,14 @@ class ResultProcessor:
         return change
 
     def retire(self, pattern: str, change: Change) -> int:
-        """Drop the to-do and parked URLs that the regular expression matches; return the number of URLs dropped."""
+        """Drop the to-do and parked URLs that match the regular expression. Return the number of these URLs."""
         gone = self._frontier.intake.retire(re.compile(pattern).search, change)
         self._count_retired(change, gone)
         self._tell_written(change)
         return gone
 
     def retiring(self, matches: Callable[[str], object], commit: Callable[[Change], None]) -> Counted:
-        """Retire matching URLs in portions: pass each `Change` to `commit`, then pause; return the number of URLs."""
+        """Retire matching URLs in portions. Pass each `Change` to `commit`, then pause. Return the number of URLs."""
         count, begin = 0, PARKED
         while begin:
             change = Change()
@@ -409,7 +411,7 @@ class ResultProcessor:
     # -- parts -------------------------------------------------------------------
 
     def _settle(self, fetch_task: FetchTask, fetch: Fetch, now: float) -> Decision:
-        """Return the frontier's decision; if the frontier raises an exception, decide as for an internal error."""
+        """Return the frontier's decision. If the frontier raises an exception, treat the fetch as an internal error."""
         try:
             return self._frontier.record_outcome(fetch_task, fetch, now)
         except StoreError:
@@ -428,7 +430,7 @@ class ResultProcessor:
         *,
         final: bool = True,
     ) -> Capturing:
-        """Capture a fetch for storage, with its receipt; after an exception, capture only that a fetch was made."""
+        """Capture a fetch, with its receipt, for storage. After an exception, capture only that a fetch was made."""
         try:
             tags = header_directives(fetch.headers, self._token)
             before = self._pages.record(fetch_task.fingerprint) if fetch_task.flags & _KNOWN else None
@@ -446,7 +448,7 @@ class ResultProcessor:
     def _stamp(
         self, change: Change, capturing: Capturing, extracted: Extracted | None, before: PageRecord | None
     ) -> None:
-        """Give an answer its receipt; the record of a stored page keeps the receipt of the last successful fetch."""
+        """Give an answer its receipt. The record of a stored page keeps the receipt of the last successful fetch."""
         if self._stamping is None:
             return
         fetch, record = capturing.fetch, capturing.record
@@ -458,7 +460,7 @@ class ResultProcessor:
             record.receipt = stamp.digest
 
     def _make_internal_error(self, fetch: Fetch, error: Exception, where: str) -> None:
-        """Turn `fetch` into an internal error, and discard its content; this changes the object in place."""
+        """Turn the object `fetch` into an internal error, without any content."""
         failed = Fetch(
             url=fetch.url,
             outcome=Outcome.INTERNAL_ERROR,
@@ -471,7 +473,7 @@ class ResultProcessor:
             setattr(fetch, name, getattr(failed, name))
 
     def _release(self, change: Change, decision: Decision) -> None:
-        """Add the frontier's decision to the change, and free the fetch task's slot once the change is durable."""
+        """Add the frontier's decision to the change. When the change is durable, release what the fetch task holds."""
         self._frontier.stage(decision, change)
         self._release_after(change, decision)
 

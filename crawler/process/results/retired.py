@@ -7,7 +7,7 @@ from crawler.frontier.frontier import Frontier
 
 
 def queue_entry(due: Eliminator, frontier: Frontier, url: str, fingerprint: int) -> dict[str, Any] | None:
-    """Return the queue entry of a known URL (request form) without a page record; {} if it is in no queue.
+    """Return the queue entry of a known URL (request form) that has no page record; {} if it is in no queue.
 
     Return None if the URL is not known, if it has not reached a queue yet, or if its host's queue is too long
     to be read in one turn of the loop.
@@ -23,7 +23,7 @@ def queue_entry(due: Eliminator, frontier: Frontier, url: str, fingerprint: int)
 
 
 def is_retired(due: Eliminator, frontier: Frontier, url: str, fingerprint: int) -> bool:
-    """Return whether a URL (request form) without a page record is known but certainly in no queue.
+    """Return whether a URL (request form) that has no page record is known, but is certainly in no queue.
 
     Only `crawler retire` takes a URL out of a queue without leaving a page record.
     """

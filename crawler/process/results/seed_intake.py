@@ -1,11 +1,11 @@
-"""Brings the seeds, which are given as a series of lists, to the frontier in a sequence of changes.
+"""Queues the seeds in a sequence of changes. The seeds are given as a series of lists.
 
 command line, file, configuration --> crawl/seeds.py: canonical, in pieces
     one process, or a node         Seeds                     every seed is treated like any link
     several under a supervisor     SeedFile, read by all     each takes its own; first the scope takes all
 
-With `crawl.timestamping`, known pages are first put back into the queues of their hosts. This is done once
-for each page, unless the page is queued already.
+With `crawl.timestamping`, known pages are first put back into the queues of their hosts. Each page is queued
+once, unless it is queued already.
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -26,8 +26,8 @@ Pieces = Iterable[Sequence[str]]
 Own = Callable[[Sequence[str]], Sequence[str]]
 KNOWN_AT_ONCE = 1000  # number of known pages queued per commit
 _AGAIN, _OWN_REQUEST = LinkFlag.AGAIN, LinkFlag.OWN_REQUEST
-# RETIRED is included: the copies of these URLs were erased by date, or their withdrawal was undone. URLs that are still
-# withdrawn have no record.
+# RETIRED is included because the copies of such URLs were only erased by date, or their withdrawal was
+# undone. URLs that are still withdrawn have no record.
 _ASKED_AGAIN = frozenset(
     {PageState.STORED, PageState.REDIRECTED, PageState.GONE, PageState.FAILED, PageState.RETIRED}
 )
@@ -36,11 +36,12 @@ _ASKED_AGAIN = frozenset(
 def seed_changes(
     pieces: Pieces, admission: Admission, knowledge: SiteKnowledge, *, scope: str, own: Own | None
 ) -> Iterator[Maker]:
-    """Yield functions that build changes: these queue the canonical seeds, in order.
+    """Yield functions that build changes. These changes queue the canonical seeds in order.
 
-    `own` selects the seeds of this process if all processes read the same lists; the lists must then be
-    readable more than once. `own` is None if the lists are for this process alone. The scope (`crawl.scope`)
-    must include all shared seeds before anything is fetched; otherwise links to them would be dropped.
+    If all processes read the same lists, `own` selects the seeds of this process, and the lists must be
+    readable more than once. `own` is None if the lists are for this process alone. Shared seeds are first all
+    added to the scope (`crawl.scope`), before anything is fetched. Otherwise, links to their sites would be
+    dropped.
     """
     if own is not None and scope != "any":
         yield partial(_widen, knowledge, pieces)
@@ -60,7 +61,7 @@ def known_changes(
     all_records: Callable[[], Iterable[tuple[int, PageRecord]]],
     queue_again: Callable[[Sequence[Link]], Change],
 ) -> Iterator[Maker]:
-    """Yield functions that build changes: these queue known pages again, unless the pages are queued already."""
+    """Yield functions that build changes. These changes queue known pages again, unless they are queued already."""
     queued = np.unique(np.fromiter(queued_fingerprints(), np.uint64))
     asked = (
         _again(fingerprint, record)
@@ -74,7 +75,7 @@ def known_changes(
 
 
 def _among(ordered: NDArray[np.uint64], some: NDArray[np.uint64]) -> NDArray[np.bool_]:
-    """Return which elements of `some` are in a sorted array, as bool of shape (len(some),)."""
+    """Return which elements of `some` are in the sorted array `ordered`, as bool of shape (len(some),)."""
     if not len(ordered):
         return np.zeros(len(some), bool)
     places = np.minimum(np.searchsorted(ordered, some), len(ordered) - 1)

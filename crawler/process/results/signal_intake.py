@@ -1,4 +1,4 @@
-"""The intake of change signals: every signal, from any sender, is decided here, in the order of the commit queue.
+"""The intake of change signals: decides about all signals, from any sender, in the order of the commit queue.
 
     crawler signal, Crawl.signal ──► Commands.signal ─────┐
     POST /signal, IndexNow, WebSub ► LiveServices.signal ─┼─► commit queue ─► decide ► noted      refresh schedule, f/
@@ -6,8 +6,9 @@
                                                                    │                   sent       the owner's outbox
     dates in a page that is read again ► ResultProcessor ► hear ───┘                   or refused, with the reason
 
-If another process owns the URL, the signal is sent to the owner through the outbox, as a link with the flag
-SIGNAL; so it is durable and applied once. The owner decides as if it had received the signal directly.
+If another process owns the URL, the signal is sent to that process through the outbox, as a link with the
+flag SIGNAL. So the signal is durable, and is applied once. The owner decides as if it had received the signal
+directly.
 
 The rules, in this order:
 
@@ -19,10 +20,10 @@ The rules, in this order:
     seen, and in no queue                                     retired
     otherwise                                                 queued as a link, at the depth of a seed's links
 
-If signals were decided outside the queue, URLs would be lost. The decision on a page pauses between two
-portions of the page's links; it could then find the signalled URL in the CLOCK cache and omit it from the
-page's own change. If the page's change is committed, and the process is killed before the signal's change is
-committed, the URL is lost.
+Signals must not be decided outside of the queue, because URLs could be lost. The decision on a page pauses
+between two portions of the links of the page. If a signal were decided during such a pause, its URL would be
+in the CLOCK cache, so the page would omit the URL from its own change. If this change is committed, and the
+process is killed before the change of the signal is committed, the URL is lost.
 """
 
 from collections.abc import Callable, Sequence
@@ -42,16 +43,16 @@ from crawler.urls.canonical import LENGTH_MAX, TOO_LONG, hostname, resolve
 
 # Maximum number of characters of a signalled URL, half of which may be escapes; longer input is not parsed.
 RAW_CHARS_MAX = 2 * LENGTH_MAX
-URL_CHARS_TOLD = 200  # number of characters of an invalid URL that the answer repeats
+URL_CHARS_TOLD = 200  # maximum number of characters of an invalid URL that are repeated in the answer
 _SIGNAL, _REQUISITE = LinkFlag.SIGNAL, LinkFlag.REQUISITE
 _BIND_ALL = frozenset({SCOPE, EXCLUDE, PORT, traps.PATH_SEGMENTS, traps.REPEATED_SEGMENTS})
-# Marks that are added to the fingerprints of signals, by source, because a compaction of the outbox keeps
-# only one link per fingerprint.
+# A mark for each source, which is combined with the fingerprints of signals from this source. The marks are
+# needed because a compaction of the outbox keeps only one link per fingerprint.
 _MARKS = tuple(0x5157_0000_0000 + number for number in range(SOURCES))
 
 
 class SignalIntake:
-    """Decides what is done with change signals; see the picture in the module docstring.
+    """Decides what is done with change signals, as the picture in the module docstring shows.
 
     Args:
         record: returns the record of a page by its fingerprint.
@@ -97,7 +98,7 @@ class SignalIntake:
         return change
 
     def received(self, received: Received, links: list[Link]) -> Making:
-        """Build the `Change` for `links` from another process: links to follow, and signals for URLs of this process."""
+        """Build the `Change` for `links` from another process: links to follow, and signals about own URLs."""
         signals = [link for link in links if link.flags & _SIGNAL]
         if not signals:
             return (yield from self._admission.received(received, links))
@@ -113,7 +114,7 @@ class SignalIntake:
         return change
 
     def hear(self, change: Change, fetch_task: FetchTask, extracted: Extracted, now: float) -> None:
-        """Treat as signals the dates that a refetched page gives for pages of its own host, all owned by this process."""
+        """Treat the dates that a refetched page gives for pages of its host as signals. This process owns these pages."""
         if self._refresh is None:
             return
         own = [
@@ -124,7 +125,7 @@ class SignalIntake:
         self._refresh.changes.note_dated(fetch_task.fingerprint, own, extracted.told_by, now, change)
 
     def _forms(self, raw_urls: Sequence[str], met: set[str], said: Signalled) -> list[str]:
-        """Return the request forms of valid URLs, each once; `met` holds the forms that earlier calls have returned."""
+        """Return the request forms of valid URLs, each once. `met` holds the forms that earlier calls have returned."""
         forms = []
         for raw_url in raw_urls:
             form, rule = self._intake.form(raw_url) if len(raw_url) <= RAW_CHARS_MAX else ("", TOO_LONG)
@@ -138,7 +139,7 @@ class SignalIntake:
     def _decide(
         self, change: Change, urls: Sequence[str], number: int, said: Signalled, *, ours: bool = False
     ) -> None:
-        """Decide about URLs (request forms); if `ours` is true, they are known to belong to this process."""
+        """Decide about URLs (request forms). If `ours` is true, all of them belong to this process."""
         known: list[int] = []
         new: list[str] = []
         sent: dict[str, list[Link]] = {}
@@ -174,6 +175,6 @@ class SignalIntake:
 
 
 def _count(change: Change, said: Signalled) -> None:
-    """Count URLs by fate, as `signals.<fate>`, so that even after a crash it is known which signals were accepted."""
+    """Count URLs by fate, as `signals.<fate>`. So, even after a crash, the number of accepted signals is known."""
     for fate, n in said.counts().items():
         change.count(f"signals.{fate}", n)

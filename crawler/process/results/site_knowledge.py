@@ -1,11 +1,11 @@
-"""The crawl's knowledge of sites: its scope, and which authorities are equivalent.
+"""The crawl's knowledge about sites: the sites in its scope, and the authorities that are equivalent.
 
     scope          widened by seeds and by the targets of their redirects; the same in all processes
     equivalences   http -> https, www <-> apex, proven by redirects; each process has its own
 
 Scope and equivalences are stored with the change from which they were learned. Notices tell the other
-processes that the scope has widened: these are links with the flag SCOPE. They are sent through the outbox,
-because the loss of a notice would lose links.
+processes that the scope has widened. A notice is a link with the flag SCOPE. Notices are sent through the
+outbox, because links would be lost if a notice were lost.
 """
 
 from collections.abc import Iterator, Sequence
@@ -28,7 +28,7 @@ _encode_json = msgspec.json.Encoder().encode
 
 
 class SiteKnowledge:
-    """Keeps the scope and the equivalences of one process; `peers` are the other processes of the crawl.
+    """Keeps the scope and the equivalences of one process. `peers` are the other processes of the crawl.
 
     If `credentials` is true, headers with credentials are configured. These headers are sent only to URLs
     given as seeds, so the scope also records which URLs were given.
@@ -52,7 +52,7 @@ class SiteKnowledge:
     # -- scope ---------------------------------------------------------------
 
     def widen(self, change: Change, urls: Sequence[str]) -> list[str]:
-        """Add URLs (request forms) to the scope; return the URLs that widened it."""
+        """Add URLs (request forms) to the scope. Return the URLs that widened the scope."""
         return self._keep_scope(change, [url for url in urls if self._filter.widen(url)])
 
     def _keep_scope(self, change: Change, grown: list[str]) -> list[str]:
@@ -62,11 +62,11 @@ class SiteKnowledge:
         return grown
 
     def spread(self, change: Change, urls: Sequence[str]) -> None:
-        """Add URLs to the scope, and tell the peers which URLs widened it."""
+        """Add URLs to the scope, and tell the peers which of them widened the scope."""
         self._tell(change, self.widen(change, urls), self._peers)
 
     def given(self, change: Change, urls: Sequence[str]) -> Iterator[None]:
-        """Add seeds to the scope, allow credentials for them, and tell the peers; pause after each portion."""
+        """Add seeds to the scope, allow credentials for them, and tell the peers. Pause after each portion."""
         widening: list[str] = []
         for portion in portions(urls):
             widening += [url for url in portion if self._filter.widen(url)]
@@ -77,29 +77,29 @@ class SiteKnowledge:
             self._tell(change, self._give(change, urls), self._peers, _SCOPE | _SEED)
 
     def _give(self, change: Change, urls: Sequence[str]) -> list[str]:
-        """Allow credentials for `urls`, and store the scope with the change; return the URLs that the scope lacked."""
+        """Allow credentials for `urls`, and store the scope with the change. Return the URLs that are newly allowed."""
         return self._keep_scope(change, [url for url in urls if self._filter.scope.give(url)])
 
     def trusts(self, url: str) -> bool:
-        """Return whether headers with credentials may be sent to this URL; only URLs given as seeds may get them."""
+        """Return whether headers with credentials may be sent to a URL. They may be sent only to URLs given as seeds."""
         return self._credentials and self._filter.scope.was_given(url)
 
     def announce(self, change: Change, peers: Sequence[str]) -> None:
-        """Tell some processes the whole scope."""
+        """Send the whole scope to some processes."""
         self._tell(change, self._filter.scope.urls(), peers)
 
     def _tell(self, change: Change, urls: Sequence[str], peers: Sequence[str], flags: int = _SCOPE) -> None:
         if not urls:
             return
-        # A notice needs a different fingerprint than the link itself, because a compaction of the outbox
-        # keeps only one of two equal fingerprints.
+        # A notice must not have the same fingerprint as a link to the URL, because a compaction of the outbox
+        # keeps only one link per fingerprint.
         kind = _LOW_48 if flags == _SCOPE else _LOW_48 >> 1
         notices = [Link(self._fingerprint(url) ^ kind, url, flags=flags) for url in urls]
         change.foreign += [(peer, list(notices)) for peer in peers]
         change.count("splitter.scope_told", len(notices) * len(peers))
 
     def apply_notice(self, change: Change, links: list[Link]) -> list[Link]:
-        """Widen the scope by the notices that a peer sent among `links`; return the other links."""
+        """Widen the scope by the notices among the `links` of a peer. Return the other links."""
         notices = [link for link in links if link.flags & _SCOPE]
         if not notices:
             return links
@@ -112,17 +112,17 @@ class SiteKnowledge:
     # -- equivalences ----------------------------------------------------------
 
     def redirected(self, change: Change, fetch: Fetch) -> None:
-        """Note the target of an authority's redirect; enough equal redirects prove that both are one site."""
+        """Note the target of an authority's redirect. Enough equal redirects prove that the two are one site."""
         target = resolve(fetch.url, fetch.location)
         if target is not None and self._equivalences.redirected(fetch.url, target):
             change.put(EQUIVALENCES, seal(_encode_json(self._equivalences.state())))
 
     def answered(self, url: str) -> None:
-        """Take note that an authority answered with a page of its own."""
+        """Record that an authority answered with a page of its own, not with a redirect."""
         self._equivalences.answered(url)
 
     def own_keys(self, links: list[Link]) -> list[Link]:
-        """Return a peer's links with the fingerprints of this process, which may know of more equivalent authorities."""
+        """Return a peer's links with fingerprints by the equivalences of this process, which may know more of them."""
         if not self._equivalences.proven:
             return links
         key = self._fingerprint

@@ -1,4 +1,4 @@
-"""Builds the report of a run that has ended, from the parts of its process."""
+"""Builds the report of a run that has ended, from the objects of its process."""
 
 from crawler.admin.report import Report, cpu_seconds, peak_rss_bytes
 from crawler.frontier.views import shares

@@ -19,7 +19,7 @@ log = logging.getLogger("crawler")
 
 
 class LiveCommands:
-    """Answers commands while the process runs; a change of the log level does not apply to the handler `errors`."""
+    """Answers commands while the process runs. A change of the log level does not affect the handler `errors`."""
 
     def __init__(self, process: "Process", stages: "Stages", errors: logging.Handler) -> None:
         self._process, self._context = process, stages.context
@@ -33,7 +33,7 @@ class LiveCommands:
         }
 
     def steps(self, request: Mapping[str, Any]) -> Steps:
-        """Answer a command, with pauses in which other work can run.
+        """Answer a command. Pause at intervals, so that other work can run.
 
         Raises:
             UsageError: the command does not exist, or its arguments are wrong.
@@ -48,7 +48,7 @@ class LiveCommands:
             raise UsageError(f"{name}: {error}") from error
 
     def _pause(self) -> dict[str, Any]:
-        """Start no fetch until the command `resume` is given."""
+        """Start no more fetches until the command `resume` is given."""
         self._pauses.pause()
         log.info("paused: nothing is fetched until `crawler resume`")
         return {"paused": list(self._pauses.reasons)}

@@ -1,4 +1,4 @@
-"""Counts the requests of clients for each page; the counts are kept after the run, and set the importance of pages."""
+"""Counts the requests of clients for each page. The counts outlast the run, and determine the importance of pages."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -14,11 +14,11 @@ from crawler.storage.commit import Change, Maker
 from crawler.storage.keys import ASKED
 from crawler.storage.kv import KeyValue, scan_prefix, seal, unseal
 
-COUNTS_INTERVAL = 5.0  # a crash may lose the counts of this many seconds
+COUNTS_INTERVAL = 5.0  # seconds; a crash may lose the counts of this time
 
 
 class RequestCounts:
-    """The counts of a process; `queue` passes a change to the commit queue, `refresh` receives the importance."""
+    """The counts of a process. `queue` passes a change to the commit queue. `refresh` receives the importance."""
 
     def __init__(
         self,
@@ -48,19 +48,19 @@ class RequestCounts:
             self._refresh.importance.asked = self.demand.rate
 
     async def keep(self) -> None:
-        """Store the counts periodically, until the task is cancelled."""
+        """Until the task is cancelled, store the counts at intervals."""
         while True:
             await asyncio.sleep(COUNTS_INTERVAL)
             self.put()
 
     def put(self) -> None:
-        """Queue the changed counts, and the importance of pages that follows from them, for the next commit."""
+        """Queue the changed counts, and the resulting importance of pages, for the next commit."""
         now = self._now()
         if counts := dict(self.demand.changed(now)):
             self._queue(lambda: self._stored(counts, now))
 
     def _stored(self, counts: Mapping[int, float], now: float) -> Change:
-        """Build the `Change` for `counts`; this runs in queue order, so it keeps the results of earlier changes."""
+        """Build the `Change` for `counts`. It is built in queue order, so it keeps what earlier changes wrote."""
         change = Change()
         if self._refresh is not None:
             self._refresh.outcomes.renew_importance(counts, self._now(), change)

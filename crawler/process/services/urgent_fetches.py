@@ -1,4 +1,4 @@
-"""Lets pages be fetched soon because a client requested them, but as politely as any other page."""
+"""Has pages fetched soon if a client requests them, but as politely as any other page."""
 
 import asyncio
 from collections.abc import Callable
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from crawler.process.opening.stages import Stages
     from crawler.process.process import Process
 
-KEY_FILE_WAIT = 600.0  # number of seconds after which a key file that has not been fetched counts as missing
+KEY_FILE_WAIT = 600.0  # number of seconds after which a key file counts as missing if it has not been fetched
 _QUEUED_AGAIN_AFTER = 60.0  # number of seconds after which an unknown page may be queued again
 
 _FULL = Ahead(AheadState.FULL, "too many pages already wait to be fetched out of turn", 60.0)
 
 
 class UrgentFetches:
-    """Puts pages that clients request at the front of their hosts' queues; at most `serve.ahead_max` new pages wait."""
+    """Has pages that clients request fetched soon. At most `serve.ahead_max` pages that are new to the crawl may wait."""
 
     def __init__(self, process: "Process", stages: "Stages") -> None:
         self._process = process
@@ -31,7 +31,7 @@ class UrgentFetches:
         self._waiting: set[int] = set()
 
     def request(self, url: str, fingerprint: int) -> Ahead:
-        """Have a page fetched soon, but politely: a known page by the refresh schedule, an unknown page as a link."""
+        """Have a page fetched soon, but politely. A known page is refetched; an unknown page is queued as a link."""
         if self._process.stopped_by:
             return Ahead(AheadState.AT_REST, "the crawl has ended or is stopping")
         record = self._pages.record(fingerprint)
@@ -50,7 +50,7 @@ class UrgentFetches:
         return verdict
 
     def _refetch(self, fingerprint: int, verdict: Ahead) -> Ahead:
-        """If a known page is kept fresh, have it fetched as soon as its host permits."""
+        """Have a known page refetched as soon as its host permits, if the crawl keeps it fresh."""
         refresh = self._refresh
         if refresh is None or fingerprint not in refresh:
             return Ahead(AheadState.NOT_REFRESHED, "it is known, and this crawl does not refetch it")
@@ -59,9 +59,9 @@ class UrgentFetches:
         return verdict if taken else _FULL
 
     async def key_file(self, url: str, key: str) -> bytes | None:
-        """Fetch the key file of a site like any link, in the crawl's order; return None if it does not arrive in time.
+        """Fetch the key file of a site like any requested page. Return None if it cannot be fetched in time.
 
-        A stored copy that contains the key may be used for a day, any other copy only for a few minutes.
+        A stored copy may be used for a day if it contains the key, and otherwise only for a few minutes.
 
         Raises:
             KeyUnreadError: the crawl stops.

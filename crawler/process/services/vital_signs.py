@@ -1,4 +1,4 @@
-"""The vital signs of a running process: lag of the event loop, times of commits, growth of counters, recent errors."""
+"""The vital signs of a running process: lag of the event loop, times of commits, growth of counters, and warnings."""
 
 import asyncio
 import logging
@@ -21,7 +21,7 @@ _GROWTH_LOOKS = 20  # number of lag measurements between two samples of the coun
 
 
 class VitalSigns:
-    """Measures a process while it runs; `errors` collects its warnings for the dashboard."""
+    """Measures a process while it runs. `errors` collects its warnings for the dashboard."""
 
     def __init__(self, process: "Process", stages: "Stages") -> None:
         self._process, self._name = process, stages.name
@@ -35,12 +35,12 @@ class VitalSigns:
         self.timings = {"commit": process_metrics.Histogram(), "flush": process_metrics.Histogram()}
 
     def start(self) -> None:
-        """Collect warnings, and the times of commits and flushes."""
+        """Start to collect warnings, and the durations of commits and flushes."""
         logging.getLogger("crawler").addHandler(self.errors)
         self._process.commits.observe = lambda name, seconds: self.timings[name].observe(seconds)
 
     def close(self) -> None:
-        """Collect no more warnings."""
+        """Stop collecting warnings."""
         logging.getLogger("crawler").removeHandler(self.errors)
 
     def sections(self) -> dict[str, Any]:
@@ -63,7 +63,7 @@ class VitalSigns:
         }
 
     def _growing(self) -> dict[str, int]:
-        """Return those counters whose growth shows the progress of the crawl."""
+        """Return the counters that show the progress of the crawl by their growth."""
         return {
             "done": self._counters["urls.done"],
             "hosts": self._frontier.views.hosts_reached,
@@ -72,7 +72,7 @@ class VitalSigns:
         } | recent_requests(self._counters)
 
     async def watch(self) -> None:
-        """Measure the lag of the event loop until cancelled; keep the largest recent value, which decays with time."""
+        """Until cancelled, measure the lag of the event loop. Keep the largest recent lag, which decays with time."""
         loop, looks = asyncio.get_running_loop(), 0
         while True:
             if looks % _GROWTH_LOOKS == 0:

@@ -15,8 +15,8 @@ from crawler.extract.link_attributes import FOLLOWED_RELATIONS
 from crawler.records import META_NOARCHIVE, META_NOINDEX, Extracted
 
 TITLE_CHARACTERS_MAX = 1000
-# Limits of what is kept for `consent/`, which reads 64 statements about the use of a page, 8 licences, and
-# 8,192 characters of each. One more of each is kept, so that `consent/` notices if there were more.
+# Limits of what is kept for `consent/`. It reads 64 statements about the use of a page, 8 licences, and 8,192
+# characters of each. One more than each limit is kept, so that `consent/` notices if the page has more.
 STATEMENTS_KEPT, LICENSES_KEPT, STATEMENT_CHARACTERS = 65, 9, 8193
 _LICENSE_TYPE = "application/rsl+xml"
 BASES_MAX = 16  # maximum number of <base> elements examined per page
@@ -44,9 +44,9 @@ class Context(msgspec.Struct, frozen=True, gc=False, array_like=True):
     if there is none), and `token` is our product token. `link_values`, `refresh_value` and `robots_tags` are
     the values of the header fields Link, Refresh and X-Robots-Tag. With `obey_robots` off, all links are
     extracted, whatever the page's directives say; the directives are still reported. `obey_nofollow` applies
-    to `rel=nofollow` only. `want_requisites` asks for the URLs needed to display the page, `want_anchors` for
-    the texts of links, and `want_markup` for the markup that the audit checks. `xhtml` means that the type
-    was application/xhtml+xml.
+    to `rel=nofollow` only. If `want_requisites` is set, the URLs needed to display the page are collected;
+    `want_anchors` does the same for the texts of links, and `want_markup` for the markup that the audit
+    checks. `xhtml` is set if the media type of the page is application/xhtml+xml.
     """
 
     url: str
@@ -111,7 +111,7 @@ class Collected:
             self.hrefs.setdefault(raw_url.partition("#")[0], None)
 
     def add_relation(self, raw_url: str, relations: frozenset[str]) -> None:
-        """Add a `<link>` or a link of the header, with its relation types in lower case."""
+        """Add a link from a `<link>` element or from the header. Its relation types are in lower case."""
         if relations.isdisjoint(FOLLOWED_RELATIONS) or (self.skips_nofollow and "nofollow" in relations):
             return
         self.add(raw_url)
@@ -119,7 +119,7 @@ class Collected:
             self.canonical = raw_url
 
     def take_link(self, relations: str | None, href: str | None, media_type: str | None = None) -> None:
-        """Evaluate a `<link>` by the values of its attributes."""
+        """Process a `<link>` element, given the values of its attributes."""
         if media_type is not None and relations and href:
             self.add_license(relations, media_type, href)
         if relations and relations not in _COMMON_OTHERS and href:
@@ -132,7 +132,7 @@ class Collected:
             self.licenses[href[:STATEMENT_CHARACTERS]] = None
 
     def take_meta(self, name: str | None, http_equiv: str | None, content: str | None) -> None:
-        """Evaluate a `<meta>` by the values of its attributes."""
+        """Process a `<meta>` element, given the values of its attributes."""
         if name is None or name not in _COMMON_OTHERS:
             self.add_meta({"name": name, "http-equiv": http_equiv, "content": content})
 
@@ -141,13 +141,13 @@ class Collected:
         return not self.base and self.bases < BASES_MAX
 
     def take_base(self, href: str | None) -> None:
-        """Evaluate a `<base>`; if it has no `href`, it is only counted."""
+        """Process a `<base>` element. If it has no `href`, it is only counted."""
         if self.wants_base():
             self.bases += 1
             self.add_base(href)
 
     def add_meta(self, attributes: Mapping[str, str | None]) -> None:
-        """Evaluate a `<meta>`: it may hold a refresh, or directives for this crawler."""
+        """Process a `<meta>` element, which may hold a refresh, or directives for this crawler."""
         if (attributes.get("http-equiv") or "").lower() == "refresh":
             self.add_refresh(attributes.get("content"))
         name = (attributes.get("name") or "").strip().lower()
@@ -160,12 +160,12 @@ class Collected:
             self.statements[name, (attributes.get("content") or "")[:STATEMENT_CHARACTERS]] = None
 
     def add_refresh(self, content: str | None) -> None:
-        """Add a refresh; only the first one to another URL is used."""
+        """Add a refresh. Only the first refresh that leads to another URL is used."""
         if content and not self.refresh and (found := refresh(content)) is not None:
             self.refresh = found[1]
 
     def add_base(self, href: str | None) -> None:
-        """Set the base URL; only the first base that parses to http or https is used."""
+        """Set the base URL. Only the first base that is a valid http or https URL is used."""
         if href is not None and not self.base:
             self.base = _http_base(self._page.url, href)
 

@@ -1,9 +1,9 @@
 """Finds the references of a style sheet: `url(...)`, `src(...)`, `@import "..."`, strings of `image-set(...)`.
 
-Tokens follow CSS Syntax Level 3 as far as references need it: comments, other strings and `@namespace` are
-not references. One regular expression finds them. The expression never looks at a character twice, so it
-takes linear time for any input. Each match begins at one of `/ @ " ' (`, so skipping the text in between
-takes almost no time: 200 kB of a common framework take 1 ms.
+The sheet is split into tokens by CSS Syntax Level 3, as far as this matters for references: comments, other
+strings and `@namespace` are not references. One regular expression finds all references. It never looks at
+a character twice, so it takes linear time for any input. Each match begins at one of `/ @ " ' (`, so skipping
+the text in between takes almost no time: 200 kB of a common framework take 1 ms.
 
 `references` returns the URLs with their positions, for rewriting; `css_urls` returns only the URLs.
 """
@@ -55,7 +55,7 @@ class Reference(NamedTuple):
 
 
 def references(css: str) -> Iterator[Reference]:
-    """Yield every reference, in order, except empty ones and bare fragments."""
+    """Yield all references in order, except those that are empty or only a fragment."""
     for match in _TOKEN.finditer(css):
         group = match.lastgroup
         if group == "set":
@@ -103,10 +103,10 @@ def read_sheet(content: bytes, charset: str, count_max: int) -> list[str]:
 
 
 def replace(css: str, map_reference: Callable[[str], str | None]) -> str:
-    """Return `css` with each reference replaced by the result of `map_reference`; None keeps the reference.
+    """Replace each reference in `css` by the result of `map_reference`. If the result is None, the reference is kept.
 
-    Everything else, including quotes, is unchanged. Characters that could end the string,
-    the parentheses or a `<style>` element are escaped.
+    Everything else, including quotes, is unchanged. In new URLs, characters that could end the string, the
+    parentheses or a `<style>` element are escaped.
     """
     parts: list[str] = []
     done = 0
@@ -163,5 +163,5 @@ def encode(text: str, codec: str) -> bytes:
     """Return the bytes of a text made by `decode`."""
     try:
         return text.encode(codec, "surrogateescape")
-    except UnicodeError:  # this codec can read the text, but not write it; our URLs are ASCII
+    except UnicodeError:  # this codec can decode the text but not encode it; the new URLs are ASCII
         return text.encode(codec, "replace")

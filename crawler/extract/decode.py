@@ -6,10 +6,9 @@ reads the page again). Without any declaration the encoding is UTF-8 if the byte
 windows-1252. If a page is plain ASCII and declares nothing, its encoding is reported as windows-1252, the
 standard's default.
 
-Labels are those of the WHATWG Encoding standard (`iso-8859-1` is windows-1252,
-`gb2312` is gbk). Unknown labels are ignored, and invalid bytes become
-U+FFFD, so no page fails here. UTF-8 pages, which are nearly all, are passed on
-unchanged: the parser itself replaces invalid bytes.
+Labels have the meaning that the WHATWG Encoding standard gives them: `iso-8859-1` is windows-1252, and
+`gb2312` is gbk. Unknown labels are ignored, and invalid bytes become U+FFFD, so no page causes an error here.
+UTF-8 pages, which are nearly all, are passed on unchanged: the parser itself replaces invalid bytes.
 """
 
 import re
@@ -87,10 +86,10 @@ def _transcode(content: bytes, name: str) -> bytes:
 
 
 def _whole_characters(run: re.Match[bytes]) -> bytes:
-    """Return a run of two-byte characters before an escape sequence; replace half a character at its end.
+    """Return a run of two-byte characters. If it ends with half a character, replace this half.
 
-    After half a character, WHATWG's decoder reads the escape sequence as such. Python's decoder takes the
-    first byte of the sequence as the second half, and then reads all following text as Japanese.
+    If an escape sequence follows half a character, WHATWG's decoder recognizes the sequence. Python's decoder
+    takes the first byte of the sequence as the second half, and then reads all following text as Japanese.
     """
     halves = len(run[2].translate(None, _CONTROLS))
     return run[0] if halves % 2 == 0 else run[1] + run[2].rstrip(_CONTROLS)[:-1] + _GETA
@@ -107,7 +106,7 @@ def _guess(content: bytes) -> str:
 
 
 def _prescan(content: bytes) -> str:
-    """Return the encoding that a `<meta>` declares, "" if none does; an early declaration takes precedence.
+    """Return the encoding that a `<meta>` declares; "" if none does. An early declaration precedes a late one.
 
     Most pages have one of a few declarations, so the answer is cached by the text of the declaration. If the
     text before the declaration could matter, the answer is cached by the whole beginning of the page.

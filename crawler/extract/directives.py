@@ -1,7 +1,6 @@
-"""Page-level robots directives: `<meta name=robots>` and `X-Robots-Tag`. Both are
-case-insensitive comma-separated lists. A header value may begin with the name of an agent (`otherbot:
-noindex, nofollow`); the directives then apply to that agent only, up to the next name in the value. `none`
-means `noindex, nofollow`.
+"""Page-level robots directives: reads `<meta name=robots>` and `X-Robots-Tag`. Both are case-insensitive
+comma-separated lists. A header value may begin with the name of an agent (`otherbot: noindex, nofollow`); the
+directives then apply to that agent only, up to the next name in the value. `none` means `noindex, nofollow`.
 """
 
 from collections.abc import Iterable
@@ -42,7 +41,7 @@ def directive_names(robots_tags: Iterable[str], meta: Iterable[str], token: str)
 
 
 def header_directives(headers: Iterable[tuple[bytes, bytes]], token: str) -> Directives | None:
-    """Return the directives of an answer's `X-Robots-Tag` fields; None if it has no such field."""
+    """Return the directives of an answer's `X-Robots-Tag` fields; None if the answer has no such field."""
     length = len(_FIELD)
     tags = [
         value.decode("latin-1") for name, value in headers if len(name) == length and name.lower() == _FIELD

@@ -24,9 +24,10 @@ class DocumentKind(StrEnum):
 
 
 class Document(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """Says how to read a document: `began` is the time of its request, `charset` the charset in its Content-Type.
+    """Says how to read a document.
 
-    The limits are those of the configuration section for sitemaps.
+    `began` is the time at which it was requested, and `charset` is the charset in its Content-Type. The
+    limits are those of the configuration section for sitemaps.
     """
 
     kind: DocumentKind
@@ -84,5 +85,5 @@ def _feed(content: bytes, document: Document, config: ExtractConfig) -> Extracte
 
 
 def dated(entries: Iterable[Entry], now: float) -> list[tuple[str, float]]:
-    """Return a pair (URL, instant) for each entry with an informative date; return none if all dates are the same."""
+    """Return a pair (URL, time) for each entry with an informative date, as defined by `signals`."""
     return [(entry.loc, entry.lastmod) for entry in signals(entries, now) if entry.lastmod is not None]

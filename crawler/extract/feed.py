@@ -1,9 +1,8 @@
 """Reads the links of feeds: RSS 0.9x, 1.0, 2.0 and Atom.
 
-The links are those of items (`<link>`, a `<guid>` that is a permalink, Atom's
-`rel=alternate`), the feed's own page (`alternate`) and its further pages
-(`rel=next`, RFC 5005). Broken XML yields the links before the error; `xmlstream.py`
-lists the other conditions that end the reading.
+The links are those of items (`<link>`, a `<guid>` that is a permalink, Atom's `rel=alternate`), the feed's
+own page (`alternate`) and its further pages (`rel=next`, RFC 5005). Broken XML yields the links before the
+error; `xmlstream.py` lists the other conditions under which reading ends early.
 """
 
 import ada_url
@@ -33,7 +32,7 @@ class Feed(msgspec.Struct, gc=False):
 
 
 def is_feed(content_type: str, content: bytes) -> bool:
-    """Return whether a body is a feed: its type says so, or it is XML with a feed's root element."""
+    """Return whether a body is a feed, by its media type, or because it is XML with the root element of a feed."""
     kind = content_type.partition(";")[0].strip().lower()
     if kind in _FEED_TYPES:
         return True
@@ -116,7 +115,7 @@ class _FeedReader:
             self.found.problem = "the feed has too many items"
 
     def _absolute(self, href: str) -> str:
-        """Resolve `href` against the feed's xml:base, if that is absolute."""
+        """Resolve `href` against the feed's xml:base, if the xml:base is an absolute URL."""
         try:
             return ada_url.join_url(self._base, href) if self._base else href
         except ValueError:

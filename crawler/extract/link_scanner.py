@@ -10,11 +10,12 @@ only the rules that decide whether an element is in the tree, and where:
     foreign     open elements of SVG and MathML, where `<style>` and `<title>` are ordinary elements
     tables      open tables: whether content is in a cell, or misplaced
 
-It finds the same links as lexbor's tree, in the same order, or it falls back: `scan` returns False, and the
-caller parses the page. It falls back where the tree may differ from the source: misplaced content in tables,
-HTML inside SVG or MathML, framesets, raw text without an end, scripts with an escaped `<script>`, a `<base>`
-in the body, NUL before the body. Formatting elements need no special treatment: the standard may insert
-copies of them, but a copy always comes after its original, and repeated links do not count.
+The scanner either finds the same links as lexbor's tree, in the same order, or it gives up: `scan` returns
+False, and the caller parses the page. The scanner gives up where the tree may differ from the source:
+misplaced content in tables, HTML inside SVG or MathML, framesets, raw text without an end, scripts with an
+escaped `<script>`, a `<base>` in the body, NUL before the body. Formatting elements need no special
+treatment: the standard may insert copies of them, but a copy always comes after its original, and only the
+first of several equal links is used.
 """
 
 import re
@@ -256,7 +257,7 @@ class LinkScanner(TagReader):
 
     @cython.final
     def _is_misplaced(self, element: cython.int) -> cython.bint:
-        """Return whether the parser would move a start tag here (in a table, outside its cells) before the table."""
+        """Return whether a start tag here is in a table but outside its cells, where the parser moves it out."""
         if element == tags.INPUT:
             return self.type is None or self.type.lower() != "hidden"
         return element not in (tags.STYLE, tags.SCRIPT, tags.TEMPLATE, tags.FORM)
@@ -311,7 +312,7 @@ class LinkScanner(TagReader):
 
     @cython.final
     def _foreign_end(self, element: cython.int) -> cython.bint:
-        """Close foreign elements up to the element of this name; the end tag of an HTML element is not followed."""
+        """Close foreign elements up to the element of this name. The end tag of an HTML element has no effect."""
         name: bytes = self.content[self.tag_at : self.tag_end].lower()
         foreign = self.foreign
         if element in (tags.BR, tags.P) or name not in foreign:

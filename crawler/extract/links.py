@@ -1,14 +1,13 @@
 """Finds the links of a page (`extract/README.md`, "Links") with selectolax (lexbor).
 
-Lexbor parses by the HTML standard, so the tree decides what a link is:
-comments, script, style, textarea, title and template contents (which are not in
-the searched tree) yield no links, and noscript is read as if scripting were off. Shadow roots are
-part of the page (`shadow_roots.py`).
+Lexbor follows the HTML standard, so the tree decides what a link is. The contents of comments, script, style,
+textarea and title yield no links. Neither do the contents of templates, which are not in the searched tree.
+noscript is read as if scripting were off. Shadow roots are part of the page (`shadow_roots.py`).
 
-One selector visits every relevant element, in document order. Selectors of attributes alone are the fastest
-in lexbor: they take 59 us for a 45 kB page, and 100 us with `iframe[src]` and `frame[src]` in place of the
-last one. Images and scripts are excluded. The kind of an element is read from its numeric tag id. Values are
-read one by one, because `attributes` builds a dict and costs twice as much.
+One selector visits every relevant element, in document order. Lexbor is fastest with selectors that name only
+attributes. These selectors take 59 us for a 45 kB page; with `iframe[src]` and `frame[src]` in place of the
+last one, they take 100 us. Images and scripts are excluded. The kind of an element is read from its numeric
+tag id. Values are read one by one, because `attributes` builds a dict and costs twice as much.
 
 The parser takes quadratic time for some inputs and holds the interpreter lock while it runs.
 `parser_guard.py` decides which pages must not be parsed here; `worker.py` parses them
@@ -27,7 +26,7 @@ from crawler.records import Extracted
 from crawler.shadow_roots import open_shadow_roots
 
 ANCHOR_CHARACTERS_MAX = 250
-TITLE_PREFIX_BYTES = 8 << 10  # bytes read first if only the title is wanted; most titles are there
+TITLE_PREFIX_BYTES = 8 << 10  # bytes read first if only the title is wanted; they contain most titles
 
 # Elements are not cloned into <selectedcontent>, which saves 3 % of the time.
 _AS_WRITTEN = LexborDocumentOptions.WO_EVENTS.value
@@ -48,7 +47,8 @@ _FOREIGN = frozenset(["svg", "math"])
 _INTEGRATION_POINTS = frozenset(["foreignObject", "desc", "title", "mi", "mo", "mn", "ms", "mtext"])
 _HTML_ENCODINGS = frozenset(["text/html", "application/xhtml+xml"])
 _ANCESTORS_MAX = 100  # ancestors examined per <base>; if there are more, the <base> is ignored
-# Elements such as XML's `<script src="x"/>`: an HTML parser would search in vain for their end tag.
+# Self-closed elements of XML, such as `<script src="x"/>`. An HTML parser would search in vain for their end
+# tag.
 _SELF_CLOSED = re.compile(
     rb"<((?:script|style|title|textarea|iframe|noframes|noembed|noscript|xmp|a)(?=[\s/])[^<>]*)/>",
     re.IGNORECASE,
@@ -156,7 +156,7 @@ def _is_html(node: LexborNode) -> bool:
 
 
 def early_title(utf8: bytes) -> str | None:
-    """Return the title that `parse` would find, from the first bytes of a page; None if these are not sufficient.
+    """Return the title that `parse` would find, given the first bytes of a page; None if these bytes are too few.
 
     A title in the head stays the first title of the page, and it is complete once anything follows it.
     """

@@ -1,8 +1,8 @@
-"""Reads directory listings that servers generate: the modification time of each file.
+"""Reads the modification time of each file from the directory listings that servers generate.
 
-Apache (plain and table), nginx and lighttpd write a link, the file's modification time in one of three forms,
-and its size. The time is the server's local time, but it is read as UTC if it has no time zone. If times are
-wrong for that reason, the measured precision of this source drops (`freshness/README.md`).
+Apache (plain and table), nginx and lighttpd write a link, the file's modification time in one of three
+formats, and the size of the file. The time is the server's local time. If it has no time zone, it is read as
+UTC. If times are wrong for that reason, the measured precision of this source drops (`freshness/README.md`).
 """
 
 import re

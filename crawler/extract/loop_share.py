@@ -10,7 +10,10 @@ READING = 0.003  # seconds per turn; a page takes some 0.5 ms
 
 
 class LoopShare(TurnShare[asyncio.Future[None]]):
-    """Allows `seconds` of CPU time (`clock`) per turn for reading: `await mine()`, then read `with` the share."""
+    """Allows `seconds` of CPU time (`clock`) per turn for reading.
+
+    First `await mine()`, then read in a `with` block of the share.
+    """
 
     def __init__(self, seconds: float = READING, clock: Callable[[], float] = time.thread_time) -> None:
         super().__init__(seconds, clock)
@@ -41,6 +44,6 @@ class LoopShare(TurnShare[asyncio.Future[None]]):
         places = max(1, int(self._seconds / self._cost)) if self._cost else 1
         while self._waiting and places:
             waiter = self._waiting.popleft()
-            if not waiter.done():  # a future that is done belongs to a cancelled fetch task
+            if not waiter.done():  # if a future is done here, the task that waited for it was cancelled
                 waiter.set_result(None)
                 places -= 1

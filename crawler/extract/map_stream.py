@@ -1,10 +1,10 @@
-"""Reads a sitemap while it arrives: its pieces go to the child, which parses them during the download.
+"""Reads a sitemap while it arrives: the pieces are sent to the child process, which parses them during the download.
 
     parent  MapStream: holds the first pieces, then sends pieces as the child's input has room; the body itself goes
             to disk (`fetcher/file_body.py`), from where a child that fell behind or died gets it again
     child   MapReaders: one reader per map; CPU time is limited over all pieces of a map
 
-Neither side holds a map, or its decoded form, in one piece: 50 MiB in one frame would block the event loop
+Neither process holds a map in one piece, encoded or decoded. A frame of 50 MiB would block the event loop
 for 190 ms and need four copies in memory. The child sends one answer per map, after the last piece. If the
 child dies, the map is read again from its start.
 """
@@ -27,7 +27,7 @@ _WAITING_BYTES_MAX = 256 << 10
 
 
 class MapPiece(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=True):
-    """A piece of the map number `stream`; the `last` piece may be empty. `document` tells how to read the map."""
+    """A piece of the map number `stream`; the `last` piece may be empty. `document` says how to read the map."""
 
     stream: int
     content: bytes
@@ -47,7 +47,7 @@ class MapReaders:
         return len(self._open)
 
     def take(self, piece: MapPiece) -> Extracted | None:
-        """Read a piece; after the last one, return the contents of the map."""
+        """Read a piece. After the last piece, return the contents of the map."""
         if piece.dropped:
             self._open.pop(piece.stream, None)
             return None
@@ -71,8 +71,8 @@ def _limits(document: Document) -> SitemapsConfig:
 class MapStream:
     """The parent's side: the pieces of a map that are not yet sent, and the number of bytes sent.
 
-    If the child's input has room, `send(piece)` gives a piece to the child and returns True. With `late`, nothing is
-    sent until the map is complete.
+    If the child's input has room, `send(piece)` gives a piece to the child and returns True. If `late` is
+    set, nothing is sent until the map is complete.
     """
 
     def __init__(
@@ -94,16 +94,16 @@ class MapStream:
         self.restart()
 
     def restart(self) -> None:
-        """Begin another answer: forget the bytes that were fed before."""
+        """Discard all bytes that were fed before, because another answer begins."""
         self.nbytes = 0
         self._waiting.clear()
         self._is_stale = self.sent > 0  # the child has bytes of an earlier answer
         self._is_behind = self._is_late or self._is_stale
 
     def feed(self, content: bytes) -> None:
-        """Take the next bytes of the map; send them to the child when more than `least` bytes have arrived.
+        """Add the next bytes of the map. Send them to the child when more than `least` bytes have arrived.
 
-        If the child falls too far behind, it gets the remaining bytes when the map is complete.
+        If the child falls too far behind, the remaining bytes are sent to it when the map is complete.
         """
         self.nbytes += len(content)
         if self._is_behind:
@@ -118,7 +118,7 @@ class MapStream:
             self._waiting.clear()
 
     def rest(self, content: Iterable[bytes], *, again: bool) -> Iterator[MapPiece]:
-        """Yield the pieces of `content` not sent yet, or all pieces with `again`; then yield the last piece."""
+        """Yield the pieces of `content` not sent yet, or all pieces if `again` is set; then yield the last piece."""
         if self._is_stale:
             yield self.dropped()
         if again or self._is_behind:
@@ -136,7 +136,7 @@ class MapStream:
 
 
 def _after(pieces: Iterable[bytes], skipped: int) -> Iterator[bytes]:
-    """Yield the bytes that follow the first `skipped` ones."""
+    """Yield the bytes of `pieces` that follow the first `skipped` bytes."""
     for piece in pieces:
         if rest := piece[skipped:]:
             yield rest

@@ -1,4 +1,4 @@
-"""Reads the markup of a page that the audit checks: description, headings, canonical and alternate links, images, words.
+"""Reads the markup that the audit checks in a page: description, headings, canonical and alternate links, images, words.
 
 The markup is read from the same tree as the links (`links.py`), so each page is parsed once. All lists are
 bounded. Words in scripts, navigation and footer do not count. In Chinese, Japanese and Thai, two characters
@@ -18,7 +18,7 @@ _ALTERNATES_MAX = 500  # alternate links kept
 _HEADING_CHARACTERS_MAX = 200
 _SELECTOR = "meta[name],h1,link[rel],img:not([alt])"
 _ASIDE = "script,style,noscript,template,nav,footer"
-_ASIDE_MAX = 2000  # elements of _ASIDE examined; the number of words of a page with more is unknown
+_ASIDE_MAX = 2000  # maximum number of elements of _ASIDE; if a page has more, its words are not counted
 _ANCESTORS_MAX = 100  # ancestors examined to find out whether an element is inside another
 # Scripts written without blanks.
 _DENSE = re.compile(r"[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
@@ -75,7 +75,7 @@ _READERS = {"meta": _take_meta, "h1": _take_heading, "link": _take_link, "img": 
 
 
 def count_words(tree: LexborHTMLParser) -> int:
-    """Return the number of words outside scripts, navigation and footer; -1 if there are too many such parts."""
+    """Return the number of words outside scripts, navigation and footer; -1 if there are too many of these elements."""
     if tree.body is None:
         return 0
     aside = tree.css(_ASIDE)
@@ -90,7 +90,7 @@ def count_words(tree: LexborHTMLParser) -> int:
 
 
 def _is_inside(node: LexborNode, others: dict[int, LexborNode]) -> bool:
-    """Return whether an element is inside one of `others` or the head; deeply nested ones count as inside."""
+    """Return whether an element is inside one of `others` or the head. A deeply nested element counts as inside."""
     above = node.parent
     for _ in range(_ANCESTORS_MAX):
         if above is None:

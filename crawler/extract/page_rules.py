@@ -1,6 +1,6 @@
 """Determines, from the configuration and the header of the answer, how a page is read.
 
-Both the crawl and later readers of its stored pages use this module to make the `Context` of a page.
+The crawl uses this module to make the `Context` of a page. So do programs that later read the stored pages.
 """
 
 from collections.abc import Iterable

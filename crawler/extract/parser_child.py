@@ -1,13 +1,14 @@
 """The process that parses pages that the fetch loop must not parse (`worker.py` starts it).
 
 The process is a separate program or a fork of its parent. The first line of its input contains its
-configuration. It answers each frame with a frame: 4 bytes of length, big-endian, and that many bytes of
-msgpack. A page is sent as an array of its context and its bytes; the answer is what was extracted. The pieces
-of a map (`map_stream.py`) get one answer, after the last piece.
+configuration. It answers each frame with one frame. A frame is 4 bytes that give a length (big-endian), and
+that many bytes of msgpack. A page is sent as an array of its context and its bytes; the answer is what was
+extracted. The pieces of a map (`map_stream.py`) get one answer, after the last piece.
 
 The kernel limits the memory of the process, and ends the process when a page takes more CPU time than
-allowed. It uses a profiling timer whose signal is not handled, so this works even while the parser holds the
-interpreter lock. The process exits when its input ends, so it never outlives its parent.
+allowed. For this, a profiling timer sends a signal that the process does not handle. So the limit works even
+while the parser holds the interpreter lock. The process exits when its input ends, so it never outlives its
+parent.
 """
 
 import ctypes
@@ -51,12 +52,12 @@ class Job(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=True):
 
 
 def limits_of(config: ExtractConfig) -> bytes:
-    """Return the first line of a child's input, which contains the configuration section."""
+    """Return the first line of a child's input. The line contains the configuration section."""
     return json.dumps({name: getattr(config, name) for name in config.__struct_fields__}).encode() + b"\n"
 
 
 def run(requests: BinaryIO, answers: BinaryIO) -> int:
-    """Serve pages until the input ends, under the limits in its first line; return the exit code."""
+    """Serve pages until the input ends, and return the exit code. The first line of the input contains the limits."""
     line = requests.readline()
     if not line:
         return 0
@@ -84,7 +85,7 @@ def _keep_freed_memory() -> None:
 
 
 def _data_bytes() -> int:
-    """Return the number of bytes that count against RLIMIT_DATA; a fork starts with those of its parent."""
+    """Return the number of bytes that count against RLIMIT_DATA. A fork starts with the number of its parent."""
     try:
         return int(Path("/proc/self/statm").read_text().split()[5]) * resource.getpagesize()
     except OSError:  # this is not Linux, so the child is a separate program, which starts with little memory
@@ -116,7 +117,7 @@ def serve(requests: BinaryIO, answers: BinaryIO, config: ExtractConfig) -> None:
 
 
 def read(job: Job, config: ExtractConfig) -> Extracted:
-    """Extract the page; use a plain scan if it exceeds the parser's limits."""
+    """Extract the page. If the page exceeds the parser's limits, use a plain scan."""
     if job.document is not None:
         return read_document(job.content, job.document, config)
     utf8, encoding = prepare_scan(job.content, job.page)
@@ -129,7 +130,7 @@ def read(job: Job, config: ExtractConfig) -> Extracted:
 
 
 def read_here(utf8: bytes, encoding: str, page: Context, config: ExtractConfig) -> Extracted | Judgement:
-    """Extract a page from `prepare_scan` if it is harmless; else return how to treat the page, APART or EXCESSIVE."""
+    """Extract a page that `prepare_scan` returned, if the page is harmless. Otherwise, return APART or EXCESSIVE."""
     if (found := scanned(utf8, encoding, page, config)) is not None:
         return found
     utf8 = open_shadow_roots(utf8)

@@ -8,10 +8,10 @@ Lexbor holds the interpreter lock while it parses, and for some inputs it needs 
     n/2 open formatting elements, n/2 tags that reopen them all (`<b a1><p><b a2><p>...`)
                                                 2,500: 247 ms and 170 MB   5,000: 2.8 s and 750 MB
 
-The last case is the worst, but also the cheapest to prevent. Many formatting elements are reopened only if
-they differ in their attributes, since at most three equal ones are kept (WHATWG 13.2.4.3). Of all formatting
-elements, only `a` has a link in its attributes. So pages with many different formatting elements are parsed
-without these attributes (`without_formatting_attributes`).
+The last case is the worst, but also the cheapest to prevent. At most three equal formatting elements are kept
+(WHATWG 13.2.4.3), so many are reopened only if they differ in their attributes. Of all formatting elements,
+only `a` has a link in its attributes. So pages with many different formatting elements are parsed without
+these attributes (`without_formatting_attributes`).
 
 `judge` examines every page, after its conversion to UTF-8. It takes some 20 us for 45 kB, and relatively more
 above 64 KiB:
@@ -25,7 +25,7 @@ above 64 KiB:
 A tag takes 700 bytes in the tree: the 450,000 tags of a 10 MB page take 330 MB.
 
 A wrong suspicion does no harm, because APART gives the same result as SAFE. A page is called EXCESSIVE only
-after a closer examination. Even this examination proves nothing, because only the parser knows which elements
+after a closer examination. Even this examination can be wrong, because only the parser knows which elements
 an end tag closes. So the worker's limits apply in any case.
 """
 
@@ -39,22 +39,22 @@ from crawler.extract.survey import FORMATTING_NAMES, survey
 
 # Maximum number of elements that reopening may create, at 0.42 us and 320 bytes each.
 REOPENED_MAX = 250_000
-# Up to this number of tags, the cost is bounded: at worst, half of the tags stay open, and each other tag
-# reopens these.
+# Up to this number of tags, the cost is bounded. In the worst case, half of the tags stay open, and each of
+# the other tags reopens them.
 TAGS_HARMLESS = 1000
-# Minimum number of bytes per distinct attribute; the real average is 3.4, as there are only some 4,000 names
-# of two letters.
+# Minimum number of bytes per distinct attribute. The real average is 3.4, because only some 4,000 names have
+# two letters.
 ATTRIBUTE_BYTES = 3
 # In a page of up to this number of bytes, no tag can have enough attributes to cost 0.1 s.
 ATTRIBUTES_HARMLESS_BYTES = 64 << 10
 # Maximum number of comparisons of two attributes of one tag, at 2 ns each: 0.8 s.
 ATTRIBUTE_PAIRS_MAX = 400_000_000
-# Bytes between searches for the end of a tag: 1 MiB of tags this long need fewer comparisons than that
-# maximum.
+# Number of bytes between searches for the end of a tag. 1 MiB of tags of this length needs fewer than
+# ATTRIBUTE_PAIRS_MAX comparisons.
 _STRETCH_BYTES = 3 << 10
 _TRIES_MAX = 16  # possible tag ends examined in a row before skipping to the next stretch
-# Maximum of open elements times tags: each tag may examine all open elements, at 1.4 ns each (5 ns on a slow
-# machine).
+# Maximum product of the numbers of open elements and tags: for each tag, the parser may examine all open
+# elements, at 1.4 ns each (5 ns on a slow machine).
 STEPS_MAX = 40_000_000
 
 _SLASH = ord("/")
@@ -62,8 +62,8 @@ _TAG_BYTES_MEAN_MIN = 3
 _PLAIN_TAG = re.compile(
     rb"""[^\s"'=/<>]+(?:[\s/]+(?:[^\s"'=/<>]+(?:\s*=\s*(?:"[^"]*"|'[^']*'|[^\s"'=<>]+))?)?)*+""", re.DOTALL
 )
-_SPELLING_BYTES = 400  # bytes of a formatting tag; longer ones are not plain
-_EQUAL_OPEN_MAX = 3  # equal formatting elements that can be open, WHATWG 13.2.4.3
+_SPELLING_BYTES = 400  # maximum bytes of a plain formatting tag; longer tags are not plain
+_EQUAL_OPEN_MAX = 3  # maximum number of equal formatting elements that are open, WHATWG 13.2.4.3
 # Maximum number of open formatting elements without attributes: three of each kind, and one `a`.
 _PLAIN_REOPENED = 3 * 12 + 1
 _FORMATTING_NAME = re.compile(rb"(?:" + b"|".join(FORMATTING_NAMES) + rb")(?=[\t\n\f\r /])", re.IGNORECASE)
@@ -93,7 +93,7 @@ class Judgement(Enum):
 
 
 def judge(content: bytes, config: ExtractConfig) -> Judgement:
-    """Return how to read `content`. In the worker, a page judged APART is parsed like STRIP."""
+    """Return how to read `content`. The worker parses an APART page in the same way as a STRIP page."""
     size = len(content)
     if size <= _TAG_BYTES_MEAN_MIN * TAGS_HARMLESS:
         return Judgement.SAFE
@@ -106,7 +106,7 @@ def judge(content: bytes, config: ExtractConfig) -> Judgement:
         return Judgement.SAFE
     if not short_tags and _excessive_tag(content, config.attributes_max):
         return Judgement.EXCESSIVE
-    # Assume that no start tag is closed, because an end tag need not close any.
+    # Assume that no start tag is closed, because an end tag does not necessarily close one.
     deep = (tags - end_tags) * tags > STEPS_MAX
     if deep and tags - 2 * end_tags > config.depth_max and open_elements(content) > config.depth_max:
         return Judgement.EXCESSIVE
@@ -119,7 +119,7 @@ def judge(content: bytes, config: ExtractConfig) -> Judgement:
 
 
 def strip(content: bytes) -> bytes:
-    """If `content` may have many formatting elements, return it without their attributes (except those of `a`)."""
+    """Return `content`. If it may have many formatting elements, remove their attributes, except those of `a`."""
     tags, _, formatting = survey(content)
     return without_formatting_attributes(content) if len(formatting) * tags > REOPENED_MAX else content
 
@@ -145,7 +145,7 @@ def _may_reopen(content: bytes, tags: int, formatting: list[int]) -> bool:
 
 
 def _different(content: bytes, starts: list[int]) -> int:
-    """Return an upper bound of the number of formatting elements that can be open: three of each spelling.
+    """Return an upper bound of the number of formatting elements that can be open: three for each spelling of a tag.
 
     If a spelling is not plain, the tag may continue after the `>` that seems to end it. In that case, all
     elements may differ.
@@ -157,7 +157,7 @@ def _different(content: bytes, starts: list[int]) -> int:
 
 
 def open_elements(content: bytes) -> int:
-    """Return the largest number of elements open at once: start tags without an end tag of their name so far.
+    """Return the largest number of elements open at once. An element is open until the next end tag of its name.
 
     Kinds of elements that are closed by the next tag are not counted.
     """
@@ -177,7 +177,7 @@ def open_elements(content: bytes) -> int:
 
 
 def most_attributes(content: bytes, enough: int) -> int:
-    """Return the largest number of attributes on a tag; skip short tags, stop at a tag with over `enough`."""
+    """Return the largest number of attributes on a tag. Skip short tags, and stop at a tag with more than `enough`."""
     text = _RAW_TEXT.sub(b"", content)
     most = at = 0
     while most <= enough and (start := _START.search(text, at)):
@@ -198,7 +198,7 @@ def _excessive_tag(content: bytes, enough: int) -> bool:
 
 
 def _ends_tags(content: bytes, most: int) -> bool:
-    """Return whether there is a `>` at least every `most` bytes, so that no plain tag is longer."""
+    """Return whether `most` bytes never pass without a `>`, so that no plain tag is longer than that."""
     at = 0
     while len(content) - at >= most:
         at = content.rfind(b">", at, at + most) + 1
@@ -210,7 +210,7 @@ def _ends_tags(content: bytes, most: int) -> bool:
 def _may_compare(content: bytes) -> bool:
     """Return whether the attributes of tags may require more than ATTRIBUTE_PAIRS_MAX comparisons.
 
-    No tag extends past a position where tags surely end, so each tag lies between two such positions.
+    No tag extends past a position that `_sure_ends` yields, so each tag lies between two such positions.
     """
     pairs = 0
     for begin, end in pairwise([*_sure_ends(content), len(content)]):
@@ -222,10 +222,10 @@ def _may_compare(content: bytes) -> bool:
 
 
 def _sure_ends(content: bytes) -> Iterator[int]:
-    """Yield 0, then about every _STRETCH_BYTES the position of a `>` that is surely outside any quoted value.
+    """Yield 0, then positions of a `>` that is surely outside any quoted value, about every _STRETCH_BYTES.
 
-    A quoted value begins after `=` and continues up to the next quote of the same kind. So a `>` is sure if
-    neither the last `"` nor the last `'` before it follows a `=` or a blank.
+    A quoted value begins after `=` and continues up to the next quote of the same kind. So a `>` is surely
+    outside if neither the last `"` nor the last `'` before it follows a `=` or a blank.
     """
     sure = tries = 0
     yield sure
@@ -240,11 +240,11 @@ def _sure_ends(content: bytes) -> Iterator[int]:
 
 
 def _opens(content: bytes, quote: int) -> bool:
-    """Return whether the quote at this position (-1: none) may begin a value: it follows `=` or a blank."""
+    """Return whether the quote at this position follows `=` or a blank, so it may begin a value. -1 means no quote."""
     return quote > 0 and content[quote - 1] in _BEFORE_VALUE
 
 
 def _separators(part: bytes) -> int:
-    """Return an upper bound of the number of attributes of any tag: the blanks, slashes and pairs of quotes."""
+    """Return an upper bound of the number of attributes of any tag: the number of blanks, slashes and pairs of quotes."""
     quotes = part.count(b'"') + part.count(b"'")
     return len(_BLANKS.findall(part)) + part.count(b"/") + quotes // 2

@@ -1,9 +1,9 @@
 """Runs a parser child for callers that block until it answers: exports, the report, recovery.
 
-The child is the same program that the fetch loop uses (`parser_child.py`), under the same
-limits of CPU and memory, so extracting a stored page gives the same result as in the
-crawl. The child is started when a page first needs it. If the child dies, its page gets a plain scan, as
-in `worker.py`, and the next page starts another child.
+The child is the same program that the fetch loop uses (`parser_child.py`), under the same limits of CPU and
+memory, so extracting a stored page gives the same result as in the crawl. The child is started for the first
+page that needs it. If the child dies, its page gets a plain scan, as in `worker.py`, and the next page starts
+another child.
 """
 
 import socket
@@ -26,7 +26,10 @@ from crawler.shadow_roots import open_shadow_roots
 
 
 class ParserProcess:
-    """Extracts pages as `Worker` does: harmless ones here, others in a child. Belongs to the process that made it."""
+    """Extracts pages as `Worker` does: harmless pages in this process, other pages in a child.
+
+    An object may be used only by the process that made it.
+    """
 
     def __init__(self, config: ExtractConfig) -> None:
         self._config = config
@@ -55,7 +58,7 @@ class ParserProcess:
             return scan(content, page, self._config)
 
     def title(self, content: bytes, page: Context, *, careful: bool = False) -> str:
-        """Return the title that `extract` finds, nearly always with a tenth of the work."""
+        """Return the title that `extract` would find. This nearly always takes a tenth of the work."""
         if not careful:
             utf8, _ = prepare(content, page)
             judged = judge(utf8, self._config)
@@ -64,7 +67,7 @@ class ParserProcess:
         return self.extract(content, page, careful=careful).title
 
     def close(self) -> None:
-        """End the child; it also ends with this object."""
+        """End the child. The child also ends when this object is deleted."""
         self._child = None
         self._end()
 

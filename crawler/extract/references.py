@@ -1,6 +1,6 @@
 """Decodes character references in attribute values and in text (WHATWG HTML, 13.2.5.72 to 80).
 
-`html.unescape` follows the standard for text, but neither for attributes nor for control characters.
+`html.unescape` follows the standard for text, but not for attributes, and not for control characters.
 """
 
 import re

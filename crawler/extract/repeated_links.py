@@ -1,7 +1,7 @@
-"""Finds the links of a page including repeats, for URL traces (Broder, Najork, Wiener 2003, section 4.2).
+"""Finds the links of a page, including repeated links, for URL traces (Broder, Najork, Wiener 2003, section 4.2).
 
-`links.py` returns each link of a page once. A trace needs every occurrence, since a URL cache answers many of
-the repeats on a page.
+`links.py` returns each link of a page once. A trace needs every occurrence of a link, because a URL cache
+answers the look-ups of many repeated links.
 """
 
 from selectolax.lexbor import LexborHTMLParser

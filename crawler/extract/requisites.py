@@ -1,7 +1,7 @@
 """Finds page requisites, and the URLs in rarer attributes.
 
 Requisites are images (with every candidate of a srcset), scripts, style sheets, icons, media, embedded
-objects, frames, and the URLs in the CSS of the page itself (`css.py` reads those in style sheets).
+objects, frames, and the URLs in the CSS of the page itself. `css.py` reads the URLs in style sheets.
 `other_links` implements the setting `all_attributes`. It reads every attribute that holds a URL, except in
 forms that are not sent by GET, because their URLs must not be fetched.
 """
@@ -22,7 +22,7 @@ _OTHER_ROWS = [
 
 
 def _selector(rows: Iterable[LinkAttribute]) -> str:
-    """Return a selector for these rows: the attribute, or the element names if the attribute has a colon."""
+    """Return a selector for these rows. It names the attribute, or, if the attribute has a colon, the elements."""
     found = {
         name for row in rows for name in (row.elements if ":" in row.attribute else [f"[{row.attribute}]"])
     }

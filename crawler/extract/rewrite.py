@@ -10,8 +10,9 @@ finds the tags in the same way as the standard's tokenizer (WHATWG HTML, 13.2.5)
     any other start tag                    its attributes are read
 
 It takes linear time for any input. A tag or a quote that is not closed ends with the page. A tag whose name
-has over 100 characters stays unchanged: in `<a<a<a`, the rest of the text is one name from each `<` on, so
-reading all these names would take quadratic time. So pages need no guard, and 1 MB takes some 20 ms.
+has over 100 characters stays unchanged. In `<a<a<a`, each `<` begins a name that extends to the end of the
+text, so reading all these names would take quadratic time. So no page must be excluded as too expensive, and
+1 MB takes some 20 ms.
 
 Two more changes are needed because a browser would otherwise reject the replaced URLs. Elements with a
 replaced URL lose `integrity` and `crossorigin`, and a `<meta>` with a Content-Security-Policy loses its
@@ -35,11 +36,12 @@ from crawler.urls.canonical import ancestors, plain_join, query_codec, resolve
 
 # Maximum number of bytes that replacements may add to a page; further URLs stay unchanged.
 GROWTH_BYTES_MAX = 64 << 20
-# Codecs in which bytes that look like ASCII may have another meaning.
+# Codecs in which bytes below 128 may have another meaning than in ASCII.
 _NO_ASCII = frozenset({"utf-16-le", "utf-16-be", "iso2022_jp"})
 
 
-# Maps a URL (canonical, without fragment) and its kind to the replacement; None leaves the URL unchanged.
+# Maps a URL (canonical, without fragment) and its kind to the replacement. None means that the URL stays
+# unchanged.
 MapUrl = Callable[[str, Kind], str | None]
 
 _WS = rb"[\t\n\f\r ]"
@@ -88,8 +90,8 @@ def rewrite_html(content: bytes, encoding: str, base: str, map_url: MapUrl, *, x
     """Return the page with each URL replaced by the result of `map_url`; fragments are kept.
 
     `map_url` receives the same URL that the extractor would return as a link. It returns the text of the new
-    URL, which may be "", or None to keep the URL. If a page has a `<base>`, unchanged URLs stay relative to
-    that base, unless `map_url` returns "" for the base itself (Kind.BASE).
+    URL, which may be "". If it returns None, the URL is kept. If a page has a `<base>`, unchanged URLs stay
+    relative to that base, unless `map_url` returns "" for the base itself (Kind.BASE).
 
     Args:
         content: without content coding.
@@ -198,7 +200,7 @@ class _Page:
     def _attributes(self, tag: bytes, text: bytes) -> bytes:
         """Return the attributes of a tag with their URLs replaced."""
         found = list(_ATTRIBUTE.finditer(text))
-        # if a name occurs several times, its first value counts
+        # if a name occurs several times, its first value is used
         values = {each[1].lower(): each[2] or b"" for each in reversed(found)}
         changes: list[tuple[re.Match[bytes], bytes]] = []
         for each in found:
@@ -254,7 +256,7 @@ class _Page:
         return "".join([*parts, value[done:]]) if parts else None
 
     def _changed(self, value: bytes, change: Callable[[str], str | None]) -> bytes | None:
-        """Decode an attribute value, `change` its text, and return the quoted result; None if it is unchanged."""
+        """Decode an attribute value, apply `change` to the text, and return it with quotes; None if it is unchanged."""
         new = change(self._text(_unquoted(value)))
         if new is None:
             return None
@@ -293,7 +295,7 @@ class _Page:
 def _with_changes(
     text: bytes, found: list[re.Match[bytes]], changes: list[tuple[re.Match[bytes], bytes]]
 ) -> bytes:
-    """Return the attributes with some values changed, and without the attributes that would block the new URLs."""
+    """Return the attributes with the new values, without those attributes that would block the new URLs."""
     edits = [(each.start(2), each.end(2), value) for each, value in changes]
     edits += [(each.start(), each.end(), b"") for each in found if each[1].lower() in _DROPPED]
     parts: list[bytes] = []

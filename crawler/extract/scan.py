@@ -1,10 +1,9 @@
 """Finds links by a plain scan, in pages that must not be parsed or could not be parsed completely.
 
-It reads tags with one regular expression that never looks at a byte twice, so
-it takes linear time for any input. It skips comments, script, style and similar elements,
-but builds no tree. So its links are nearly, but not exactly, those of the standard.
-In the child process it reads the whole page; in the event loop (or a thread,
-for a long page) it reads the first megabyte.
+It reads tags with one regular expression that never looks at a byte twice, so it takes linear time for any
+input. It skips comments, script, style and similar elements, but builds no tree. So its links are nearly, but
+not exactly, those of the standard. In the child process, it reads the whole page. In the event loop, or in a
+thread for a long page, it reads the first megabyte.
 """
 
 import html
@@ -16,7 +15,7 @@ from crawler.extract.decode import to_utf8
 from crawler.extract.link_attributes import FOLLOWED
 from crawler.records import Extracted
 
-SCAN_BYTES = 1 << 20  # bytes of a page scanned in this process
+SCAN_BYTES = 1 << 20  # maximum number of bytes of a page that are scanned in this process
 
 # The rest of a tag: `<` and `>` end it, but not in a quoted value; a quote that is not closed extends to the
 # end of the page.
@@ -42,7 +41,7 @@ _TITLE_BYTES_MAX = 16 << 10  # maximum number of bytes of a title, before its re
 
 
 def scan(content: bytes, page: Context, config: ExtractConfig) -> Extracted:
-    """Return the links that a plain scan finds in the first part of `content`, marked `parse_limit`."""
+    """Return the links that a plain scan finds in the first part of `content`. The result is marked `parse_limit`."""
     utf8, encoding = to_utf8(content[:SCAN_BYTES], page.charset)
     return scan_utf8(utf8[:SCAN_BYTES], encoding, page, config)
 

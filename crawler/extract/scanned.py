@@ -1,4 +1,4 @@
-"""Extracts a page without a tree, with `link_scanner.py`: gives the same result as `links.parse`, or no result."""
+"""Extracts a page with `link_scanner.py`, without a tree. The result is the same as that of `links.parse`, or None."""
 
 from crawler.config import ExtractConfig
 from crawler.extract.collected import Collected, Context, one_line
@@ -18,7 +18,7 @@ def can_scan(page: Context, config: ExtractConfig) -> bool:
 
 
 def scanned(utf8: bytes, encoding: str, page: Context, config: ExtractConfig) -> Extracted | None:
-    """Extract a page as `links.parse` does, in a fifth of the time; None if it must be parsed.
+    """Extract a page as `links.parse` does, in a fifth of the time. Return None if the page must be parsed.
 
     Shadow roots are opened only if the page has templates; most pages have none.
     """

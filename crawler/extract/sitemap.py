@@ -18,10 +18,10 @@ from crawler.config import SitemapsConfig
 from crawler.extract.xmlstream import BLANK, BOM, Name, XmlStream
 
 GZIP_MAGIC = b"\x1f\x8b"
-DECODE_STEP_BYTES = 64 << 10  # bytes decoded at once; a small value keeps each step short
+DECODE_STEP_BYTES = 64 << 10  # number of bytes decoded at once; a small value keeps each step short
 MEMBERS_MAX = 1000  # members of a gzip file
 LINE_BYTES_MAX = 8192  # bytes per line of a text map; longer lines are not URLs
-ELEMENTS_PER_URL = 40  # a url has loc, lastmod, changefreq, priority, and perhaps images and languages
+ELEMENTS_PER_URL = 40  # a <url> has loc, lastmod, changefreq, priority, and perhaps images and languages
 FUTURE_MAX = 86_400.0  # seconds; a lastmod further in the future is a mistake
 
 _ENTRY = frozenset({"url", "sitemap"})
@@ -32,14 +32,14 @@ _W3C_DATETIME = re.compile(
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A URL in a map, as written, and its last change according to the map (seconds; None if absent)."""
+    """A URL of a map, as written, and the time of its last change according to the map (in seconds; None if absent)."""
 
     loc: str
     lastmod: float | None = None
 
 
 class Sitemap(msgspec.Struct, gc=False):
-    """The contents of a map: pages, further maps, and the reason if the reading ended early ("" if not)."""
+    """The contents of a map: pages, further maps, and, if reading ended early, the reason ("" if it did not)."""
 
     entries: list[Entry] = []
     maps: list[Entry] = []
@@ -66,7 +66,7 @@ class SitemapReader:
         return bool(self._found.problem)
 
     def feed(self, chunk: bytes) -> None:
-        """Take the next bytes of the body, without content coding."""
+        """Read the next bytes of the body, from which the content coding has been removed."""
         if self._head is not None:
             self._head += chunk
             if len(self._head) < len(GZIP_MAGIC):
@@ -82,7 +82,7 @@ class SitemapReader:
         """End the body and return its contents."""
         self._take(self._head or b"")
         self._take_form(self._decoded_head, final=True)
-        form, self._form = self._form, None  # the form refers to our methods: a reference cycle
+        form, self._form = self._form, None  # break a reference cycle: the form refers to our methods
         if form is not None:
             form.close()
             self._found.problem = self._found.problem or form.problem
@@ -168,8 +168,8 @@ def read_sitemap(body: bytes, config: SitemapsConfig) -> Sitemap:
 def signals(entries: Iterable[Entry], now: float) -> list[Entry]:
     """Return the entries of one map whose `lastmod` is informative.
 
-    Entries without `lastmod`, or with one in the future, are left out. If all entries (at least two) have the
-    same value, this is the time at which the map was made, so no entry is returned.
+    Entries without `lastmod`, or with one in the future, are left out. If all of two or more entries have the
+    same value, it is the time at which the map was made, so no entry is returned.
     """
     dated = [(entry, entry.lastmod) for entry in entries if entry.lastmod is not None]
     if len(dated) > 1 and len({lastmod for _, lastmod in dated}) == 1:
@@ -246,7 +246,7 @@ class _Gunzip:
         return decoded if decoded or self._rest else None
 
     def _begins_member(self, chunk: bytes) -> bool:
-        """Return whether another member follows; any other bytes after the last member are ignored."""
+        """Return whether another member follows. Other bytes after the last member are ignored."""
         if self._ended or len(chunk) < len(GZIP_MAGIC):
             self._rest = b"" if self._ended else chunk
             return False
@@ -258,7 +258,7 @@ class _Gunzip:
 
 
 def _salvage(member: "zlib._Decompress", chunk: bytes) -> bytes:
-    """Return what `chunk` decodes to before its error; zlib returns no output after an error."""
+    """Return the output of `chunk` up to its error, because zlib itself returns no output if there is an error."""
     decoded = []
     try:
         for at in range(len(chunk)):

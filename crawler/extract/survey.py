@@ -42,7 +42,7 @@ _BEGINNINGS = _beginnings()
 
 
 def survey(content: bytes) -> tuple[int, int, list[int]]:
-    """Return upper bounds of the numbers of tags and end tags, and the positions where formatting tags may begin."""
+    """Return upper bounds of the numbers of tags and end tags, and the positions at which formatting tags may begin."""
     if not cython.compiled:
         starts = [match.start() + 1 for match in _FORMATTING_START.finditer(content)]
         return content.count(b"<"), content.count(b"</"), starts

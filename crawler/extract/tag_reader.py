@@ -8,9 +8,9 @@
           ├─ <! <? </  bogus comment or doctype, up to `>`
           └─ else    text
 
-`next_tag` returns at each tag. The attributes of the tag are read if its element can have a link or a
+`next_tag` returns at each tag. It reads the attributes of the tag only if the element can have a link or a
 directive. The caller follows the tree, so the caller decides where raw text begins, and calls `skip_raw_text`
-there. No state looks beyond the end of its token, so the time is linear in any input.
+there. No state looks beyond the end of its token, so the time is linear for any input.
 """
 
 import cython
@@ -26,7 +26,7 @@ COMPILED: bool = cython.compiled
 NOTHING, START, END = range(3)  # results of `next_tag`
 BLANK, TEXT, NUL = range(3)  # kinds of text before a tag, by its first character that is not blank
 
-# The names of the elements that must be distinguished. Attributes are read for A to IFRAME; IFRAME to
+# Numbers for the elements that must be distinguished. Attributes are read for A to IFRAME; IFRAME to
 # NOFRAMES contain raw text.
 NAMES = (
     b"a", b"area", b"link", b"meta", b"base", b"input", b"iframe", b"title", b"textarea", b"style", b"script", b"xmp",
@@ -144,7 +144,7 @@ class TagReader:
 
     @cython.final
     def _other_markup(self, character: cython.uchar) -> cython.bint:
-        """Tag open and end tag open states, if no tag begins; return False at the end of the input."""
+        """Read markup that is not a tag (tag open and end tag open states); return False at the end of the input."""
         if character == 33:  # !
             self.at += 1
             return self._declaration()
@@ -183,7 +183,7 @@ class TagReader:
 
     @cython.final
     def _until(self, character: cython.int, bang: cython.bint) -> cython.bint:
-        """Skip a comment or CDATA section up to two of `character` and `>`; with `bang`, `!>` may replace `>`."""
+        """Skip a comment or CDATA section up to two of `character` and a `>`. With `bang`, `!>` may replace `>`."""
         text = self.text
         begin: cython.Py_ssize_t = self.at
         at: cython.Py_ssize_t = begin
@@ -202,10 +202,10 @@ class TagReader:
 
     @cython.final
     def skip_raw_text(self, element: cython.int) -> cython.Py_ssize_t:
-        """Move past the end tag of an element with raw text; return the position of that tag, -1 if it is uncertain.
+        """Move past the end tag of an element with raw text. Return the position of that tag; -1 if it is uncertain.
 
-        The position is uncertain without an end tag, because the rest of the page is then text. It is also
-        uncertain if a script contains `<script>` after `<!--`, because such a script may end later.
+        The position is uncertain if there is no end tag, because the rest of the page is then text. It is
+        also uncertain if a script contains `<script>` after `<!--`, because such a script may end later.
         """
         text = self.text
         name: bytes = NAMES[element - 1]
@@ -264,7 +264,7 @@ class TagReader:
 
     @cython.final
     def _attribute(self) -> cython.bint:
-        """Read one attribute; return False at `>` or at the end of the input, where `at` is then beyond the end."""
+        """Read one attribute. Return False at `>`, or at the end of the input, where `at` is then beyond the end."""
         text = self.text
         at: cython.Py_ssize_t = self.at
         while _classes[text[at]] & _BLANK or text[at] == 47:
@@ -308,7 +308,7 @@ class TagReader:
 
     @cython.final
     def _note(self):
-        """Keep the attribute if the scanner needs attributes of this name; the first attribute of a name counts."""
+        """Keep the attribute if the scanner needs its name. Of several attributes of one name, the first is kept."""
         begin: cython.Py_ssize_t = self.name_at
         length: cython.Py_ssize_t = self.name_end - begin
         if length == 4:
@@ -383,7 +383,7 @@ class TagReader:
 
 
 def as_parsed(value: str) -> str:
-    """Return an attribute value as the tokenizer reads it: like `with_newlines`, with references decoded."""
+    """Return an attribute value as the tokenizer reads it: apply `with_newlines`, and decode references."""
     return attribute_text(with_newlines(value))
 
 

@@ -3,7 +3,7 @@
 import re
 
 _HTML_TYPES = frozenset({"text/html", "application/xhtml+xml"})
-# Types without information (WHATWG MIME Sniffing, section 7, step 1).
+# Types that say nothing about the body (WHATWG MIME Sniffing, section 7, step 1).
 _UNUSABLE = frozenset({"", "unknown/unknown", "application/unknown", "*/*"})
 _HTML_START = re.compile(
     rb"[\t\n\x0c\r ]*(?:<!--|<(?:!doctype html|html|head|script|iframe|h1|div|font|table|a|style|title|b|body"
@@ -33,13 +33,13 @@ def is_css(content_type: str) -> bool:
 
 
 def is_usable(content_type: str) -> bool:
-    """Return whether the type is informative; if not, `sniff_html` decides."""
+    """Return whether the type says what the body is. If it does not, `sniff_html` decides."""
     kind = essence(content_type)
     return kind not in _UNUSABLE and "/" in kind
 
 
 def is_page(content_type: str, content: bytes) -> bool:
-    """Return whether a body is read as a page: by its type, or by its first bytes if the type is uninformative."""
+    """Return whether a body is read as a page, by its type, or, if the type is unusable, by its first bytes."""
     return is_html(content_type) or (not is_usable(content_type) and sniff_html(content))
 
 

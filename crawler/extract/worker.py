@@ -4,7 +4,7 @@ A page that is large, or that the guard suspects, goes to the child (`parser_chi
 order of arrival. If no child was forked before the loop began, the first page of this kind starts a child. If
 the child dies (CPU or memory limit, or a crash of the parser), the page gets a plain scan and is marked
 `parse_limit`. The next page starts another child. When more than `worker_queue_max` pages wait, a page gets
-only a plain scan, so a site of expensive pages does not delay others for long.
+only a plain scan, so a site with expensive pages does not delay other sites for long.
 """
 
 import asyncio
@@ -29,10 +29,11 @@ from crawler.extract.scanned import can_scan
 from crawler.records import Extracted
 from crawler.shadow_roots import open_shadow_roots
 
-# Limit of wall time for a page, as a multiple of its limit of CPU time; other processes may use the machine,
-# too.
+# Limit of wall time for a page, as a multiple of the limit of CPU time. Wall time may be longer, because
+# other processes use the machine, too.
 WALL_FACTOR = 10.0
-# Maximum number of bytes scanned in the event loop; if everything is tags, the scan takes 0.2 us per byte.
+# Maximum number of bytes scanned in the event loop. On a page of nothing but tags, the scan takes 0.2 us per
+# byte.
 SCAN_INLINE_BYTES = 128 << 10
 # Pages that can be scanned without a tree may be larger by this factor: the scanner takes a fifth of the parser's time,
 # and sending a page to the child takes as long as scanning it.
@@ -65,11 +66,11 @@ Apart = Callable[[], None]
 
 
 def nothing() -> None:
-    """Do nothing; the default for `apart`."""
+    """Do nothing. This is the default for `apart`."""
 
 
 class Holding(Protocol):
-    """Keeps account of the bytes in memory."""
+    """Receives the numbers of bytes that are in memory."""
 
     def hold_more(self, owner: Hashable, nbytes: int) -> None: ...
 
@@ -112,7 +113,7 @@ class Worker:
         self.refused = 0
 
     async def extract(self, content: bytes, page: Context, apart: Apart = nothing) -> Extracted:
-        """Extract a page; never fails, and never blocks the event loop for long.
+        """Extract a page. This never fails, and never blocks the event loop for long.
 
         `apart` is called before waiting for the child.
         """
@@ -134,13 +135,13 @@ class Worker:
         return await self.extract_apart(content, page)
 
     async def read(self, content: bytes, page: Context, document: Document) -> Extracted:
-        """Read a document in the child, in order of arrival; return an empty result if that fails."""
+        """Read a document in the child, in order of arrival. If this fails, return an empty result."""
         async with self._turn:
             found = await self._ask_job(Job(page, content, document))
         return found if found is not None else Extracted(page.url, parse_limit=True)
 
     def follow(self, document: Document, least: int) -> MapStream:
-        """Return a stream for a map that may exceed `least` bytes; if many streams are open, it is a late one.
+        """Return a stream for a map that may exceed `least` bytes. If many streams are open, the stream is a late one.
 
         The caller must end the stream with `read_stream` or `drop`.
         """
@@ -165,7 +166,7 @@ class Worker:
         return True
 
     async def read_stream(self, stream: MapStream, content: Iterable[bytes], document: Document) -> Extracted:
-        """Read the map that was fed to `stream` and is whole in `content`; return an empty result on failure."""
+        """Read the map that was fed to `stream`. `content` holds the whole map. On failure, return an empty result."""
         try:
             async with self._turn:
                 found = await self._ask(lambda child: self._finish(child, stream, content, document))
@@ -190,7 +191,7 @@ class Worker:
                 _write(child, stream.dropped())
 
     async def extract_apart(self, content: bytes, page: Context) -> Extracted:
-        """Parse a page in the child; use a plain scan if that fails."""
+        """Parse a page in the child. If this fails, use a plain scan."""
         found = None
         if self._waiting > self._config.worker_queue_max:
             self.refused += 1
@@ -208,9 +209,10 @@ class Worker:
     async def _scan_off_loop(
         self, content: bytes, call: Callable[..., Extracted], *arguments: object
     ) -> Extracted:
-        """Return the result of `call`: call it at once, or in a thread if it could block the event loop.
+        """Return the result of `call`. Call it at once, or in a thread if the call could block the event loop.
 
-        A thread holds the interpreter lock part of the time and delays the loop, so only one thread runs at a time.
+        Such a thread holds the interpreter lock part of the time, which delays the loop, so only one thread
+        runs at a time.
         """
         if len(content) <= SCAN_INLINE_BYTES:
             return call(*arguments)
@@ -223,7 +225,7 @@ class Worker:
             await self._end()
 
     async def _parse(self, job: Job) -> Extracted | None:
-        """Return what the child extracts from a page; in the meantime, account for the memory that parsing uses."""
+        """Return what the child extracts from a page. Until then, account for the memory that parsing uses."""
         if self.holding is None:
             return await self._ask_job(job)
         tree = min(PARSED_FACTOR * len(job.content), self._config.worker_memory_bytes_max)
@@ -250,7 +252,7 @@ class Worker:
             self.deaths += 1
             await self._end()
             return None
-        except asyncio.CancelledError:  # end the child, or the next page would receive this answer
+        except asyncio.CancelledError:  # end the child; otherwise, the next page would receive this answer
             await self._end()
             raise
 
@@ -277,7 +279,7 @@ class Worker:
         return _Child(process, process.stdout, process.stdin)
 
     async def _end(self) -> None:
-        """End the child, and the fork if no page has used it."""
+        """End the child. Also end the fork, if no page has used it."""
         child, self._child = self._child, None
         if child is not None:
             child.writer.close()

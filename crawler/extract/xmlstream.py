@@ -1,11 +1,10 @@
 """Reads untrusted XML (sitemaps and feeds) as it arrives.
 
-The parser is expat, without the dangerous features of XML. The reading ends at a document type declaration,
-so no entities are expanded and nothing is fetched. It also ends if elements are nested too deeply, if there
-are too many of them, or at a token (tag, comment) longer than a megabyte. Everything read before that is
-used.
+The parser is expat, without the dangerous features of XML. Reading ends at a document type declaration, so no
+entities are expanded and nothing is fetched. It also ends if elements are nested too deeply, if there are too
+many of them, or at a token (tag, comment) longer than a megabyte. Everything read before that is used.
 
-Namespaces are ignored, since many files declare none: an element is identified by its local name. Where it
+Namespaces are ignored, because many files declare none. An element is identified by its local name. Where it
 matters, the element must also have the prefix of its parent: `<image:loc>` inside `<url>` is not the `<loc>`
 of the URL.
 """
@@ -28,7 +27,7 @@ class Refused(Exception):
 
 
 class Name(NamedTuple):
-    """The name of an element; the local part in lower case."""
+    """The name of an element. The local part is in lower case."""
 
     prefix: str
     local: str

@@ -1,16 +1,14 @@
-"""The address guard: the networks that the crawler never connects to.
+"""The address guard, which prevents connections to networks that the crawler must never connect to.
 
-A name may resolve to any address. So the guard checks the address of each
-connection, just before it is opened (`fetcher/README.md`, "Addresses").
-It denies the special-purpose networks of the IANA registries (RFC 6890) and
-one cloud provider's metadata address. The IPv4 address inside an IPv6 one
-(::ffff:0:0/96, 64:ff9b::/96) is judged as IPv4. Anything that is not a plain
-address in canonical spelling is denied. `allow_networks` allows a network again,
-even a part of a denied one. Ports of protocols other than HTTP are refused as in
-browsers (`urls/ports.py`), unless `allow_ports` lists them.
+A name may resolve to any address. So the guard checks the address of each connection, just before the
+connection is opened (`fetcher/README.md`, "Addresses"). It denies the special-purpose networks of the IANA
+registries (RFC 6890) and one cloud provider's metadata address. If an IPv6 address contains an IPv4 address
+(::ffff:0:0/96, 64:ff9b::/96), the guard checks the IPv4 address. Anything that is not a plain address in
+canonical spelling is denied. `allow_networks` allows denied networks, or parts of them, again. As in
+browsers, ports of protocols other than HTTP are refused (`urls/ports.py`), unless `allow_ports` lists them.
 
-With a proxy, the guard is not used, because the proxy resolves names and connects. Configure the proxy to
-restrict the addresses.
+With a proxy, the guard is not used, because the proxy resolves the names and opens the connections. In this
+case, configure the proxy to restrict the addresses.
 """
 
 import ipaddress

@@ -21,7 +21,7 @@ from crawler.storage.parts import Part
 
 INTERIM_MAX = 16  # maximum number of 1xx answers before the final answer (RFC 9110 15.2 sets no limit)
 _PREFIX = b"HTTP/"
-_FRAMING_MAX = 256 << 10  # bytes by which chunk sizes, extensions and headers may exceed the payload
+_FRAMING_MAX = 256 << 10  # bytes by which chunk sizes, extensions and headers may be longer than the payload
 # An answer may have this many chunks, plus one for each 64 bytes: a chunk costs as much time as a kilobyte of
 # payload.
 _CHUNKS_MAX, _CHUNK_BYTES_MEAN = 50_000, 64
@@ -40,11 +40,12 @@ class Answer:
     Pass received bytes to `receive`, then call `end` or `expire`. The answer is complete when `state` is
     DONE.
 
-    `failure` is the outcome of an answer that failed, else None; `error` is the reason. `truncated` is "",
-    "length", "time" or "disconnect". `reusable` tells whether the connection can carry another request.
-    `held_bytes` is the size of body and content in memory. `listener` receives the content piece by piece.
-    With `file`, the body of a file at `url` is moved to disk once it is large (`file_body.py`). Then `part`
-    is that body, and `body` and `content` are empty. A listener still receives the decoded body.
+    If the answer failed, `failure` is its outcome and `error` is the reason; otherwise, `failure` is None.
+    `truncated` is "", "length", "time" or "disconnect". `reusable` is true if the connection can carry
+    another request. `held_bytes` is the size of body and content in memory. `listener` receives the content
+    piece by piece. With `file`, the body of a file at `url` is moved to disk once it is large
+    (`file_body.py`). In that case, `part` is the body on disk, and `body` and `content` are empty. A listener
+    still receives the decoded body.
     """
 
     __slots__ = (
@@ -125,7 +126,7 @@ class Answer:
         self._held_content.joined()
 
     def receive(self, received: bytes | memoryview) -> bool:
-        """Process a copy of bytes that the connection received; return True once the answer is complete."""
+        """Process bytes that the connection received, and copy them. Return True once the answer is complete."""
         self.wire_bytes += len(received)
         try:
             data = self._take_head(received) if self.state is AnswerState.HEAD else bytes(received)
@@ -138,7 +139,7 @@ class Answer:
         return self.state is AnswerState.DONE
 
     def end(self, error: str = "") -> None:
-        """End the answer, because the server closed the connection or it was lost for the reason `error`."""
+        """End the answer because the connection has ended. `error` is the reason if the connection was lost."""
         if self.state is AnswerState.HEAD:
             self._fail(
                 Outcome.RESET,
@@ -182,7 +183,7 @@ class Answer:
             self._check_size((self.wire_bytes - len(data)) // 2)
 
     def _check_start(self, data: bytes | bytearray) -> None:
-        """Reject early an answer without a status line, such as a bare page (HTTP/0.9)."""
+        """Reject an answer as soon as it cannot begin with a status line, such as a bare page (HTTP/0.9)."""
         start = bytes(data[:_START_MAX]).lstrip(b"\r\n")[:5]
         if start != _PREFIX[: len(start)]:
             raise BadAnswer(Outcome.FRAMING, f"no status line: {bytes(data[:60])!r}")
@@ -216,7 +217,7 @@ class Answer:
         return True
 
     def _go_on(self, file: FileBody, head: Head) -> None:
-        """Accept `head`, the answer to a request for the rest of a file; it continues the first answer."""
+        """Accept `head`, which answers a request for the rest of a file. It continues the first answer."""
         if head.status == 416 or (head.status == 206 and not file.resume(head)):
             file.drop()
             raise BadAnswer(
@@ -340,7 +341,7 @@ class Answer:
         return min(file.rule.held_bytes_max, self._limits.wire_bytes_max, self._limits.body_bytes_max)
 
     def _begin_part(self, file: FileBody) -> None:
-        """Move the body to disk; if it is not a file, keep it in memory from now on."""
+        """Move the body to disk. If the body is not a file, keep it in memory from now on."""
         assert self.head is not None
         start = self._held_content.start or self._held.start
         if self._listener is None:
@@ -376,7 +377,7 @@ class Answer:
         return self.part is not None and self._file is not None and self._file.is_asked
 
     def keeps_rate(self, seconds: float) -> bool:
-        """Return whether a file has kept its minimum rate since the last call, `seconds` ago."""
+        """Return whether a file has arrived at its minimum rate since the last call, which was `seconds` ago."""
         assert self._file is not None
         came, self._mark = self.wire_bytes - self._mark, self.wire_bytes
         return came >= max(1.0, self._file.rule.rate_min * seconds)

@@ -1,12 +1,12 @@
-"""The fetcher's shell: `Client.fetch` turns every request into one Fetch; it raises only for bugs and if it is cancelled.
+"""The fetcher's shell: `Client.fetch` turns every request into one Fetch. It raises only for bugs and if cancelled.
 
     take an idle connection of the host, or open one
       -> write the request -> fill the answer -> conclude -> keep the connection idle, or close it
 
 `connector.py` opens connections and `tls_transport.py` speaks TLS on them. This package also implements
-request heads, answers and idle connections. It does not use aiohttp's session, which resends requests that
-must not be resent, has one idle time for all hosts, delivers bytes after an answer to the next request,
-rejects or loses common answers (`framing.py`), and uses twice the CPU time.
+request heads, answers and idle connections. It does not use aiohttp's session. That session resends requests
+that must not be resent, has one idle time for all hosts, and treats bytes after an answer as the answer to
+the next request. It also rejects or loses common answers (`framing.py`), and uses twice the CPU time.
 
 If a GET fails on a reused connection before any byte of its answer has arrived, the server had already closed
 the connection. The client then sends the GET again on another connection (RFC 9112 9.3.1). Other methods must
@@ -43,13 +43,13 @@ _TICK_MAX = 0.25  # seconds between checks of the time limits
 _TICK_MIN = 0.005
 # maximum number of idle connections closed in one check of the time limits: some 10 ms with TLS
 _CLOSED_MAX = 32
-_DESCRIPTORS = 1024  # file descriptors kept for files, peers and requests; idle connections get the others
+_DESCRIPTORS = 1024  # file descriptors reserved for files, peers and requests; idle connections get the rest
 _LARGE_BYTES = 1 << 20  # bytes; joining the pieces of an answer of this size takes a millisecond
 _BROKEN_MAX = 10_000  # maximum number of remembered hosts whose certificates cannot be verified
 
 
 class Client:
-    """The fetcher "http" (`fetchers.py`). All processes together share one limit of bytes per second.
+    """The fetcher "http" (`fetchers.py`). The limit of bytes per second applies to all processes together.
 
     Raises:
         ConfigError: a configured header, network, cookie file or signing key cannot be used.
@@ -119,7 +119,7 @@ class Client:
             await connector.close()
 
     def _connector_of(self, request: FetchRequest) -> Connector:
-        """Return the connector for the request's proxy; above `request_proxies_max`, close the oldest one."""
+        """Return the connector for the request's proxy. Above `request_proxies_max` connectors, close the oldest one."""
         if not request.proxy:
             return self._connector
         connector = self._connectors.pop(request.proxy, None)
@@ -209,7 +209,7 @@ class Client:
         return fetch
 
     async def _join(self, answer: Answer) -> None:
-        """Join the pieces of a large answer, only one answer per turn of the loop, because 10 MB take 5 ms."""
+        """Join the pieces of a large answer. Only one answer per turn of the loop is joined, because 10 MB take 5 ms."""
         async with self._joining:
             answer.join()
             await asyncio.sleep(0)
@@ -268,7 +268,7 @@ class Client:
             self.let_go(connection)
 
     def hold_more(self, owner: Hashable, nbytes: int) -> None:
-        """Charge memory derived from an answer to its owner until `let_go`. It counts towards the client's limit."""
+        """Charge memory derived from an answer to its owner until `let_go`. The client's limit includes it."""
         self.account.charge(owner, nbytes)
 
     def let_go(self, owner: Hashable) -> None:
@@ -281,7 +281,7 @@ class Client:
                 free.fail(error)
 
     def grew(self, connection: Connection, nbytes: int) -> None:
-        """Account for the bytes that `connection` holds. If memory is short, pause it until others end."""
+        """Account for the bytes that `connection` holds. If memory is short, pause the connection until others end."""
         if not self.account.reserve(connection, nbytes):
             connection.pause()
 
@@ -321,7 +321,7 @@ class Client:
             asyncio.get_running_loop().call_later(wait, connection.resume, RATE)
 
     def parts(self, connection: Connection, transport: asyncio.BaseTransport) -> None:
-        """Note that `connection` has ended and that its `transport` is about to be closed."""
+        """Record that `connection` has ended and that its `transport` is about to be closed."""
         self._idle.forget(connection)
         if connection.key[0] == "https" and connection.took and not self._closing:
             self._connector.keep_session(connection.key[1], transport, verify=connection.tls_ok)
@@ -329,7 +329,7 @@ class Client:
     async def _open(
         self, target: Target, request: FetchRequest, limits: FetchLimits, mode: str, deadline: float
     ) -> Connection:
-        """Connect. In mode "record", retry without verification if verification fails."""
+        """Open a connection. In mode "record", retry without verification if verification fails."""
         verified = not (mode == "record" and target.host in self._broken)
         try:
             return await self._connect(target, request, limits, mode, deadline, verified)

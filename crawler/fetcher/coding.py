@@ -1,17 +1,17 @@
 """Decodes content codings (RFC 9110 8.4) piece by piece, within limits.
 
 A few hundred bytes can expand to gigabytes. So a layer of coding produces at most one step of output at once,
-and decoding stops when any layer has produced `limit` bytes over all gzip members. Memory is at most the
-limit plus one step per layer.
+and decoding stops when any layer has produced `limit` bytes over all gzip members. The decoder uses at most
+the limit plus one step per layer of memory.
 
     wire bytes -> outer layer -> (inner layer) -> content, at most `limit` bytes
 
 The module reads the wrappers (gzip, zlib) and gives isal only the raw deflate stream, so a wrong checksum or
 a missing trailer loses no content. A damaged stream yields everything before the damage. Decompressors drop
 the output of the call that fails, so the stream is decoded again in ever smaller pieces to find the last byte
-that can be decoded. A truncated stream may lose the output of its last symbol, at most 258 bytes, because
-isal may hold it back. A body labelled gzip that is not gzip is returned unchanged (`fetcher/README.md`,
-"Content codings and types").
+that can be decoded. If a stream is truncated, the output of its last symbol (at most 258 bytes) may be lost,
+because isal may hold it back. A body that is labelled gzip but is not gzip is returned unchanged
+(`fetcher/README.md`, "Content codings and types").
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -37,7 +37,7 @@ class UnknownCoding(ValueError):
 
 
 class _Stream(Protocol):
-    """A raw compressed stream. It is `hungry` when it needs new input to produce more output."""
+    """A raw compressed stream. The stream is `hungry` when it needs new input to produce more output."""
 
     ended: bool
     hungry: bool
@@ -83,7 +83,7 @@ class _BrotliStream:
 
 
 class _Inflation:
-    """A raw stream while it is decoded. It keeps its input, because recovery from damage decodes it again."""
+    """A raw stream while it is decoded. The input is kept, because recovery from damage decodes it again."""
 
     __slots__ = ("_fed", "_make", "_stream", "broken", "ended", "made", "rest")
 
@@ -281,7 +281,7 @@ _NONE = (b"identity", b"")
 
 
 class Decoder:
-    """Decodes a chain of codings. It is `full` once a layer would exceed `limit` bytes."""
+    """Decodes a chain of codings. The decoder is `full` once a layer would exceed `limit` bytes."""
 
     __slots__ = ("_layers", "_limit", "_made", "_step", "full")
 
@@ -293,7 +293,7 @@ class Decoder:
         self.full = False
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Return the decoded content of `data` as a list of pieces, which is empty once the decoder is `full`."""
+        """Return the decoded content of `data` as a list of pieces. Once the decoder is `full`, the list is empty."""
         return list(self._through(0, data))
 
     def finish(self) -> list[bytes]:

@@ -11,13 +11,13 @@ are short and each is followed by a rest. The client's single timer watches the 
 on all connections in use. If bytes arrive while no request is in progress, the connection is closed, so they
 are never taken for the next answer. Before the connection is reused, its socket is checked for unread bytes.
 
-TCP acknowledgements are sent at once. A server may write header and body in two pieces, with Nagle's
-algorithm on. It would then hold the second piece back until our kernel acknowledges the first, with a delay
-of 40 ms. Without the delay, 50 pages of such a server take 0.2 s instead of 2.2.
+TCP acknowledgements are sent at once. A server that uses Nagle's algorithm may write header and body in two
+pieces. It then holds the second piece back until the first is acknowledged, which our kernel would normally
+delay by 40 ms. Without the delay, 50 pages of such a server take 0.2 s instead of 2.2 s.
 
 The measured time of an exchange is the time that the server and the network take, from the sending of the
-request to the arrival of the last byte. The time is taken from the kernel, because a busy event loop sees
-both instants late.
+request to the arrival of the last byte. Both times are taken from the kernel, because a busy event loop
+notices the events late.
 """
 
 import asyncio
@@ -59,11 +59,11 @@ class ConnectionOwner(Protocol):
 
 
 class Connection(asyncio.BufferedProtocol):
-    """The protocol of one transport, plain or TLS; `key` tells which requests may reuse the connection.
+    """The protocol of one transport, plain or TLS. `key` identifies the requests that may reuse the connection.
 
-    `sock` is the socket if known. `opened` tells how the connection was opened: "plain", or with a "full" or
-    "resumed" TLS handshake. `took` is the duration of the last exchange in seconds, and `read_time` is the
-    part of it that we spent reading the answer. `on_close` is called once, when the connection ends.
+    `sock` is the socket, if it is known. `opened` says how the connection was opened: "plain", or with a
+    "full" or "resumed" TLS handshake. `took` is the duration of the last exchange in seconds, and `read_time`
+    is the part of it that we spent reading the answer. `on_close` is called once, when the connection ends.
     """
 
     __slots__ = (
@@ -149,8 +149,8 @@ class Connection(asyncio.BufferedProtocol):
         """Send `request` and fill `answer`.
 
         The exchange ends at `deadline` (monotonic time) at the latest, or when another request needs `slot`.
-        As long as more bytes are expected, the client receives the number of bytes held. An exception raised
-        while reading the answer is a bug and is raised here.
+        As long as more bytes are expected, the client is informed of the number of bytes in memory. An
+        exception raised while reading the answer is a bug and is raised here.
         """
         if self.lost:
             answer.end("connection lost")
@@ -268,7 +268,7 @@ class Connection(asyncio.BufferedProtocol):
             self.transport.pause_reading()
 
     def resume(self, reason: int = MEMORY) -> None:
-        """End one reason for the pause; after the last one, continue reading. No time limit includes the pause."""
+        """End one reason for the pause. When the last reason ends, continue reading. No time limit includes the pause."""
         before, self._pauses = self._pauses, self._pauses & ~reason
         if not before & ~REST or self._pauses & ~REST:
             return
@@ -286,7 +286,7 @@ class Connection(asyncio.BufferedProtocol):
         self._ended("")
 
     def _part(self) -> None:
-        """Drop the transport, which refers to this protocol: a cycle would be left to the garbage collector."""
+        """Drop the transport, which refers to this protocol. A cycle would be left to the garbage collector."""
         self.lost = True
         transport, self.transport, self.sock = self.transport, None, None
         if transport is None:
@@ -297,7 +297,7 @@ class Connection(asyncio.BufferedProtocol):
             self.on_close()
 
     def fail(self, error: Exception) -> None:
-        """Make `exchange` raise `error`. Raised by a callback, the error would be lost, and the fetch would hang."""
+        """Make `exchange` raise `error`. If a callback raised it, the error would be lost, and the fetch would hang."""
         self._error = self._error or error
         self._done()
 
@@ -317,7 +317,7 @@ class Connection(asyncio.BufferedProtocol):
             waiter.set_result(None)
 
     def _lag(self) -> float:
-        """Return by how many seconds the loop's measure of the last exchange exceeds the kernel's measure."""
+        """Return the number of seconds by which the loop measured the last exchange as longer than the kernel did."""
         if self.sock is None:
             return 0.0
         took = time.monotonic() - self._asked_at

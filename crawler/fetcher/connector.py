@@ -1,8 +1,8 @@
 """Opens all connections, so that none bypasses the address guard. Libraries open those through a proxy.
 
 The guard is called in `_socket`, just before it connects to an address. A guard in the resolver could be
-bypassed by an address in an odd spelling. Only a proxy's name is looked up here; the other addresses come
-with the request. Connecting and the TLS handshake have a time limit each.
+bypassed by an address in an odd spelling. Only the name of a proxy is looked up here. The addresses of other
+hosts are in the request. Connecting and the TLS handshake have a time limit each.
 
     addresses -> guard -> TCP, as in RFC 8305 -> (TLS) -> the connection's protocol
     SOCKS proxy (python-socks; RFC 1928) -------^
@@ -49,8 +49,8 @@ class _Denied(OSError):
 class Connector:
     """Opens guarded TCP and TLS connections, direct or through `proxy` ("" = none).
 
-    With a proxy the guard is not used, because the proxy chooses the addresses. `limited`
-    means that there is a limit of bytes per second, so the kernel's receive buffer is kept small.
+    With a proxy the guard is not used, because the proxy chooses the addresses. `limited` means that there is
+    a limit of bytes per second; then the kernel's receive buffer is kept small.
     """
 
     def __init__(self, guard: AddressGuard, proxy: str, *, limited: bool = False) -> None:
@@ -224,7 +224,7 @@ def _denied_or(outcome: Outcome, error: BaseException) -> Outcome:
 
 
 def check_proxy(text: str) -> "tuple[URL | None, str]":
-    """Return the proxy's URL without its credentials, and the Proxy-Authorization value made from them.
+    """Return the proxy's URL without its credentials, and the Proxy-Authorization value made from the credentials.
 
     Raises:
         ConfigError: the text is not a proxy URL, or the SOCKS library is not installed.

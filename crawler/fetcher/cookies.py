@@ -1,10 +1,11 @@
 """Cookies (RFC 6265) within size limits, kept for the crawl or for one redirect chain.
 
-A cookie is sent back to the host that set it, or to the hosts below a domain that is not a public suffix. The
-limits (`fetcher/README.md`, "Cookies, credentials and TLS") are 4 KiB per cookie, 50 cookies per registrable
-domain, 8 KiB per request, and a maximum number of domains; the oldest cookies are dropped first. The prefixes
-`__Secure-` and `__Host-` are enforced, and a plain http answer can neither set a Secure cookie nor replace
-one (RFC 6265bis 5.7). SameSite is ignored, since no site embeds a crawler.
+A cookie is sent back to the host that set it, or, if it names a domain that is not a public suffix, to the
+hosts below this domain. The limits (`fetcher/README.md`, "Cookies, credentials and TLS") are 4 KiB per
+cookie, 50 cookies per registrable domain, 8 KiB per request, and a maximum number of domains; the oldest
+cookies are dropped first. The prefixes `__Secure-` and `__Host-` are enforced, and a plain http answer can
+neither set a Secure cookie nor replace one (RFC 6265bis 5.7). SameSite is ignored, since no site embeds a
+crawler.
 
 Cookie values sent by a jar are never recorded (`redaction.py`). A jar `lasts` if it outlives one redirect
 chain. Such a jar may hold a login, from a file (Netscape's `cookies.txt`, as written by browser add-ons, curl
@@ -33,7 +34,7 @@ _FOREVER = float("inf")
 
 
 class Cookie(msgspec.Struct, gc=False):
-    """A stored cookie. `domain` has no leading dot. `host_only`: it is sent only to the host that set it."""
+    """A stored cookie. `domain` has no leading dot. `host_only` means that only the host that set it receives it."""
 
     name: str
     value: str
@@ -57,7 +58,7 @@ class CookieJar:
         self._created = 0
 
     def store(self, target: Target, lines: list[bytes], now: float) -> None:
-        """Store the Set-Cookie `lines` of an answer from `target`; ignore unusable ones."""
+        """Store the cookies in the Set-Cookie `lines` of an answer from `target`. Ignore unusable lines."""
         for line in lines:
             if len(line) > COOKIE_BYTES_MAX:
                 continue
@@ -137,7 +138,7 @@ class CookieJar:
 
 
 class CookieJars:
-    """The named jars of a crawl's requests. Above `jars_max` jars, the one used longest ago is dropped."""
+    """The named jars of a crawl's requests. Above `jars_max` jars, the least recently used jar is dropped."""
 
     def __init__(self, jars_max: int, domains_max: int) -> None:
         self._jars: dict[str, CookieJar] = {}
@@ -185,7 +186,7 @@ def load_cookies(path: str, now: float, domains_max: int = DOMAINS_MAX) -> Cooki
 
 
 def _of_line(line: str) -> Cookie | None:
-    """Read a line: domain, subdomains (TRUE or FALSE), path, secure, expiry (0: end of session), name, value."""
+    """Read a line with domain, subdomains (TRUE or FALSE), path, secure, expiry (0: end of session), name, value."""
     fields = line.rstrip("\r\n").split("\t")
     if len(fields) == 6:  # the value is empty, and an editor has removed the tab before the value
         fields.append("")
@@ -309,7 +310,7 @@ def _is_public(domain: str) -> bool:
 
 
 def parse_cookie_date(text: str) -> float | None:
-    """Return the instant of a cookie's Expires, None if unreadable; its parts may have any order (RFC 6265 5.1.1)."""
+    """Return the time in a cookie's Expires; None if it is unreadable. Its parts may have any order (RFC 6265 5.1.1)."""
     found: dict[str, str] = {}
     for token in _DATE_DELIMITER.split(text):
         for part, pattern in _DATE_PARTS:

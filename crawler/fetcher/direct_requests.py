@@ -14,13 +14,13 @@ from crawler.records import Fetch
 
 
 class DirectRequests:
-    """Sends requests at once, outside the frontier's order. `proxied` means that a proxy looks host names up."""
+    """Sends requests at once, outside the frontier's order. `proxied` means that a proxy looks up the host names."""
 
     def __init__(self, fetcher: Fetcher, resolver: NameResolver, *, proxied: bool) -> None:
         self._fetcher, self._resolver, self._proxied = fetcher, resolver, proxied
 
     async def ask(self, task: FetchRequest) -> Fetch:
-        """Send the request and return the result; redirects are not followed.
+        """Send the request and return the result. Redirects are not followed.
 
         If the server asks for a signature, the request is sent again, signed.
         """

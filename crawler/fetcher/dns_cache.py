@@ -1,10 +1,10 @@
-"""The DNS cache, which keeps addresses until their time to live ends, and names without addresses for a while.
+"""The DNS cache. It keeps addresses until their time to live ends, and names without addresses for a while.
 
 The cache is a plain object that receives the time as `now`; `resolver.py` does the network part. An entry
 expires after the smallest TTL of its records. The TTL has an upper limit, and also a lower limit, because a
 crawl does not need answers as fresh as an interactive user does. A name that does not exist is looked up
-again after `negative_ttl`. Temporary failures (SERVFAIL, timeouts) are not cached, because the frontier
-delays the host. The oldest entries are evicted first.
+again after `negative_ttl`. Temporary failures (SERVFAIL, timeouts) need not be cached, because the frontier
+delays the host after them. The oldest entries are evicted first.
 """
 
 import ipaddress
@@ -20,7 +20,7 @@ _LOCAL = ("127.0.0.1", "::1")
 
 
 class Resolution(msgspec.Struct, frozen=True, gc=False):
-    """The addresses of a name, IPv4 first, until `expires`; if there are none, the outcome of its fetches."""
+    """The addresses of a name, IPv4 first, or, if it has none, the outcome of its fetches. Valid until `expires`."""
 
     addresses: tuple[str, ...]
     expires: float = 0.0
@@ -66,7 +66,7 @@ class DnsCache:
 def conclude(
     hostname: str, found: Sequence[tuple[str, float]], guard: AddressGuard, config: NetworkConfig, now: float
 ) -> Resolution:
-    """Return the resolution of a name from its records (address, TTL), without addresses that the guard denies."""
+    """Return the resolution of a name, given its records (address, TTL). Addresses that the guard denies are left out."""
     ttl = min((ttl for _, ttl in found), default=config.dns_negative_ttl)
     expires = now + min(max(ttl, config.dns_ttl_min), config.dns_ttl_max)
     addresses = [address for address, _ in found]
@@ -101,7 +101,7 @@ def literal(hostname: str) -> str:
 
 
 def looks_numeric(hostname: str) -> bool:
-    """Return whether the last label is a number, so that it is never looked up as a name (WHATWG URL 3.5)."""
+    """Return whether the last label is a number. Such a host is never looked up as a name (WHATWG URL 3.5)."""
     last = hostname.rstrip(".").rpartition(".")[2]
     return last.isdigit() or last[:2].lower() == "0x"
 

@@ -1,8 +1,8 @@
 """A request for one URL, and the bytes that are sent for it.
 
 The request target is sent exactly as in the canonical URL: never decoded, re-encoded or re-ordered. No
-Referer is ever sent. Configured headers with credentials are sent only with requests that have
-`FetchRequest.credentials` set, and are never recorded (`redaction.py`).
+Referer is ever sent. Configured headers with credentials are sent only if `FetchRequest.credentials` is set,
+and are never recorded (`redaction.py`).
 """
 
 import re
@@ -24,7 +24,7 @@ HTTP = "http"  # the name of the default fetcher
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f]")
 _UNSAFE = re.compile(r"[^\x21-\x7e]")
 _DEFAULT_PORTS = {"http": 80, "https": 443}
-# without HEAD, whose answers are framed differently
+# HEAD is left out, because its answers are framed differently
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 # Requests with these methods have a Content-Length even if it is 0 (RFC 9110, 8.6).
 WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
@@ -34,10 +34,10 @@ class HeldSlot(Protocol):
     """A fetch slot, held by a request in progress."""
 
     def is_needed(self) -> bool:
-        """Return whether the request must end now, as at its time limit, because another one needs its slot."""
+        """Return whether the request must end now, as if its time limit had passed, because another needs the slot."""
 
     def give(self) -> None:
-        """Release the slot, because the request no longer needs it while it waits."""
+        """Release the slot, because the request does not need a slot while it waits."""
 
 
 class FetchLimits(msgspec.Struct, frozen=True, gc=False):
@@ -85,15 +85,15 @@ class FetchRequest(msgspec.Struct):
     `addresses` are the host's addresses, tried in order; the tuple is empty if the host is an IP literal.
     `etag` and `last_modified` make the request conditional. After the answer, the connection may stay idle
     for `keep_alive` seconds or `keep_alive_factor` times the duration of the exchange, whichever is longer;
-    with a `keep_alive` of 0 it is closed. For a limit that is None, the client's limit applies. `jar` holds
-    the cookies of one redirect chain. `headers` are further header lines, "Name: value". `credentials` tells
-    whether the URL may receive the configured credentials. `tls` is "verify", "record", or "" to use the
-    client's setting. `slot` is the fetch slot that the request holds and may have to give up. The memory of
-    the answer is charged to `owner` until the client's `let_go` is called for that owner; without an owner,
-    the charge ends with the answer. `body` is sent after the head. `secrets` are the names of its fields
-    whose values are never recorded. `listener` receives the content of each answer piece by piece, as it
-    arrives. `proxy` is the proxy for this request, or "" to use the client's proxy. `file` receives the body
-    of a large file; without it, every body stays in memory.
+    if `keep_alive` is 0, the connection is closed. If a limit is None, the client's limit applies.
+    `jar` holds the cookies of one redirect chain. `headers` are further header lines, "Name: value".
+    `credentials` says whether the configured credentials may be sent to the URL. `tls` is "verify", "record",
+    or "" to use the client's setting. `slot` is the fetch slot that the request holds and may have to give
+    up. The memory of the answer is charged to `owner` until the client's `let_go` is called for that owner;
+    without an owner, the charge ends with the answer. `body` is sent after the head. `secrets` are the names
+    of its fields whose values are never recorded. `listener` receives the content of each answer piece by
+    piece, as it arrives. `proxy` is the proxy for this request, or "" to use the client's proxy. `file`
+    receives the body of a large file; without it, every body stays in memory.
     """
 
     url: str
@@ -125,7 +125,7 @@ class FetchRequest(msgspec.Struct):
         return bool(self.etag or self.last_modified)
 
     def limits(self, default: FetchLimits) -> FetchLimits:
-        """Return the limits of this request; a limit that it does not set is taken from `default`."""
+        """Return the limits of this request. Limits that the request does not set are taken from `default`."""
         if self.body_bytes_max is None and self.total_timeout is None and self.wire_bytes_max is None:
             return default
         own = {
@@ -170,7 +170,7 @@ def user_agent(identity: IdentityConfig) -> str:
 
 
 class RequestWriter:
-    """Writes request heads. The fields that are the same in all requests are joined only once."""
+    """Writes request heads. The header fields that are the same in all requests are joined only once."""
 
     def __init__(self, identity: IdentityConfig, agent: str) -> None:
         fields = {
@@ -199,8 +199,8 @@ class RequestWriter:
     ) -> bytes:
         """Return the request line and header fields.
 
-        `signature` holds the header lines that sign the request. With `proxied`, the target has the absolute
-        form, which proxies need (RFC 9112 3.2.2).
+        `signature` holds the header lines that sign the request. If `proxied` is set, the request target is
+        the absolute URL, which proxies need (RFC 9112 3.2.2).
         """
         path = f"{target.scheme}://{target.host}{target.path}" if proxied else target.path
         if _UNSAFE.search(path):
@@ -231,7 +231,7 @@ class RequestWriter:
 
 
 def _with(fields: dict[str, str], lines: tuple[str, ...]) -> dict[str, str]:
-    """Return `fields` with the fields of `lines` added; an added field replaces fields of the same name."""
+    """Return `fields` with the fields of `lines` added. An added field replaces those of the same name."""
     merged = dict(fields)
     for line in lines:
         name, value = header_field(line)
@@ -246,7 +246,7 @@ def _joined(fields: dict[str, str]) -> str:
 
 
 def _safe(value: str) -> str:
-    """Return a header value that a server once sent, without control characters, which could end the header line."""
+    """Return a header value that a server once sent. Remove control characters, which could end the header line."""
     return _CONTROLS.sub(" ", value)
 
 

@@ -4,11 +4,11 @@
 
 `FETCHERS` has one line per fetcher. A process makes "http" and the fetchers that `[[override]]` tables name.
 It contains no code for a particular fetcher. To add a fetcher, write a class with the methods of `Fetcher`
-and add a line here. Simulations and tests use tables of their own.
+and add a line here. Simulations and tests have their own tables.
 
-Load is limited in two ways. A fetcher that accepts few tasks at once sets `places`. While a task waits for a
-place, it gives up its fetch slot; up to `WAITING_A_PLACE` tasks per place do so. The memory of answers is
-charged to their owner until it is released (`byte_account.py`).
+Load is limited in two ways. A fetcher that accepts few tasks at once sets `places`. A task that waits for a
+place gives up its fetch slot. Up to `WAITING_A_PLACE` tasks per place may do so. The memory of an answer is
+charged to the owner of the answer until the owner releases it (`byte_account.py`).
 """
 
 import asyncio
@@ -49,7 +49,7 @@ class Fetcher(Protocol):
         """Charge memory derived from an answer to its owner until `let_go`."""
 
     def let_go(self, owner: Hashable) -> None:
-        """Release all memory charged to `owner`; harmless if there is none."""
+        """Release all memory charged to `owner`. If there is none, nothing happens."""
 
 
 class NameResolver(Protocol):
@@ -71,12 +71,12 @@ class FetcherNeeds(NamedTuple):
     processes: int
 
 
-HELD_LEAST = 48 << 20  # bytes; four bodies of the default maximum length
+HELD_LEAST = 48 << 20  # bytes; enough for four bodies of the default maximum length
 MakeFetcher = Callable[[FetcherNeeds], Fetcher]
 
 
 def held_share(held_bytes_max: int, processes: int) -> int:
-    """Return how many bytes of bodies each process of a machine may hold: its share, but at least `HELD_LEAST`."""
+    """Return the number of bytes of bodies that each process of a machine may hold, at least `HELD_LEAST`."""
     return max(min(HELD_LEAST, held_bytes_max), held_bytes_max // processes)
 
 
@@ -163,10 +163,10 @@ class Fetchers:
             places.release()
 
     def hold_more(self, owner: Hashable, nbytes: int) -> None:
-        """Charge the memory to the fetcher "http", from which most answers come."""
+        """Charge the memory to the fetcher "http", which receives most answers."""
         self._by_name[HTTP].hold_more(owner, nbytes)
 
     def let_go(self, owner: Hashable) -> None:
-        """Call `let_go` of all fetchers, since any of them may have charged the owner."""
+        """Call `let_go` of all fetchers, because any of them may have charged memory to the owner."""
         for fetcher in self._by_name.values():
             fetcher.let_go(owner)

@@ -5,12 +5,12 @@
 
 The parser needs the whole body of a page in memory, so `fetch.body_bytes_max` limits a page. A large file is
 instead written to disk, to a "part" (`storage/parts.py`), and takes no memory. If the user asked for the file
-(`FileRule.is_asked`), it has a size limit of its own, or none, and it may take any time as long as it keeps a
-minimum rate. The limits of a page apply to all other files.
+(`FileRule.is_asked`), it has a size limit of its own, or none, and it may take any time as long as it arrives
+at a minimum rate. The limits of a page apply to all other files.
 
-A body is resumed only if the server can tell that the body is still the same (RFC 9110, 13.1.5). This needs a
-strong ETag, or a Last-Modified at least two seconds older than the answer. The record then holds the head of
-the first answer and the whole payload.
+A body is resumed only if the server can tell that the body is still the same (RFC 9110, 13.1.5). For this,
+the answer needs a strong ETag, or a Last-Modified at least two seconds older than its Date. The record then
+holds the head of the first answer and the whole payload.
 """
 
 import re
@@ -29,12 +29,13 @@ _STRONG_AGE = 2.0  # seconds by which Last-Modified must be older than Date to b
 
 
 class FileRule(msgspec.Struct, frozen=True):
-    """The rule by which the answer to one request is received as a file.
+    """The rule that decides whether the answer to one request is received as a file.
 
-    `parses(media type, first bytes)` tells whether a body is parsed; a parsed body is not a file.
-    `is_asked(URL, media type)` tells whether the user asked for this file. `bytes_max` limits the size of
-    such a file; 0 means no limit. Without `any_length`, the limit of a page applies instead unless the answer
-    states its length. `rate_min` is the minimum rate, in bytes per second, at which such a file must arrive.
+    `parses(media type, first bytes)` says whether a body is parsed; a parsed body is not a file.
+    `is_asked(URL, media type)` says whether the user asked for this file. `bytes_max` limits the size of such
+    a file; 0 means no limit. If `any_length` is not set and the answer does not state its length, the limit
+    of a page applies instead. `rate_min` is the minimum rate, in bytes per second, at which such a file must
+    arrive.
     """
 
     parses: Callable[[str, bytes], bool]
@@ -48,7 +49,7 @@ class FileRule(msgspec.Struct, frozen=True):
 class FileBody:
     """The body that a fetch task receives, over all requests of the task; `identity` names the body's part on disk.
 
-    `part` holds what has arrived so far, if it is on disk. `is_asked` tells whether the user asked for this
+    `part` holds what has arrived so far, if it is on disk. `is_asked` says whether the user asked for this
     file, and `resumable` whether the request is a plain GET.
     """
 
@@ -63,15 +64,15 @@ class FileBody:
         self._identity = identity
 
     def has_left(self) -> bool:
-        """Return whether an earlier transfer left a part that a request may resume."""
+        """Return whether an earlier transfer has left a part that a request may continue."""
         return self.resumable and self._parts.has(self._identity)
 
     def reopen(self) -> None:
-        """Reopen the part that an earlier transfer left, from any thread; this takes 2 ms per MB."""
+        """Reopen the part that an earlier transfer left. Any thread may call this. It takes 2 ms per MB."""
         self.part = self._parts.left(self._identity)
 
     def range_fields(self, url: str) -> str:
-        """Return the header fields that request the rest of the part from `url`; "" if it cannot be resumed."""
+        """Return the header fields that request the rest of the part from `url`; "" if the part cannot be resumed."""
         part = self.part
         if part is None or not self.can_resume() or part.head.url != url:
             return ""
@@ -89,7 +90,7 @@ class FileBody:
         )
 
     def resume(self, head: Head) -> bool:
-        """Return whether this answer of 206 contains the rest of the part; if it does, continue the part."""
+        """Return whether this answer (206) contains the rest of the part. If it does, continue the part."""
         part, match = self.part, _CONTENT_RANGE.fullmatch(head.known.get(b"content-range", b"").strip())
         if part is None:
             return False
@@ -149,7 +150,7 @@ class FileBody:
         return (self.rule.bytes_max or sys.maxsize) if self.is_asked else page_max
 
     def end(self, *, resumed_later: bool) -> None:
-        """Close the part if a later request may resume it, else delete it."""
+        """Close the part if a later request may resume it. Otherwise, delete the part."""
         if self.part is None:
             return
         if resumed_later and self.can_resume():

@@ -34,7 +34,7 @@ class HeldBody:
             self._pieces.clear()
 
     def joined(self) -> bytes:
-        """Return all bytes. Until more are added, every call returns the same object."""
+        """Return all bytes. Until more bytes are added, every call returns the same object."""
         if self._buffer is not None:
             self._pieces, self._buffer = [self._buffer.getvalue()], None
         elif len(self._pieces) != 1:

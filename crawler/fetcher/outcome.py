@@ -44,12 +44,12 @@ _BLAME = {
 
 
 def blame_of(outcome: Outcome) -> Blame:
-    """Return what an outcome is charged to. It is NONE for success and for final outcomes."""
+    """Return what an outcome is charged to. The result is NONE for success and for final outcomes."""
     return _BLAME.get(outcome, Blame.NONE)
 
 
 def conclude(answer: Answer, *, conditional: bool, location: str) -> Outcome:
-    """Return the outcome of a complete answer. `location` is its usable Location, "" if there is none."""
+    """Return the outcome of a complete answer. `location` is the usable Location of the answer, "" if there is none."""
     if answer.failure is not None:
         return answer.failure
     assert answer.head is not None
@@ -107,7 +107,7 @@ def content_type_of(head: Head) -> tuple[str, str]:
 
 
 def retry_after_of(head: Head, now: float) -> float:
-    """Return the wait in seconds that Retry-After of a 429, 503 or 3xx asks for; 0.0 if absent, past or unreadable."""
+    """Return the wait in seconds that Retry-After demands in a 429, 503 or 3xx; 0.0 if absent, past or unreadable."""
     raw = head.known.get(b"retry-after")
     if raw is None or not (head.status in BUSY_STATUSES or 300 <= head.status < 400):
         return 0.0
@@ -137,7 +137,7 @@ _DATES = tuple(
 
 
 def parse_date(text: str) -> float | None:
-    """Return the instant of an HTTP-date in any of its three forms (RFC 9110 5.6.7); None if unreadable."""
+    """Return the time of an HTTP-date, which has one of three formats (RFC 9110 5.6.7); None if it is unreadable."""
     for form in _DATES:
         match = form.fullmatch(text.strip())
         if match is None:

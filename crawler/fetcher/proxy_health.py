@@ -1,7 +1,7 @@
 """Watches whether the proxy works, and logs at once when it fails, because nothing is fetched without it.
 
-When the proxy fails, it looks as if many hosts did not answer, and each of them waits and is retried. One log
-line with the proxy's address shows the real cause. Another line reports when the proxy answers again.
+When the proxy fails, many hosts seem not to answer, and the requests to each of them are delayed and retried.
+One log line with the proxy's address shows the real cause. Another line reports when the proxy answers again.
 """
 
 import logging
@@ -25,7 +25,7 @@ class ProxyHealth:
         self._told_at = -math.inf
 
     def note(self, fetch: Fetch, now: float) -> None:
-        """Note a fetch that ended at `now` (seconds on any clock that never steps back).
+        """Record a fetch that ended at `now` (seconds on any clock that never steps back).
 
         A 502 from a proxy that has worked before is about the host, not the proxy.
         """

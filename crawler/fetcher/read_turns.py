@@ -1,15 +1,15 @@
-"""Chooses which resting connections are read next: short answers before long ones.
+"""Chooses which resting connections are read next. Short answers are read before long ones.
 
 A connection rests once reading has used its share of a turn of the event loop, and after each 128 KiB of an
 answer. A connection is fresh while reading its answer has taken less than `FRESH` seconds; fresh connections
-are resumed before all others (like new flows in fq_codel, RFC 8290, 4.2). Otherwise a page queued after 500
-bodies of two-byte chunks would wait half a second for each of its pieces. A turn resumes up to `RESUMED_MAX`
-fresh connections. Then it resumes as many others as fit into its share, given the recently measured cost of
-reading one, but at least one.
+are resumed before all others (like new flows in fq_codel, RFC 8290, 4.2). Without this rule, a page queued
+after 500 bodies of two-byte chunks would wait half a second for each of its pieces. A turn resumes up to
+`RESUMED_MAX` fresh connections. Then it resumes other connections: at least one, and as many as fit into the
+share of the turn, given the recent cost of reading one.
 
-While the loop has other work, long answers get only a quarter of the CPU time: after each of their pieces,
-other work may use `OTHERS` times as much CPU time before the next piece is read. In a turn without other
-work, the rest of this time is cancelled.
+While the loop has other work, long answers get only a quarter of the CPU time: after each piece of a long
+answer, other work may use `OTHERS` times as much CPU time as the piece took, before the next piece is read.
+In a turn without other work, the rest of this time is cancelled.
 """
 
 from collections import deque
@@ -26,7 +26,7 @@ _C = TypeVar("_C")
 
 
 class ReadTurns(Generic[_C]):
-    """The queues of fresh and of other connections, and the cost of reading one."""
+    """The queues of fresh and of other connections, and the cost of reading a piece from one connection."""
 
     def __init__(self) -> None:
         self._fresh: deque[_C] = deque()
@@ -45,7 +45,7 @@ class ReadTurns(Generic[_C]):
         (self._fresh if spent < FRESH else self._old).append(connection)
 
     def read(self, seconds: float) -> None:
-        """Note that reading a piece took this much CPU time of the thread."""
+        """Record that reading a piece took this much CPU time of the thread."""
         self._read += seconds
         self._cost = max(seconds, self._cost * _FADING)
 
@@ -60,7 +60,7 @@ class ReadTurns(Generic[_C]):
         return fresh + old
 
     def _look(self, cpu: float) -> None:
-        """Update the CPU time that other work is owed after the last turn."""
+        """Update the CPU time that other work may still use, after the turn that has ended."""
         others = cpu - self._looked_at - self._read
         if self._old_went:
             self._owed = OTHERS * self._read

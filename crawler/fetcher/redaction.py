@@ -1,8 +1,8 @@
 """Redaction: requests and answers are shown and stored with the names of credentials, but never with their values.
 
 All records, logs and exports use `Fetch.request_head`, `Fetch.request_body` and `Fetch.headers`, so the
-client needs to redact only these three. It does so whether a value was configured, came from a cookie jar or
-was set by a server.
+client needs to redact only these three. It redacts a value whether the value was configured, came from a
+cookie jar, or was set by a server.
 """
 
 import json
@@ -42,7 +42,7 @@ def redacted_fields(fields: Fields) -> Fields:
 
 
 def redacted_request(head: bytes, body: bytes, secrets: Collection[str]) -> tuple[bytes, bytes]:
-    """Return head and body of a request without the values of body fields listed in `secrets` or with secret names.
+    """Return head and body of a request without the values of body fields whose names are in `secrets` or are secret.
 
     The Content-Length in the returned head is the length of the returned body.
     """

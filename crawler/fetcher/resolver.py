@@ -1,12 +1,12 @@
 """Resolves host names to A and AAAA addresses through c-ares.
 
-There is one look-up per name at a time, and look-ups have a concurrency limit of their own.
+There is one look-up per name at a time, and the number of concurrent look-ups has its own limit.
 
     literal address -> hosts file, localhost -> cache -> look-up in flight -> name servers
 
 A look-up sends one query for A and one for AAAA at the same time. Dead names do not delay fetches, because
 look-ups wait only for one another. While many look-ups wait, a caller gives up after `dns_patience`; the
-look-up continues, and its answer is cached for the next request for the name. Denied addresses of an answer
+look-up continues, and its answer is cached for the next request for the name. Addresses that the guard denies
 are skipped. If no address is left, the outcome is `address_denied`. The guard also checks the address of each
 connection.
 """
@@ -31,10 +31,10 @@ _HOSTS_FILE = Path("/etc/hosts")
 _HOSTS_FILE_MAX = 16 << 20
 # seconds to wait for AAAA after A (RFC 8305: 0.05), as many servers drop the AAAA query
 _RESOLUTION_DELAY = 0.25
-_ABANDONED = 4  # maximum number of look-ups whose caller has given up, per look-up whose caller still waits
+_ABANDONED = 4  # maximum number of look-ups without a waiting caller, per look-up with a waiting caller
 
 
-_Found = tuple[list[tuple[str, float]], str]  # (addresses with their TTL, the reason for no answer or "")
+_Found = tuple[list[tuple[str, float]], str]  # (addresses with their TTL, why there is no answer, or "")
 
 
 class Resolver:
@@ -115,7 +115,7 @@ class Resolver:
         return resolution
 
     async def _ask_both(self, hostname: str, tries: int) -> list[_Found]:
-        """Return the answers for A and AAAA, or A alone if it has addresses and the answer for AAAA is late."""
+        """Return the answers for A and AAAA. If A has addresses and the answer for AAAA is late, return A alone."""
         create_task = asyncio.get_running_loop().create_task
         first, second = (create_task(self._ask(hostname, kind, tries)) for kind in ("A", "AAAA"))
         try:

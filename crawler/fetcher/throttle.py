@@ -2,9 +2,9 @@
 
     bytes arrive --spend--> the instant until which nothing may be read advances by bytes / rate
 
-The throttle is a plain object; `now` is monotonic time. `spend` returns how long the receiver must wait, so
-an excess of one read is compensated at once. If little is received, at most `BURST` seconds of the rate are
-saved for later.
+The throttle is a plain object; `now` is monotonic time. `spend` returns how long the receiver must wait, so a
+read that exceeds the rate is followed at once by a wait. If little is received, at most `BURST` seconds of
+the rate are saved for later.
 """
 
 BURST = 0.1  # seconds of unused rate that may be used at once

@@ -3,10 +3,10 @@
 A full handshake costs about ten times as much as a resumed one, and for some hosts, the gap between requests
 is longer than the time for which an idle connection is kept. So the last session of each host is kept and
 offered again. A session takes 6 KiB, or more with a long certificate chain, so sessions are kept only for the
-hosts whose connections ended last. The crawl will soon fetch again from the hosts in the front of the
-frontier. Python takes 130 to 470 us to copy a session. So the session is copied only once per connection, at
-its end, because tickets of TLS 1.3 arrive after the handshake. It is not copied at all while the resumed
-session is young, because servers accept a ticket more than once.
+hosts whose connections ended last. They include the hosts in the front of the frontier, from which the crawl
+will soon fetch again. Python takes 130 to 470 us to copy a session. So the session is copied only once per
+connection, at its end, because tickets of TLS 1.3 arrive after the handshake. It is not copied at all while
+the resumed session is young, because servers accept a ticket more than once.
 
 `verify` uses the system's root certificates (`SSL_CERT_FILE` works). `record` accepts old
 protocol versions, weak keys and broken chains; it is used only after verification
@@ -19,7 +19,7 @@ from typing import Any
 
 
 class ResumingContext(ssl.SSLContext):
-    """A client context that offers the last session of each host name and reports the start of a handshake."""
+    """A client context that offers each host its last session, and reports the start of a handshake."""
 
     sessions_max = 2048  # these take 12 MiB; the front has some 500 hosts
     on_handshake: Callable[[], None] | None = None
@@ -37,7 +37,7 @@ class ResumingContext(ssl.SSLContext):
         return super().wrap_bio(incoming, outgoing, *arguments, **{**options, "session": session})
 
     def keep(self, hostname: str, ssl_object: ssl.SSLObject, now: float) -> None:
-        """Remember the session of a connection that worked, at its end; `now` is wall time."""
+        """Remember the session of a connection that worked and now ends. `now` is wall time."""
         session = self._sessions.get(hostname)
         if session is None or not ssl_object.session_reused or now >= session.time + session.timeout / 2.0:
             try:

@@ -1,7 +1,7 @@
 """Opens connections through an HTTP proxy with aiohttp, by CONNECT for https and forwarded requests for http.
 
-Connecting and the TLS handshake with the target have a time limit each. The time of the handshake begins when
-aiohttp makes the TLS object, which the TLS context reports.
+Connecting has a time limit, and so has the TLS handshake with the target. The time of the handshake begins
+when aiohttp makes the TLS object, which the TLS context reports.
 """
 
 import asyncio

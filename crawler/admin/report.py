@@ -21,7 +21,7 @@ REASONS_SHOWN = 5  # the number of hosts that are named if no page could be fetc
 
 
 def with_share(splitter: SplitterCounts) -> dict[str, Any]:
-    """Return the splitter's counts with the share of links that stayed in their process (Mercator: 81.5 %)."""
+    """Return the splitter's counts, and the share of links that stayed in their process (81.5 % in Mercator)."""
     plain: dict[str, Any] = msgspec.to_builtins(splitter)
     links = splitter.local + splitter.foreign
     return plain | {"local_share": round(splitter.local / links, 4)} if links else plain
@@ -41,7 +41,7 @@ def cpu_seconds() -> float:
 
 
 def _network(host: str) -> str:
-    """Return the value of `network.allow_networks` that allows the address of a host."""
+    """Return the network that `network.allow_networks` must contain to allow the address of a host."""
     if host == "localhost" or host.endswith(".localhost") or host.startswith("127."):
         return "127.0.0.0/8"
     bare = host.strip("[]")

@@ -312,7 +312,7 @@ class Fetch(msgspec.Struct, gc=False):
         return len(self.body) if self.part is None else self.part.length
 
     def header(self, name: bytes) -> bytes:
-        """Return the first value of the field `name` (lower case), b"" if there is none."""
+        """Return the first value of the field `name` (in lower case), or b"" if there is none."""
         length = len(name)
         for field, value in self.headers:
             if len(field) == length and field.lower() == name:
@@ -346,19 +346,20 @@ class Markup(msgspec.Struct, gc=False):
 
 
 class Extracted(msgspec.Struct, gc=False):
-    """The links and directives of a page. URLs are raw, as on the page; each occurs once, in order of appearance.
+    """The links and directives of a page. URLs are raw, as on the page. Each occurs once, in order of appearance.
 
     `base` is the URL to which the raw URLs are relative. `encoding` is the encoding of the page (WHATWG
     name), in which the query of a link is encoded. `nofollow`, `noindex` and `noarchive` are the page-level
-    robots directives, including those of the header; `metas` are the directives of the page's own meta tags,
-    as in `PageRecord`. `parse_limit` means that the page exceeded the parser's limit and `hrefs` come from a
-    plain scan. `maps` are the sitemaps that a sitemap index names. `repeats` contains each link as often as
-    the page does; it is filled only for URL traces. `dated` are links of a sitemap, feed or directory listing
-    with the instant of their last change, where the document gives one; `told_by` names the kind of document,
-    "" if it is none of the three. `anchors` has the text of the first anchor of each of `hrefs` ("" for other
-    links); it is [] unless the texts were requested. `markup` is present if it was requested and the page was
-    parsed. `statements` are pairs (name, content) of the meta elements that allow or forbid uses of the page.
-    `licenses` are the raw URLs of the RSL documents that link elements announce.
+    robots directives, including those of the header; `metas` are only the directives of the page's own meta
+    tags, as in `PageRecord`. `parse_limit` means that the page exceeded the parser's limit, so that `hrefs`
+    come from a plain scan of the text. `maps` are the sitemaps that a sitemap index names. `repeats` contains
+    each link as often as the page contains it. It is filled only for URL traces. `dated` are the links of a
+    sitemap, feed or directory listing for which the document gives the instant of the last change, each with
+    this instant. `told_by` names the kind of document; it is "" if the document is none of the three.
+    `anchors` has the text of the first anchor of each of `hrefs` ("" for other links); it is [] unless the
+    texts were requested. `markup` is present if it was requested and the page was parsed. `statements` are
+    pairs (name, content) of the meta elements that allow or forbid uses of the page. `licenses` are the raw
+    URLs of the RSL documents that link elements announce.
     """
 
     base: str
@@ -446,10 +447,10 @@ class PageRecord(msgspec.Struct, gc=False, array_like=True):
 class Capture(msgspec.Struct, gc=False, array_like=True):
     """The location of a stored copy; the value of `c/<fingerprint><time>`.
 
-    `kind` is "response" or "revisit". In `refers_to`, a revisit names the response that it repeats, by the
-    `c/` key of that response. `length` is the length of the record's gzip member. `extent` is the length of
-    all records of the capture, which follow one another from `offset` on. `broken` means that the answer is
-    incomplete (outcome `truncated`).
+    `kind` is "response" or "revisit". In a revisit, `refers_to` is the `c/` key of the response that it
+    repeats. `length` is the length of the record's gzip member. `extent` is the length of all records of the
+    capture, which follow one another from `offset` on. `broken` means that the answer is incomplete (outcome
+    `truncated`).
     """
 
     segment: str
@@ -472,10 +473,10 @@ class Capture(msgspec.Struct, gc=False, array_like=True):
 
 
 class FrontierCounts(msgspec.Struct, kw_only=True):
-    """Counts URLs to do (including `in_flight`), URLs parked by each rule, hosts in each state, requests, look-ups.
+    """Counts URLs to do (including `in_flight`), URLs parked by each rule, hosts by state, requests, and look-ups.
 
-    `hosts_reached` counts the hosts that have ever answered, `hosts_failing` those whose latest requests failed
-    (`frontier/hosts/ranking.py`).
+    `hosts_reached` counts the hosts that have ever answered. `hosts_failing` counts the hosts whose latest
+    requests failed (`frontier/hosts/ranking.py`).
     """
 
     todo: int = 0
@@ -535,11 +536,12 @@ class SplitterCounts(msgspec.Struct, kw_only=True):
 
 
 class HostStatus(msgspec.Struct, kw_only=True):
-    """The state and the counters of a host; when it may be requested again, and why not earlier.
+    """The state and the counters of a host, the time when it may be requested again, and the reason for the wait.
 
     `cause` is an outcome, or the reason why the host is held or given up. `wait` is the number of seconds
-    until `ready_at`. `next_retry_at` is the first instant at which a URL of its queue is retried, 0 if no URL
-    is. `best` is the importance of the first URL of its queue (`orders/`), 0 if the queue is empty.
+    until `ready_at`. `next_retry_at` is the first instant at which a URL of its queue is retried; it is 0 if
+    no URL will be retried. `best` is the importance of the first URL of its queue (`orders/`); it is 0 if the
+    queue is empty.
     """
 
     host: str

@@ -39,8 +39,8 @@ LINGERING_BYTES = 256 << 10  # maximum number of bytes that are read and discard
 # maximum number of bytes of a request body held in memory; while there are more, nothing is read
 BODY_HELD = 64 << 10
 BACKLOG = 512
-_DESCRIPTORS = 65_536  # number of file descriptors to request, if the system allows that many
-PAUSE_PIECES = 4  # number of pieces of a streamed body that are sent before other work gets a turn
+_DESCRIPTORS = 65_536  # number of file descriptors that the process requests, if the system allows that many
+PAUSE_PIECES = 4  # number of pieces of a streamed body that are sent before other tasks may run
 _FULL = (
     b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 )
@@ -82,7 +82,7 @@ def short_path(folder: Path, name: str) -> Iterator[str]:
 
 
 def error_reply(refusal: HttpError, accept: str = "") -> Reply:
-    """Return the reply that reports an error: a page if `accept` is the Accept field of a browser, or else JSON.
+    """Return the reply that reports an error. It is a page if `accept` is the Accept field of a browser, else JSON.
 
     The reply must not be cached, because the page may be fetched or withdrawn at any time.
     """
@@ -230,7 +230,7 @@ class ServedConnection(asyncio.Protocol):
         self._tell()
 
     def data_received(self, data: bytes) -> None:
-        """Answer a request at once if it is like an earlier one; otherwise parse the data."""
+        """Answer a request at once if it need not be parsed; otherwise parse the data."""
         if self._lingering:
             self._thrown_away += len(data)
             return self.drop() if self._thrown_away > LINGERING_BYTES else None
@@ -246,7 +246,7 @@ class ServedConnection(asyncio.Protocol):
         self._read_or_rest()
 
     def eof_received(self) -> bool:
-        """Keep the connection open while answers are due: a client that closes its sending side still gets them."""
+        """Keep the connection open while answers are due. The client has closed only its sending side."""
         self._eof = True
         self._reader.end()
         self._tell()
@@ -275,7 +275,7 @@ class ServedConnection(asyncio.Protocol):
                     self._read_or_rest()
                 goes_on = await self._answer(self._current)
                 if self._waiting:
-                    await asyncio.sleep(0)  # let other clients have a turn between the requests of one packet
+                    await asyncio.sleep(0)  # let other clients be served between the requests of one packet
             if goes_on and self._reader.refusal is not None:
                 self.write(whole_error(self._reader.refusal))
                 goes_on = False
@@ -320,7 +320,7 @@ class ServedConnection(asyncio.Protocol):
             return Sending(error_reply(refusal), close=True)
 
     def _linger(self) -> None:
-        """Close the connection, but first keep reading for a while: otherwise, a reset would discard the answer."""
+        """Keep reading for a while, and then close the connection. Otherwise, a reset would discard the answer."""
         if self._transport is None or self._transport.is_closing():
             return
         if self._eof or (self._reader.refusal is None and not self._reader.busy):
@@ -553,7 +553,7 @@ async def read_body(
 
 
 def more_descriptors() -> None:
-    """Raise this process's limit of open files to the maximum, so that clients and fetches have enough files."""
+    """Raise this process's limit of open files to the maximum, so that there are enough for clients and fetches."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _DESCRIPTORS)
     if soft < wanted:

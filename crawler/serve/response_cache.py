@@ -3,8 +3,8 @@
 Once the cache is full, an answer is stored only at its second request. So if a client requests every page
 once, the answers to this client use no memory, and do not replace answers that are requested often.
 
-An answer is found under its key, or under the last request that got this answer (`remember_request`); such a
-request need not be parsed.
+An answer is found under its key, or under the last request that got this answer (`remember_request`). A
+request that is found in this way need not be parsed.
 """
 
 from collections import OrderedDict
@@ -77,7 +77,7 @@ class ResponseCache:
         return self._by_request.get(request)
 
     def remember_request(self, request: Hashable, shown: CachedResponse) -> None:
-        """Remember the request of a cached answer, in place of the request remembered for it before."""
+        """Remember the request of a cached answer. It replaces the request that was remembered for the answer before."""
         self._by_request.pop(shown.request, None)
         shown.request = request
         self._by_request[request] = shown
@@ -95,7 +95,7 @@ class ResponseCache:
         return admitted
 
     def admits(self, shown: CachedResponse) -> bool:
-        """Return whether an answer may be stored: there is room for it, or it was requested before.
+        """Return whether an answer may be stored, which requires free room or an earlier request for the answer.
 
         Remember this request.
         """

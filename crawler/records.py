@@ -32,7 +32,7 @@ class LinkFlag:
     """
 
     NONE = 0
-    SEED = 1  # given by the user, or the redirect target of a URL given by the user; it widens the scope
+    SEED = 1  # given by the user, or the redirect target of a URL given by the user; the URL widens the scope
     SITEMAP = 2  # read the answer as a sitemap
     FEED = 4  # read the answer as RSS or Atom
     REQUISITE = 8  # needed to show a page (image, style, script, frame); only its requisites are followed
@@ -172,7 +172,7 @@ class Outcome(StrEnum):
 
 
 class Blame(IntEnum):
-    """The party that a failure is charged to (`frontier/README.md`, "Failures")."""
+    """The party to which a failure is charged (`frontier/README.md`, "Failures")."""
 
     NONE = 0  # no party: success, or a final result for the URL
     URL = 1  # the URL is retried on its own schedule
@@ -352,14 +352,14 @@ class Extracted(msgspec.Struct, gc=False):
     name), in which the query of a link is encoded. `nofollow`, `noindex` and `noarchive` are the page-level
     robots directives, including those of the header; `metas` are only the directives of the page's own meta
     tags, as in `PageRecord`. `parse_limit` means that the page exceeded the parser's limit, so that `hrefs`
-    come from a plain scan of the text. `maps` are the sitemaps that a sitemap index names. `repeats` contains
-    each link as often as the page contains it. It is filled only for URL traces. `dated` are the links of a
-    sitemap, feed or directory listing for which the document gives the instant of the last change, each with
-    this instant. `told_by` names the kind of document; it is "" if the document is none of the three.
-    `anchors` has the text of the first anchor of each of `hrefs` ("" for other links); it is [] unless the
-    texts were requested. `markup` is present if it was requested and the page was parsed. `statements` are
-    pairs (name, content) of the meta elements that allow or forbid uses of the page. `licenses` are the raw
-    URLs of the RSL documents that link elements announce.
+    come from a plain scan. `maps` are the sitemaps that a sitemap index names. `repeats` contains each link
+    as often as the page contains it. It is filled only for URL traces. `dated` are the links of a sitemap,
+    feed or directory listing for which the document gives the instant of the last change, each with this
+    instant. `told_by` names the kind of document; it is "" if the document is none of the three. `anchors`
+    has the text of the first anchor of each of `hrefs` ("" for other links); it is [] unless the texts were
+    requested. `markup` is present if it was requested and the page was parsed. `statements` are pairs (name,
+    content) of the meta elements that allow or forbid uses of the page. `licenses` are the raw URLs of the
+    RSL documents that link elements announce.
     """
 
     base: str
@@ -408,7 +408,7 @@ META_NOINDEX, META_NOARCHIVE = 1, 2
 
 
 class PageRecord(msgspec.Struct, gc=False, array_like=True):
-    """The stored facts about a URL that was tried; the value of `u/<fingerprint>`."""
+    """The facts about a URL that was tried, which are stored under the key `u/<fingerprint>`."""
 
     url: str
     state: PageState
@@ -433,7 +433,7 @@ class PageRecord(msgspec.Struct, gc=False, array_like=True):
     noindex: bool = False
     noarchive: bool = False
     error: str = ""
-    # 16 bytes: the digest of the part of the content whose changes count (`pages/change_detection.py`)
+    # 16 bytes: the digest of that part of the content in which changes count (`pages/change_detection.py`)
     content_digest: bytes = b""
     not_modified: int = 0  # number of 304 answers in a row
     # directives of the page's own meta tags: META_NOINDEX | META_NOARCHIVE; -1 if they were not recorded
@@ -445,7 +445,7 @@ class PageRecord(msgspec.Struct, gc=False, array_like=True):
 
 
 class Capture(msgspec.Struct, gc=False, array_like=True):
-    """The location of a stored copy; the value of `c/<fingerprint><time>`.
+    """The location of a stored copy, which is stored under the key `c/<fingerprint><time>`.
 
     `kind` is "response" or "revisit". In a revisit, `refers_to` is the `c/` key of the response that it
     repeats. `length` is the length of the record's gzip member. `extent` is the length of all records of the
@@ -514,8 +514,9 @@ class DueCounts(msgspec.Struct, kw_only=True):
 class SplitterCounts(msgspec.Struct, kw_only=True):
     """Counters of the traffic between processes since the crawl began.
 
-    `sent`, `waiting` and `repeated` (repeats that were left out of a long queue) add up to all
-    links ever put into the outbox. `batches` and `bytes` count what peers confirmed.
+    `repeated` counts the repeats that were left out of a long queue. The sum of `sent`, `waiting` and
+    `repeated` is the number of all links ever put into the outbox. `batches` and `bytes` count what peers
+    confirmed.
     """
 
     sent: int = 0

@@ -84,7 +84,7 @@ class LazyAdminServer:
 
 
 def start_or_say(door: LazyAdminServer, address: str, default: str) -> bool:
-    """Start at `address`; if the default address is in use, only warn, since the crawl can run without a server.
+    """Start at `address`. If the default address is in use, only warn, since the crawl can run without a server.
 
     Raises:
         ConfigError: an address other than the default cannot be listened on.

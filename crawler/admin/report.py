@@ -123,7 +123,7 @@ class Report(msgspec.Struct, kw_only=True):
         return self.stopped_by == "done" and self.any_success and not any(asked)
 
     def why_nothing(self, refused: int) -> str:
-        """Return briefly why no seed could be fetched; `refused` is the number of seeds that were not URLs."""
+        """Return a short reason why no seed could be fetched. `refused` is the number of seeds that were not URLs."""
         reasons = [f"{refused} seeds are not http(s) URLs"] if refused else []
         for host in self.hosts[:REASONS_SHOWN]:
             cause = describe_cause(host.cause) or ("no answer" if host.failures else "")

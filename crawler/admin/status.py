@@ -199,7 +199,7 @@ def _ages(values: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 
 
 def _arm(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Merge one arm of a comparison; its error is that of a weighted mean of independent parts."""
+    """Merge one arm of a comparison. The error of the result is the error of a weighted mean of independent parts."""
     arm = {"policy": rows[0]["policy"]}
     arm |= {name: sum(row[name] for row in rows) for name in ("pages", "refreshes", "changed")}
     for name, by in (("expected", "pages"), ("seen", "refreshes")):

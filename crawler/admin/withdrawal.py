@@ -85,7 +85,7 @@ def instant_of(text: str) -> float:
 
 
 def plain_rule(rule: Withdrawal) -> dict[str, Any]:
-    """Return a rule for display: only the fields that it sets, with times in ISO 8601."""
+    """Return a rule for display: only the fields that the rule sets, with times in ISO 8601."""
     shown: dict[str, Any] = {"at": iso_time(rule.at)}
     shown |= {name: value for name in ("url", "host", "prefix", "reason") if (value := getattr(rule, name))}
     if rule.digest and not rule.url:

@@ -330,7 +330,7 @@ class Delivery:
         return item
 
     def _callback(self, name: str) -> Callback:
-        """Return the callback with this name, from this run's requests or the module of `parse`; "" means `parse`."""
+        """Return the callback with this name from this run's requests or the module of `parse`; "" means `parse`."""
         if not name:
             assert self._parse is not None
             return self._parse
@@ -341,7 +341,7 @@ class Delivery:
         return found  # type: ignore[no-any-return]
 
     async def _sync(self) -> None:
-        """Make the items durable; callers that arrive meanwhile share the next sync."""
+        """Make the items durable. Callers that arrive in the meantime share the next sync."""
         assert self._items is not None
         begun = self._syncing
         if begun is not None and not begun.done():

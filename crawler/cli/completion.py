@@ -35,7 +35,7 @@ def _completion(argv: list[str]) -> int:
 def parsers() -> Iterator[tuple[str, argparse.ArgumentParser]]:
     """Yield (command, parser) for each command that has a parser."""
     for name, (module, _) in COMMANDS.items():
-        if name in ("lab", "bench"):  # these commands have subcommands of their own
+        if name in ("lab", "bench"):  # these commands have subcommands
             continue
         made = parser_of(importlib.import_module(module).main, name)
         if made is not None:

@@ -303,7 +303,7 @@ def _raw_seeds(args: argparse.Namespace) -> Iterator[str]:
 
 @contextlib.contextmanager
 def _seed_file(args: argparse.Namespace) -> Iterator[Iterator[SeedLine]]:
-    """Yield the rows of `--seeds`; keep a copy of standard input, because it is read twice."""
+    """Yield the rows of `--seeds`. Standard input is copied to a file, because the rows are read twice."""
     name = "standard input" if args.seeds == "-" else args.seeds
     with contextlib.ExitStack() as stack:
         try:
@@ -322,7 +322,7 @@ def _seed_file(args: argparse.Namespace) -> Iterator[Iterator[SeedLine]]:
 
 
 def _add_parts(args: argparse.Namespace, layers: Layers) -> None:
-    """Turn the columns of the seeds file into overrides, each for the part of the web under its seed."""
+    """Turn the columns of the seeds file into overrides. Each override applies to the part of the web under its seed."""
     if args.seeds is None:
         return
     crawl_scope = str(layers.tree.get("crawl", {}).get("scope", "host"))

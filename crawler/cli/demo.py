@@ -2,7 +2,7 @@
 
 The demo first crawls this web completely. If a browser is installed, the crawl includes the shop, whose pages
 need a browser. Then news and prices change, and the crawl keeps its copies fresh for `REFRESH_SECONDS`. The
-web itself counts how many copies are current.
+web itself counts the copies that are current.
 """
 
 import argparse

@@ -110,7 +110,7 @@ def _signals(args: argparse.Namespace) -> int:
 
 
 def _refreshing(refreshing: Mapping[str, Any], hosts: int) -> list[str]:
-    """Return text about refreshing: age of copies, value of more bandwidth, largest hosts, arms of a comparison."""
+    """Describe the refreshing: age of copies, value of more bandwidth, largest hosts, and arms of a comparison."""
     if not refreshing.get("pages"):
         return []
     rows = {}

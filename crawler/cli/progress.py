@@ -36,7 +36,7 @@ class Shown(Protocol):
 
 
 async def show(crawl: Shown, mode: str) -> None:
-    """Show progress until cancelled. `mode` is auto, plain or none."""
+    """Show the progress until this task is cancelled. `mode` is auto, plain or none."""
     if mode == "none":
         return
     if mode == "auto" and sys.stderr.isatty():

@@ -53,7 +53,7 @@ def run(
 
 
 def _copy_report(made: Path, wanted: Path) -> None:
-    """Copy the report of the run, even if the run failed."""
+    """Copy the report of the run to `wanted`, even if the run failed."""
     if made.exists() and wanted == STDOUT:
         sys.stdout.write(made.read_text(encoding="utf-8"))
     elif made.exists():

@@ -71,7 +71,7 @@ RULES_INTERVAL = 1.0  # seconds between two checks whether another command has c
 def _opened(directory: CrawlDirectory, stack: contextlib.ExitStack) -> "tuple[dict[str, Stages], str]":
     """Open the stages of all processes under their locks. If that is impossible, open read-only copies.
 
-    Return the stages, and a message if another process has the locks (otherwise "").
+    Return the stages, and a message if another process has the locks; otherwise, the message is "".
     """
     names = access.names(directory)
     try:

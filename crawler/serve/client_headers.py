@@ -86,7 +86,7 @@ class ClientHeadersCache:
         return self._known.get(block)
 
     def put(self, block: bytes, client_headers: ClientHeaders) -> None:
-        """Remember a block, without its condition, if the rest is plain and every parser would split it in the same way.
+        """Remember a block, without its condition, if the rest is plain and all parsers would split it in the same way.
 
         `client_headers` is the meaning of the whole block.
         """

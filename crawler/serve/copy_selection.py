@@ -27,7 +27,7 @@ def nearest_copy(newest_first: Iterable[Capture], at: float) -> Capture | None:
             failure = _nearer(failure, capture, at)
             continue
         best = _nearer(best, capture, at)
-        if capture.fetched_at <= at:  # the remaining captures are older, and so further away from `at`
+        if capture.fetched_at <= at:  # the remaining captures are older, so they are further away from `at`
             break
     return best or failure
 

@@ -105,7 +105,7 @@ class Demand:
             self._sketch /= weight
 
     def _admit(self, fingerprint: int) -> float:
-        """Make room for a page and return its count in the sketch."""
+        """Make room for a page in the exact table, and return the page's count in the sketch."""
         if len(self._counts) >= self.pages_max:
             self._shrink()
         return self._from_sketch(fingerprint)

@@ -73,7 +73,7 @@ def whole_error(refusal: HttpError) -> bytes:
 
 @contextmanager
 def short_path(folder: Path, name: str) -> Iterator[str]:
-    """Yield a path to a file in a folder; the path is short enough for the name of a socket (107 bytes)."""
+    """Yield a path to a file in a folder. The path is short enough to be the name of a socket (107 bytes)."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         yield f"/proc/self/fd/{descriptor}/{name}"
@@ -299,7 +299,7 @@ class ServedConnection(asyncio.Protocol):
         return sending.keep_alive and (request.complete or await self._throw_away(request)) and not self._eof
 
     async def _throw_away(self, request: ServedRequest) -> bool:
-        """Discard the unread rest of a body; return whether it ended within the limits."""
+        """Discard the unread rest of a body. Return whether the body ended within the limits."""
         size = 0
         with suppress(TimeoutError, HttpError):
             async with asyncio.timeout(LINGERING):
@@ -331,7 +331,7 @@ class ServedConnection(asyncio.Protocol):
         asyncio.get_running_loop().call_later(LINGERING, self.drop)
 
     def _read_or_rest(self) -> None:
-        """Read from the client if at most one request is queued and little of a body is held; otherwise pause reading."""
+        """Read if at most one request is queued and little of a body is in memory. Otherwise, pause reading."""
         body = self._current.held if self._current is not None else 0
         wanted = self._lingering or (len(self._waiting) < 2 and body < BODY_HELD)
         if wanted != self._reading and self._transport is not None and not self._transport.is_closing():
@@ -397,8 +397,8 @@ class ServedConnection(asyncio.Protocol):
 class HttpListener:
     """A listening address; `handle` answers its requests, and `now` returns the wall time.
 
-    Before `handle`, `again` is called with the bytes of a request. It returns the
-    whole response, or None if `handle` must answer.
+    `again` is called first, with the bytes of a request. It returns the whole response, or None if `handle`
+    must answer the request.
 
     """
 
@@ -468,7 +468,7 @@ class HttpListener:
         self._sweep_from_now_on()
 
     async def start_unix(self, folder: Path, name: str = "serve.sock") -> None:
-        """Also listen on a Unix socket for sibling processes; replace the socket of a dead process."""
+        """Also listen on a Unix socket for sibling processes. Replace a socket that a dead process has left."""
         loop = asyncio.get_running_loop()
         (folder / name).unlink(missing_ok=True)
         made = socket.socket(socket.AF_UNIX)
@@ -483,7 +483,7 @@ class HttpListener:
             self._sweeper = asyncio.get_running_loop().create_task(self._sweep())
 
     def enter(self, connection: ServedConnection) -> None:
-        """Register a new client; if no slot is free, close the connection of another client or of this one."""
+        """Register a new client. If no slot is free, close the connection of another client or of this one."""
         self._connections.add(connection)
         stays, victim = self.places.enter(connection, asyncio.get_running_loop().time())
         if victim is not None:

@@ -6,9 +6,9 @@
 The key K proves that the sender owns the site, because the file `http://H/K.txt` contains the key. (Instead,
 a file L on the same host may contain it, for URLs below L's directory.) The crawl fetches the file politely,
 once per host and day. Until then, the answer is 202, and the URLs wait; they are also stored. All waiting
-URLs together may use `pending_bytes_max` bytes, and the URLs of one site may use 1/`SITE_PART` of that. So if
-the key file of one site never arrives, the notices of other sites are still accepted. If a file is missing or
-lacks the key, it is fetched again for the first notice after `REFUSED_AGE_MAX`.
+URLs together may use `pending_bytes_max` bytes, and the URLs of one site may use 1/`SITE_PART` of that. So
+the notices of other sites are still accepted if the key file of one site never arrives. If a file is missing
+or lacks the key, it is fetched again for the first notice after `REFUSED_AGE_MAX`.
 
     200  accepted               400  malformed                422  URLs of another host, or an invalid key
     202  key not checked yet    403  the file lacks the key   429  too many at once
@@ -113,7 +113,7 @@ def _authority(url: str) -> str:
 
 
 def contains(text: bytes | None, key: str) -> bool:
-    """Return whether a key file contains the key; None stands for a file that could not be fetched."""
+    """Return whether a key file contains the key. `text` is None if the file could not be fetched."""
     return text is not None and text[:256].decode("utf-8", "replace").strip("\ufeff \t\r\n") == key
 
 

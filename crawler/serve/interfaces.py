@@ -54,7 +54,7 @@ class ServedCrawl(Protocol):
         """Return the fingerprint of a URL (request form) and the place of its copies."""
 
     def missing(self, url: str, fingerprint: int) -> tuple[str, str]:
-        """Return the state of a URL without a copy (a row of `serve/README.md`, "Missing pages"), and the reason."""
+        """Return the state of a URL without a copy (see `serve/README.md`, "Missing pages"), and the reason."""
 
     def disallowed(self, url: str) -> str:
         """Return the line of robots.txt that now forbids a URL; "" if no line does."""

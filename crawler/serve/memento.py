@@ -35,7 +35,7 @@ def view_line(base: str, url: str) -> bytes:
 
 
 def link_field(base: str, url: str, instant: float | None = None) -> str:
-    """Return the Link field of a copy, or of an answer without a copy (no `instant`); `base` is scheme and authority."""
+    """Return the Link field of a copy or, without `instant`, of another answer. `base` is scheme and authority."""
     safe = _in_link(url)
     links = [
         f'<{safe}>; rel="original"',

@@ -6,8 +6,8 @@
 Only `PageHandler._chosen` chooses a copy, and refuses to show a withheld copy.
 
 The I/O shell writes the `Reply`. Every fetch of a URL changes the URL's record in the batch that stores the
-capture. So a cached answer is current as long as the stored record is unchanged. The record is read once
-after each write to the store.
+capture. So a cached answer is current as long as the stored record is unchanged. After each write to the
+store, the record is read once to check this.
 """
 
 import math
@@ -188,7 +188,7 @@ class PageHandler:
         elif ready.stored is not None and not shown.bodiless:
             shown.bodiless = True
             ready.stored.release()  # a 304 does not need the bytes of the member
-            ready.body = None  # the cache counts the memory that the answer takes when it is stored
+            ready.body = None  # the cache counts the memory that the answer uses when it is stored
             self.head_cache.put(shown)
         if shown.bodiless:
             ready.body = None
@@ -327,7 +327,7 @@ class PageHandler:
         return self._conditional(shown, headers, extra)
 
     def _of_now(self, shown: CachedResponse, now: float) -> tuple[float, float | None, bytes]:
-        """Return the values that change with time: the age, P(fresh), and the header lines with both values."""
+        """Return the values that change with time: the age, P(fresh), and the header lines with these values."""
         age = max(0.0, now - shown.fetched_at)
         probability = None
         if shown.tried_at is not None:

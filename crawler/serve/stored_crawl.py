@@ -16,8 +16,8 @@ class ServedProcess(NamedTuple):
     """The parts of one process that answer questions about its pages.
 
     `owner` returns the name of the process that owns a page; it is None if the crawl has only one process.
-    `absence` returns the state of a URL without a copy, and the sentence of `crawler why`; `freshness` opens the
-    refresh schedule.
+    `absence` returns the state of a URL without a copy, and the sentence that `crawler why` prints.
+    `freshness` opens the refresh schedule.
     """
 
     owner: Callable[[int], str] | None

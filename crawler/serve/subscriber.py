@@ -49,7 +49,7 @@ def read_topics(lines: Sequence[str], public: str) -> list[tuple[str, str]]:
 class Subscriber:
     """Posts forms to hubs (WebSub 5.1). Each hub gets one form at a time, with `gap` seconds between two forms.
 
-    `public` is the URL at which hubs reach this page server; `ask` sends a request.
+    `public` is the URL at which hubs reach this page server, and the function `ask` sends a request.
     """
 
     def __init__(

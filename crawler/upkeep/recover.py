@@ -1,4 +1,4 @@
-"""`crawler recover`: search the archives of its peers for the links that a process has lost.
+"""`crawler recover`: find links that a process has lost, by searching the archives of its peers.
 
 Every URL that a process received from others is a seed, or a link of a page or the target of a redirect that
 one of the others has archived. So each of the other processes reads its own archive once, selects the links

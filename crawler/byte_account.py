@@ -4,18 +4,18 @@
        '-----does not--> waits in line --next_free--> granted
 
 A plain object without I/O. An owner is any hashable value; its share of the bytes grows with each `reserve`
-and ends with `release`. An owner whose request does not fit waits in line, first come, first served. Two
-kinds of shares may exceed the limit. The oldest share may exceed it, because otherwise many half-received
-bodies could fill the account and wait for one another forever. And each share may grow to `SMALL_BYTES`,
-because otherwise small bodies would wait for large ones. All shares except the oldest together hold at most a
-quarter of the limit: with many large bodies, the oldest share often exceeds the limit, and then the others
-should hold little.
+and ends with `release`. An owner whose request does not fit waits in a queue. Requests are granted in the
+order of their arrival. Two kinds of shares may exceed the limit. The oldest share may exceed it, because
+otherwise many half-received bodies could fill the account and wait for one another forever. And each share
+may grow to `SMALL_BYTES`, because otherwise small bodies would wait for large ones. All shares except the
+oldest together hold at most a quarter of the limit. The reason is that with many large bodies, the oldest
+share often exceeds the limit, and then the others should hold little.
 
-`charge` counts bytes that are already in memory, whether they fit or not: those of a body that has arrived
-but is not committed, and of the data made from it. A charged owner never waits here. While more than an
-eighth of the limit is charged, the oldest share may not exceed the limit: otherwise one body after the other
-would arrive completely and wait to be parsed. So the account exceeds its limit by at most that eighth, the
-share of one owner, small shares, and charges that were not reserved before.
+`charge` counts bytes that are already in memory, whether they fit or not. These are the bytes of a body that
+has arrived but is not committed, and of the data made from that body. A charged owner never waits here. While
+more than an eighth of the limit is charged, the oldest share may not exceed the limit. Otherwise, one body
+after the other would arrive completely and wait to be parsed. So the account exceeds its limit by at most
+that eighth, the share of one owner, small shares, and charges that were not reserved before.
 """
 
 from collections.abc import Hashable
@@ -39,12 +39,12 @@ class ByteAccount(Generic[_O]):
         self._small = small
         self._shares: dict[_O, int] = {}  # shares of owners that may wait, oldest first
         self._charges: dict[Hashable, int] = {}
-        self._waiting: dict[_O, int] = {}  # owner in line -> the bytes that it waits for
+        self._waiting: dict[_O, int] = {}  # waiting owner -> the number of bytes that it waits for
         self.held = 0  # the bytes of all owners
         self.charged = 0  # the part of `held` that belongs to charged owners
 
     def reserve(self, owner: _O, nbytes: int) -> bool:
-        """Let the owner's share grow by `nbytes`. After False, the owner waits until `next_free` returns it."""
+        """Let the owner's share grow by `nbytes`. After False, the owner waits until `next_free` returns the owner."""
         assert nbytes >= 0
         if owner not in self._waiting and self._fits(owner, nbytes):
             self._grant(owner, nbytes)
@@ -66,7 +66,7 @@ class ByteAccount(Generic[_O]):
         self._waiting.pop(owner, None)  # type: ignore[arg-type]  # a charged owner has no share and does not wait
 
     def next_free(self) -> _O | None:
-        """Grant the next owner in line its request if it fits, and return that owner; None if no request fits."""
+        """Grant the request of the next waiting owner if it fits, and return that owner; None if no request fits."""
         if not self._waiting:
             return None
         first = next(iter(self._waiting))

@@ -14,8 +14,9 @@ TOLD_MAX = 100  # the answer to a notification lists this many of its URLs
 class SignalSource(NamedTuple):
     """One source of change signals.
 
-    `number` is the place of the source in the stored counters. `trust` is the share of signals that is assumed to
-    be correct before any signal was checked; `recipe` describes how signals of this source are sent.
+    `number` is the position of the source in the stored counters. `trust` is the share of signals that is
+    assumed to be correct before any signal was checked; `recipe` describes how signals of this source are
+    sent.
     """
 
     name: str
@@ -36,20 +37,20 @@ SIGNAL_SOURCES = (
     SignalSource("other", 7, 0.7, "any other name that a sender gives"),
 )
 SOURCES = len(SIGNAL_SOURCES)
-# A page counts at most 2^COUNTER_BITS - 1 signals of a source between two crawls; one word of 32 bits holds the
-# counters of all sources.
+# Between two fetches of a page, at most 2^COUNTER_BITS - 1 signals of each source are counted. One word of 32
+# bits holds the counters of all sources.
 COUNTER_BITS = 4
 NAMES = tuple(source.name for source in SIGNAL_SOURCES)
 _NUMBERS = {source.name: source.number for source in SIGNAL_SOURCES}
 
 
 def source_number(source: str) -> int:
-    """Return the number of a source given as "name" or "name:who"; unknown names count as `other`."""
+    """Return the number of a source, which is given as "name" or "name:who". Unknown names count as `other`."""
     return _NUMBERS.get(source.partition(":")[0], _NUMBERS["other"])
 
 
 class Fate(StrEnum):
-    """The fate of a signalled URL, in the words that every interface uses."""
+    """The fate of a signalled URL. All interfaces use these words."""
 
     NOTED = "noted"  # the page is kept fresh: it is fetched sooner, depending on how reliable its source was
     QUEUED = "queued"  # in scope but not fetched yet: it waits like any link

@@ -1,8 +1,7 @@
 """The process clock: it shows the wall time at the start plus the monotonic time since then.
 
-It never steps back while the process runs, and its instants keep their meaning
-after a restart. Core objects take `now` as an argument; only the outer shell
-reads a clock.
+The clock never steps back while the process runs, and instants keep their meaning after a restart. Core
+objects take `now` as an argument; only the outer shell reads a clock.
 """
 
 import math
@@ -52,7 +51,7 @@ class VirtualClock:
 
 
 def past(instant: float, now: float) -> float:
-    """Return a stored instant; return `now` if it is in the future, because a clock was ahead at that time."""
+    """Return a stored instant, or `now` if the instant is in the future because a clock was ahead when it was stored."""
     return min(instant, now)
 
 

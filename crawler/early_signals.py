@@ -6,13 +6,13 @@
     SIGUSR1             blocked, so that it ends neither the process nor its children; a process that writes logs
                         waits for it in a thread and reopens them (`storage/rotating_file.py`)
 
-Without a terminal, SIGHUP comes from a service manager or from logrotate. They use it to make a daemon reread
-its configuration or reopen its logs.
+Without a terminal, SIGHUP comes from a service manager or from logrotate. They send it to make a daemon
+reread its configuration or reopen its logs.
 
 Importing the crawler may take longer than a supervisor waits. A SIGTERM or SIGHUP that arrives during the
 imports is remembered, and the command stops as soon as it has begun. A second signal ends the process at
-once. When a command has ended, `leave` makes the process ignore these signals: a signal that arrives while
-the process ends would otherwise replace the exit code. This module is imported first and imports almost
+once. When a command has ended, `leave` makes the process ignore these signals. Otherwise, a signal that
+arrives while the process ends would replace the exit code. This module is imported first and imports almost
 nothing.
 """
 
@@ -67,7 +67,7 @@ def forget() -> None:
 
 
 def deliver() -> None:
-    """Let stop signals end the process, for commands without a clean stop; deliver a signal that already arrived."""
+    """For commands without a clean stop: let stop signals end the process, and deliver a signal that already arrived."""
     for number in _noted():
         if signal.getsignal(number) is _note:
             signal.signal(number, signal.SIG_DFL)
@@ -84,7 +84,7 @@ def interrupted() -> int:
 
 @contextmanager
 def ending() -> Iterator[None]:
-    """Delay a Ctrl-C while modules are imported; it then ends the program with one line instead of a traceback.
+    """Delay a Ctrl-C while modules are imported. Then it ends the program with one line instead of a traceback.
 
     A module that is interrupted while it is imported may even crash. At a prompt, KeyboardInterrupt is raised as
     usual. A handler that the user's program has installed is kept.
@@ -112,8 +112,9 @@ def ending() -> Iterator[None]:
 def noted(*, leaves: bool = False) -> Iterator[None]:
     """Remember stop signals while the context is entered, and restore the previous handlers afterwards.
 
-    If the program `leaves` after the command, stop signals are ignored from the end of the context on: a signal
-    that came right after `crawler stop` would otherwise end the process before it can report its exit code.
+    If the program `leaves` after the command, stop signals are ignored from the end of the context on.
+    Otherwise, a signal that arrives right after `crawler stop` would end the process before it can report its
+    exit code.
     """
     _begun.clear()
     before = {number: signal.getsignal(number) for number in (*_noted(), signal.SIGHUP)}
@@ -135,7 +136,7 @@ def noted(*, leaves: bool = False) -> Iterator[None]:
 
 
 def _noted() -> tuple[signal.Signals, ...]:
-    """Return the stop signals that are remembered; Python itself raises KeyboardInterrupt for SIGINT."""
+    """Return the stop signals that are remembered. For SIGINT, Python itself raises KeyboardInterrupt."""
     return tuple(number for number in stop_signals() if number is not signal.SIGINT)
 
 

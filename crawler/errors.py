@@ -1,12 +1,12 @@
 """Errors that the outside world can cause, each with the exit code of the command.
 
-A bug of the crawler raises an `AssertionError` or a `RuntimeError`. If a server, a peer, a disk or a
-configuration causes an error, a `CrawlerError` is raised. Its one-line message says what failed, where, and
-what to do.
+A bug of the crawler raises an `AssertionError` or a `RuntimeError`. A server, a peer, a disk or a
+configuration may also cause an error. Then a `CrawlerError` is raised. Its one-line message says what failed,
+where, and what to do.
 
-Data from the web may trigger a bug of the crawler or of a library. Such a bug must not end the process and
-must not go unnoticed: the task ends in a counted outcome (`internal_error`), and `Unexpected` logs one
-traceback for each type and place. So a million pages with the same bug cause one traceback.
+Data from the web may trigger a bug of the crawler or of a library. Such a bug must neither end the process
+nor go unnoticed. So the task ends with the outcome `internal_error`, which is counted, and `Unexpected` logs
+one traceback for each type and place. So a million pages with the same bug cause one traceback.
 """
 
 import errno
@@ -16,7 +16,7 @@ from traceback import walk_tb
 
 log = logging.getLogger("crawler")
 
-PLACES_MAX = 1000  # types and places of exceptions that are logged; further ones are only counted
+PLACES_MAX = 1000  # number of types and places whose exceptions are logged; all others are only counted
 
 
 class CrawlerError(Exception):
@@ -51,7 +51,7 @@ class ConfigError(UsageError):
 
 
 def bad_setting(key: str, what: str) -> ConfigError:
-    """Return the error for a key whose value cannot be used; `Layers.naming` adds where the value came from."""
+    """Return the error for a key whose value cannot be used. `Layers.naming` adds the origin of the value."""
     return ConfigError(f"configuration: {key}: {what}", key)
 
 
@@ -111,7 +111,7 @@ def disk_failed(error: BaseException) -> bool:
 
 
 def may_not_write(error: BaseException) -> bool:
-    """Return whether an error, or one of its causes, means that this user may read a place but not write there."""
+    """Return whether an error, or one of its causes, means that this user cannot write to a place that can be read."""
     return _caused_by(error, _NO_RIGHT)
 
 

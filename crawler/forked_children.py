@@ -7,8 +7,8 @@
 
 Importing the crawler takes half a CPU second and 60 MB of memory that never changes. Forked children avoid
 both costs: four children start in 0.8 CPU seconds instead of 2.8. Forking a process that runs an event loop
-or threads is unsafe, so only the first start of a crawling process forks; a child that dies is replaced by a
-newly executed program.
+or threads is unsafe. So a crawling process forks its children only at the first start. A child that dies
+later is replaced by a newly executed program.
 
 `ForkedChild` implements the part of `asyncio.subprocess.Process` that a supervisor uses.
 """
@@ -53,7 +53,7 @@ class ForkedChild:
                 await ended.wait()
             finally:
                 loop.remove_reader(self._ended)
-            if self.returncode is None:  # unless another task has reaped the child meanwhile
+            if self.returncode is None:  # unless another task has reaped the child in the meantime
                 self._reap()
         assert self.returncode is not None
         return self.returncode
@@ -67,7 +67,7 @@ class ForkedChild:
             os.kill(self.pid, signal.SIGKILL)
 
     def end(self) -> None:
-        """Kill and reap the child if it still runs, and close the link; for programs without an event loop."""
+        """Kill and reap the child if it still runs, and close the link. This is for programs without an event loop."""
         if self.returncode is None:
             self.kill()
             self._reap()
@@ -103,7 +103,7 @@ def fork_children(
             if helpers:
                 end_with_parent(parent)
             for sibling in (*siblings, *children):
-                sibling.link.close()  # while the child held these, a sibling would not see its parent end
+                sibling.link.close()  # a sibling would not notice the end of its parent while this child held its link
             _be_child(work, theirs)
         theirs.close()
         children.append(ForkedChild(pid, ours))

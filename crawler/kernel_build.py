@@ -24,7 +24,7 @@ from setuptools.command.build_ext import build_ext
 
 PACKAGE = Path(__file__).resolve().parent
 SHARED = "crawler.memoryviews"
-KEPT_MAX = 400  # files in the cache: about a dozen versions of all kernels, 50 MB
+KEPT_MAX = 400  # maximum number of cached files: about a dozen versions of all kernels, 50 MB
 
 
 class BuildKernels(build_ext):
@@ -32,7 +32,7 @@ class BuildKernels(build_ext):
 
     The module that all kernels share is built before any of them. Kernels are built in parallel. If Cython
     generated the shared module at the same time as another module, part of the shared module could be
-    missing, and then no kernel could be imported.
+    missing. Then no kernel could be imported.
     """
 
     # setuptools looks up the options of pyproject.toml by this name, even in a second run
@@ -63,7 +63,7 @@ class BuildKernels(build_ext):
             keep(target, cached)
 
     def _cached(self, ext: Any) -> Path:
-        """Return the path of `ext` in the cache, named by the digest of all that its compiled form depends on."""
+        """Return the path of `ext` in the cache. Its name is a digest of everything that the compiled form depends on."""
         digest = hashlib.sha256()
         for part in (
             ext.name,

@@ -67,7 +67,7 @@ SHARED = "memoryviews"
 
 
 class AsSource:
-    """Import hook that finds the source of given modules before their compiled form is found."""
+    """An import hook that makes Python import the given modules from their source, even if a compiled form exists."""
 
     def __init__(self, folder: str, names: Iterable[str]) -> None:
         self._paths = {f"crawler.{name}": _path(folder, name) + ".py" for name in names}

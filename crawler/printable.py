@@ -24,7 +24,7 @@ _IN_TEXT = re.compile(f"[{_HIDDEN}]")
 _IN_LINE = re.compile(f"[\t\n{_HIDDEN}]")
 # Characters that start a formula in spreadsheets, including their full-width and small forms.
 _FORMULA = re.compile("\\s*[=+\\-@\uff1d\uff0b\uff0d\uff20\ufe66\ufe62\ufe63\ufe6b]|[\t\r\n]")
-# "-5" or "+49 30 123" contain no letters, so they cannot call a function
+# text such as "-5" or "+49 30 123" has no letters, so it cannot call a function
 _NUMBER = re.compile(r"[-+]?[0-9 .,:/()%-]*")
 
 
@@ -44,7 +44,7 @@ def csv_cell(text: str) -> str:
 
 
 def csv_line(cells: Iterable[object]) -> str:
-    """Return one line of CSV; text is made safe by `csv_cell`, and None is an empty cell."""
+    """Return one line of CSV. Text is made safe by `csv_cell`, and None becomes an empty cell."""
     import csv  # here, because few commands write CSV
 
     line = io.StringIO()
@@ -58,7 +58,7 @@ def _escape(match: re.Match[str]) -> str:
 
 
 class PrintableStream:
-    """A text stream that writes printable text to `raw`. On a terminal, its `buffer` does the same for UTF-8 bytes."""
+    """A text stream that writes printable text to `raw`. On a terminal, `buffer` does the same for UTF-8 bytes."""
 
     def __init__(self, raw: TextIO) -> None:
         self.raw = raw

@@ -4,8 +4,8 @@ A stage imports the shared modules and these records, never another stage. All
 records are plain structs without behaviour. Instants are seconds since the epoch
 by the process clock, durations are seconds, and sizes are bytes.
 
-Three forms of a URL are kept apart (`raw_url`, `url`, `key`): the text on the page; the
-request form, which is sent and stored; and the duplicate key, which is only hashed.
+A URL has three forms: `raw_url` is the text on the page; `url` is the request form, which is sent and stored;
+`key` is the duplicate key, which is only hashed.
 """
 
 from enum import IntEnum, StrEnum
@@ -15,12 +15,13 @@ import msgspec
 
 from crawler.storage.parts import Part
 
-# Decoding checks the bounds at no measurable cost. MessagePack has no integers beyond 64 bits.
+# Decoding checks the bounds of integers at no measurable cost. MessagePack has no integers of more than 64
+# bits.
 Unsigned64 = Annotated[int, msgspec.Meta(ge=0)]
 Small = Annotated[int, msgspec.Meta(ge=0, le=(1 << 31) - 1)]
 
-# All exceptions that msgspec raises for malformed bytes; it has none of its own for invalid UTF-8 and deep
-# nesting.
+# All exceptions that msgspec raises for malformed bytes. For invalid UTF-8 and deep nesting, it raises
+# exceptions of Python.
 UNDECODABLE = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError, OverflowError)
 
 
@@ -31,10 +32,10 @@ class LinkFlag:
     """
 
     NONE = 0
-    SEED = 1  # given by the user, or the redirect target of such a URL; it widens the scope
+    SEED = 1  # given by the user, or the redirect target of a URL given by the user; the URL widens the scope
     SITEMAP = 2  # read the answer as a sitemap
     FEED = 4  # read the answer as RSS or Atom
-    REQUISITE = 8  # needed to show a page (image, style, script, frame); its requisites are followed, its links are not
+    REQUISITE = 8  # needed to show a page (image, style, script, frame); only its requisites are followed
     REDIRECT = 16  # the target of a redirect; `redirects` is the length of the chain so far
     REFRESH = 32  # a known page fetched again
     SCOPE = 64  # not a link: tells a peer that the scope grew by this URL
@@ -42,11 +43,13 @@ class LinkFlag:
     OWN_REQUEST = 128
     RANKED = 256  # the user gave it a priority
     AGAIN = 512  # a known page that is queued again (`crawl.timestamping`)
-    # Not a link: tells the owner that this URL is said to have changed; `redirects` is the number of the source.
+    # Not a link: tells the owner that, according to a signal, this URL has changed. `redirects` is the number
+    # of the signal's source.
     SIGNAL = 1024
-    NEWS = 2048  # found on a known page that was fetched again; if this URL becomes a page, that page gets the credit
+    NEWS = 2048  # found on a known page that was fetched again; if the URL becomes a page, the known page gets the credit
     CREDIT = 4096  # not a link: tells the owner of the page `via` that a URL found there has become a page
-    # out of scope, and fetched only to see whether the link works; the answer is not stored or followed
+    # out of scope, and fetched only to see whether the link works; the answer is not stored, and its links
+    # are not followed
     EXTERNAL = 8192
     RENDER = 16384  # show this page in a browser, even if the configuration says otherwise
     STATIC = 32768  # never show this page in a browser
@@ -86,7 +89,7 @@ class TaskKind(StrEnum):
     RESOLVE = "resolve"  # look up the host's addresses
     ROBOTS = "robots"  # fetch robots.txt of an authority
     PAGE = "page"  # fetch a page
-    DENIED = "denied"  # robots.txt or a withdrawal forbids the URL, so record this and fetch nothing
+    DENIED = "denied"  # robots.txt or a withdrawal forbids the URL: record this and fetch nothing
     SUBRESOURCE = "subresource"  # not handed out: a request of a page that a browser shows
     SITE_FILE = "site_file"  # not handed out: tdmrep.json or a licence document of a page's site
     HOP = "hop"  # not handed out: any answer of a redirect chain except the last
@@ -160,7 +163,8 @@ class Outcome(StrEnum):
     TLS_ERROR = "tls_error"  # invalid certificate or failed handshake
     RESET = "reset"  # closed or reset before the first byte of an answer
     PROXY_ERROR = "proxy_error"
-    # A browser showed the page earlier, but no browser could show it this time; the URL is retried.
+    # A browser showed the page in an earlier fetch, but no browser could show it this time. The URL is
+    # retried.
     NOT_RENDERED = "not_rendered"
     INTERNAL_ERROR = "internal_error"  # exception in the crawler: its traceback is logged, the URL is retried
     ROBOTS_DENIED = "robots_denied"  # never requested: robots.txt forbids it
@@ -168,9 +172,9 @@ class Outcome(StrEnum):
 
 
 class Blame(IntEnum):
-    """The party that a failure is charged to (`frontier/README.md`, "Failures")."""
+    """The party to which a failure is charged (`frontier/README.md`, "Failures")."""
 
-    NONE = 0  # success, or a final result for the URL
+    NONE = 0  # no party: success, or a final result for the URL
     URL = 1  # the URL is retried on its own schedule
     HOST = 2  # the host waits; its URLs keep their place in the queue
 
@@ -187,11 +191,11 @@ class RenderingFacts(msgspec.Struct, gc=False, array_like=True):
     """The facts about the rendering of a page that are stored.
 
     `why` names the reason for the rendering (one of `render/deciding.py`, "always" or "request"). `took` and
-    `cpu` are in seconds; `render/work_account.py` measures `cpu`. `missing` of its `requests` got no usable
-    answer. `broke` names the limit that ended the rendering ("" for none). `added` means that the rendering
-    shows links or text that the static answer lacks. If no browser could show the page, `failures` counts the
-    failed renderings in a row, and `again_at` is the instant from which `auto` tries again; the other fields
-    still describe the rendering that is stored, if one is.
+    `cpu` are in seconds; `render/work_account.py` measures `cpu`. Of its `requests`, `missing` is the number
+    without a usable answer. `broke` names the limit that ended the rendering ("" for none). `added` means
+    that the rendering shows links or text that the static answer lacks. If no browser could show the page,
+    `failures` counts the failed renderings in a row, and `again_at` is the instant from which `auto` tries
+    again. In this case, the other fields still describe the stored rendering, if there is one.
     """
 
     why: str = ""
@@ -213,7 +217,7 @@ class Rendering(RenderingFacts, kw_only=True, gc=False, array_like=False):
     whose contents belong to the page. `subresources` are the answers that were fetched for the page; `cached`
     is the number of requests that the cache of scripts and styles answered. `left_for` is the URL to which
     the page's scripts tried to navigate. `view` is a picture of the page as PNG, b"" if none was requested.
-    `host_took` is the number of seconds for which the requests kept the page's own host busy. `candidate`
+    `host_took` is the time in seconds for which the requests kept the page's own host busy. `candidate`
     means that the answer looked incomplete, as if a browser had to build the rest.
     """
 
@@ -238,24 +242,24 @@ CACHED = "cached"  # the answer of an earlier crawl was used again, and nothing 
 
 
 class Fetch(msgspec.Struct, gc=False):
-    """The result of one request: its outcome, the answer, and what the store needs.
+    """The result of one request: its outcome, the answer, and the facts that are stored with it.
 
     `head_block` is the header block as received; it is b"" if a credential was removed from `headers`. `body`
     is the payload after transfer decoding, with its content coding unless `store = "decoded"`. `headers` are
     names and values as received, in order. `truncated` is "", "length", "time" or "disconnect".
     `decoded_length` counts the bytes of the body without content coding, up to the decoding limits.
-    `retry_after` is in seconds, 0 if the server did not ask for a delay. `took` is the time from sending the
-    request to the last byte of the answer, without connecting and TLS. `connection` is "reused", the
-    handshake of a new connection ("plain", "full" or "resumed"), or CACHED; it is "" if there was no
-    connection. `undecoded` means that the content coding is unknown, so `content` is empty. `payload_digest`
-    is the SHA-1 of the stored payload if it is already computed, else b"". `final` means that the frontier
-    will not retry the URL. `rendering` is the attempt to show the page in a browser, if there was one.
-    `held_back` means that no attempt was made, because earlier attempts had failed. `site` is the digest of
-    what the host said at that time about the use of its pages (`consent/site_book.py`). `challenged` means
-    that the server wants this request signed, and that a repeated request would be signed. `part` is the
-    payload of a large file; `body` and `content` are then empty. `request_head` and `request_body` are the
-    request without the values of credentials. `earlier` are the answers of the redirect chain that led here,
-    if the user's code made the request.
+    `retry_after` is the delay that the server asked for, in seconds; 0 if it did not ask for one. `took` is
+    the time from sending the request to the last byte of the answer, without connecting and TLS. `connection`
+    is "reused", the handshake of a new connection ("plain", "full" or "resumed"), or CACHED; it is "" if
+    there was no connection. `undecoded` means that the content coding is not known to the crawler, so
+    `content` is empty. `payload_digest` is the SHA-1 of the stored payload if it is already computed, else
+    b"". `final` means that the frontier will not retry the URL. `rendering` is the attempt to show the page
+    in a browser, if there was one. `held_back` means that no attempt was made, because earlier attempts had
+    failed. `site` is the digest of what the host said at that time about the use of its pages
+    (`consent/site_book.py`). `challenged` means that the server demands a signature of this request, and that
+    a repeated request would be signed. `part` is the payload of a large file; `body` and `content` are then
+    empty. `request_head` and `request_body` are the request without the values of credentials. `earlier` are
+    the answers of the redirect chain that led here, if the user's code made the request.
     """
 
     url: str
@@ -308,7 +312,7 @@ class Fetch(msgspec.Struct, gc=False):
         return len(self.body) if self.part is None else self.part.length
 
     def header(self, name: bytes) -> bytes:
-        """Return the first value of the field `name` (lower case), b"" if there is none."""
+        """Return the first value of the field `name` (in lower case), or b"" if there is none."""
         length = len(name)
         for field, value in self.headers:
             if len(field) == length and field.lower() == name:
@@ -342,19 +346,20 @@ class Markup(msgspec.Struct, gc=False):
 
 
 class Extracted(msgspec.Struct, gc=False):
-    """The links and directives of a page. URLs are raw, as on the page; each occurs once, in order of appearance.
+    """The links and directives of a page. URLs are raw, as on the page. Each occurs once, in order of appearance.
 
     `base` is the URL to which the raw URLs are relative. `encoding` is the encoding of the page (WHATWG
     name), in which the query of a link is encoded. `nofollow`, `noindex` and `noarchive` are the page-level
-    robots directives, including those of the header; `metas` are the directives of the page's own meta tags,
-    as in `PageRecord`. `parse_limit` means that the page exceeded the parser's limit and `hrefs` come from a
-    plain scan. `maps` are the sitemaps that a sitemap index names. `repeats` contains each link as often as
-    the page does; it is filled only for URL traces. `dated` are links of a sitemap, feed or directory listing
-    with the instant of their last change, where the document gives one; `told_by` names the kind of document,
-    "" if it is none of the three. `anchors` has the text of the first anchor of each of `hrefs` ("" for other
-    links); it is [] unless the texts were requested. `markup` is present if it was requested and the page was
-    parsed. `statements` are pairs (name, content) of the meta elements that allow or forbid uses of the page.
-    `licenses` are the raw URLs of the RSL documents that link elements announce.
+    robots directives, including those of the header; `metas` are only the directives of the page's own meta
+    tags, as in `PageRecord`. `parse_limit` means that the page exceeded the parser's limit, so that `hrefs`
+    come from a plain scan. `maps` are the sitemaps that a sitemap index names. `repeats` contains each link
+    as often as the page contains it. It is filled only for URL traces. `dated` are the links of a sitemap,
+    feed or directory listing for which the document gives the instant of the last change, each with this
+    instant. `told_by` names the kind of document; it is "" if the document is none of the three. `anchors`
+    has the text of the first anchor of each of `hrefs` ("" for other links); it is [] unless the texts were
+    requested. `markup` is present if it was requested and the page was parsed. `statements` are pairs (name,
+    content) of the meta elements that allow or forbid uses of the page. `licenses` are the raw URLs of the
+    RSL documents that link elements announce.
     """
 
     base: str
@@ -403,7 +408,7 @@ META_NOINDEX, META_NOARCHIVE = 1, 2
 
 
 class PageRecord(msgspec.Struct, gc=False, array_like=True):
-    """The stored facts about a URL that was tried; the value of `u/<fingerprint>`."""
+    """The facts about a URL that was tried, which are stored under the key `u/<fingerprint>`."""
 
     url: str
     state: PageState
@@ -428,7 +433,7 @@ class PageRecord(msgspec.Struct, gc=False, array_like=True):
     noindex: bool = False
     noarchive: bool = False
     error: str = ""
-    # 16 bytes: the digest of the part of the content whose changes count (`pages/change_detection.py`)
+    # 16 bytes: the digest of that part of the content in which changes count (`pages/change_detection.py`)
     content_digest: bytes = b""
     not_modified: int = 0  # number of 304 answers in a row
     # directives of the page's own meta tags: META_NOINDEX | META_NOARCHIVE; -1 if they were not recorded
@@ -440,12 +445,12 @@ class PageRecord(msgspec.Struct, gc=False, array_like=True):
 
 
 class Capture(msgspec.Struct, gc=False, array_like=True):
-    """The location of a stored copy; the value of `c/<fingerprint><time>`.
+    """The location of a stored copy, which is stored under the key `c/<fingerprint><time>`.
 
-    `kind` is "response" or "revisit". In `refers_to`, a revisit names the response that it repeats, by the
-    `c/` key of that response. `length` is the length of the record's gzip member. `extent` is the length of
-    all records of the capture, which follow one another from `offset` on. `broken` means that the answer is
-    incomplete (outcome `truncated`).
+    `kind` is "response" or "revisit". In a revisit, `refers_to` is the `c/` key of the response that it
+    repeats. `length` is the length of the record's gzip member. `extent` is the length of all records of the
+    capture, which follow one another from `offset` on. `broken` means that the answer is incomplete (outcome
+    `truncated`).
     """
 
     segment: str
@@ -468,10 +473,10 @@ class Capture(msgspec.Struct, gc=False, array_like=True):
 
 
 class FrontierCounts(msgspec.Struct, kw_only=True):
-    """Counts URLs to do (including `in_flight`), URLs parked by each rule, hosts in each state, requests, look-ups.
+    """Counts URLs to do (including `in_flight`), URLs parked by each rule, hosts by state, requests, and look-ups.
 
-    `hosts_reached` counts the hosts that have ever answered, `hosts_failing` those whose latest requests failed
-    (`frontier/hosts/ranking.py`).
+    `hosts_reached` counts the hosts that have ever answered. `hosts_failing` counts the hosts whose latest
+    requests failed (`frontier/hosts/ranking.py`).
     """
 
     todo: int = 0
@@ -509,8 +514,9 @@ class DueCounts(msgspec.Struct, kw_only=True):
 class SplitterCounts(msgspec.Struct, kw_only=True):
     """Counters of the traffic between processes since the crawl began.
 
-    `sent`, `waiting` and `repeated` (repeats that were left out of a long queue) add up to all
-    links ever put into the outbox. `batches` and `bytes` count what peers confirmed.
+    `repeated` counts the repeats that were left out of a long queue. The sum of `sent`, `waiting` and
+    `repeated` is the number of all links ever put into the outbox. `batches` and `bytes` count what peers
+    confirmed.
     """
 
     sent: int = 0
@@ -531,11 +537,12 @@ class SplitterCounts(msgspec.Struct, kw_only=True):
 
 
 class HostStatus(msgspec.Struct, kw_only=True):
-    """The state and the counters of a host; when it may be requested again, and why not earlier.
+    """The state and the counters of a host, the time when it may be requested again, and the reason for the wait.
 
     `cause` is an outcome, or the reason why the host is held or given up. `wait` is the number of seconds
-    until `ready_at`. `next_retry_at` is the first instant at which a URL of its queue is retried, 0 if no URL
-    is. `best` is the importance of the first URL of its queue (`orders/`), 0 if the queue is empty.
+    until `ready_at`. `next_retry_at` is the first instant at which a URL of its queue is retried; it is 0 if
+    no URL will be retried. `best` is the importance of the first URL of its queue (`orders/`); it is 0 if the
+    queue is empty.
     """
 
     host: str

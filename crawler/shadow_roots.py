@@ -1,8 +1,8 @@
 """Shows the contents of shadow roots to parsers that do not support shadow roots.
 
 Sites, and browsers that save their DOM, write a shadow root as `<template shadowrootmode="open">` (WHATWG
-HTML, 4.12.3). People see the contents of a shadow root. But a parser without shadow roots reads it as a
-template, whose contents are not part of the page.
+HTML, 4.12.3). People see the contents of a shadow root. But a parser that does not support shadow roots reads
+this element as a template, whose contents are not part of the page.
 """
 
 import re
@@ -18,7 +18,7 @@ _IS_ROOT = re.compile(rb"[\s/]shadowrootmode\s*=\s*[\"']?(?:open|closed)\b", re.
 
 
 def open_shadow_roots(html: bytes) -> bytes:
-    """Return the HTML with shadow roots turned into normal elements; other templates stay. The time is linear.
+    """Return the HTML with shadow roots turned into normal elements. Other templates stay. The time is linear.
 
     >>> open_shadow_roots(b'<x-a><template shadowrootmode="open"><a href="/1">One</a></template></x-a>')
     b'<x-a><shadow-root shadowrootmode="open"><a href="/1">One</a></shadow-root></x-a>'

@@ -1,7 +1,7 @@
 """Limits the time that one kind of work takes in each turn of the event loop, so that clients and sockets do not wait.
 
-Work arrives in groups: while the loop does ten pieces, ten more arrive, so without a limit a turn could grow
-until it does one piece for each connection.
+Work arrives in groups: while the loop does ten pieces of work, ten more arrive. So without a limit, a turn
+could grow until it does one piece of work for each connection.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class TurnShare(Generic[T]):
-    """Allows `seconds` of CPU time (`clock`) per turn; a subclass serves the waiting work in `_serve`."""
+    """Allows `seconds` of CPU time (`clock`) per turn. A subclass serves the waiting work in `_serve`."""
 
     def __init__(self, seconds: float, clock: Callable[[], float]) -> None:
         self._seconds = self._left = seconds
@@ -35,7 +35,7 @@ class TurnShare(Generic[T]):
             asyncio.get_running_loop().call_soon(self._renew)
 
     def _renew(self) -> None:
-        """Begin a new turn; if work still waits at its end, also begin the next one."""
+        """Begin a new turn. If work still waits at the end of the turn, begin the next turn, too."""
         self._renewing, self._left = False, self._seconds
         try:
             self._serve()

@@ -1,8 +1,9 @@
 """State changes over HTTP: the list of commands, and the checks that authorize them.
 
 A change needs the secret of `DIR/admin-token` in the field `X-Admin-Token`. A page of another origin does not
-know the secret, and a browser lets that page send the field only with the server's consent (CORS), which this
-server never gives. A request whose Origin or Sec-Fetch-Site shows another origin is rejected first.
+know the secret. Moreover, a browser lets that page send the field only with the server's consent (CORS),
+which this server never gives. A request whose Origin or Sec-Fetch-Site shows another origin is rejected
+first.
 """
 
 import hmac
@@ -61,7 +62,7 @@ def token(directory: Path) -> str:
 
 
 def damaged_token(directory: Path, *, repair: bool) -> str:
-    """Describe the damage of the secret, "" if it is valid or missing; `repair` deletes a damaged secret."""
+    """Describe the damage of the secret; return "" if it is valid or missing. `repair` deletes a damaged secret."""
     path = directory / TOKEN_FILE
     try:
         if path.exists():

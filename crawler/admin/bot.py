@@ -1,7 +1,7 @@
-"""Builds the page about the bot from the configuration: identity, purpose, how to opt out, the rules that it obeys.
+"""Builds the page about the bot: its operator and purpose, the way to opt out, and the rules that the bot obeys.
 
-The admin server shows the page with a link to the requests of a host; the public listener (`bot_server.py`) shows
-only the page, and nothing of the dashboard.
+The admin server shows the page with a link to the requests of a host; the public listener (`bot_server.py`)
+shows only the page, without the link.
 """
 
 from html import escape

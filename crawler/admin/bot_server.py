@@ -3,9 +3,9 @@
     GET  /  /bot                                            the page for webmasters
     GET  /.well-known/http-message-signatures-directory     the key directory, signed by its keys
 
-It shows nothing of the dashboard, reads only the configuration and the public keys of the crawl,
-and accepts no input. So it may listen on a public address, behind a server that
-speaks TLS for `identity.signature_agent`.
+It shows nothing of the dashboard, reads only the configuration and the public keys of the crawl, and accepts
+no input. So it may listen on a public address, behind a server that handles TLS for
+`identity.signature_agent`.
 """
 
 import logging
@@ -101,7 +101,7 @@ class BotServer:
         raise HttpError(404, "no_such_path", f"see /bot and {PATH}")
 
     def _directory(self, file: KeyFile) -> tuple[bytes, list[Field]]:
-        """Return the key directory and the fields that sign it; renew both when the keys change, and every hour."""
+        """Return the key directory and the header fields that sign it. Renew both every hour and when the keys change."""
         now = self._now()
         try:
             changed = file.renew()

@@ -25,7 +25,8 @@ REQUEST_BYTES_MAX = 1 << 20
 
 log = logging.getLogger("crawler")
 
-# From Python 3.13 a server deletes its socket by the path it was bound to, which is temporary here.
+# From Python 3.13 on, a server deletes its socket by the path to which the socket was bound. Here, that path
+# is temporary.
 _KEEP_NAME: dict[str, Any] = {"cleanup_socket": False} if sys.version_info >= (3, 13) else {}
 
 Handler = Callable[[dict[str, Any]], Awaitable[Any]]
@@ -55,7 +56,7 @@ class ControlServer:
         self._server: asyncio.Server | None = None
 
     async def start(self) -> None:
-        """Listen. This process holds the folder's lock, so an existing socket is from a dead process; replace it."""
+        """Start listening. An existing socket is replaced: this process holds the lock, so the socket's owner is dead."""
         (self._folder / "control.sock").unlink(missing_ok=True)
         self._server = await asyncio.start_unix_server(
             self._serve, sock=_bound(self._folder), limit=REQUEST_BYTES_MAX, **_KEEP_NAME

@@ -1,4 +1,7 @@
-"""The client of the control socket (`control.py`). It imports no asyncio, so commands that ask a crawl start fast."""
+"""The client of the control socket (`control.py`).
+
+This module does not import asyncio, so that commands which send requests to a crawl start fast.
+"""
 
 import contextlib
 import os
@@ -12,7 +15,7 @@ import msgspec
 from crawler.errors import CrawlerError, DirectoryError
 
 ANSWER_BYTES_MAX = 64 << 20
-TIMEOUT = 30.0  # seconds; every answer comes from memory or a few reads
+TIMEOUT = 30.0  # seconds to wait for an answer; a process answers from memory or after a few reads
 
 NOBODY = object()  # the result of `ask` if no process runs
 

@@ -11,7 +11,7 @@ SEEDS_SHOWN = 5
 
 
 class CrawlFacts:
-    """Reads the facts of the crawl in a directory, and reads them again when its configuration has changed."""
+    """Reads the facts of the crawl in a directory, and reads them again when the crawl's configuration has changed."""
 
     def __init__(self, path: Path) -> None:
         self._directory = CrawlDirectory(path)

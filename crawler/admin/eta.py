@@ -1,8 +1,8 @@
 """Estimates the remaining work of a crawl from its growth in about the last minute.
 
-Each URL that is done adds `brings` new URLs on average: the links that the DUE found new, divided by the URLs
-done. If `brings` is below 1, the waiting URLs and all URLs that will follow from them form a geometric
-series,
+On average, each URL that is done adds `brings` new URLs. This is the number of links that the DUE found to be
+new, divided by the number of URLs that are done. If `brings` is below 1, the waiting URLs and all URLs that
+will follow from them form a geometric series,
 
     left = (todo + pending * share of pending links that are new) / (1 - brings)
 
@@ -21,9 +21,9 @@ GROWS = 0.95  # new URLs per page; from this number on, the series is too uncert
 class Eta(msgspec.Struct, frozen=True):
     """An estimate: `urls` is the number of URLs that wait, including the pending links that are probably new.
 
-    `left` includes the URLs still to be found, and `seconds` is the time to fetch them at
-    the present speed; both are None while the crawl grows. `brings` is the number of new URLs per page, None until a
-    URL is done.
+    `left` includes the URLs that are still to be found, and `seconds` is the time to fetch all of them at the
+    present speed. While the crawl grows, `left` and `seconds` are None. `brings` is the number of new URLs
+    per page; it is None until a URL is done.
     """
 
     urls: float
@@ -46,7 +46,7 @@ def eta(todo: int, pending: int, recent: Mapping[str, float]) -> Eta:
 
 
 def describe_eta(view: Eta, refreshed: int = 0) -> str:
-    """Describe the remaining work in one line, for every interface; "" while nothing is known.
+    """Describe the remaining work in one line, for every interface. Return "" while nothing is known.
 
     `refreshed` is the number of pages that were fetched again.
     """

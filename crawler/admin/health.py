@@ -23,8 +23,8 @@ TROUBLE = (
     Outcome.CONNECT_ERROR, Outcome.DNS_ERROR, Outcome.TLS_ERROR, Outcome.PROXY_ERROR, Outcome.HEADER_TIMEOUT,
     Outcome.RESET, Outcome.TEMPORARY, Outcome.HOST_BUSY, Outcome.FRAMING, Outcome.BAD_STATUS, Outcome.INTERNAL_ERROR,
 )  # fmt: skip
-REQUESTS_MIN = 20  # with fewer requests in the last minute, a share of failures says nothing
-HOSTS_MIN = 5  # with fewer hosts in the last minute, a share of failures says nothing
+REQUESTS_MIN = 20  # with fewer requests in the last minute, the share of failures is not meaningful
+HOSTS_MIN = 5  # with fewer hosts in the last minute, the share of failures is not meaningful
 SHARE_MAX = 0.5  # share of requests or hosts that may fail
 SPAN_MIN = 30.0  # a crawl counts as stalled only after this many seconds
 ERRORS_AGE = 600.0  # a logged error makes the crawl unhealthy for this many seconds
@@ -106,7 +106,7 @@ def health(status: CrawlSigns) -> Health:
 
 
 def recent_requests(counters: Mapping[str, int]) -> dict[str, int]:
-    """Return the counters whose growth the verdict needs: answers, failures, and failures by outcome."""
+    """Return the counters whose growth the verdict depends on: answers, failures, and failures by outcome."""
     counts = {f"{_PREFIX}{outcome}": _over(counters, outcome) for outcome in TROUBLE}
     answers = sum(_over(counters, outcome) for outcome in Outcome if outcome is not Outcome.ROBOTS_DENIED)
     return {"requests": answers, "failures": sum(counts.values())} | counts
@@ -117,7 +117,7 @@ def _over(counters: Mapping[str, int], outcome: Outcome) -> int:
 
 
 def failures(counters: Mapping[str, int]) -> list[dict[str, Any]]:
-    """Describe the outcomes of `TROUBLE` that occurred, with their numbers, the most frequent first."""
+    """Describe the outcomes of `TROUBLE` that occurred, each with its count. The most frequent outcome comes first."""
     counts = sorted(((_over(counters, outcome), str(outcome)) for outcome in TROUBLE), reverse=True)
     return [{"outcome": name, "said": describe_cause(name), "count": n} for n, name in counts if n]
 
@@ -126,7 +126,7 @@ def failures(counters: Mapping[str, int]) -> list[dict[str, Any]]:
 
 
 def missing_words(status: CrawlSigns) -> str:
-    """Name the processes that do not answer while others run; "" if all do."""
+    """Name the processes that do not answer while others run; return "" if all answer."""
     names = [member.name for member in status.members if member.state == "missing"]
     if not names:
         return ""

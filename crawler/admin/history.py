@@ -1,9 +1,9 @@
 """The curves of the dashboard: series of numbers at regular intervals over the last day, in arrays.
 
 A rate is the difference of a counter between two samples of the status, divided by the time between them. A
-point needs 4 bytes per series. A full ring drops its oldest point. At first the points are `FIRST_INTERVAL`
-apart, so that the curves have points from the start. Each time there are `FINE_POINTS` points, every second
-one is dropped and the interval doubles, up to the configured interval.
+point needs 4 bytes per series. A full ring drops its oldest point. At first, the points are `FIRST_INTERVAL`
+apart, so that the curves soon have several points. Each time there are `FINE_POINTS` points, every second one
+is dropped and the interval doubles, up to the configured interval.
 """
 
 from array import array
@@ -49,11 +49,11 @@ class RateSampler:
 
     @property
     def begun(self) -> bool:
-        """True if there is a sample to compute the rates of the next point from."""
+        """True if there is an earlier sample, which is needed to compute the rates of the next point."""
         return bool(self._before)
 
     def sample(self, status: Mapping[str, Any], now: float) -> dict[str, float]:
-        """Return the point for this instant. Rates are 0 in the first sample; a restart gives no negative rates."""
+        """Return the point for this instant. Rates are 0 in the first sample, and never negative."""
         counters = {name: number_at(status, path) for name, path in RATES.items()}
         elapsed = now - self._then
         point = {name: 0.0 for name in RATES}
@@ -65,7 +65,7 @@ class RateSampler:
 
 
 class History:
-    """The points of the last `length` seconds; in a long crawl they are `interval` seconds apart."""
+    """The points of the last `length` seconds. In a long crawl, they are `interval` seconds apart."""
 
     def __init__(self, length: float, interval: float) -> None:
         self._longest = interval

@@ -10,7 +10,7 @@ _TOTALS = ("hosts", "matched", "failing", "unsearched")
 
 
 def described(host: dict[str, Any]) -> dict[str, Any]:
-    """Return the facts of one host, with its cause and the outcomes of its robots.txt in words (`said`)."""
+    """Return the facts of one host. Each field `said` describes a cause or an outcome of robots.txt in words."""
     robots = [each | {"said": describe_cause(each["outcome"])} for each in host.get("robots", [])]
     return host | {"said": describe_cause(host.get("cause", "")), "robots": robots}
 
@@ -18,7 +18,8 @@ def described(host: dict[str, Any]) -> dict[str, Any]:
 def merged(answers: Sequence[dict[str, Any]], limit: int, missing: Sequence[str]) -> dict[str, Any]:
     """Return one list of up to `limit` hosts, best rank first, with the totals of all processes that answered.
 
-    `missing` are the processes whose hosts are not in the list; each row gets its cause in words (`said`).
+    `missing` are the processes whose hosts are not in the list. In each row, the new field `said` describes
+    the cause in words.
     """
     rows = list(heapq.merge(*(answer["rows"] for answer in answers), key=lambda row: -row["rank"]))[:limit]
     for row in rows:

@@ -1,8 +1,8 @@
 """Listens for the admin server from the start of a crawl, and imports the server for the first client.
 
-Importing the HTTP library takes a third of the CPU time of a crawl's start, and most crawls end before a
-client connects. So at the start only the socket is opened and the curves are sampled (`sampling.py`). At the
-first connection, a thread imports the server.
+Importing the HTTP library would take a third of the CPU time of a crawl's start, and most crawls end before a
+client connects. So at the start, the socket is opened and the sampling of the curves begins (`sampling.py`),
+but nothing else. At the first connection, a thread imports the server.
 """
 
 import asyncio
@@ -84,7 +84,7 @@ class LazyAdminServer:
 
 
 def start_or_say(door: LazyAdminServer, address: str, default: str) -> bool:
-    """Start at `address`; if the default address is in use, only warn, since the crawl can run without a server.
+    """Start at `address`. If the default address is in use, only warn, since the crawl can run without a server.
 
     Raises:
         ConfigError: an address other than the default cannot be listened on.

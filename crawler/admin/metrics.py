@@ -1,8 +1,7 @@
 """The status of a crawl's processes in Prometheus' text format.
 
-Labels are the process and names from fixed lists (outcomes, rules, states, reasons),
-never a host or a URL. So the number of series does not grow with the crawl; a test
-counts them at 100,000 hosts.
+Labels are the process and names from fixed lists (outcomes, rules, states, reasons), never a host or a URL.
+So the number of series does not grow with the crawl. A test counts the series of a crawl of 100,000 hosts.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -27,7 +26,8 @@ from crawler.version import __version__
 StatusTree = Mapping[str, Any]
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
-# name, path in the status, help; the name's suffix gives kind and unit: _total is a counter, all others are gauges
+# name, path in the status, help; the suffix of the name shows the kind and the unit: _total is a counter, all
+# others are gauges
 NUMBERS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("received_bytes_total", ("bytes", "wire"), "Bytes of bodies as received."),
     ("decoded_bytes_total", ("bytes", "decoded"), "Bytes of bodies without content coding."),

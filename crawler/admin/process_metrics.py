@@ -68,7 +68,7 @@ def _descriptors() -> int:
 
 
 class LastMinute:
-    """The growth of some counters in about the last minute; call `sample` every few seconds."""
+    """The growth of some counters in about the last minute. Call `sample` every few seconds."""
 
     def __init__(self) -> None:
         self._looks: deque[tuple[float, dict[str, int]]] = deque()
@@ -80,7 +80,7 @@ class LastMinute:
         self._looks.append((now, counts))
 
     def plain(self) -> dict[str, float]:
-        """Return the growth by name, and `span`, the seconds that it took; {} before the second sample."""
+        """Return the growth of each counter, and the time span in seconds as `span`; {} before the second sample."""
         if len(self._looks) < 2:
             return {}
         (then, before), (now, counts) = self._looks[0], self._looks[-1]
@@ -90,9 +90,9 @@ class LastMinute:
 class RecentErrors(logging.Handler):
     """The latest warnings and errors of the log, for the dashboard.
 
-    Python shows warnings on standard error as long as no logger has a handler. This handler shows nothing
-    itself. So in a script that has not configured logging, it passes messages on to Python's last-resort
-    handler.
+    Python shows warnings on standard error as long as no logger has a handler. This handler would prevent
+    that, although it shows nothing itself. So in a script that has not configured logging, it passes messages
+    on to Python's last-resort handler.
     """
 
     def __init__(self) -> None:

@@ -21,7 +21,7 @@ REASONS_SHOWN = 5  # the number of hosts that are named if no page could be fetc
 
 
 def with_share(splitter: SplitterCounts) -> dict[str, Any]:
-    """Return the splitter's counts with the share of links that stayed in their process (Mercator: 81.5 %)."""
+    """Return the splitter's counts, and the share of links that stayed in their process (81.5 % in Mercator)."""
     plain: dict[str, Any] = msgspec.to_builtins(splitter)
     links = splitter.local + splitter.foreign
     return plain | {"local_share": round(splitter.local / links, 4)} if links else plain
@@ -41,7 +41,7 @@ def cpu_seconds() -> float:
 
 
 def _network(host: str) -> str:
-    """Return the value of `network.allow_networks` that allows the address of a host."""
+    """Return the network that `network.allow_networks` must contain to allow the address of a host."""
     if host == "localhost" or host.endswith(".localhost") or host.startswith("127."):
         return "127.0.0.0/8"
     bare = host.strip("[]")
@@ -123,7 +123,7 @@ class Report(msgspec.Struct, kw_only=True):
         return self.stopped_by == "done" and self.any_success and not any(asked)
 
     def why_nothing(self, refused: int) -> str:
-        """Return briefly why no seed could be fetched; `refused` is the number of seeds that were not URLs."""
+        """Return a short reason why no seed could be fetched. `refused` is the number of seeds that were not URLs."""
         reasons = [f"{refused} seeds are not http(s) URLs"] if refused else []
         for host in self.hosts[:REASONS_SHOWN]:
             cause = describe_cause(host.cause) or ("no answer" if host.failures else "")

@@ -1,4 +1,4 @@
-"""Samples the status of a crawl for the dashboard, even without viewers, so the curves begin when the crawl does."""
+"""Samples the status of a crawl for the dashboard, even without viewers, so that the curves begin with the crawl."""
 
 import asyncio
 import logging
@@ -96,5 +96,5 @@ class Sampler:
         return msgspec.json.encode({"at": self._sampled_at, "point": self._point, "status": self._status})
 
     def beat(self) -> bytes:
-        """Return the present instant and that of the latest sample as JSON, to show that a slow process is alive."""
+        """Return the present time and the time of the latest sample as JSON. This shows that a slow process is alive."""
         return msgspec.json.encode({"now": self._now(), "at": self._sampled_at})

@@ -167,7 +167,8 @@ class AdminServer:
         return await getattr(self, _READS[path])(fields)
 
     async def _metrics(self, fields: dict[str, str]) -> Reply:
-        # Importing Prometheus' client takes a tenth of the start's CPU time, and most crawls are never asked for metrics.
+        # Importing Prometheus' client takes a tenth of the CPU time of a start, and few crawls get a request
+        # for metrics.
         from crawler.admin import metrics
 
         parts = await self._source.ask({"command": "status", "hosts": 0})
@@ -331,7 +332,7 @@ class EventStream(Sending):
         self._looking = looking
 
     async def write(self, request: ServedRequest) -> None:
-        """Write the head, each sample, a beat after `BEAT` seconds without a sample, and the end of the crawl."""
+        """Write the head, each sample, a sign of life after `BEAT` seconds without a sample, and the end of the crawl."""
         await super().write(request)
         looking = self._looking
         looking.begin_watching()

@@ -19,11 +19,12 @@ _DERIVED = ("outlook", "health", "crawl")  # sections of the tree that are not p
 
 
 class MemberStatus(msgspec.Struct, frozen=True):
-    """A process of a crawl: `running`, `at_rest`, `missing` (others run, but it does not answer), or `ended`.
+    """A process of a crawl. Its state is `running`, `at_rest`, `missing` or `ended`.
 
-    A process has `ended` if the crawl is ending and this process has finished before the others.
+    A process is `missing` if it does not answer while others run. A process has `ended` if the crawl is
+    ending and this process has finished before the others.
 
-    `seen_at` is the instant of the figures that are shown for the process, 0 if there are none.
+    `seen_at` is the instant at which the figures shown for the process were read; 0 if there are none.
     """
 
     name: str
@@ -36,7 +37,7 @@ class Status(msgspec.Struct, kw_only=True):
     """The current state of a process, or of several together.
 
     `counters` are the durable counters, by dotted name. `splitter` is None in a crawl of one process. `peers`
-    has, for each process, its connections to the others. `waiting` lists some hosts and what they wait for.
+    contains the connections of each process to the others. `waiting` lists some hosts and what they wait for.
     `members` are all processes, even those that do not run. The sections from `processes` on are set for
     running processes only (`process/live_services.py`): vital signs, fetches of this run, growth in about the
     last minute (`process_metrics.LastMinute`), histograms, what fetch slots waited for, latest warnings, the
@@ -75,7 +76,7 @@ class Status(msgspec.Struct, kw_only=True):
 
     @property
     def outlook(self) -> str:
-        """Describe the remaining work in one line; "" while nothing is known."""
+        """Describe the remaining work in one line. Return "" while nothing is known."""
         return describe_eta(self.eta, self.counters.get("refresh.done", 0))
 
     def plain(self) -> dict[str, Any]:
@@ -100,7 +101,7 @@ class Status(msgspec.Struct, kw_only=True):
 
 
 def nested(counters: Mapping[str, int]) -> dict[str, Any]:
-    """Return {"pages.fetched": 3} as {"pages": {"fetched": 3}}, with sorted names."""
+    """Nest counters by the parts of their names: {"pages.fetched": 3} becomes {"pages": {"fetched": 3}}."""
     tree: dict[str, Any] = {}
     for name in sorted(counters):
         *folders, leaf = name.split(".")
@@ -135,7 +136,7 @@ def _mean(values: Sequence[dict[str, float]]) -> dict[str, float]:
 
 
 def _weighted(values: Sequence[Mapping[str, Any]], name: str, by: str) -> float | None:
-    """Return the mean of the values under `name`, weighted by those under `by`; None if no part has a value."""
+    """Return the mean of the values under `name`, weighted by the values under `by`; None if no part has a value."""
     known = [(value[name], value[by]) for value in values if value.get(name) is not None]
     whole = sum(weight for _, weight in known)
     return round(sum(number * weight for number, weight in known) / whole, 4) if whole else None
@@ -198,7 +199,7 @@ def _ages(values: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 
 
 def _arm(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Merge one arm of a comparison; its error is that of a weighted mean of independent parts."""
+    """Merge one arm of a comparison. The error of the result is the error of a weighted mean of independent parts."""
     arm = {"policy": rows[0]["policy"]}
     arm |= {name: sum(row[name] for row in rows) for name in ("pages", "refreshes", "changed")}
     for name, by in (("expected", "pages"), ("seen", "refreshes")):
@@ -251,7 +252,7 @@ def _merged(name: str, values: Sequence[Any]) -> Any:
 
 
 def whole(parts: Sequence[Status]) -> Status:
-    """Merge the statuses of a crawl's processes; a process that is at rest while others run is marked missing."""
+    """Merge the statuses of a crawl's processes. A process that is at rest while others run is marked as missing."""
     status = merge(parts)
     if any(member.state == "running" for member in status.members):
         status.members = [
@@ -262,7 +263,7 @@ def whole(parts: Sequence[Status]) -> Status:
 
 
 def resting(last: Status, state: str = "missing") -> Status:
-    """Return the durable figures of the last status of a process that is not running; `state` says why it is not."""
+    """Return the durable figures from the last status of a process that is not running. `state` is its new state."""
     seen = max((member.seen_at for member in last.members), default=last.now)
     busy = ("in_flight", "requests", "look_ups", "hosts_front", "hosts_ready", "hosts_waiting")
     frontier = replace(last.frontier, **dict.fromkeys(busy, 0))
@@ -279,7 +280,7 @@ def resting(last: Status, state: str = "missing") -> Status:
 
 
 def rates(before: Mapping[str, int], after: Mapping[str, int], seconds: float) -> dict[str, float]:
-    """Return pages and bytes per second between two sets of counters."""
+    """Return the pages and bytes per second in the time between two sets of counters."""
     if seconds <= 0.0:
         return {"pages": 0.0, "bytes": 0.0}
 

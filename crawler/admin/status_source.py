@@ -26,7 +26,7 @@ class StatusSource(Protocol):
     """The processes of a crawl, to which the admin server sends requests."""
 
     async def ask(self, request: Request, *, first: bool = False) -> Answers:
-        """Return the answers of all processes that answer; with `first`, return only one answer.
+        """Return the answers of all processes that answer. With `first`, return only one answer.
 
         Raises:
             CrawlerError: all rejected the request; carries the reason of one.
@@ -48,11 +48,11 @@ class OwnProcess:
 
 
 class Supervision(Protocol):
-    """The parent of several processes."""
+    """The knowledge of the parent of several processes."""
 
     @property
     def ending(self) -> bool:
-        """True if the processes have been asked to end; one that does not answer has then ended."""
+        """True if the processes have been told to end. Then a process that does not answer counts as ended."""
 
     @property
     def errors(self) -> RecentErrors:
@@ -62,10 +62,10 @@ class Supervision(Protocol):
 class SiblingProcesses:
     """The processes that answer on the control sockets in `folders`; `supervision` is what their parent knows.
 
-    The last status of each process is kept, and replaces the answer of a process that does not answer.
-    The errors of the parent are added to the status of the first process.
-    `_missing` contains the processes that did not answer the request that ended last. Requests may run at the
-    same time, so this may be the request of another caller.
+    The last status of each process is kept. If a process does not answer, its last status is used instead.
+    The errors of the parent are added to the status of the first process. `_missing` contains the processes
+    that did not answer the most recently completed request. Several requests may run at the same time, so
+    this may be the request of another caller.
     """
 
     def __init__(self, folders: Mapping[str, Path], supervision: Supervision | None = None) -> None:

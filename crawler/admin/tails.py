@@ -14,7 +14,7 @@ from crawler.admin.ledger import tail_lines
 
 TAIL_BYTES = 8 << 20
 ROWS_MAX = 500
-_LINE_BYTES_MAX = 4096  # the rest of a longer log line is left out
+_LINE_BYTES_MAX = 4096  # the rest of a longer log line is not returned
 _FIELDS = ("ts", "url", "status", "outcome", "bytes", "took", "decision")
 _LEVEL = re.compile(rb"\d{4}-\d\d-\d\d [\d:,]+(?: \S+)? (DEBUG|INFO|WARNING|ERROR|CRITICAL) ")
 LEVELS = {"debug": 0, "info": 1, "warning": 2, "error": 3, "critical": 4}

@@ -29,10 +29,10 @@ Requests = Generator[dict[str, Any], Sequence[Any], "Withdrawn"]
 
 
 class TakeDown(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The operator's order, which names copies: of a URL, a host or a prefix, or those fetched `before` an instant.
+    """An operator's order. It selects the copies of a URL, a host or a prefix, or those fetched `before` an instant.
 
-    `before` is a date or time in ISO 8601, UTC if it names no zone. `undo` removes the
-    withdrawal of the same copies; `dry_run` only counts them; `erase` overwrites their bytes.
+    `before` is a date or time in ISO 8601. It is in UTC if it names no time zone. `undo` removes the
+    withdrawal of the same copies. `dry_run` only counts the copies. `erase` overwrites their bytes.
     """
 
     url: str = ""
@@ -45,7 +45,7 @@ class TakeDown(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     erase: bool = False
 
     def rule(self, now: float) -> Withdrawal:
-        """Return the rule that the order names.
+        """Return the withdrawal rule that selects the copies of this order.
 
         Raises:
             UsageError: it names none, or an option is invalid.
@@ -72,7 +72,7 @@ class Withdrawn(msgspec.Struct):
 
 
 def instant_of(text: str) -> float:
-    """Return the instant that an ISO 8601 date or time names; UTC if it names no zone.
+    """Convert an ISO 8601 date or time to an instant. Without a time zone, it is in UTC.
 
     Raises:
         UsageError: the text is neither.
@@ -85,7 +85,7 @@ def instant_of(text: str) -> float:
 
 
 def plain_rule(rule: Withdrawal) -> dict[str, Any]:
-    """Return a rule for display: only the fields that it sets, with times in ISO 8601."""
+    """Return a rule for display: only the fields that the rule sets, with times in ISO 8601."""
     shown: dict[str, Any] = {"at": iso_time(rule.at)}
     shown |= {name: value for name in ("url", "host", "prefix", "reason") if (value := getattr(rule, name))}
     if rule.digest and not rule.url:
@@ -145,7 +145,7 @@ def _count(result: Withdrawn) -> Requests:
 
 
 def _add_up(result: Withdrawn, step: str) -> Generator[dict[str, Any], Sequence[Any], None]:
-    """Carry out a step in all processes, and add up their counts."""
+    """Carry out a step in all processes, and return the sum of their counts."""
     for answer in (yield from _in_portions({"step": step, "rule": msgspec.to_builtins(result.rule)})):
         result.pages += answer["pages"]
         result.copies += answer["copies"]
@@ -155,8 +155,8 @@ def _add_up(result: Withdrawn, step: str) -> Generator[dict[str, Any], Sequence[
 def _in_portions(step: Mapping[str, Any]) -> Generator[dict[str, Any], Sequence[Any], list[Any]]:
     """Repeat a step until every process has reached its end; return all answers.
 
-    Every process receives the same request, which says where each process must continue. The answers of a
-    round contain these places for the next round.
+    Every process receives the same request. It contains the place where each process must continue, taken
+    from the answers of the previous round.
     """
     found: list[Any] = []
     places: dict[str, str] | None = None

@@ -32,7 +32,7 @@ Given = TypeVar("Given")
 
 
 class _SignalStop:
-    """Stops a script's crawl cleanly at Ctrl-C or SIGTERM; a second signal has its usual effect.
+    """Stops a script's crawl cleanly on Ctrl-C or SIGTERM. A second signal has its usual effect.
 
     A signal that arrives before the crawl is open stops the crawl as soon as it begins.
     """
@@ -43,13 +43,13 @@ class _SignalStop:
         self._stop: Callable[[], object] | None = None
 
     def install(self) -> None:
-        """Handle the signals from now on; only the main thread can."""
+        """Handle the signals from now on, which is possible only in the main thread."""
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGINT, signal.SIGTERM):
                 self._before[number] = signal.signal(number, self._receive)
 
     def attach(self, crawl: Crawl) -> None:
-        """Stop `crawl`, which is about to run, when a signal arrives; stop it at once if one has already arrived."""
+        """Stop `crawl`, which is about to run, when a signal arrives, or at once if one has already arrived."""
         self._stop = partial(asyncio.get_running_loop().call_soon_threadsafe, crawl.stop, SIGNAL)
         if self._came:
             self._stop()
@@ -102,7 +102,7 @@ async def run_async(
 
 
 async def _run(options: dict[str, Any], stopping: _SignalStop | None = None) -> dict[str, Any]:
-    """Crawl to the end with the arguments of `run_async`; while the crawl runs, `stopping` stops it at a signal."""
+    """Crawl to the end with the arguments of `run_async`. During the crawl, `stopping` stops it when a signal arrives."""
     fresh, cached = options.pop("fresh", False), options.pop("cached", False)
     if fresh or cached:
         _start_anew(options, cached)
@@ -119,7 +119,7 @@ async def _run(options: dict[str, Any], stopping: _SignalStop | None = None) -> 
 
 
 def _start_anew(options: dict[str, Any], cached: bool) -> None:
-    """Rename an existing crawl, once the arguments are known to be valid; change `options` for the new crawl.
+    """Check the arguments, and then rename an existing crawl. Change `options` for the new crawl.
 
     Raises:
         UsageError: an argument is invalid, or there are no seeds; the existing crawl is as it was.

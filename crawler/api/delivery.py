@@ -50,13 +50,13 @@ Consume = Callable[[Page], Awaitable[bool]]  # page -> whether the consumer took
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 _RANKED, _SEED, _OWN_REQUEST = LinkFlag.RANKED, LinkFlag.SEED, LinkFlag.OWN_REQUEST
-_URLS_A_TURN = 1_000  # waiting URLs that are examined before the event loop may do something else
-_UNREACHED_MAX = 1_000_000  # requests to servers that do not answer whose errbacks a run calls
+_URLS_A_TURN = 1_000  # number of waiting URLs that are examined before other tasks of the event loop may run
+_UNREACHED_MAX = 1_000_000  # limit of the requests to unreachable servers whose errbacks a run calls
 _STORED = (Outcome.FETCHED, Outcome.EMPTY, Outcome.TRUNCATED, Outcome.UNCHANGED)
 
 
 class Errors:
-    """Counts errors of the user's code by kind and logs them with the URL. With "stop", the first ends the run."""
+    """Counts errors of the user's code by kind and logs them with the URL. With "stop", the first error ends the run."""
 
     def __init__(self, on_error: OnError, fail: Callable[[BaseException], None]) -> None:
         self.counts: Counter[str] = Counter()
@@ -64,7 +64,7 @@ class Errors:
         self._fail = fail
 
     def note(self, kind: str, url: str, error: Exception) -> None:
-        """Count an error of the filter, extractor, sink, callback or of an item; the log shows the user's frames."""
+        """Count an error of the user's filter, extractor, sink or callback, or of an item. Log the user's frames."""
         self.counts[kind] += 1
         if self._on_error == "stop":
             error.add_note(f"raised by your code: {kind} of {url}")
@@ -143,7 +143,7 @@ class Delivery:
     # -- the crawl's side ------------------------------------------------------
 
     def promise(self, fetch_task: FetchTask, fetch: Fetch, change: Change) -> None:
-        """If the page can be read back, record in its change that it waits for the user's code."""
+        """If the page can be read back, record in its change that the page waits for the user's code."""
         if not fetch.final:
             return
         if fetch.outcome in _STORED:
@@ -221,7 +221,7 @@ class Delivery:
                 await self._hand_over(fingerprint, page, handover)
 
     async def deliver_unreached(self) -> bool:
-        """Call the errback of each request whose server does not answer, once in a run; return whether any was called."""
+        """Call the errback of each request whose server does not answer, once per run. Return whether any was called."""
         stored = scan_prefix(self._store, requests.HANDOVER)
         if not any(requests.unpack(at, value).errback for at, value in stored):
             return False
@@ -297,7 +297,7 @@ class Delivery:
     ) -> Iterator[tuple[str, Awaitable[bool]]]:
         if self._sink is not None:
             yield "sink", _called(self._sink, page)
-        shown = page.outcome != Outcome.NOT_RENDERED  # else the content lacks what scripts build
+        shown = page.outcome != Outcome.NOT_RENDERED  # else parts that scripts build are missing
         if final and page.ok and shown and (self._parse is not None or handover.callback):
             yield "callback", self._call_back(page, handover.callback, found)
         elif final and handover.errback and not page.ok and page.outcome != Outcome.REDIRECT:
@@ -330,7 +330,7 @@ class Delivery:
         return item
 
     def _callback(self, name: str) -> Callback:
-        """Return the callback with this name, from this run's requests or the module of `parse`; "" means `parse`."""
+        """Return the callback with this name from this run's requests or the module of `parse`; "" means `parse`."""
         if not name:
             assert self._parse is not None
             return self._parse
@@ -341,7 +341,7 @@ class Delivery:
         return found  # type: ignore[no-any-return]
 
     async def _sync(self) -> None:
-        """Make the items durable; callers that arrive meanwhile share the next sync."""
+        """Make the items durable. Callers that arrive in the meantime share the next sync."""
         assert self._items is not None
         begun = self._syncing
         if begun is not None and not begun.done():
@@ -374,7 +374,7 @@ class Delivery:
     def _ask(
         self, change: Change, url: str, request: Request, link_context: LinkContext, *, plainly: bool = True
     ) -> bool:
-        """Store a request's options and queue the request; for a plain link, return True: the caller queues it."""
+        """Store a request's options and queue the request. For a plain link, return True: the caller must queue it."""
         self._remember(request)
         printer = self._fingerprinter
         fingerprint = request.fingerprint(printer.fingerprint(url), printer.hash)
@@ -429,7 +429,7 @@ def page_of(
 
 
 def _content(fetch: Fetch, most: int) -> bytes:
-    """Return the content of an answer; b"" for a file of more than `most` bytes."""
+    """Return the content of an answer, or b"" for a file of more than `most` bytes."""
     if fetch.part is None:
         return fetch.content
     content = b""

@@ -35,7 +35,7 @@ class PageQueue:
         return await offer.taken
 
     async def next(self, running: "asyncio.Task[dict[str, Any]]") -> Offer | None:
-        """Return the next page; None once the run has ended and no page waits."""
+        """Return the next page, or None once the run has ended and no page waits."""
         getting = asyncio.ensure_future(self._queue.get())
         await asyncio.wait({getting, running}, return_when=asyncio.FIRST_COMPLETED)
         if getting.done():

@@ -1,4 +1,4 @@
-"""Writes items to a Parquet file at the end of the crawl; until then `NAME.rows` has them, one JSON object per line.
+"""Writes items to a Parquet file at the end of the crawl. Until then, `NAME.rows` has one JSON object per line.
 
 A column has one type. Integers in a column with fractions become fractions, and mappings get the keys of all
 rows. If the types in a column have nothing in common, the column becomes text: text is kept, and other values
@@ -6,8 +6,8 @@ become JSON. A warning names the column and the first row of each type.
 
     items ──► NAME.rows ──► types of the columns (first reading) ──► NAME (second) ──► NAME.rows is deleted
 
-If the Parquet file cannot be written, the file of the rows is kept and the error names it. The next run with
-the same name continues with these rows, and they can be read as JSONL.
+If the Parquet file cannot be written, the file with the rows is kept, and the error message names it. The
+next run with the same name continues with these rows, and they can be read as JSONL.
 """
 
 import logging

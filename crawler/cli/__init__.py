@@ -129,7 +129,7 @@ def _no_command(name: str) -> str:
 
 
 def _run(name: str, arguments: list[str]) -> int:
-    gc.disable()  # during the import: collections would take a tenth of the start and free nothing
+    gc.disable()  # during the imports, garbage collections would take a tenth of the start time and free nothing
     try:
         module = importlib.import_module(COMMANDS[name][0])
         gc.enable()
@@ -139,7 +139,7 @@ def _run(name: str, arguments: list[str]) -> int:
         from crawler.cli.flags import as_flags
 
         return _fail(as_flags(str(error), name), StoreError.exit_code if full else error.exit_code)
-    except BrokenPipeError:  # the reader of our output has closed the pipe, as `| head` does
+    except BrokenPipeError:  # the program that reads our output, such as `head`, has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt:

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 END_WAIT = 600.0  # seconds to wait for the end of a crawl; its own limits end it much earlier
 RESTART_WAIT = 10.0  # seconds to wait for a missing process while other processes of the crawl answer
-# Requests that change nothing. If a process does not answer one, its directory is read instead, without its
-# lock.
+# Requests that change nothing. If a process does not answer such a request, its directory is read instead,
+# without its lock.
 READING = frozenset(("status", "why", "get", "signals", "host", "hosts"))
 
 
@@ -40,7 +40,7 @@ def ask(path: Path, request: dict[str, Any]) -> list[Any]:
 def _ask_missing(
     directory: CrawlDirectory, name: str, request: dict[str, Any], *, running: bool, reads: bool
 ) -> Any:
-    """Return the answer of a process that does not run; if others run (`running`), this one may be starting."""
+    """Return the answer of a process that does not run. If others run (`running`), this process may be starting."""
     if running and not reads:
         answered, answer = _ask_running(directory, name, request, wait=RESTART_WAIT)
         if answered:
@@ -50,7 +50,7 @@ def _ask_missing(
         )
     try:
         return ask_at_rest(directory, name, request)
-    except BusyError:  # the process has started meanwhile, so ask it
+    except BusyError:  # the process has started in the meantime, so send it the request
         answered, answer = _ask_running(directory, name, request, wait=RESTART_WAIT)
         if not answered:
             raise
@@ -84,7 +84,7 @@ def is_running(path: Path) -> bool:
 
 
 def is_answered(path: Path) -> bool:
-    """Return whether any process answers commands for the crawl: one that crawls, or one that serves it at rest."""
+    """Return whether any process answers commands for the crawl: it may be crawling, or serving a crawl at rest."""
     from crawler.admin.control_client import listens
 
     directory = CrawlDirectory(path)
@@ -132,7 +132,7 @@ def _ask_running(
 
 
 def ask_at_rest(directory: CrawlDirectory, name: str, request: dict[str, Any]) -> Any:
-    """Compute the answer of a process that does not run from its directory."""
+    """Compute the answer for a process that does not run, from the directory of the process."""
     from crawler.process.answering.commands import Commands
 
     opened = reading if request["command"] in READING else at_rest
@@ -141,7 +141,7 @@ def ask_at_rest(directory: CrawlDirectory, name: str, request: dict[str, Any]) -
 
 
 def refuse_running(directory: CrawlDirectory, names: Iterable[str], command: str) -> None:
-    """Raise BusyError if a process of the crawl is running; a page server of a crawl at rest does not count."""
+    """Raise BusyError if a process of the crawl is running. The page server of a crawl at rest does not count."""
     for name in names:
         found, _ = _ask_running(directory, name, {"command": "status", "hosts": 0})
         if found:

@@ -142,7 +142,7 @@ def _set(args: argparse.Namespace) -> int:
 
 
 def _fates(said: dict[str, Any]) -> str:
-    """Return a line with the number of URLs for each fate, then a line for each reason to reject URLs."""
+    """Return a line with the number of URLs of each fate, followed by one line for each reason for rejecting URLs."""
     lines = [f"{said[fate]:,} {text}" for fate, text in _FATES.items() if said[fate] or fate is Fate.NOTED]
     return ", ".join(lines) + "".join(f"\n  {why}: {n:,}" for why, n in sorted(said["why"].items()))
 

@@ -11,7 +11,7 @@ from crawler.upgrade.ready import ready
 
 
 def main(_command: str, argv: list[str]) -> int:
-    """Print one line per problem; return 0 if there is none, else 3, or, with --repair, 1 if any problem remains."""
+    """Print one line per problem. Return 0 if no problem remains, else 3, or 1 with --repair."""
     parser = options.parser(
         "check",
         "Verify the counters, store, DUE runs and WARC records of a crawl that is not running.",
@@ -57,7 +57,7 @@ def _print_repaired(lines: Iterable[str]) -> None:
 
 
 def _token(directory: CrawlDirectory, args: argparse.Namespace) -> list[str]:
-    """Return the problems of the admin server's secret. A repair deletes a damaged one; a new one is made later."""
+    """Return the problems of the admin server's secret. A repair deletes a damaged secret; a new one is made later."""
     from crawler.admin.actions import damaged_token
 
     found = damaged_token(directory.path, repair=args.repair)
@@ -68,7 +68,7 @@ def _token(directory: CrawlDirectory, args: argparse.Namespace) -> list[str]:
 
 
 def _check(directory: CrawlDirectory) -> list[str]:
-    """Return the problems of each process, and the problems that concern several processes."""
+    """Return the problems of each process, followed by the problems that concern several processes."""
     from crawler.upkeep.behind import Exchanged, find_behind
     from crawler.upkeep.check import check
 

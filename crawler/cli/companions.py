@@ -1,4 +1,4 @@
-"""Runs what a command-line crawl needs beside it: admin server, public page about the bot, messages to systemd."""
+"""Runs the services beside a command-line crawl: admin server, public page about the bot, messages to systemd."""
 
 import asyncio
 import os
@@ -24,7 +24,7 @@ OFF = "off"
 async def companions(
     source: "StatusSource", config: Config, directory: Path, *, quiet: bool
 ) -> AsyncIterator[None]:
-    """Run the servers beside the crawl and notify systemd while it runs; `source` gives the admin server its data."""
+    """Run the servers beside the crawl, and notify systemd while it runs. `source` gives the admin server its data."""
     async with bot_listener(config, directory, quiet=quiet):
         server = _admin(source, config, directory, quiet=quiet)
         notify("READY=1")
@@ -87,7 +87,7 @@ def notify(state: str) -> None:
 
 
 async def _beat() -> None:
-    """Notify systemd's watchdog, twice per interval ($WATCHDOG_USEC), that the loop runs."""
+    """Notify systemd's watchdog that the event loop runs, twice per interval ($WATCHDOG_USEC)."""
     try:
         interval = int(os.environ.get("WATCHDOG_USEC", "")) / 2e6
     except ValueError:

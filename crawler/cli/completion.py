@@ -35,7 +35,7 @@ def _completion(argv: list[str]) -> int:
 def parsers() -> Iterator[tuple[str, argparse.ArgumentParser]]:
     """Yield (command, parser) for each command that has a parser."""
     for name, (module, _) in COMMANDS.items():
-        if name in ("lab", "bench"):  # these commands have subcommands of their own
+        if name in ("lab", "bench"):  # these commands have subcommands
             continue
         made = parser_of(importlib.import_module(module).main, name)
         if made is not None:
@@ -49,7 +49,7 @@ def _flags(parser: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.Acti
 
 
 def _choices(parser: argparse.ArgumentParser) -> Iterator[tuple[str, list[str]]]:
-    """Yield (flag, the words it accepts) for each flag with a fixed choice of words."""
+    """Yield (flag, accepted words) for each flag that accepts only some fixed words."""
     for flag, action in _flags(parser):
         words = list(map(str, action.choices or ()))
         if (
@@ -64,7 +64,7 @@ def _choices(parser: argparse.ArgumentParser) -> Iterator[tuple[str, list[str]]]
 
 
 def _live_settings() -> dict[str, tuple[str, ...]]:
-    """Return the settings that `crawler set` accepts, each with the fixed words that it accepts."""
+    """Return the settings that `crawler set` can change, each with the fixed words that are its possible values."""
     return {key: keys().get(key, LEVELS) for key in (*LIVE, LOG_LEVEL)}
 
 
@@ -191,7 +191,7 @@ def _fish() -> str:
 
 
 def _fish_function(name: str, known: dict[str, tuple[str, ...]]) -> str:
-    """Return a fish function that completes KEY=VALUE: first the keys, then the values of the key that was typed."""
+    """Return a fish function that completes KEY=VALUE: first the key, and then a value of that key."""
     pairs = " ".join(f"{key}={word}" for key, words in known.items() for word in words)
     return (
         f"function {name}\n"

@@ -96,12 +96,12 @@ def _move_existing(args: argparse.Namespace, layers: Layers, directory: CrawlDir
 
 
 def _broken_off(directory: CrawlDirectory) -> int:
-    """Return the number of incomplete files that are still to be retried."""
+    """Return the number of incomplete files that will be retried in a later run."""
     return sum(1 for name in directory.process_names() for _ in part_files(directory.process(name) / PARTS))
 
 
 def _misses_files(args: argparse.Namespace, config: Config, report: dict[str, Any]) -> bool:
-    """Return whether a requested file is incomplete: any file with --mirror or --accept, otherwise a seed."""
+    """Return whether a requested file is incomplete. With --mirror or --accept, every file counts as requested."""
     wants_files = args.mirror or bool(config.filter.accept)
     return bool(
         incomplete(report) if wants_files else report["run"].get("bodies", {}).get("asked_incomplete")
@@ -118,7 +118,7 @@ CUT_CODE = 16  # exit code if requested files are incomplete
 
 
 def _dry_run(args: argparse.Namespace, config: Config, directory: CrawlDirectory) -> int:
-    """Print the URLs that would be fetched."""
+    """Print the URLs that a crawl would fetch."""
     from crawler.cli import running
     from crawler.cli.dry_run import dry_run
 
@@ -144,7 +144,7 @@ def _logged_in(args: argparse.Namespace, layers: Layers, directory: CrawlDirecto
 
 
 def _write_mirror(args: argparse.Namespace) -> None:
-    """Write the pages stored so far as files, replacing the copy of an earlier run."""
+    """Write the pages stored so far as files, which replace the copy of an earlier run."""
     from crawler.export import worker_pool, writing
 
     problems: list[str] = []
@@ -241,7 +241,7 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     args.urls = [checked(url) for url in args.urls]
     if accepted := _words(args.accept):
         setattr(args, "filter.accept", accepted)
-        setattr(args, "crawl.requisites", True)  # as in wget, the pictures on a page count as files, too
+        setattr(args, "crawl.requisites", True)  # as in wget, the pictures on a page also count as files
     rejected = _words(args.reject)
     if endings := [each.lstrip("*.") for each in rejected if not _is_pattern(each)]:
         setattr(args, "filter.exclude_extensions", [f".{each}" for each in endings if each])
@@ -303,7 +303,7 @@ def _raw_seeds(args: argparse.Namespace) -> Iterator[str]:
 
 @contextlib.contextmanager
 def _seed_file(args: argparse.Namespace) -> Iterator[Iterator[SeedLine]]:
-    """Yield the rows of `--seeds`; keep a copy of standard input, because it is read twice."""
+    """Yield the rows of `--seeds`. Standard input is copied to a file, because the rows are read twice."""
     name = "standard input" if args.seeds == "-" else args.seeds
     with contextlib.ExitStack() as stack:
         try:
@@ -322,7 +322,7 @@ def _seed_file(args: argparse.Namespace) -> Iterator[Iterator[SeedLine]]:
 
 
 def _add_parts(args: argparse.Namespace, layers: Layers) -> None:
-    """Turn the columns of the seeds file into overrides, each for the part of the web under its seed."""
+    """Turn the columns of the seeds file into overrides. Each override applies to the part of the web under its seed."""
     if args.seeds is None:
         return
     crawl_scope = str(layers.tree.get("crawl", {}).get("scope", "host"))

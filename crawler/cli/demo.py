@@ -1,8 +1,8 @@
 """`crawler demo`: run the whole crawler on a small built-in web. This takes less than a minute.
 
-The demo first crawls this web completely; if a browser is installed, it also shows the shop that needs one.
-Then news and prices change, and the crawl keeps its copies fresh for `REFRESH_SECONDS`. The web itself counts
-how many copies are current.
+The demo first crawls this web completely. If a browser is installed, the crawl includes the shop, whose pages
+need a browser. Then news and prices change, and the crawl keeps its copies fresh for `REFRESH_SECONDS`. The
+web itself counts the copies that are current.
 """
 
 import argparse
@@ -75,7 +75,7 @@ def _config(args: argparse.Namespace, *more: dict[str, Any]) -> Config:
 
 
 async def _demo(args: argparse.Namespace) -> None:
-    """Crawl the web and print the result; let it change, keep the copies fresh, and print that result."""
+    """Crawl the web and print the result. Then let the web change, keep the copies fresh, and print that result."""
     from crawler.cli.demo_web import HOSTS, DemoWeb
     from crawler.cli.summary import summary
 
@@ -102,7 +102,7 @@ async def _demo(args: argparse.Namespace) -> None:
 
 
 def _renders(config: Config) -> bool:
-    """Return whether a browser is installed, for the shop that needs one; print a line if none is."""
+    """Return whether a browser is installed, which the shop needs. If none is installed, print a line."""
     from crawler.render.browser import find_program
     from crawler.render.protocol import BrowserError
 
@@ -130,7 +130,7 @@ async def _crawl(config: Config, args: argparse.Namespace, seeds: list[str]) -> 
 
 
 def _refreshed(report: dict[str, Any], current: int, changing: int, changes: int) -> str:
-    """Return the results of the refreshes, as both the crawl and the web itself counted them."""
+    """Return the results of the refreshes, counted both by the crawl and by the web itself."""
     asked, kept = report["run"].get("refresh", {}), report["refreshing"]
     return (
         f"{asked.get('done', 0):,} pages fetched again, {asked.get('content_changed', 0):,} of them had changed; "

@@ -1,4 +1,4 @@
-"""The web of `crawler demo`: six small hosts on loopback, each with a feature of the real web.
+"""The web of `crawler demo`: six small hosts on loopback, each of which shows a feature of the real web.
 
 manual    127.0.0.11    a manual: chapters, sections, one navigation on every page, gzip
 shop      127.0.0.12    redirects, dead links, session ids; robots.txt forbids /cart; a sitemap
@@ -64,7 +64,7 @@ def _period(host: str, name: str) -> float:
 
 
 class DemoWeb(LoopbackSites):
-    """Serves the six hosts on one port until closed; use as an async context manager."""
+    """Serves the six hosts on one port until it is closed. Use it as an async context manager."""
 
     def __init__(self) -> None:
         super().__init__(self._answer, HOSTS.values())
@@ -93,12 +93,12 @@ class DemoWeb(LoopbackSites):
         self._changing_since = time.monotonic()
 
     def current(self) -> tuple[int, int, int]:
-        """Return three numbers: pages whose latest version was sent, pages that change, and changes so far."""
+        """Return three numbers: of pages whose latest version was sent, of pages that change, and of changes so far."""
         now = {key: self._version(*key) for key in self._sent if _period(*key)}
         return sum(self._sent[key] == version for key, version in now.items()), len(now), sum(now.values())
 
     def _version(self, host: str, name: str) -> int:
-        """Return how many times a page has changed."""
+        """Return the number of times that a page has changed."""
         period = _period(host, name)
         if self._changing_since is None or not period:
             return 0

@@ -26,7 +26,7 @@ crawler export --dir example --format cdxj > example.cdxj
 
 
 def main(_command: str, argv: list[str]) -> int:
-    """Export the pages and return 0; list captures that cannot be read on standard error."""
+    """Export the pages and return 0. Captures that cannot be read are listed on standard error."""
     args = _parse(argv)
     problems: list[str] = []
     progress = ExportProgress(shown=not args.quiet and sys.stderr.isatty())

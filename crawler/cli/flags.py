@@ -1,6 +1,6 @@
 """The flags that set a configuration key, in the groups in which `--help` shows them.
 
-Each such flag is a row of `FLAGS`; the command line mentions the key nowhere else. A row
+Each such flag is a row of `FLAGS`, which is the only place in the command line that names the key. A row
 names the commands that lack the flag because it has no effect there.
 """
 
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from crawler.config.key_words import keys
 
-# Groups in the order of `--help`; a command shows only groups in which it has a flag.
+# Groups in the order of `--help`. A command shows only the groups that contain one of its flags.
 WHAT, HOW_MUCH, POLITENESS, IDENTITY, LOGIN = "what to crawl", "how much", "politeness", "identity", "login"
 REFRESH, PROCESSES, OUTPUT = "refresh", "many processes", "output"
 GROUPS = (WHAT, HOW_MUCH, POLITENESS, IDENTITY, LOGIN, REFRESH, PROCESSES, OUTPUT)
@@ -318,7 +318,7 @@ WITH_FLAGS = ("crawl", "refresh", "node", "shell", "config")  # other commands s
 
 
 def as_flags(message: str, command: str = "crawl") -> str:
-    """Return a message with its settings (`section.key=value`, `see section.key`) written as flags.
+    """Replace the settings in a message (`section.key=value`, `see section.key`) by the flags that set them.
 
     >>> as_flags("give identity.contact=URL, or robots.rules_max=5; see fetch.proxy")
     'give --contact URL, or --set robots.rules_max=5; see --proxy'

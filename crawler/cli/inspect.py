@@ -89,7 +89,7 @@ def _summary(status: Status) -> list[str]:
 
 
 def _signals(args: argparse.Namespace) -> int:
-    """Print how reliable the sitemaps and feeds are; list those with the most signals first."""
+    """Print how reliable the sitemaps and feeds are. Those with the most signals come first."""
     rows = [row for answer in access.ask(args.dir, {"command": "signals"}) for row in answer]
     rows.sort(key=lambda row: -row["signals"])
     if args.json:
@@ -110,7 +110,7 @@ def _signals(args: argparse.Namespace) -> int:
 
 
 def _refreshing(refreshing: Mapping[str, Any], hosts: int) -> list[str]:
-    """Return text about refreshing: age of copies, value of more bandwidth, largest hosts, arms of a comparison."""
+    """Describe the refreshing: age of copies, value of more bandwidth, largest hosts, and arms of a comparison."""
     if not refreshing.get("pages"):
         return []
     rows = {}
@@ -164,7 +164,7 @@ def _freshness(refreshing: Mapping[str, Any]) -> str:
 
 
 def _running(status: Status) -> dict[str, str]:
-    """Return health, state, speed and remaining work of a running crawl; if it is at rest, return only the state."""
+    """Return the health, state, speed and remaining work of a running crawl, or only the state of a crawl at rest."""
     processes = status.processes
     if not processes:
         return {"state": "at rest"}
@@ -183,13 +183,13 @@ def _running(status: Status) -> dict[str, str]:
 
 
 def _reached(recent: Mapping[str, float]) -> str:
-    """Return the number of hosts per minute that answered for the first time."""
+    """Return text about the number of hosts per minute that answered for the first time."""
     span = recent.get("span", 0.0)
     return f", {60.0 * recent.get('hosts', 0.0) / span:,.0f} new hosts per minute" if span > 0.0 else ""
 
 
 def _connections(counts: Mapping[str, int]) -> str:
-    """Return the number of requests with a kept connection, a full or resumed TLS handshake, or no TLS."""
+    """Describe the connections: the share that were kept, and the number of each kind of handshake."""
     cached = counts.get(CACHED, 0)
     total = sum(counts.values()) - cached
     if not total:
@@ -203,7 +203,7 @@ def _connections(counts: Mapping[str, int]) -> str:
 
 
 def _rendered(counts: Mapping[str, int]) -> str:
-    """Return the line about pages that a browser showed, with the reasons; "" if there are none."""
+    """Return the line about pages that a browser showed, with the reasons; "" if there are no such pages."""
     pages, failed, held_back = (counts.get(name, 0) for name in ("pages", "failed", "held_back"))
     later = f"{held_back:,} put off after failed attempts" if held_back else ""
     if not pages:
@@ -317,7 +317,7 @@ def _explained(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _explain_unfollowed(args: argparse.Namespace, answer: dict[str, Any]) -> None:
-    """If a stored page links to the URL with `nofollow`, give this as the verdict of `why`."""
+    """If a stored page links to the URL with `nofollow`, make this fact the verdict of `why`."""
     from crawler.audit.unfollowed import unfollowed_link
 
     link = unfollowed_link(args.dir, answer["url"], args.search)

@@ -100,7 +100,7 @@ class _Visit:
         self._config = config
 
     async def ask(self, url: str, options: RequestOptions) -> Page:
-        """Return the page at the end of the redirects; raise UsageError if they end at no page."""
+        """Return the page at the end of the redirects. Raise UsageError if the redirects do not lead to a page."""
         for _ in range(self._config.fetch.redirects_max + 1):
             task = FetchRequest(
                 url, headers=options.headers, jar=self.jar, method=options.method, body=options.body

@@ -1,4 +1,4 @@
-"""Web sites on loopback, with one address per host and one port for all; for the demonstration, the lab and tests."""
+"""Web sites on loopback, for the demonstration, the lab and tests. Each host has an address; all share one port."""
 
 import socket
 import ssl
@@ -30,7 +30,7 @@ def _listening(address: str, port: int) -> socket.socket:
 
 
 class LoopbackSites:
-    """Serves on some addresses until closed; use as an async context manager.
+    """Serves sites on several addresses until it is closed. Use it as an async context manager.
 
     Args:
         answer: handles all requests; it may return or raise an HTTPException.

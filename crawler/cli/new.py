@@ -42,7 +42,7 @@ def main(_command: str, argv: list[str]) -> int:
 
 
 def _check(folder: Path) -> None:
-    """Raise a UsageError if the folder exists or its program could not be imported by its name."""
+    """Raise a UsageError if the folder exists, or if Python could not import a program of that name."""
     if folder.exists() or folder.is_symlink():
         raise UsageError(f"{folder} exists already; `crawler new` overwrites nothing")
     name = folder.name

@@ -76,7 +76,7 @@ def _parse(argv: list[str]) -> argparse.Namespace:
 
 
 def _completed(config: Config) -> Config:
-    """Return the configuration with derived values: the address to listen on, and the disk space held in reserve."""
+    """Return the configuration with values for the address to listen on and for the disk space held in reserve."""
     from crawler.config.forms import host_port, named_addresses
 
     if config.crawl.processes > 1:
@@ -90,7 +90,8 @@ def _completed(config: Config) -> Config:
         raise ConfigError(f"splitter.name {name!r} is not among the peers {', '.join(sorted(peers))}")
     layers = Layers()
     host, port = host_port(config.splitter.listen)
-    # use the port of this process's entry in splitter.peers, and its host unless another address is given
+    # listen on the port that splitter.peers gives for this process, and on its host unless another address is
+    # given
     if port == 0:
         own_host, port = peers[name]
         given = config.splitter.listen != SplitterConfig().listen
@@ -113,7 +114,7 @@ def _with(config: Config, layers: Layers) -> Config:
 
 
 def _member(config: Config, directory: CrawlDirectory) -> "Member":
-    """Create the directory, with a seed from the shared secret if there is one; return this process's `Member`."""
+    """Create the directory, and return this process's `Member`. A shared secret, if there is one, gives the seed."""
     from crawler.config.forms import named_addresses
     from crawler.process.exchange.exchange import Member
     from crawler.splitter.peers import listen_address

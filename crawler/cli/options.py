@@ -44,7 +44,7 @@ def parser(
         allow_abbrev=False,
         add_help=False,
     )
-    made.color = False  # type: ignore[attr-defined]  # Python 3.14 colours help; control sequences are not printed
+    made.color = False  # type: ignore[attr-defined]  # Python 3.14 colours help texts, but no control sequences may be printed
     common = made.add_argument_group("common")
     common.add_argument("-h", "--help", action="help", help="show this help and exit")
     if on_crawl:
@@ -117,7 +117,7 @@ def settings_of(file: Path) -> dict[str, Any]:
 
 
 def starting(layers: Layers) -> Config:
-    """Return the configuration of a crawl that is about to start; a ConfigError says where a bad value came from."""
+    """Return the configuration of a crawl that is about to start. A ConfigError tells where a bad value came from."""
     from crawler.crawl.start_checks import check_start  # imported here, as it is slow
 
     config = layers.config()
@@ -143,7 +143,7 @@ class _PlainFormatter(logging.Formatter):
 
 
 class _JsonFormatter(logging.Formatter):
-    """Formats one JSON object per line: the parts of the plain form, and the `fields` of lines that have them.
+    """Formats one JSON object per line: the parts of the plain format, and the `fields` of a line if it has any.
 
     With several processes, `process` is the name of the process that logs.
     """
@@ -199,7 +199,7 @@ class _LogFile(logging.Handler):
 def set_up_log(
     args: argparse.Namespace, log_file: Path | None = None, config: LogsConfig | None = None
 ) -> None:
-    """Send the log to standard error as verbosely as the user wants, and to `log_file`, which `config` rotates."""
+    """Send the log to standard error, as verbosely as the user wants, and to `log_file`, rotated as `config` says."""
     send_log(log_level(args), log_file, config, json=args.log_format == "json")
 
 

@@ -18,7 +18,7 @@ _wanted: ContextVar[bool] = ContextVar("wanted", default=False)
 
 
 class _Made(Exception):
-    """An exception that carries the parser out of a command's `main`, before the command runs."""
+    """An exception that passes the parser out of a command's `main` before the command runs."""
 
     def __init__(self, parser: argparse.ArgumentParser) -> None:
         self.parser = parser

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 LIVE_INTERVAL = 0.5
 PLAIN_INTERVAL = 5.0
 HOSTS_SHOWN = 12
-LONG_WAIT = 2.0  # only waits of more seconds are shown
+LONG_WAIT = 2.0  # seconds; shorter waits are not shown
 
 
 _REASONS = {
@@ -36,7 +36,7 @@ class Shown(Protocol):
 
 
 async def show(crawl: Shown, mode: str) -> None:
-    """Show progress until cancelled. `mode` is auto, plain or none."""
+    """Show the progress until this task is cancelled. `mode` is auto, plain or none."""
     if mode == "none":
         return
     if mode == "auto" and sys.stderr.isatty():
@@ -81,14 +81,14 @@ def line(status: Status, rates: dict[str, float]) -> str:
 
 
 def fetches(status: Status) -> int:
-    """Return the number of finished fetches, whatever their outcome, without the URLs that robots.txt forbids."""
+    """Return the number of finished fetches with any outcome. URLs that were never requested do not count."""
     asked = [outcome for outcome in Outcome if outcome not in (Outcome.ROBOTS_DENIED, Outcome.WITHDRAWN)]
     new, known = group(status.counters, "pages"), group(status.counters, "refresh")
     return sum(new.get(outcome, 0) + known.get(outcome, 0) for outcome in asked)
 
 
 def waiting_for(status: Status) -> str:
-    """Describe what a crawl with no fetch in flight waits for, and until when; "" if the wait is short."""
+    """Describe what a crawl without a fetch in flight waits for, and until when. Return "" if the wait is short."""
     if status.paused:
         return f"; paused ({', '.join(status.paused)})"
     if status.frontier.in_flight or not status.frontier.todo:

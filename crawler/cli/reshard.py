@@ -1,4 +1,4 @@
-"""`crawler reshard`, `crawler recover`: move a crawl to other processes; find the links of a lost disk again."""
+"""`crawler reshard` and `crawler recover`: move a crawl to other processes, or find the links of a lost disk again."""
 
 import argparse
 import sys
@@ -56,7 +56,7 @@ def _say(args: argparse.Namespace, text: str) -> None:
 
 
 def _target(args: argparse.Namespace, directory: CrawlDirectory) -> "tuple[Config, Partition]":
-    """Return the configuration and the bucket table after the reshard."""
+    """Return the configuration and the bucket table that the crawl has after the reshard."""
     from msgspec.structs import replace
 
     from crawler.config import convert

@@ -53,7 +53,7 @@ def run(
 
 
 def _copy_report(made: Path, wanted: Path) -> None:
-    """Copy the report of the run, even if the run failed."""
+    """Copy the report of the run to `wanted`, even if the run failed."""
     if made.exists() and wanted == STDOUT:
         sys.stdout.write(made.read_text(encoding="utf-8"))
     elif made.exists():
@@ -83,7 +83,7 @@ def _run_one(
     from crawler.process.fetching.reader import fork_parser
 
     parser = fork_parser()
-    gc.freeze()  # imported modules are never collected, so the collector need not visit them
+    gc.freeze()  # imported modules never become garbage, so the garbage collector need not visit them
     gc.enable()
     limit = config.crawl.shutdown_step_max
     try:
@@ -163,8 +163,9 @@ def _command(config: Config) -> str:
 class _Stopper:
     """Handles signals: the first shuts down cleanly, and the second exits immediately. Neither loses data.
 
-    The handlers are set with `signal.signal` and not in the event loop, so the second signal also ends a blocked loop.
-    A signal that arrives before the loop exists is noted (`early_signals.py`); the crawl stops as soon as it runs.
+    The handlers are set with `signal.signal` and not in the event loop, so the second signal also ends a
+    blocked loop. A signal that arrives before the loop exists is remembered (`early_signals.py`). Then the
+    crawl stops as soon as it runs.
     """
 
     def __init__(self, crawl: "Crawl", directory: Path, command: str) -> None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("crawler")
 
 DEFAULT_ADDRESS = "127.0.0.1:8080"
-_KEY = "serve.address"  # the configuration key that errors about the address name
+_KEY = "serve.address"  # the configuration key that error messages about the address mention
 
 
 def main(command: str, argv: list[str]) -> int:
@@ -69,9 +69,9 @@ RULES_INTERVAL = 1.0  # seconds between two checks whether another command has c
 
 
 def _opened(directory: CrawlDirectory, stack: contextlib.ExitStack) -> "tuple[dict[str, Stages], str]":
-    """Open the stages of all processes under their locks; if that is impossible, open copies that are only read.
+    """Open the stages of all processes under their locks. If that is impossible, open read-only copies.
 
-    Return the stages, and a message if another process has the locks (otherwise "").
+    Return the stages, and a message if another process has the locks; otherwise, the message is "".
     """
     names = access.names(directory)
     try:
@@ -109,7 +109,7 @@ def _controls(directory: CrawlDirectory, stages: "dict[str, Stages]") -> "list[C
 
 
 async def _follow_rules(directory: CrawlDirectory, stages: "dict[str, Stages]") -> None:
-    """Reload the withdrawals when their file changes, since commands do not notify a process that only reads."""
+    """Reload the withdrawals when their file changes. Commands do not notify a process that only reads."""
     seen = rules_changed_at(directory.path)
     while True:
         await asyncio.sleep(RULES_INTERVAL)

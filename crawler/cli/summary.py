@@ -6,17 +6,17 @@ from typing import Any
 from crawler.cli.parsing import quoted
 from crawler.errors import StoreError
 
-LIMIT_CODES = {"disk": StoreError.exit_code, "max_bytes": 14, "max_time": 15}  # 14 and 15 as in Browsertrix
+LIMIT_CODES = {"disk": StoreError.exit_code, "max_bytes": 14, "max_time": 15}  # 14, 15: as in Browsertrix
 
 
 def exit_code(report: dict[str, Any]) -> int:
-    """Return the code of the limit that stopped the run; 0 if none did, or if a size or time limit left no URLs."""
+    """Return the code of the limit that stopped the run. It is 0 if none did, or if a size or time limit left no URLs."""
     code = LIMIT_CODES.get(report.get("stopped_by") or "", 0)
     return code if code == StoreError.exit_code or report.get("frontier", {}).get("todo") else 0
 
 
 def incomplete(report: dict[str, Any]) -> str:
-    """Return one line about the bodies that this run kept although they are incomplete; "" if there are none."""
+    """Return one line about the incomplete bodies that this run kept, or "" if there are none."""
     bodies = report["run"].get("bodies", {})
     kinds = [
         (

@@ -19,7 +19,7 @@ HOSTS_SHOWN = 50
 
 
 def main(command: str, argv: list[str]) -> int:
-    """Show the crawl until Ctrl-C, or `--count` times."""
+    """Show the crawl until the user presses Ctrl-C, or `--count` times."""
     parser = options.parser(
         command,
         "Show a running crawl live on the terminal, like top(1).",

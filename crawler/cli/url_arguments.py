@@ -34,7 +34,7 @@ def basic(user: str, password: str) -> str:
 
 
 def without_login(url: str) -> tuple[str, str]:
-    """Return a URL without its user and password, and the header made from these ("" if it has none)."""
+    """Return a URL without its user and password, and the header that is made from them ("" without them)."""
     scheme, separator, rest = url.partition("://")
     place, slash, path = rest.partition("/")
     login, at, host = place.rpartition("@")
@@ -47,8 +47,8 @@ def without_login(url: str) -> tuple[str, str]:
 def add_logins(args: Namespace, layers: Layers) -> None:
     """Add the logins of the command line, and remove them from the URLs.
 
-    The login of `--http-user` is for the hosts of the seeds, and a login in a URL is for the host of that URL. Logins are
-    stored like all credentials.
+    The login of `--http-user` is for the hosts of the seeds, and a login in a URL is for the host of that
+    URL. Logins are stored in the same way as all credentials.
     """
     tables = {}
     for place, url in enumerate(args.urls):
@@ -72,5 +72,5 @@ def _headers(layers: Layers) -> list[str]:
 
 
 def _is_login(table: dict[str, object], logins: dict[str, str]) -> bool:
-    """Return whether an override is a login of an earlier run, for a host that has a login in this run, too."""
+    """Return whether an override is a login of an earlier run for a host that also has a login in this run."""
     return table.get("match") in logins and table.keys() <= {"match", "headers"}

@@ -30,7 +30,7 @@ crawler withdraw https://example.org/page --reason "request of 2026-11-24" --dir
   crawler withdraw --host example.org --undo --dir example
   crawler withdraw --host example.org --erase --dir example"""
 
-# Tells the operator what an erasure does not reach.
+# Tells the operator which copies an erasure does not reach.
 _REMAINS = """\
 not erased: backups of the directory and exports that were made before; copies of WARC files in object storage, until
 `crawler ship` or a crawl with pages.ship replaces them; the URLs themselves in pages.jsonl, crawler.log
@@ -108,7 +108,7 @@ def _orders(args: argparse.Namespace) -> list[TakeDown]:
 
 
 def _carry_out(directory: CrawlDirectory, order: TakeDown) -> Withdrawn:
-    """Carry out an order in all processes of the crawl, over their control sockets or, if it is at rest, directly."""
+    """Carry out an order in all processes: over their control sockets, or directly if the crawl is at rest."""
     if access.is_answered(directory.path):
         result = _lead(directory, order, partial(access.ask, directory.path))
         _end_journal(directory)

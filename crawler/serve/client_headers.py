@@ -1,9 +1,9 @@
-"""Parses the header fields of a request once: the properties of the client, and the forms that it accepts.
+"""Parses the header fields of a client once: they give its properties, and the forms of a copy that it accepts.
 
 A client sends the same fields with each request. `ClientHeadersCache` maps the bytes of a header block to its
-meaning, so that for known blocks only the target is parsed. It remembers a block only if the parser accepted
-it as a complete request for a plain copy. The request must have at most one condition or range and no body,
-and its connection must stay open.
+meaning. So if a block is known, only the target of the request is parsed. It remembers a block only if the
+parser accepted it as a complete request for a plain copy. The request must have at most one condition or
+range and no body, and its connection must stay open.
 """
 
 import re
@@ -32,7 +32,7 @@ _CONDITION = re.compile(
 
 
 def without_condition(block: bytes) -> tuple[bytes, dict[str, str]]:
-    """Cut the first condition or range out of a block; return the rest, and the field cut out ({} if none)."""
+    """Cut the first condition or range out of a block. Return the rest, and the field that was cut out ({} if none)."""
     match = _CONDITION.search(block)
     if match is None:
         return block, {}
@@ -43,8 +43,9 @@ class ClientHeaders(Struct, frozen=True):
     """The properties of a client.
 
     `base` is the scheme and authority with which the client addressed this server. `form` is the form in
-    which it wants a copy, and `range_form` the form from which it gets a range. `is_bot` is true if it calls
-    itself a robot. `plain` is true if its fields only request a copy, on a connection that stays open.
+    which the client wants a copy, and `range_form` is the form from which it gets a range. `is_bot` is true
+    if the client calls itself a robot. `plain` is true if its fields do nothing but request a copy, on a
+    connection that stays open.
     """
 
     headers: Mapping[str, str]
@@ -81,11 +82,11 @@ class ClientHeadersCache:
         return len(self._known)
 
     def get(self, block: bytes) -> ClientHeaders | None:
-        """Return the meaning of a header block; None if the block is not remembered."""
+        """Return the meaning of a header block, or None if the block is not remembered."""
         return self._known.get(block)
 
     def put(self, block: bytes, client_headers: ClientHeaders) -> None:
-        """Remember a block, without its condition, if the rest is plain and every parser would split it in the same way.
+        """Remember a block, without its condition, if the rest is plain and all parsers would split it in the same way.
 
         `client_headers` is the meaning of the whole block.
         """

@@ -1,4 +1,4 @@
-"""Applies the conditions and range of a request to a representation: answers 304, 206, 412, 416 or all of the content.
+"""Applies the conditions and range of a request: the answer is 304, 206, 412, 416 or all of the content.
 
 The order is that of RFC 9110, 13.2.2: If-Match or If-Unmodified-Since, then If-None-Match or
 If-Modified-Since, then Range with If-Range. Conditions apply only to a copy with status 200.

@@ -3,8 +3,8 @@
 A connection is *served* while an answer is being made or sent, and *waiting* while the server waits for the
 client: for a request, for the rest of its header, or for room to write. When all slots are taken, a new
 client gets the slot of the client that has kept the server waiting longest, provided that this wait has
-lasted at least `PATIENCE`. Otherwise, the new client is turned away. So slow or half-open clients, however
-many there are, cost the others nothing. Every wait ends after `timeout`.
+lasted at least `PATIENCE`. Otherwise, the new client is turned away. So slow or half-open clients do not harm
+the other clients, no matter how many there are. Every wait ends after `timeout`.
 
 All operations take constant time, except that `overdue` takes time linear in the length of its result.
 """
@@ -12,7 +12,7 @@ All operations take constant time, except that `overdue` takes time linear in th
 from collections.abc import Hashable
 from typing import Generic, TypeVar
 
-PATIENCE = 1.0  # number of seconds; enough for a client on a slow line to send its header
+PATIENCE = 1.0  # number of seconds; a client on a slow line can send its header in this time
 
 C = TypeVar("C", bound=Hashable)
 
@@ -34,7 +34,7 @@ class ConnectionSlots(Generic[C]):
         return len(self._waiting) + len(self._served)
 
     def enter(self, connection: C, now: float) -> tuple[bool, C | None]:
-        """Enter a connection; return whether it may stay, and which connection must be closed for it (None: none)."""
+        """Enter a connection. Return whether it may stay, and the connection that must be closed for it, if any."""
         victim = None
         if len(self) >= self.slots_max:
             victim = self._longest(now - PATIENCE)
@@ -47,7 +47,7 @@ class ConnectionSlots(Generic[C]):
         return True, victim
 
     def _longest(self, since: float) -> C | None:
-        """Return the connection with the longest wait if that wait began at `since` or earlier, else None."""
+        """Return the connection with the longest wait, or None if that wait began after `since`."""
         for connection, began in self._waiting.items():
             return connection if began <= since else None
         return None

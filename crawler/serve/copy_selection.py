@@ -1,8 +1,8 @@
-"""Selects the copy of a page that answers a request: the newest, or the nearest to a given time; never a withheld one.
+"""Selects the copy that answers a request: the newest or the nearest to a given time, but never a withheld copy.
 
 A capture that does not show the whole page, such as a temporary failure, does not hide other copies
-(`pages.captures.is_copy`). Of two copies that are equally near, the earlier is chosen, because only the
-earlier one was current at that time.
+(`pages.captures.is_copy`). Of two copies that are equally near, the earlier one is chosen, because only that
+copy was current at the given time.
 """
 
 from collections.abc import Iterable
@@ -27,7 +27,7 @@ def nearest_copy(newest_first: Iterable[Capture], at: float) -> Capture | None:
             failure = _nearer(failure, capture, at)
             continue
         best = _nearer(best, capture, at)
-        if capture.fetched_at <= at:  # the remaining captures are older, and so further away from `at`
+        if capture.fetched_at <= at:  # the remaining captures are older, so they are further away from `at`
             break
     return best or failure
 
@@ -50,7 +50,7 @@ def withheld(
 
 
 def withdrawal_in_words(withdrawn: Withdrawal | Erased) -> str:
-    """Return when and why a page was withdrawn, in words for users, without the host, prefix or URL of the rule."""
+    """Tell users when and why a page was withdrawn, without the host, prefix or URL of the rule."""
     erased = isinstance(withdrawn, Erased) or withdrawn.erasing
     said = f": {withdrawn.reason}" if withdrawn.reason else ""
     return f"the operator {'erased' if erased else 'withdrew'} this page at {iso_time(withdrawn.at)}{said}"

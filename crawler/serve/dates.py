@@ -28,7 +28,7 @@ def rfc3339(instant: float) -> bytes:
 
 @lru_cache(maxsize=4096)
 def _day(number: int) -> tuple[str, str, bytes]:
-    """Return the day with this number since the epoch in three forms: for HTTP dates, as 8 digits, and for RFC 3339."""
+    """Format the day with this number since the epoch in three ways: for HTTP dates, as 8 digits, and for RFC 3339."""
     date = datetime.fromtimestamp(number * _DAY, UTC).strftime("%Y-%m-%d").zfill(10)
     return formatdate(number * _DAY, usegmt=True)[:16], date.replace("-", ""), date.encode()
 
@@ -44,6 +44,6 @@ class Dates(NamedTuple):
 
 @lru_cache(maxsize=1024)
 def dates_of(second: int) -> Dates:
-    """Return all forms of a time, in whole seconds; pages that were fetched in the same second share one object."""
+    """Return all forms of a time, in whole seconds. Pages that were fetched in the same second share one object."""
     text = http_date(second)
     return Dates(text, text.encode(), rfc3339(second), stamp(second))

@@ -1,8 +1,8 @@
-"""Counts the requests for each page; the counts are the importance (mu) of the pages in the refresh model.
+"""Counts the requests for each page. The refresh model uses the counts as the importance (mu) of the pages.
 
 A request adds 1 to its page's count, and counts halve every `half_life` seconds. No pass over the counts is
-needed to let them decay: a request at time t adds 2^((t - origin) / half_life), so all counts share one scale
-and decay together. The origin advances before the numbers grow large.
+needed to let them decay. Instead, a request at time t adds 2^((t - origin) / half_life), so that all counts
+share one scale and decay together. The origin advances before the numbers grow large.
 
 Memory is bounded. At most `pages_max` pages are counted exactly. When another page is requested, the quarter
 of the pages that has the smallest counts moves into a sketch: a Count-Min of `ROWS` x `columns` cells
@@ -10,7 +10,7 @@ of the pages that has the smallest counts moves into a sketch: a Count-Min of `R
 a count, and overestimates it only if another page has a larger count in the same cell of every row. When a
 page in the sketch is requested again, it is counted exactly again, starting from its estimate.
 
-`changed` returns the counts that the next commit writes; a crash loses the requests since the last commit.
+`changed` returns the counts that the next commit writes. A crash loses the requests since the last commit.
 """
 
 import math
@@ -56,14 +56,14 @@ class Demand:
         self.requests += 1
 
     def count(self, fingerprint: int, now: float) -> float:
-        """Return the decayed number of requests for a page; the estimate is never below the true number."""
+        """Return the decayed number of requests for a page. The number may be an estimate, but is never too small."""
         count = self._counts.get(fingerprint)
         if count is None:
             count = self._from_sketch(fingerprint)
         return count / self._weight(now)
 
     def rate(self, fingerprint: int, now: float) -> float:
-        """Return the requests per second; a steady rate r leads to the decayed count r x half_life / ln 2."""
+        """Return the requests per second. A steady rate r leads to the decayed count r x half_life / ln 2."""
         return self.count(fingerprint, now) * math.log(2.0) / self.half_life
 
     def top(self, n: int, now: float) -> list[tuple[int, float]]:
@@ -73,14 +73,14 @@ class Demand:
         return [(fingerprint, count / weight) for fingerprint, count in best]
 
     def changed(self, now: float) -> Iterator[tuple[int, float]]:
-        """Yield (fingerprint, count at `now`) for pages requested since the last call; 0 if the sketch has a page."""
+        """Yield (fingerprint, count at `now`) for pages requested since the last call; 0 for pages in the sketch."""
         dirty, self._dirty = self._dirty, set()
         weight = self._weight(now)
         for fingerprint in dirty:
             yield fingerprint, self._counts.get(fingerprint, 0.0) / weight
 
     def load(self, counts: Iterable[tuple[int, float, float]]) -> None:
-        """Load stored triples of fingerprint, count, and time of the count, before any request is counted."""
+        """Load stored triples (fingerprint, count, time of the count). Call this before any request is counted."""
         for fingerprint, count, then in counts:
             if len(self._counts) >= self.pages_max:
                 self._shrink()
@@ -105,7 +105,7 @@ class Demand:
             self._sketch /= weight
 
     def _admit(self, fingerprint: int) -> float:
-        """Make room for a page and return its count in the sketch."""
+        """Make room for a page in the exact table, and return the page's count in the sketch."""
         if len(self._counts) >= self.pages_max:
             self._shrink()
         return self._from_sketch(fingerprint)

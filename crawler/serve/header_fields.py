@@ -1,9 +1,9 @@
 """Decides which stored header fields an answer passes on, which fields it adds, and when the answer is 304.
 
-Copies are foreign pages served from this origin, and browsers support new header fields every year. So a
-stored field is passed on only if it is in `PASSED`. The fields in `PASSED` describe the copy itself, and not
-the origin, other URLs, or connections to other hosts. A Content-Type is passed on only if it describes one
-document (`_TYPE`). A Content-Security-Policy puts the page into a sandbox without scripts.
+Copies are foreign pages that are served from this origin, and every year browsers support new header fields.
+For safety, a stored field is passed on only if it is in `PASSED`. The fields in `PASSED` describe the copy
+itself, and not the origin, other URLs, or connections to other hosts. A Content-Type is passed on only if it
+describes one document (`_TYPE`). A Content-Security-Policy puts the page into a sandbox without scripts.
 """
 
 import re
@@ -125,7 +125,7 @@ def not_modified(if_none_match: str, if_modified_since: float | None, etag: str,
 
 
 def still_matches(if_match: str, if_unmodified_since: float | None, etag: str, modified: float) -> bool:
-    """Return whether the preconditions hold; if not, the answer is 412 (RFC 9110, 13.1.1 and 13.1.4).
+    """Return whether the preconditions hold. If they do not, the answer is 412 (RFC 9110, 13.1.1 and 13.1.4).
 
     If the request has If-Match, this field alone decides, by strong comparison.
     """

@@ -20,7 +20,7 @@ _BOT = re.compile(r"bot\b|crawl|spider|slurp|archiver", re.IGNORECASE)
 
 
 def parse_address(text: str, key: str) -> tuple[str, int]:
-    """Parse an address in the same way as `listen_at`; errors name the configuration key `key`."""
+    """Parse an address in the same way as `listen_at`. Error messages name the configuration key `key`."""
     try:
         return listen_at(text)
     except ConfigError as error:

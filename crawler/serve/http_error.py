@@ -19,8 +19,8 @@ dt {{ font-weight: 600 }} dd {{ margin: 0 0 .5rem }}
 <p>{why}</p>
 <dl>{rows}</dl></main></html>
 """
-# The heading of an error page for each state of an error; for other states, the status and its name are
-# shown.
+# The heading of an error page for each state of an error. For other states, the heading is the status and its
+# name.
 _TITLES = {
     "unknown": "This page is not in the cache",
     "todo": "This page has not been fetched yet",
@@ -76,7 +76,7 @@ class HttpError(Exception):
 
 
 def wants_page(accept: str) -> bool:
-    """Return whether a client with this Accept field is a browser: the field names HTML and does not prefer JSON.
+    """Return whether this Accept field is from a browser, which means that it names HTML and does not prefer JSON.
 
     Programs send no Accept field, or `*/*`, or a field that names JSON.
     """

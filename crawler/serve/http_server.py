@@ -39,8 +39,8 @@ LINGERING_BYTES = 256 << 10  # maximum number of bytes that are read and discard
 # maximum number of bytes of a request body held in memory; while there are more, nothing is read
 BODY_HELD = 64 << 10
 BACKLOG = 512
-_DESCRIPTORS = 65_536  # number of file descriptors to request, if the system allows that many
-PAUSE_PIECES = 4  # number of pieces of a streamed body that are sent before other work gets a turn
+_DESCRIPTORS = 65_536  # number of file descriptors that the process requests, if the system allows that many
+PAUSE_PIECES = 4  # number of pieces of a streamed body that are sent before other tasks may run
 _FULL = (
     b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 )
@@ -73,7 +73,7 @@ def whole_error(refusal: HttpError) -> bytes:
 
 @contextmanager
 def short_path(folder: Path, name: str) -> Iterator[str]:
-    """Yield a path to a file in a folder; the path is short enough for the name of a socket (107 bytes)."""
+    """Yield a path to a file in a folder. The path is short enough to be the name of a socket (107 bytes)."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         yield f"/proc/self/fd/{descriptor}/{name}"
@@ -82,7 +82,7 @@ def short_path(folder: Path, name: str) -> Iterator[str]:
 
 
 def error_reply(refusal: HttpError, accept: str = "") -> Reply:
-    """Return the reply that reports an error: a page if `accept` is the Accept field of a browser, or else JSON.
+    """Return the reply that reports an error. It is a page if `accept` is the Accept field of a browser, else JSON.
 
     The reply must not be cached, because the page may be fetched or withdrawn at any time.
     """
@@ -230,7 +230,7 @@ class ServedConnection(asyncio.Protocol):
         self._tell()
 
     def data_received(self, data: bytes) -> None:
-        """Answer a request at once if it is like an earlier one; otherwise parse the data."""
+        """Answer a request at once if it need not be parsed; otherwise parse the data."""
         if self._lingering:
             self._thrown_away += len(data)
             return self.drop() if self._thrown_away > LINGERING_BYTES else None
@@ -246,7 +246,7 @@ class ServedConnection(asyncio.Protocol):
         self._read_or_rest()
 
     def eof_received(self) -> bool:
-        """Keep the connection open while answers are due: a client that closes its sending side still gets them."""
+        """Keep the connection open while answers are due. The client has closed only its sending side."""
         self._eof = True
         self._reader.end()
         self._tell()
@@ -275,7 +275,7 @@ class ServedConnection(asyncio.Protocol):
                     self._read_or_rest()
                 goes_on = await self._answer(self._current)
                 if self._waiting:
-                    await asyncio.sleep(0)  # let other clients have a turn between the requests of one packet
+                    await asyncio.sleep(0)  # let other clients be served between the requests of one packet
             if goes_on and self._reader.refusal is not None:
                 self.write(whole_error(self._reader.refusal))
                 goes_on = False
@@ -299,7 +299,7 @@ class ServedConnection(asyncio.Protocol):
         return sending.keep_alive and (request.complete or await self._throw_away(request)) and not self._eof
 
     async def _throw_away(self, request: ServedRequest) -> bool:
-        """Discard the unread rest of a body; return whether it ended within the limits."""
+        """Discard the unread rest of a body. Return whether the body ended within the limits."""
         size = 0
         with suppress(TimeoutError, HttpError):
             async with asyncio.timeout(LINGERING):
@@ -320,7 +320,7 @@ class ServedConnection(asyncio.Protocol):
             return Sending(error_reply(refusal), close=True)
 
     def _linger(self) -> None:
-        """Close the connection, but first keep reading for a while: otherwise, a reset would discard the answer."""
+        """Keep reading for a while, and then close the connection. Otherwise, a reset would discard the answer."""
         if self._transport is None or self._transport.is_closing():
             return
         if self._eof or (self._reader.refusal is None and not self._reader.busy):
@@ -331,7 +331,7 @@ class ServedConnection(asyncio.Protocol):
         asyncio.get_running_loop().call_later(LINGERING, self.drop)
 
     def _read_or_rest(self) -> None:
-        """Read from the client if at most one request is queued and little of a body is held; otherwise pause reading."""
+        """Read if at most one request is queued and little of a body is in memory. Otherwise, pause reading."""
         body = self._current.held if self._current is not None else 0
         wanted = self._lingering or (len(self._waiting) < 2 and body < BODY_HELD)
         if wanted != self._reading and self._transport is not None and not self._transport.is_closing():
@@ -397,8 +397,8 @@ class ServedConnection(asyncio.Protocol):
 class HttpListener:
     """A listening address; `handle` answers its requests, and `now` returns the wall time.
 
-    Before `handle`, `again` is called with the bytes of a request. It returns the
-    whole response, or None if `handle` must answer.
+    `again` is called first, with the bytes of a request. It returns the whole response, or None if `handle`
+    must answer the request.
 
     """
 
@@ -468,7 +468,7 @@ class HttpListener:
         self._sweep_from_now_on()
 
     async def start_unix(self, folder: Path, name: str = "serve.sock") -> None:
-        """Also listen on a Unix socket for sibling processes; replace the socket of a dead process."""
+        """Also listen on a Unix socket for sibling processes. Replace a socket that a dead process has left."""
         loop = asyncio.get_running_loop()
         (folder / name).unlink(missing_ok=True)
         made = socket.socket(socket.AF_UNIX)
@@ -483,7 +483,7 @@ class HttpListener:
             self._sweeper = asyncio.get_running_loop().create_task(self._sweep())
 
     def enter(self, connection: ServedConnection) -> None:
-        """Register a new client; if no slot is free, close the connection of another client or of this one."""
+        """Register a new client. If no slot is free, close the connection of another client or of this one."""
         self._connections.add(connection)
         stays, victim = self.places.enter(connection, asyncio.get_running_loop().time())
         if victim is not None:
@@ -553,7 +553,7 @@ async def read_body(
 
 
 def more_descriptors() -> None:
-    """Raise this process's limit of open files to the maximum, so that clients and fetches have enough files."""
+    """Raise this process's limit of open files to the maximum, so that there are enough for clients and fetches."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _DESCRIPTORS)
     if soft < wanted:

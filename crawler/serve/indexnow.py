@@ -3,12 +3,12 @@
     GET  /indexnow?url=U&key=K[&keyLocation=L]
     POST /indexnow  {"host": H, "key": K, "keyLocation": L, "urlList": [...]}
 
-The key K proves that the sender owns the site, because the file `http://H/K.txt` contains it. (Instead, a
-file L on the same host may contain it, for URLs below L's directory.) The crawl fetches the file politely,
+The key K proves that the sender owns the site, because the file `http://H/K.txt` contains the key. (Instead,
+a file L on the same host may contain it, for URLs below L's directory.) The crawl fetches the file politely,
 once per host and day. Until then, the answer is 202, and the URLs wait; they are also stored. All waiting
-URLs may use `pending_bytes_max` bytes, and those of one site 1/`SITE_PART` of this. So if the key file of one
-site never arrives, the notices of other sites are still accepted. If a file is missing or lacks the key, it
-is fetched again for the first notice after `REFUSED_AGE_MAX`.
+URLs together may use `pending_bytes_max` bytes, and the URLs of one site may use 1/`SITE_PART` of that. So
+the notices of other sites are still accepted if the key file of one site never arrives. If a file is missing
+or lacks the key, it is fetched again for the first notice after `REFUSED_AGE_MAX`.
 
     200  accepted               400  malformed                422  URLs of another host, or an invalid key
     202  key not checked yet    403  the file lacks the key   429  too many at once
@@ -28,7 +28,7 @@ from crawler.urls.canonical import canonical, hostname
 from crawler.urls.suffixes import registrable_domain
 
 KEY_AGE_MAX = 86_400.0  # number of seconds for which a key file that contains the key is trusted
-# number of seconds for which a key is refused after its file was missing or lacked it
+# number of seconds for which a key is refused after its file was missing or did not contain the key
 REFUSED_AGE_MAX = 600.0
 # one registrable domain, or all bare addresses together, may use 1/16 of the memory for waiting URLs
 SITE_PART = 16
@@ -113,12 +113,12 @@ def _authority(url: str) -> str:
 
 
 def contains(text: bytes | None, key: str) -> bool:
-    """Return whether a key file contains the key; None stands for a file that could not be fetched."""
+    """Return whether a key file contains the key. `text` is None if the file could not be fetched."""
     return text is not None and text[:256].decode("utf-8", "replace").strip("\ufeff \t\r\n") == key
 
 
 def _site(host: str) -> str:
-    """Return the registrable domain of a host; "" for every bare address, because a client can name many addresses."""
+    """Return the registrable domain of a host, or "" for all bare addresses, because a client can name many of them."""
     return "" if ":" in host or host.rpartition(".")[2].isdigit() else registrable_domain(host)
 
 
@@ -127,7 +127,7 @@ def _size(urls: Iterable[str]) -> int:
 
 
 class Keys:
-    """The known key files, and the notices that wait for theirs; all waiting URLs use at most `pending_bytes_max`."""
+    """The known key files, and the notices whose key files are unread. Waiting URLs use at most `pending_bytes_max`."""
 
     def __init__(self, files_max: int, pending_bytes_max: int) -> None:
         self.files_max = files_max
@@ -138,7 +138,7 @@ class Keys:
         self._waiting: Counter[str] = Counter()  # site -> bytes of its waiting URLs
 
     def submit(self, notice: Notice, now: float) -> tuple[int, bool]:
-        """Return the status, and whether to fetch the key file now; if the status is 202, the URLs wait for `found`.
+        """Return the status, and whether to fetch the key file now. With status 202, the URLs wait for `found`.
 
         Raises:
             HttpError: 403 the file does not contain the key; 429 too many URLs wait.
@@ -169,7 +169,7 @@ class Keys:
         return first
 
     def found(self, notice: Notice, text: bytes | None, now: float) -> list[str]:
-        """Record the text of a key file (None: it could not be fetched); return the URLs that it authorizes."""
+        """Record the text of a key file, or None if it could not be fetched. Return the URLs that the file authorizes."""
         name = (notice.location, notice.key)
         urls = self._pending.pop(name, [])
         self._waiting -= Counter({_site(notice.host): _size(urls)})

@@ -13,7 +13,7 @@ from crawler.pages.archive import Archive
 
 
 class Located(msgspec.Struct, frozen=True):
-    """Where a URL's copies are: in the local `archive`, or (if that is None) in the process `owner`."""
+    """The place of a URL's copies: the local `archive` or, if that is None, the process `owner`."""
 
     fingerprint: int
     archive: Archive | None
@@ -36,7 +36,7 @@ class AheadState(StrEnum):
 
 
 class Ahead(msgspec.Struct, frozen=True):
-    """The answer to `refresh=1`; `wait` is the number of seconds until the host may be requested, 0 if unknown."""
+    """The answer to `refresh=1`. `wait` is the number of seconds until the host may be requested; 0 if it is unknown."""
 
     state: AheadState
     why: str = ""
@@ -54,7 +54,7 @@ class ServedCrawl(Protocol):
         """Return the fingerprint of a URL (request form) and the place of its copies."""
 
     def missing(self, url: str, fingerprint: int) -> tuple[str, str]:
-        """Return the state of a URL without a copy (a row of `serve/README.md`, "Missing pages"), and the reason."""
+        """Return the state of a URL without a copy (see `serve/README.md`, "Missing pages"), and the reason."""
 
     def disallowed(self, url: str) -> str:
         """Return the line of robots.txt that now forbids a URL; "" if no line does."""
@@ -66,7 +66,7 @@ class ServedCrawl(Protocol):
         """
 
     def request_fetch(self, url: str, fingerprint: int) -> Ahead:
-        """Queue the page, if it may be fetched, so that it is fetched as soon as politeness allows."""
+        """If the page may be fetched, queue it so that it is fetched as soon as politeness allows."""
 
     def note_request(self, fingerprint: int) -> None:
         """Take note that a client requested the page; requests raise the page's importance."""

@@ -1,4 +1,4 @@
-"""Opens a listening socket early: clients wait in its queue while the server behind it is imported and opened."""
+"""Opens a listening socket early. Clients wait in its queue while the server behind it is imported and opened."""
 
 import os
 import socket

@@ -21,7 +21,7 @@ _PLAIN = re.compile(r"[-.0-9:A-Z_a-z/~]*")  # text that `quote` would not change
 
 
 def page_path(url: str, at: float | None = None, *, rewrite: bool = False) -> str:
-    """Return the path of the copy of `url` at the time `at`; without `at`, the path of the newest copy."""
+    """Return the path of the copy of `url` at the time `at`, or the path of the newest copy without `at`."""
     path = "/page?url=" + (url if _PLAIN.fullmatch(url) else quote(url, safe=":/"))
     if at is not None:
         path += f"&at={dates_of(int(at)).stamp}"
@@ -35,7 +35,7 @@ def view_line(base: str, url: str) -> bytes:
 
 
 def link_field(base: str, url: str, instant: float | None = None) -> str:
-    """Return the Link field of a copy, or of an answer without a copy (no `instant`); `base` is scheme and authority."""
+    """Return the Link field of a copy or, without `instant`, of another answer. `base` is scheme and authority."""
     safe = _in_link(url)
     links = [
         f'<{safe}>; rel="original"',
@@ -59,7 +59,7 @@ def redirect_fields(base: str, url: str, instant: float) -> list[Field]:
 
 
 def _in_link(url: str) -> str:
-    """Return a URL escaped for use between < and >. Request forms contain neither character; this makes sure."""
+    """Return a URL escaped for use between < and >. Request forms contain neither; this makes sure of it."""
     return url.replace("<", "%3C").replace(">", "%3E").replace("\r", "").replace("\n", "")
 
 

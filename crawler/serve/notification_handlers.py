@@ -37,7 +37,7 @@ class Notices(Protocol):
 
 
 class NotificationHandlers:
-    """Answers the POST endpoints in the process `me` of `processes`.
+    """Answers the POST endpoints in the process `me`. `processes` are the names of all processes.
 
     `signal` submits signals. `notices` stores notices that wait for key files, and `fetch_key_file` fetches
     these files. `read_feed` extracts the links of a WebSub delivery. `in_background` runs work that must not

@@ -1,4 +1,4 @@
-"""Builds the answer to a request for a page: turns the parsed request into bytes, without waiting.
+"""Builds the answer to a request for a page. The parsed request is turned into bytes without waiting.
 
     ParsedRequest --> place of its copies --> which copy --> may it be shown, is it fresh enough
           --> representation (cached, or built) --> 304, 206, 412, 416 or the whole
@@ -6,8 +6,8 @@
 Only `PageHandler._chosen` chooses a copy, and refuses to show a withheld copy.
 
 The I/O shell writes the `Reply`. Every fetch of a URL changes the URL's record in the batch that stores the
-capture. So a cached answer is current as long as the stored record is unchanged. The record is read once
-after each write to the store.
+capture. So a cached answer is current as long as the stored record is unchanged. After each write to the
+store, the record is read once to check this.
 """
 
 import math
@@ -35,7 +35,7 @@ from crawler.serve.stored_copies import CopyReader
 
 
 class OwnedByOther(Exception):
-    """Another process of the crawl, `owner`, must answer; the request is forwarded to it with its `body`."""
+    """Another process of the crawl, `owner`, must answer. The request is forwarded to this process, with its `body`."""
 
     def __init__(self, owner: str, body: bytes = b"") -> None:
         super().__init__(owner)
@@ -44,7 +44,7 @@ class OwnedByOther(Exception):
 
 
 class PageHandler:
-    """Answers requests for pages of one crawl. `rewriter` points links to /page (None: not offered)."""
+    """Answers requests for pages of one crawl. `rewriter` points links to /page, and may be None."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class PageHandler:
     def again(
         self, target: bytes, client_headers: ClientHeaders, conditions: Mapping[str, str], now: float
     ) -> Reply | None:
-        """Return the reply to a request that `at_once` has answered before, if it is cached and current; else None.
+        """Return the reply to a request that `at_once` has answered before, or None unless a current reply is cached.
 
         `target` is the request target as received; `conditions`, and the exceptions raised, are as in
         `at_once`.
@@ -155,7 +155,7 @@ class PageHandler:
     def _shown(
         self, archive: Archive, located: Located, asked: ParsedRequest, form: CopyForm
     ) -> CachedResponse:
-        """Return the copy and its representation, cached or newly built; `_conditional` later caches a new one.
+        """Return the copy and its representation, cached or newly built. `_conditional` caches a new one later.
 
         Raises:
             HttpError: there is no copy, or it may not be shown.
@@ -179,7 +179,7 @@ class PageHandler:
             self._keep(shown)
 
     def _keep(self, shown: CachedResponse) -> None:
-        """Cache an answer with its body if there is room; otherwise, without the body if the body can be read again."""
+        """Cache an answer and its body if there is room. Otherwise, cache only the head if the body can be read again."""
         ready = shown.ready
         if shown.counted and not shown.bodiless:
             return
@@ -188,7 +188,7 @@ class PageHandler:
         elif ready.stored is not None and not shown.bodiless:
             shown.bodiless = True
             ready.stored.release()  # a 304 does not need the bytes of the member
-            ready.body = None  # the cache counts the memory that the answer takes when it is stored
+            ready.body = None  # the cache counts the memory that the answer uses when it is stored
             self.head_cache.put(shown)
         if shown.bodiless:
             ready.body = None
@@ -268,7 +268,7 @@ class PageHandler:
     def _view(
         self, archive: Archive, located: Located, asked: ParsedRequest, client_headers: ClientHeaders
     ) -> Reply:
-        """Return the picture that a browser took of a copy; the picture is withheld if the copy is withheld."""
+        """Return the picture that a browser took of a copy. If the copy is withheld, so is the picture."""
         proof = archive.store.get(record_key(located.fingerprint)) or b""
         _, capture = self._chosen(archive, asked, located.fingerprint, asked.at, proof)
         if capture is None:
@@ -296,7 +296,7 @@ class PageHandler:
         return Reply(302, header_fields.head(302, "Found", fields), 0, b"")
 
     def _missing(self, asked: ParsedRequest, located: Located, base: str) -> HttpError:
-        """Return the error for a page without a copy; first queue the page if the client requests this."""
+        """Queue a page without a copy if the client requests this. Return the error."""
         ahead = self._crawl.request_fetch(asked.url, located.fingerprint) if asked.refresh else None
         if ahead is not None and ahead.state in _AHEAD:
             return _said_ahead(ahead)
@@ -327,7 +327,7 @@ class PageHandler:
         return self._conditional(shown, headers, extra)
 
     def _of_now(self, shown: CachedResponse, now: float) -> tuple[float, float | None, bytes]:
-        """Return the values that change with time: the age, P(fresh), and the header lines with both values."""
+        """Return the values that change with time: the age, P(fresh), and the header lines with these values."""
         age = max(0.0, now - shown.fetched_at)
         probability = None
         if shown.tried_at is not None:

@@ -22,7 +22,7 @@ def is_single(field: str) -> bool:
 
 
 def resolve(field: str, length: int) -> tuple[int, int] | None:
-    """Return the range as (first byte, byte after the last) of `length` bytes; None if all bytes are to be served.
+    """Return the range as (first byte, byte after the last) of `length` bytes, or None if all bytes are to be served.
 
     Raises:
         Unsatisfiable: the range starts after the end, or is an empty suffix.

@@ -10,12 +10,12 @@ A copy has up to four representations, each with its own entity tag:
 The Location of a stored redirect leads to the copy of its target at the same time, so that a reader stays
 within the stored copies. In the proxy form the Location is the target itself, which the client requests
 through the proxy. A copy whose server said nothing about caching gets `Cache-Control: no-cache`. Otherwise, a
-cache would derive a lifetime from Last-Modified (RFC 9111, 4.2.2): for a copy of last year, several weeks or
-more.
+cache would derive a lifetime from Last-Modified (RFC 9111, 4.2.2). For a copy of last year, this would be
+several weeks or more.
 
-A `Representation` holds the constant fields. Once the body is needed, it also holds the body, if this is
-short. A `Representation` may be cached and sent again. The age, the probability of being fresh and the date
-are added when it is sent.
+A `Representation` holds the constant fields. Once the body is needed, the `Representation` also holds the
+body if it is short. A `Representation` may be cached and sent again. The age, the probability of being fresh
+and the date are added when it is sent.
 
 The compressed body consists of the bytes in the segment, so nothing is compressed or inflated for it
 (`pages/gzip_members.py`).
@@ -52,12 +52,13 @@ _OBJECTS = 1920
 
 
 class CopyForm(msgspec.Struct, frozen=True, cache_hash=True):
-    """The form in which a client wants a copy: all that the answer depends on in its request, except the URL.
+    """The form in which a client wants a copy: everything in the request, except the URL, on which the answer depends.
 
     `base` is the scheme and authority with which the client addressed this server. `taken` holds the content
-    codings that it can decode. `at` is the time for which it wants the copy (None: now). With `rewrite`,
-    links lead to /page. With `static`, the client gets the server's answer even if a browser showed the page.
-    With `proxied`, the client uses this server as a proxy, so Accept-Datetime selects the copy.
+    codings that it can decode. `at` is the time for which the client wants the copy; None means now. With
+    `rewrite`, links lead to /page. With `static`, the client gets the server's answer even if a browser
+    showed the page. With `proxied`, the client uses this server as a proxy, so Accept-Datetime selects the
+    copy.
     """
 
     base: str
@@ -196,7 +197,7 @@ def represent_view(picture: bytes, capture: Capture) -> Representation:
 def _choose_coding(
     ready: Representation, copy: OpenedCopy, passed: PassedLines, form: CopyForm, *, rewrites: bool
 ) -> bytes:
-    """Choose how the body is coded for the client; return the Content-Encoding line, or b"" if there is none."""
+    """Choose the content coding of the body for the client. Return the Content-Encoding line, or b"" if there is none."""
     codings = passed.codings
     if codings:
         if (form.taken.issuperset(codings) and not rewrites) or not can_decode(codings):
@@ -227,7 +228,7 @@ def _link(form: CopyForm, capture: Capture) -> bytes:
 
 
 def _rewrite(ready: Representation, rewriter: Rewriter, passed: PassedLines, url: str) -> bytes:
-    """Point links into the cache; a page too long for memory stays unchanged, as the returned note says."""
+    """Point links into the cache. A page that is too long for memory stays unchanged; the returned note says so."""
     body = ready.held()
     if body is None:
         return b"X-Rewritten: no: the page is too long\r\n"
@@ -240,7 +241,7 @@ def _rewrite(ready: Representation, rewriter: Rewriter, passed: PassedLines, url
 
 
 def _location(copy: OpenedCopy, url: str, form: CopyForm) -> bytes:
-    """Return the Location line that leads from a stored redirect of `url` to its target; b"" if it names no page."""
+    """Return the Location line that leads from a stored redirect of `url` to its target; b"" if it has none."""
     raw, mark, fragment = field_text(passed_lines(copy.head.fields).location).partition("#")
     target = resolve(url, raw) if raw or mark else None
     if target is None:
@@ -251,7 +252,7 @@ def _location(copy: OpenedCopy, url: str, form: CopyForm) -> bytes:
 
 
 def whole_length(ready: Representation) -> int:
-    """Return the length of the representation; a body that must be decoded is read once to find its length."""
+    """Return the length of the representation. A body that must be decoded is read once to find its length."""
     if ready.length == UNKNOWN_LENGTH and ready.held() is None:
         ready.length = sum(map(len, ready.pieces()))
     return ready.length

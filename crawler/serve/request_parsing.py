@@ -1,4 +1,4 @@
-"""Parses a request: the request target and its fields become one `ParsedRequest`.
+"""Parses a request: converts the request target and the header fields to one `ParsedRequest`.
 
     /page?url=U[&at=TIME][&max-stale=S][&refresh=1][&rewrite=1][&static=1]     a copy of U
     /view?url=U[&at=TIME]                                           the picture of U that a browser took
@@ -25,7 +25,7 @@ from crawler.http_dates import parse_date
 from crawler.serve.http_error import HttpError
 from crawler.urls.canonical import canonical
 
-TARGET_CHARS_MAX = 16_384  # enough for a URL of 8,192 octets, half of them escaped
+TARGET_CHARS_MAX = 16_384  # enough for a URL of 8,192 octets, half of which are escaped
 _FIELDS_MAX = 16
 _STAMP = re.compile(r"[0-9]{4}(?:[0-9]{2}){0,5}")
 _END_OF_TIME = "99991231235959"
@@ -180,7 +180,8 @@ def _url(text: str) -> str:
 def instant(text: str) -> float:
     """Parse `20260131120000` (UTC), a prefix of such a stamp, or RFC 3339; return seconds since the epoch.
 
-    A stamp shortened to a year, month, day ... means the end of that period, as in other archives (pywb 2.10).
+    A stamp that ends with the year, month, day ... means the end of that period, as in other archives (pywb
+    2.10).
 
     Raises:
         HttpError: 400, it is not a time.

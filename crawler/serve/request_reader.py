@@ -17,7 +17,7 @@ FIELDS_MAX = 128
 
 
 class ServedRequest:
-    """A received request. Its body grows until it is `complete` or `broken`; `held` bytes of it are not taken yet.
+    """A received request. Its body grows until `complete` or `broken` is set. `held` bytes of it are not taken yet.
 
     `raw` holds all bytes of the request if they arrived in one piece and without a body, else b"".
 
@@ -118,7 +118,7 @@ class RequestReader:
         return begun
 
     def end(self) -> None:
-        """Take note that no more bytes will arrive; mark a body that is still incomplete as broken."""
+        """Take note that no more bytes will arrive. Mark a body that is still incomplete as broken."""
         self.ended = True
         if self._current is not None:
             self._current.broken = True

@@ -3,8 +3,8 @@
 Once the cache is full, an answer is stored only at its second request. So if a client requests every page
 once, the answers to this client use no memory, and do not replace answers that are requested often.
 
-An answer is found under its key, or under the last request that got this answer (`remember_request`); such a
-request need not be parsed.
+An answer is found under its key, or under the last request that got this answer (`remember_request`). A
+request that is found in this way need not be parsed.
 """
 
 from collections import OrderedDict
@@ -20,17 +20,17 @@ _ASKED_MAX = 8192  # number of requests for uncached answers that are remembered
 
 
 class CachedResponse(msgspec.Struct):
-    """A copy and its representation, valid while the URL's stored record is `proof`; `key` is its key in the cache.
+    """A copy and its representation, which are valid while the URL's stored record is `proof`. `key` is the cache key.
 
-    `writes` is the store's number of writes (`KeyValue.writes`) when the record was last found to be `proof`.
-    `revision` is the number of changes of the withdrawals when the answer was built; after another change,
-    the answer is not valid.
+    `writes` is the number of writes to the store (`KeyValue.writes`) when the record was last seen to be
+    `proof`. `revision` is the number of changes of the withdrawals when the answer was built; after another
+    change, the answer is not valid.
 
-    `fetched_at` is the time of the copy. `tried_at` is the time of the page's last answer; None if the page
-    is not stored now, or if the client requested the copy of another time than now. `counted` is the number
-    of bytes that a cache counts for the answer, or 0 if it is not cached. If `bodiless` is true, the body is
-    read again for each request. `request` is the request under which a cache finds the answer; None if there
-    is none.
+    `fetched_at` is the time of the copy. `tried_at` is the time of the page's last answer. It is None if the
+    page is not stored now, or if the client requested a copy of another time than now. `counted` is the
+    number of bytes that a cache counts for the answer, or 0 if it is not cached. If `bodiless` is true, the
+    body is read again for each request. `request` is the request under which a cache finds the answer; None
+    if there is none.
     """
 
     key: Hashable
@@ -77,7 +77,7 @@ class ResponseCache:
         return self._by_request.get(request)
 
     def remember_request(self, request: Hashable, shown: CachedResponse) -> None:
-        """Remember the request of a cached answer, in place of the request remembered for it before."""
+        """Remember the request of a cached answer. It replaces the request that was remembered for the answer before."""
         self._by_request.pop(shown.request, None)
         shown.request = request
         self._by_request[request] = shown
@@ -95,7 +95,7 @@ class ResponseCache:
         return admitted
 
     def admits(self, shown: CachedResponse) -> bool:
-        """Return whether an answer may be stored: there is room for it, or it was requested before.
+        """Return whether an answer may be stored, which requires free room or an earlier request for the answer.
 
         Remember this request.
         """

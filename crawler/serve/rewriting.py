@@ -3,8 +3,8 @@
 Links and frames point to `/page?url=...&rewrite=1`. Requisites (images, style sheets) point there, too, so
 that references within style sheets are rewritten. A URL that the cache lacks gets 404 with the reason.
 
-A browser ignores the refresh of a page in a sandbox without scripts, so a page that only sends its readers
-on would be a dead end. Such a page gets a link to the copy of its target, at its end.
+A browser ignores the refresh of a page in a sandbox without scripts, so a page that only forwards its readers
+would be a dead end. So a link to the copy of the target is added at the end of such a page.
 """
 
 from html import escape
@@ -22,7 +22,7 @@ _NOTE = (
 
 
 def rewriter() -> Rewriter | None:
-    """Return a function that rewrites HTML and CSS by their Content-Type."""
+    """Return a function that rewrites HTML and CSS, which it recognizes by the Content-Type."""
     from crawler.extract.decode import to_utf8
     from crawler.extract.headers import refresh
     from crawler.extract.rewrite import Kind, python_codec, rewrite_css_bytes, rewrite_html

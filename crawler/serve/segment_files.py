@@ -1,7 +1,7 @@
-"""Keeps the segments open from which copies were last read, so that reading a copy takes one system call.
+"""Keeps open the segments that were read most recently, so that reading a copy takes one system call.
 
-A segment grows at its end, it is renamed once, and erased records are overwritten in place; so a descriptor
-stays valid. Only `crawler ship` deletes segments. Descriptors of deleted files are closed within
+A segment grows at its end, it is renamed once, and erased records are overwritten in place. So an open
+descriptor stays valid. Only `crawler ship` deletes segments. Descriptors of deleted files are closed within
 `_CHECK_INTERVAL` reads, because an open descriptor keeps the disk space of its file in use.
 """
 
@@ -16,7 +16,7 @@ _CHECK_INTERVAL = 256  # number of reads between two checks for deleted files
 
 
 class SegmentFiles:
-    """Descriptors of at most `files_max` segments; the descriptor that has been unused longest is closed first."""
+    """Descriptors of at most `files_max` segments. The least recently used descriptor is closed first."""
 
     def __init__(self, files_max: int) -> None:
         self._files_max = files_max

@@ -114,7 +114,7 @@ class PageServer:
         return Sending(reply, close=close)
 
     def _again(self, request: bytes) -> bytes | None:
-        """Return the response to a request that differs from an earlier one only in target and condition; else None."""
+        """Return the response if the request differs from an earlier request only in target and condition, else None."""
         line_end = request.find(b"\r\n")
         line, block = request[:line_end], request[line_end:]
         conditions: dict[str, str] = {}
@@ -192,7 +192,7 @@ def _not_allowed(methods: str) -> HttpError:
 
 _HOP = "X-Crawler-Hop"  # marks a request forwarded by a sibling, which is never forwarded again
 SOCKET = "serve.sock"
-# maximum number of seconds until the owner's first byte; the owner is on a nearby network
+# maximum number of seconds until the owner's first byte arrives; the owner is on a nearby network
 CONNECT_TIMEOUT = 5.0
 SILENCE_TIMEOUT = 30.0  # maximum number of seconds without a byte of the owner's answer
 
@@ -225,7 +225,7 @@ class Forwarded(Sending):
         self._connect = connect
 
     def _head(self, request: ServedRequest) -> bytes:
-        """Return the head of the forwarded request; the answer ends when the sibling closes the connection."""
+        """Return the head of the forwarded request. It makes the sibling close the connection after the answer."""
         kept = [
             f"{name}: {value}"
             for name, value in request.headers.items()

@@ -14,8 +14,8 @@ from crawler.change_signals import Signalled
 from crawler.records import UNDECODABLE
 from crawler.serve.http_error import HttpError
 
-# Number of sources remembered. The source heard least recently is forgotten first; its bucket is full again
-# by then.
+# Number of sources remembered. The source whose last signal is the oldest is forgotten first. By then, its
+# bucket is full again.
 SOURCES_MAX = 1024
 SOURCE_CHARS_MAX = 64
 # takes (URLs, source); returns the fate of each URL, once it is durable; raises HttpError (503) if this takes
@@ -65,7 +65,7 @@ class SignalHandler:
     async def handle(
         self, raw_urls: Sequence[str], source: str, now: float, *, whole: bool = False
     ) -> Signalled:
-        """Submit as many signals as the rate allows (with `whole`, all or none); the remaining signals are not parsed.
+        """Submit as many signals as the rate allows, or with `whole`, all or none. The remaining signals are not parsed.
 
         Raises:
             HttpError: 429 if no signal may pass; 503 if the signals are not durable yet.

@@ -4,8 +4,8 @@
     other members:     `pages/stored_bodies.py`
 
 A gzip member of up to `MEMBER_BYTES_MAX` that tells where its parts are (`pages/gzip_members.py`) is read
-with one system call. Longer members, and those written by other programs or earlier versions, are read piece
-by piece; so a body of any size needs only the memory of a few pieces.
+with one system call. Longer members, and members written by other programs or earlier versions, are read
+piece by piece. So a body of any size needs only the memory of a few pieces.
 """
 
 import sys
@@ -30,7 +30,7 @@ Pieces = Callable[[], Iterator[bytes]]
 
 
 class OpenedCopy(msgspec.Struct):
-    """A stored answer that is open for reading: its head, and a function that returns iterators over its payload.
+    """A stored answer that is open for reading. It has a head, and a function that returns iterators over the payload.
 
     `length` is the payload's length in bytes, with its content coding. `parts` are the parts of its gzip
     member, if the member is stored in parts.

@@ -1,7 +1,7 @@
 """The crawl whose pages a page server shows, composed of parts of its processes.
 
-`StoredCrawl` only reads; it is a crawl directory at rest. A running crawl adds functions that fetch pages before
-their turn and count requests.
+`StoredCrawl` only reads; it is a crawl directory at rest. A running crawl adds two functions: one has pages
+fetched before their turn, the other counts requests.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,8 +16,8 @@ class ServedProcess(NamedTuple):
     """The parts of one process that answer questions about its pages.
 
     `owner` returns the name of the process that owns a page; it is None if the crawl has only one process.
-    `absence` returns the state of a URL without a copy, and the sentence of `crawler why`; `freshness` opens the
-    refresh schedule.
+    `absence` returns the state of a URL without a copy, and the sentence that `crawler why` prints.
+    `freshness` opens the refresh schedule.
     """
 
     owner: Callable[[int], str] | None
@@ -57,7 +57,7 @@ class StoredCrawl:
         return Located(fingerprint, None if process is None else process.pages, owner)
 
     def _owner(self, fingerprint: int) -> ServedProcess:
-        """Return the process that owns a page; this is one of the served processes."""
+        """Return the process that owns a page, which is one of the served processes."""
         return self._any if self._owner_of is None else self._processes[self._owner_of(fingerprint)]
 
     def missing(self, url: str, fingerprint: int) -> tuple[str, str]:

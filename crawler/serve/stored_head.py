@@ -60,9 +60,9 @@ def _status(line: bytes) -> tuple[int, str]:
 class PassedLines(msgspec.Struct, frozen=True):
     """The lines of a stored answer that are passed on, and the values of its fields that the server uses.
 
-    `of_body` are the lines that describe the body, and `lasting` are all other lines. `codings` are the
-    content codings, in the order in which they were applied. `has_lifetime` is true if the answer tells for
-    how long it may be cached.
+    `of_body` contains the lines that describe the body, and `lasting` contains all other lines. `codings` are
+    the content codings, in the order in which they were applied. `has_lifetime` is true if the answer tells
+    for how long it may be cached.
     """
 
     of_body: bytes

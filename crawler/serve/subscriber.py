@@ -19,7 +19,7 @@ from crawler.urls.canonical import canonical, resolve
 log = logging.getLogger("crawler")
 
 LOOK_INTERVAL = 30.0  # number of seconds between two checks for due subscriptions
-HUB_TIMEOUT = 20.0  # maximum number of seconds until a hub has answered
+HUB_TIMEOUT = 20.0  # maximum number of seconds to wait for the answer of a hub
 ANSWER_BYTES_MAX = 64 << 10  # maximum number of bytes of an answer that are read; only the status is used
 HOPS_MAX = 5
 _FORM = ("Content-Type: application/x-www-form-urlencoded",)
@@ -47,9 +47,9 @@ def read_topics(lines: Sequence[str], public: str) -> list[tuple[str, str]]:
 
 
 class Subscriber:
-    """Posts forms to hubs (section 5.1): to each hub one at a time, with `gap` seconds between them.
+    """Posts forms to hubs (WebSub 5.1). Each hub gets one form at a time, with `gap` seconds between two forms.
 
-    `public` is the URL at which hubs reach this page server; `ask` sends a request.
+    `public` is the URL at which hubs reach this page server, and the function `ask` sends a request.
     """
 
     def __init__(

@@ -10,9 +10,9 @@ process, it forwards the request to that process. A delivery with a wrong signat
 ignored, as section 8 demands. Each entry of a delivery is one signal.
 
 A subscription that its hub has not verified is requested again, at growing intervals. A subscription whose
-lease is about to end is requested again under the same callback (section 5.1: the hub then extends it).
-Nothing is stored. So after a restart, topics are subscribed to under new tokens, and deliveries to the
-forgotten tokens get 410.
+lease is about to end is requested again under the same callback. Then the hub extends the subscription
+(section 5.1). Nothing is stored. So after a restart, topics are subscribed to under new tokens, and
+deliveries to the forgotten tokens get 410.
 """
 
 import hmac
@@ -35,7 +35,7 @@ _DIGESTS = ("sha1", "sha256", "sha384", "sha512")
 
 
 class Subscription(msgspec.Struct):
-    """A topic at a hub; `until` is 0 until the hub has verified it."""
+    """A subscription to a topic at a hub. `until` is the end of its lease, or 0 until the hub has verified it."""
 
     hub: str
     topic: str
@@ -47,7 +47,7 @@ class Subscription(msgspec.Struct):
     tries: int = 0  # number of requests sent since the hub last verified the subscription
 
     def asked(self, now: float) -> None:
-        """Schedule a repetition of the request just sent; each request that is not verified doubles the wait."""
+        """Schedule a repetition of the request just sent. Each request that the hub does not verify doubles the wait."""
         self.ask_at = now + min(RETRY_MAX, RETRY_FIRST * 2.0**self.tries)
         self.tries = min(self.tries + 1, 32)
 
@@ -65,7 +65,7 @@ def slot_of(token: str, processes: int) -> int:
 
 
 class Subscriptions:
-    """The subscriptions by token; `random` returns random bytes, `place` is the slot of this process."""
+    """The subscriptions by token. `random` returns random bytes, and `place` is the slot of this process."""
 
     def __init__(self, random: Callable[[int], bytes], place: int = 0) -> None:
         self._random = random
@@ -98,14 +98,14 @@ class Subscriptions:
         }
 
     def want(self, topics: Iterable[tuple[str, str]]) -> None:
-        """Add a subscription for each (topic, hub) that has none yet; `due` will return the forms for these."""
+        """Add a subscription for each (topic, hub) that has none yet. `due` will return their forms."""
         known = {(each.topic, each.hub) for each in self._by_token.values()}
         for topic, hub in topics:
             if (topic, hub) not in known:
                 self.begin(hub, topic, "")
 
     def due(self, callback: str, now: float) -> list[tuple[str, dict[str, str]]]:
-        """Return the forms to send now, as (hub, form), for topics not verified yet and for leases about to end."""
+        """Return the forms to send now, as (hub, form): for topics not verified yet and for leases about to end."""
         forms = []
         for token, each in self._by_token.items():
             if each.wanted and each.ask_at <= now:
@@ -135,7 +135,7 @@ class Subscriptions:
         return fields["hub.challenge"]
 
     def deliver(self, token: str, body: bytes, signature: str, now: float) -> Subscription | None:
-        """Return the subscription of a delivery; None if its signature is wrong or missing.
+        """Return the subscription of a delivery, or None if the signature is wrong or missing.
 
         Raises:
             HttpError: 410, there is no such subscription; the hub should end it.

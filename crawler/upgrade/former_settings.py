@@ -17,7 +17,7 @@ from crawler.urls.canonical import canonical
 log = logging.getLogger("crawler")
 
 RENAMED: Mapping[str, str] = {}
-# crawl.toml stores every setting, so without this table, a harmful default of an earlier version would stay
+# crawl.toml stores every setting. So without this table, a harmful default of an earlier version would stay
 # in force.
 FORMER_DEFAULTS: Mapping[str, object] = {"refresh.clock_min": 604_800.0}
 DROPPED: Mapping[str, str] = {
@@ -28,7 +28,7 @@ DROPPED: Mapping[str, str] = {
 
 
 def renewed(tree: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Return nested settings with current keys; for each removed key, log a line that names the file, `where`."""
+    """Return nested settings with current keys. For each removed key, log a line that names the file `where`."""
     made = copy.deepcopy(dict(tree))
     for former, now in RENAMED.items():
         if (value := _taken(made, former)) is not None:

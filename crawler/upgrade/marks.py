@@ -61,7 +61,7 @@ def _renew_store(store: KeyValue, config: Config) -> None:
 
 
 def _places(store: KeyValue, config: Config) -> Iterator[str]:
-    """Yield the place of each seed that has a page record, which means that it was tried."""
+    """Yield the place of each seed that has a page record. Such a record means that the seed was tried."""
     for key, value in scan_prefix(store, PAGE):
         record = unpack_record(key, value)
         if record.flags & LinkFlag.SEED:

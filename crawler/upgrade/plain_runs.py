@@ -33,7 +33,7 @@ _CHUNK_KEYS = 1 << 18
 def code_runs(directory: CrawlDirectory) -> None:
     """Encode the plain runs of every process.
 
-    A damaged run stays in the list, so that opening the process refuses it and a repair rewrites it.
+    A damaged run stays in the list. So opening the process fails, and a repair rewrites the run.
 
     Raises:
         DamageError: a store cannot be read.

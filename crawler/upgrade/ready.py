@@ -24,11 +24,11 @@ from crawler.storage.files import Lock, sync_directory
 
 log = logging.getLogger("crawler")
 
-FORMER_JOURNAL = "reshard.json"  # the journal of a reshard in directories from before the common journal
+FORMER_JOURNAL = "reshard.json"  # the reshard's journal in directories older than the common journal
 
 
 def ready(directory: CrawlDirectory, finishing: str = "", subject: str = "") -> None:
-    """Upgrade the directory to the current format; refuse it while a command other than `finishing` is unfinished.
+    """Upgrade the directory to the current format. Refuse it while a command other than `finishing` is unfinished.
 
     A directory without a crawl needs no upgrade.
 
@@ -56,7 +56,7 @@ def _upgrade(directory: CrawlDirectory, number: int) -> None:
         with contextlib.ExitStack() as held:
             for lock in [directory.path / "supervisor.lock", *_process_locks(directory)]:
                 held.enter_context(Lock(lock, "upgrade", brief=True))
-            for step in STEPS[directory.format() :]:  # another command may have upgraded it
+            for step in STEPS[directory.format() :]:  # another command may have upgraded the directory
                 step(directory)
                 number = directory.format() + 1
                 directory.note_format(number)

@@ -1,4 +1,4 @@
-"""Step 4: lengthen the refresh schedule's records of sites and directories, for the numbers about new pages.
+"""Step 4: lengthen the refresh schedule's records of sites and directories, to hold numbers about new pages.
 
     s/<host key>        24 numbers become 28: 1 for the score of the neighbourhood clock, 3 for new pages
     n/<directory key>   a host key and 3 numbers become a host key and 6 numbers: 3 more for new pages

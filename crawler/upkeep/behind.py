@@ -1,10 +1,10 @@
 """Find and repair processes that are behind their peers, because they have lost links that they had confirmed.
 
-A process confirms links once they are durable, and the sender then deletes them. If the store of the receiver
-is then replaced by an earlier state, or rebuilt after damage, these links are lost on both sides. Both sides
-count the links that were ever durable at the receiver (`splitter/spool.py`), so the comparison is exact.
-Peers compare the counts at each greeting and refuse a process that is behind. This module compares the counts
-of the processes in one directory.
+A process confirms links once they are durable, and the sender then deletes them. Then the store of the
+receiver may be replaced by an earlier state, or rebuilt after damage. In this case, these links are lost on
+both sides. Both sides count the links that were ever durable at the receiver (`splitter/spool.py`), so the
+comparison is exact. Peers compare the counts at each greeting and refuse a process that is behind. This
+module compares the counts of the processes in one directory.
 """
 
 from collections import Counter
@@ -40,7 +40,7 @@ class Exchanged(NamedTuple):
 
 
 class Behind(NamedTuple):
-    """A process that has lost `links` links which `peer` had sent and the process had confirmed."""
+    """A process that has lost links. `links` is the number of links that it had received from `peer` and confirmed."""
 
     name: str
     peer: str
@@ -66,11 +66,11 @@ def find_behind(exchanged: Mapping[str, Exchanged]) -> list[Behind]:
 def recover_behind(
     config: Config, directory: CrawlDirectory, names: Sequence[str], clock: Clock
 ) -> tuple[list[str], list[str]]:
-    """Recover the links of processes that are behind or were rebuilt; return what was done, and the problems.
+    """Recover the links of processes that are behind or were rebuilt. Return what was done, and the problems.
 
-    A process whose store was rebuilt may have lost links although no peer has a higher count, because its
-    peers may have been rebuilt too and have counted from zero since then. This function also ends the repair
-    of such a process.
+    A process whose store was rebuilt may have lost links although no peer has a higher count. The reason is
+    that its peers may have been rebuilt, too, and have counted from zero since then. This function also ends
+    the repair of such a process.
 
     Raises:
         DirectoryError: a process uses its folder, or the folder is damaged.
@@ -106,7 +106,7 @@ def recover(
 ) -> tuple[int, list[str]]:
     """Search the archives of these peers for links that the process `lost` owns, and queue them for it.
 
-    Return the number of links queued, and the problems."""
+    Return the number of links that were queued, and the problems."""
     total, problems = 0, []
     for name in peers:
         with at_rest(config, directory, name, clock=clock) as stages:

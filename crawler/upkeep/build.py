@@ -4,8 +4,8 @@ Each stage moves its own keys (through `NewProcess` of `storage/reshard.py`); th
 of a host begin with its bucket, so a range of buckets can be copied key by key without decoding. Only keys
 that must be looked up are decoded.
 
-The counters of the crawl so far go to the first new process (the heir). The counter `urls.resharded` balances
-the other counters of each process, because a URL that one process knows may have been counted in another.
+The counters of the crawl so far go to the first new process (the heir). A URL that one process knows may have
+been counted in another process. So the counter `urls.resharded` balances the other counters of each process.
 """
 
 import contextlib
@@ -125,7 +125,7 @@ class Build:
         return books.new
 
     def _settled(self) -> dict[str, Any]:
-        """Return the immutable settings of the old processes; `settle` has checked that these do not differ."""
+        """Return the immutable settings of the old processes. `settle` has checked that these do not differ."""
         kept: dict[str, Any] = {}
         for source in self._sources.values():
             kept |= load_immutable(source.store)
@@ -142,7 +142,7 @@ class Build:
                 yield self._sources[self._old_table.names[before[first]]], first, end
 
     def _move_due(self, to: NewProcess) -> ReshardCounters:
-        """Move the part of the old DUEs that belongs to the new process; the old DUEs are open only for this call."""
+        """Move the part of the old DUEs that belongs to the new process. The old DUEs are open only during this call."""
         check_value, method = self._fingerprinter.check_value, self._config.urls.fingerprint
         with contextlib.ExitStack() as stack:
             dues = {}
@@ -157,10 +157,10 @@ class Build:
 def keep_counts(
     store: KeyValue, name: str, known: Mapping[str, int], random_bytes: Callable[[int], bytes] = os.urandom
 ) -> None:
-    """Store in the new process `name` the counts by which its peers will notice if it loses its store.
+    """Store the counts of the new process `name`, by which its peers will notice if it loses its store.
 
-    Peers compare these counts at each greeting. Each process counts as having received all URLs that it knows
-    (`known`) from each of its peers.
+    Peers compare these counts at each greeting. Each process counts as if it had received all URLs that it
+    knows (`known`) from each of its peers.
 
     Raises:
         StoreError: the disk failed.

@@ -1,4 +1,4 @@
-"""`crawler check`: read and compare all data of a process, and report the repairs that opening it made."""
+"""`crawler check`: read and compare all data of a process, and report the repairs made when it was opened."""
 
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -59,7 +59,7 @@ def _damaged_values(store: KeyValue) -> list[str]:
 
 
 def _missing_keys(store: KeyValue, point: CommitPoint) -> list[str]:
-    """Return a line for each kind of key whose number in the store differs from the counted number."""
+    """Return a line for each kind of key for which the number of keys in the store differs from its counter."""
     problems = []
     for name, prefix in KEPT.items():
         found, counted = sum(1 for _ in scan_prefix(store, prefix)), point.counters[name]
@@ -69,7 +69,7 @@ def _missing_keys(store: KeyValue, point: CommitPoint) -> list[str]:
 
 
 def _queue_lengths(store: KeyValue, views: ProcessViews) -> list[str]:
-    """Return a line for each queue whose number of URLs differs from that in the host records."""
+    """Return a line for each queue whose number of URLs differs from the number in the host records."""
     counts = views.frontier_counts()
     problems = []
     for prefix, said in ((TODO, counts.todo), (PARKED, counts.parked)):
@@ -80,7 +80,7 @@ def _queue_lengths(store: KeyValue, views: ProcessViews) -> list[str]:
 
 
 def _foreign_keys(store: KeyValue, topology: Topology) -> list[str]:
-    """Return a line for each range of keys that another process owns; both processes would crawl their hosts."""
+    """Return a line for each range of keys that another process owns. Both processes would crawl these hosts."""
     problems = []
     for name, first, end in topology.partition.ranges():
         if name == topology.me:
@@ -95,7 +95,7 @@ def _foreign_keys(store: KeyValue, topology: Topology) -> list[str]:
 
 
 def begin_repair(directory: CrawlDirectory, names: Sequence[str]) -> list[str]:
-    """Note that a repair of these processes begins, so that no damaged process is crawled; return what was done.
+    """Note that a repair of these processes begins. So no damaged process can be crawled. Return what was done.
 
     Disk space is freed first, since a full disk has no room for the note.
 
@@ -138,8 +138,8 @@ def repair(config: Config, directory: CrawlDirectory, name: str, clock: Clock) -
     with Lock(folder / "node.lock", name):
         mended, links = rebuild(config, folder, fingerprinter, store_damaged=note.store_damaged)
     done += found + mended.done
-    # The state number in the rebuilt store may be older than the noted one. The store now holds all surviving
-    # data, so its number is accepted.
+    # The state number in the rebuilt store may be lower than the noted number. The store now holds all
+    # surviving data, so its number is accepted.
     directory.note_state(name, 0)
     with at_rest(config, directory, name, clock=clock) as stages:
         done += refind(stages, mended.lost, links, reread=True)
@@ -150,7 +150,7 @@ def repair(config: Config, directory: CrawlDirectory, name: str, clock: Clock) -
 
 
 def mend_stores(directory: CrawlDirectory) -> list[str]:
-    """Repair the stores that cannot be opened, in any format; return what was done, one line each.
+    """Repair the stores that cannot be opened, in any format. Return what was done, one line each.
 
     `repair` does the rest once the stores are in the current format.
 
@@ -171,7 +171,7 @@ def mend_stores(directory: CrawlDirectory) -> list[str]:
 def _opened(
     config: Config, directory: CrawlDirectory, name: str, clock: Clock
 ) -> tuple[list[str], list[str]]:
-    """Open the stages; return the problems found in them, and the repairs that opening them made."""
+    """Open the stages. Return the problems found in them, and the repairs that were made when they were opened."""
     try:
         with at_rest(config, directory, name, clock=clock) as stages:
             return check(stages), repaired(stages)
@@ -198,7 +198,7 @@ def repaired(stages: Stages) -> list[str]:
 def repair_before_opening(
     folder: Path, engine: Choice = AUTO, before: Callable[[], None] = lambda: None
 ) -> tuple[list[str], bool]:
-    """Free the ballast, so that a full disk has room; then rebuild the store if it cannot be opened or read.
+    """Free the ballast, so that a full disk has room. Then rebuild the store if it cannot be opened or read.
 
     Return a list of what was done, one line each, and whether the store was rebuilt. `before` is called
     before the store is rebuilt, or before a new store replaces one that is missing.

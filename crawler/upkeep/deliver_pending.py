@@ -1,4 +1,4 @@
-"""The first step of `crawler reshard`: it delivers all queued links, so that no link is in transit.
+"""The first step of `crawler reshard`, which delivers all queued links, so that no link is in transit.
 
 The owner of each link that waits in an outbox applies the link, through the same queues as over a connection.
 Then every DUE is flushed.
@@ -15,7 +15,7 @@ from crawler.storage.commit import Change
 
 
 def deliver_pending(processes: Sequence[Stages]) -> None:
-    """Let each process apply the links that others have queued for it and flush its DUE, until no link is in transit.
+    """Let each process apply the links that others have queued for it, and flush its DUE. Repeat until no link waits.
 
     Raises:
         DamageError: an outbox or a queue is damaged, or a process has lost links that it had confirmed.
@@ -34,7 +34,7 @@ def deliver_pending(processes: Sequence[Stages]) -> None:
 
 
 def _deliver(sender: Stages, receiver: Stages) -> None:
-    """Deliver the queue that `sender` has for `receiver`, as a connection would."""
+    """Deliver the queue of `sender` for `receiver` in the same way as a connection would."""
     assert sender.outbox is not None and receiver.inbox is not None
     spool = sender.outbox.spools[receiver.name]
     while True:

@@ -23,7 +23,7 @@ _URI = warc.RECEIPT_URI.decode()
 
 
 def problems(store: KeyValue) -> Iterator[str]:
-    """Yield a line for each damaged receipt, and for each missing receipt to which a page or another receipt refers.
+    """Yield a line for each damaged receipt, and for each missing receipt to which a page or receipt refers.
 
     Pages without receipts, which earlier versions of the crawler stored, are not problems.
     """
@@ -44,7 +44,7 @@ def problems(store: KeyValue) -> Iterator[str]:
 
 
 def _named(store: KeyValue) -> Iterator[bytes]:
-    """Yield the key of each receipt to which a capture or a page record refers; skip damaged captures and records."""
+    """Yield the key of each receipt to which a capture or a page record refers. Skip damaged captures and records."""
     for key, value in scan_prefix(store, CAPTURE):
         with suppress(DamageError):
             if digest := unpack_capture(key, value).receipt:
@@ -65,7 +65,7 @@ def broken(store: KeyValue) -> Iterator[bytes]:
 
 
 def of_record(record: reading.Record) -> ReceiptBlock | None:
-    """Return the receipt in a WARC record; None if there is none or if its content does not match its name."""
+    """Return the receipt in a WARC record, or None if there is none or if its content does not match its name."""
     uri = record.fields.get("warc-target-uri", "")
     if record.kind != "metadata" or not uri.startswith(_URI):
         return None

@@ -11,10 +11,10 @@ Every fact is written in at least two places, so little is lost permanently:
     a stored page's copy             the web: its URL is queued again
     links that peers have sent       their archives (`behind.py`)
 
-Steps: `recapture.py` (WARC files and their keys), `requeue.py` (queues, DUE, counters), and, once the process
-is open, `rediscover.py` (links that are found again). A value that still cannot be read is removed and
-reported, and its page is fetched again. Each step may be repeated. Facts that a repeated step could not find
-again are stored (`repair.py`). So the next repair completes an interrupted one.
+Steps: `recapture.py` repairs the WARC files and their keys, and then `requeue.py` repairs the queues, the DUE
+and the counters. Once the process is open, `rediscover.py` finds links again. A value that still cannot be
+read is removed and reported, and its page is fetched again. Each step may be repeated. Facts that a repeated
+step could not find again are stored (`repair.py`). So the next repair completes an interrupted one.
 
 The following data is not rebuilt: what was learned about the politeness of hosts whose record is lost, URLs
 that only a sitemap or feed listed, and counters of fetches.
@@ -38,7 +38,7 @@ from crawler.urls.fingerprint import Fingerprinter
 def rebuild(
     config: Config, folder: Path, fingerprinter: Fingerprinter, *, store_damaged: bool
 ) -> tuple[Repair, list[Link]]:
-    """Repair store, segments and DUE of a closed process; return the repair, and the links that waited in the links log.
+    """Repair the store, segments and DUE of a closed process. Return the repair, and the links that waited in the log.
 
     Raises:
         DamageError: the store still cannot be read.

@@ -50,7 +50,7 @@ from crawler.upkeep.warc_members import mended
 _NUMBER = re.compile(r"[0-9]{1,12}")
 _REQUEST_KEY = re.compile(r"[0-9a-f]{16}")
 # Maximum number of receipts in memory. Between two records of the same receipt, a segment has at most half as
-# many others.
+# many other receipts.
 _RECEIPTS_MAX = 2 * 65_536
 
 
@@ -128,7 +128,7 @@ class Recapture:
         self._repair.done += [f"{gone} copies have lost their consent receipts"] if gone else []
 
     def _take_back(self, folder: Path) -> None:
-        """Move segments back from lost+found, where they were moved because the store had lost their names."""
+        """Move segments back from lost+found. They were moved there because the store had lost their names."""
         for path in sorted((folder / segments.LOST_AND_FOUND).glob("*.warc.gz*")):
             name = path.name
             if name.endswith((".warc.gz", segments.OPEN_SUFFIX)) and not (folder / name).exists():
@@ -136,7 +136,7 @@ class Recapture:
                 self._repair.done.append(f"{name}: taken back from {segments.LOST_AND_FOUND}")
 
     def _mend_segment(self, path: Path, name: str, end: int, known: set[int], restored: Counter[str]) -> int:
-        """Blank broken records, and restore captures that the store lacks; return the intact length of the file."""
+        """Blank broken records, and restore captures that the store lacks. Return the intact length of the file."""
         group: list[tuple[int, int, reading.Record]] = []
         whole = 0
         for offset, length, record in mended(path, name, min(end, path.stat().st_size)):
@@ -235,7 +235,7 @@ class Recapture:
             self._restore_record(fetch, fingerprint, digest, receipt, found, restored)
 
     def _restore_receipt(self, fingerprint: int, found: Found, restored: Counter[str]) -> bytes:
-        """Write the consent receipt that a capture names, if it is missing; return its digest, b"" if none is named."""
+        """Write the consent receipt that a capture names, if it is missing. Return its digest, b"" if none is named."""
         block = self._receipts.get(found.facts.get("consentReceipt", ""))
         if block is None:
             return b""

@@ -1,10 +1,10 @@
-"""`crawler recover`: recover the links that a process has lost from the archives of its peers.
+"""`crawler recover`: find links that a process has lost, by searching the archives of its peers.
 
-Every URL that a process received from others is a seed, or a link of a page that one of the others has
-archived, or the target of a redirect that it has archived. So each of the other processes reads its own
-archive once, selects the links that the lost process owned, and puts them into its outbox. The last commit
-restarts the numbering of the outbox and forgets what the lost process had confirmed. Until then the peers of
-the lost process refuse it, so an interrupted recovery must be repeated.
+Every URL that a process received from others is a seed, or a link of a page or the target of a redirect that
+one of the others has archived. So each of the other processes reads its own archive once, selects the links
+that the lost process owned, and puts them into its outbox. The last commit restarts the numbering of the
+outbox and forgets what the lost process had confirmed. Until then the peers of the lost process refuse it, so
+an interrupted recovery must be repeated.
 
 The lost process may have lost its whole folder, or its store may have been replaced by an earlier state
 (`behind.py`). Links between its own pages were stored only in its folder, so it finds them again when it
@@ -21,7 +21,7 @@ _LINKS_AT_ONCE = 10_000
 
 
 class Recovery:
-    """Searches one archive for links that the process `lost` owned, and queues them for that process.
+    """Searches one archive for links that the process `lost` owned, and queues the links for that process.
 
     Raises:
         UsageError: `lost` is not a peer of this process.
@@ -43,7 +43,7 @@ class Recovery:
         return self._stored.problems
 
     def run(self) -> int:
-        """Read the whole archive; return the number of links queued."""
+        """Read the whole archive. Return the number of links that were queued."""
         for link in self._stored.owned_by(self._lost):
             if link.fingerprint not in self._queued:
                 self._queued.add(link.fingerprint)

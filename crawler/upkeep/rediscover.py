@@ -41,7 +41,7 @@ def refind(stages: Stages, lost: Iterable[int], links: Iterable[Link], *, reread
 
 
 def _again(stages: Stages, lost: Iterable[int]) -> int:
-    """Replace the records of the pages `lost` by to-do entries; return their number."""
+    """Replace the records of the pages `lost` by to-do entries. Return the number of entries."""
     pages, frontier, now = stages.pages, stages.frontier, stages.clock.now()
     change = Change(sync=True)
     links = []
@@ -74,7 +74,7 @@ def _queued(store: KeyValue) -> set[int]:
 def _span_scope(stages: Stages) -> None:
     """If the scope was lost with the store, rebuild it from the seeds, their hosts and their redirects.
 
-    Without a scope every link of a stored page would be out of scope.
+    Without a scope, every link of a stored page would be out of scope.
     """
     store, config, knowledge, pages = stages.store, stages.config, stages.knowledge, stages.pages
     fingerprinter, admission, commits = stages.fingerprinter, stages.admission, stages.commits

@@ -1,7 +1,7 @@
-"""The state that the steps of a repair share: folder and store of the process, and the repairs and losses so far.
+"""The state that the steps of a repair share: the folder and store of the process, the repairs and the losses so far.
 
-If a repair is killed, the next run needs facts that the first run found and then hid by its own changes. They
-are stored in:
+If a repair is killed, the next run needs facts that the first run found, but which its changes have removed
+from the data. So these facts are stored in:
 
     journal          the repair of a process: whether the store may have lost keys; null until it changes something
     repair.lost      fingerprints of pages whose copies are lost, noted before their keys are deleted
@@ -41,7 +41,7 @@ class RepairNote:
 
     @staticmethod
     def examine(directory: CrawlDirectory, names: Iterable[str]) -> None:
-        """Note that these processes are being examined; no other command may open them until they are intact."""
+        """Note that these processes are being examined. No other command may open them until they are intact."""
         journal = load_journal(directory.path) or Journal("repair")
         journal.facts = {**dict.fromkeys(names), **journal.facts}
         keep_journal(directory.path, journal)
@@ -53,7 +53,7 @@ class RepairNote:
         keep_journal(self._path, self._journal)
 
     def end(self) -> None:
-        """Note that the repair is complete; without this note the next run repeats it from the start."""
+        """Note that the repair is complete. Without this note, the next run repeats the repair from the start."""
         shutil.rmtree(self._folder / WAITING_LINKS, ignore_errors=True)
         (self._folder / LOST_FILE).unlink(missing_ok=True)
         self._journal.facts.pop(self._name, None)
@@ -122,8 +122,8 @@ class Repair:
     """One repair of a closed process.
 
     `done` lists what was done, one line each; `lost` holds the fingerprints of pages whose copies are lost.
-    `store_damaged` is True if keys may be missing in the store; then captures are restored that are in WARC
-    files but not in the store.
+    `store_damaged` is True if keys may be missing in the store. Then a repair restores the captures that are
+    in WARC files but not in the store.
     """
 
     config: Config
@@ -145,7 +145,7 @@ class Repair:
         *,
         store_damaged: bool,
     ) -> Self:
-        """Start a repair, or continue an interrupted one; return it."""
+        """Start a repair or continue an interrupted one, and return it."""
         lost = LostPages(folder / LOST_FILE)
         writer = BoundedWriter(store, lost.keep)
         return cls(config, folder, fingerprinter, store, writer, store_damaged, lost)

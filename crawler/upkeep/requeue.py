@@ -39,7 +39,7 @@ from crawler.upkeep.repair import WAITING_LINKS, Repair
 
 
 class Requeue:
-    """Repairs first the queues (`mend_queues`), then the DUE (`renew_due`, which needs the queue lengths)."""
+    """First repairs the queues (`mend_queues`), and then the DUE (`renew_due`, which needs the queue lengths)."""
 
     def __init__(self, repair: Repair) -> None:
         self._repair = repair
@@ -48,7 +48,7 @@ class Requeue:
         self._todo = self._parked = 0
 
     def mend_queues(self) -> None:
-        """Keep one queue entry per URL, for known hosts only; correct the queue lengths in host records and totals."""
+        """Keep one queue entry per URL, for known hosts only. Correct the queue lengths in host records and totals."""
         stored = scan_prefix(self._repair.store, HOST)
         hosts = {key[2:]: full_record(key, unseal(key, value)) for key, value in stored}
         todo: Counter[bytes] = Counter()
@@ -87,7 +87,7 @@ class Requeue:
         self._repair.writer.flush()
 
     def forget_peers(self) -> None:
-        """If the store is damaged, remove the counts of links from peers, so that all are recovered (`behind.py`)."""
+        """If the store is damaged, remove the counts of links from peers: then all links are recovered (`behind.py`)."""
         if not self._repair.store_damaged:
             return
         for key, _ in scan_prefix(self._repair.store, INBOX):
@@ -96,7 +96,7 @@ class Requeue:
         self._repair.writer.flush()
 
     def renew_due(self) -> list[Link]:
-        """Write one run of all known URLs, an empty links log and matching counters; return the links of the old log."""
+        """Write one run of all known URLs, an empty links log and matching counters. Return the links of the old log."""
         known = {
             int.from_bytes(key[2:], "big") for key, _ in scan_prefix(self._repair.store, PAGE)
         } | self._queued
@@ -120,12 +120,12 @@ class Requeue:
         return links
 
     def _waiting_links(self) -> list[Link]:
-        """Return the links in the links log, which are not queued yet; move the log away, so that a new log starts."""
+        """Return the links in the links log, which are not queued yet. Move the log away, so that a new log starts."""
         log, aside = self._repair.folder / "links", self._repair.folder / WAITING_LINKS
         if log.exists() and not aside.exists():
             rename(log, aside)
         links = [*salvage(aside), *salvage(log)]
-        # the links in the log came from `aside`, by an interrupted repair
+        # the links in the log were read from `aside` by an interrupted repair
         shutil.rmtree(log, ignore_errors=True)
         return links
 

@@ -7,7 +7,7 @@
 
 After a crash before the journal is written, nothing has changed, and the next command removes what was built
 (`journal.drop_unfinished`). After a later crash, the next `reshard` completes the switch that the journal
-describes, and until then every other command refuses the directory.
+describes. Until then, every other command refuses the directory.
 
 DIR/.reshard/<name>   new processes, being built
 DIR/.resharded/       old processes, until they are removed
@@ -171,7 +171,7 @@ class Resharding:
 
 
 def _remove(left: Path) -> None:
-    """Remove what an earlier reshard has left.
+    """Remove a folder that an earlier reshard has left behind.
 
     Raises:
         DirectoryError: it cannot be removed, for example because it is a file.
@@ -185,7 +185,7 @@ def _remove(left: Path) -> None:
 
 
 def finish(directory: CrawlDirectory) -> bool:
-    """Complete the switch that the journal describes, after a crash at any point; return whether it described one."""
+    """After a crash at any point, complete the switch that the journal describes. Return whether there was a switch."""
     journal = load_journal(directory.path)
     if journal is None or journal.command != COMMAND:
         return False

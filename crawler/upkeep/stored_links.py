@@ -9,7 +9,7 @@ from crawler.records import Link, LinkFlag
 
 
 class StoredLinks:
-    """Finds the links in the archive of one process; `problems` has a line for each page that could not be read."""
+    """Finds the links in the archive of one process. `problems` has a line for each page that could not be read."""
 
     def __init__(self, stages: Stages) -> None:
         self._seeds = list(stages.config.seeds)
@@ -19,7 +19,7 @@ class StoredLinks:
         self.problems: list[str] = []
 
     def owned_by(self, name: str) -> Iterator[Link]:
-        """Yield the accepted links that the process `name` owns; a link on several pages occurs several times."""
+        """Yield the accepted links that the process `name` owns. A link on several pages occurs several times."""
         if self._seeds:
             yield from self._accepted(name, self._seeds[0], self._seeds, 0, 0, LinkFlag.SEED)
         for fingerprint, capture in self._pages.newest_captures(withdrawn=True):

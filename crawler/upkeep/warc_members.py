@@ -1,8 +1,8 @@
 """Read the gzip members of a WARC file that may be damaged: the intact members, and the gaps between them.
 
 A broken record is replaced by an empty record of the same length, so that all other records keep their
-offsets. If a gap of a few bytes is too small for an empty record, the next record is replaced too, and its
-page is fetched again.
+offsets. If a gap is too small for an empty record, the next record is replaced, too, and its page is fetched
+again.
 """
 
 import mmap
@@ -19,7 +19,7 @@ _MEMBER = re.compile(rb"\x1f\x8b\x08")
 
 
 def mended(path: Path, name: str, end: int) -> Iterator[tuple[int, int, reading.Record | None]]:
-    """Yield (offset, length, record) of each member up to `end`. A broken one is blanked, and yielded with None.
+    """Yield (offset, length, record) of each member up to `end`. A broken member is blanked and yielded with None.
 
     Each blank is synced. The iteration stops before `end` if no whole member follows.
     """

@@ -1,7 +1,7 @@
-"""Test that all views of a running crawl agree: `status`, `why`, `top`, dashboard, metrics, ledger.
+"""Test that all views of a running crawl agree: `status`, `why`, `top`, the dashboard, metrics, the ledger.
 
 The tests use crawls of one process and of three. Then one of the three processes is killed, and the views are
-compared again. The supervisor is stopped before, so that it does not restart the process.
+compared again. The supervisor is stopped before the kill, so that it does not restart the process.
 """
 
 import asyncio
@@ -133,7 +133,7 @@ def _check_host(running: Running, web: Web) -> None:
 
 
 def _check_eta(running: Running) -> None:
-    """Assert that every view reports that the crawl grows, and that none predicts an end."""
+    """Assert that every view reports that the crawl grows, and that no view predicts an end."""
     status = running.status()
     assert status["outlook"]["brings"] > 0.95 and status["outlook"]["seconds"] is None
     words = r"about [\d,]+ URLs wait and the crawl grows: each page adds \d\.\d new ones"

@@ -85,7 +85,7 @@ def test_a_file_that_cannot_be_written_frees_the_directory_and_keeps_the_rows(tm
     made = tmp_path / "a.parquet"
 
     def parse(found: crawler.Page) -> Any:
-        made.mkdir()  # now a file of that name cannot be written
+        made.mkdir()  # now a file with this name cannot be written
         (made / "x").touch()
         yield {"title": found.css("title").text}
 

@@ -1,4 +1,4 @@
-"""Drive a real Chromium over the DevTools protocol: open pages, evaluate scripts, press keys, take screenshots."""
+"""Control a real Chromium over the DevTools protocol: open pages, evaluate scripts, press keys, take screenshots."""
 
 import asyncio
 import base64
@@ -69,7 +69,7 @@ class Page:
                 self.idle.set()
 
     async def call(self, method: str, **parameters: Any) -> Any:
-        """Send one command of the protocol; return its result."""
+        """Send one command of the protocol. Return its result."""
         number = next(self._numbers)
         waiter = self._waiting[number] = asyncio.get_running_loop().create_future()
         await self._socket.send_json({"id": number, "method": method, "params": parameters})
@@ -94,7 +94,7 @@ class Page:
         return result["result"].get("value")
 
     async def until(self, expression: str) -> Any:
-        """Wait at most 30 s until an expression is true; return its value."""
+        """Wait at most 30 s until an expression is true. Return its value."""
         async with asyncio.timeout(30):
             while True:
                 with suppress(RuntimeError):

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.skipif(PROGRAM is None, reason="no Chromium")
 
 NAMES = ("p0", "p1", "p2")
 GONE = "document.querySelector('#processes tr.gone')"
-KILLS = 6  # the delay before a restart doubles with each death: then 6.4 s
+KILLS = 6  # the delay before a restart doubles with each death, and is then 6.4 s
 
 
 class Crawl:

@@ -133,7 +133,10 @@ def test_other_tools_read_the_archive(crawled: tuple[Path, Web]) -> None:
 
 
 def test_a_live_crawl_answers_on_its_socket(tmp_path: Path) -> None:
-    """status, why, get, export, seed, block, unblock and retire work during the crawl; then a signal stops the crawl."""
+    """The commands status, why, get, export, seed, block, unblock and retire work during the crawl.
+
+    At the end, a signal stops the crawl.
+    """
     held = threading.Event()
 
     def slow(_: ReceivedRequest) -> str:

@@ -374,7 +374,10 @@ def test_callbacks_see_the_receipt(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("processes", "kills"), [(1, 20), (3, 5)])
 def test_no_page_without_a_receipt_after_kills(tmp_path: Path, processes: int, kills: int) -> None:
-    """After kills during a crawl and its refreshes, each stored page has its receipt, and `check` finds no problem."""
+    """A crawl is killed while it fetches and refreshes pages.
+
+    Afterwards, each stored page has its receipt, and `check` finds no problem.
+    """
     directory, count = tmp_path / "crawl", 400
     other = (200, {"Content-Usage": "search=y"}, page(*(f"/{n}" for n in range(count)), text="x"))
     with Web({"/robots.txt": text(ROBOTS)}, address="0.0.0.0", other=other) as web:

@@ -79,7 +79,10 @@ AT_REST = (
 
 
 class Hostile(BaseHTTPRequestHandler):
-    """Serves `/`, `/in` and `/odd` on any host, with all hostile fields, and records the credentials of each request."""
+    """Serves `/`, `/in` and `/odd` on any host, with all hostile header fields.
+
+    The server records the credentials of each request.
+    """
 
     protocol_version = "HTTP/1.1"
     brought: list[tuple[str, str, str]]

@@ -191,7 +191,7 @@ def test_a_file_that_stays_incomplete_gives_an_exit_code(tmp_path: Path) -> None
 
 
 def test_a_file_that_waits_for_its_next_try_gives_an_exit_code(tmp_path: Path) -> None:
-    """The run ends because its patience is exceeded before the file is complete, and its output reports this."""
+    """The run ends before the file is complete, because its patience is exceeded. The output reports this."""
     with files(10 * MB, cut=2 * MB) as (url, _):
         late = ("--set", "frontier.retry_delays=[60]", "--patience", "1")
         arguments = (url + "file.bin", "--set", "fetch.resumes_max=1", *late, "-q")

@@ -98,7 +98,10 @@ def test_discovery_ends_while_known_pages_are_refreshed(tmp_path: Path) -> None:
 
 
 def test_state_survives_repeated_kills(tmp_path: Path) -> None:
-    """After each kill, the state is the committed one, gaps are kept, and no page is lost (`faults/refreshing.py`)."""
+    """After each kill, the state is the committed state.
+
+    Gaps are kept, and no page is lost (`faults/refreshing.py`).
+    """
     web = killed.changing_web(SystemClock().now())
     verdict = asyncio.run(
         killed.run(web, tmp_path, ["committed:3", "25", "batch written:2", "fetch begun:9"], 5.0)

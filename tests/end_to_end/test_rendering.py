@@ -204,7 +204,10 @@ def test_requests_of_a_page_obey_robots_txt_on_every_host(tmp_path: Path) -> Non
 
 
 def test_requests_of_workers_frames_and_other_origins_are_answered(tmp_path: Path) -> None:
-    """Each shows what its answer said; only the server of another origin can permit a request that needs permission."""
+    """Workers, frames and other origins get answers to their requests, and the page shows these answers.
+
+    If a request to another origin needs permission, only the server of this origin can give it.
+    """
     app = """
     const here = location.port, said = {};
     const show = (name, text) => { said[name] = text; document.body.innerText = JSON.stringify(said); };
@@ -693,7 +696,7 @@ RELAXED = tuple(
 def test_seeds_that_are_added_to_a_running_crawl_select_what_is_rendered(
     tmp_path: Path, processes: int
 ) -> None:
-    """From every interface, the option has the same meaning as the column of a seeds file, in this run and in later runs.
+    """In every interface, the option means the same as the column of a seeds file, in this run and in later runs.
 
     The page server shows the pictures of the rendered pages, during the crawl and afterwards.
     """
@@ -848,7 +851,7 @@ def test_get_prints_the_picture_of_a_page(tmp_path: Path) -> None:
 
 
 def test_a_page_that_kills_its_browser_costs_its_neighbours_nothing(tmp_path: Path, no_orphan: None) -> None:
-    """Whenever the hostile page requests `/kill`, the browser is killed while another page is still open in it."""
+    """When the hostile page requests `/kill`, the browser is killed while it has another page open."""
     kills, killed = [], threading.Event()
 
     def kill(_: ReceivedRequest) -> Answer:

@@ -229,7 +229,10 @@ def all_heard(running: Running, urls: list[str], source: str, count: int) -> boo
 
 
 def test_signals_to_any_of_three_processes_reach_the_owner(tmp_path: Path) -> None:
-    """Of 90 signals sent by HTTP, 67 were once answered with 200 but lost, because other processes owned the pages."""
+    """Once, 67 of 90 signals sent over HTTP were answered with 200, but were lost.
+
+    Other processes owned the pages of these signals.
+    """
     with TreeWeb(tmp_path, PAGES, "--fanout", "3", hosts=30) as web:
         urls = [web.url(page) for page in range(PAGES)]
         flags = (*ENDLESS, "--processes", "3")

@@ -185,7 +185,10 @@ def test_all_views_report_a_killed_process(tmp_path: Path, web: Web) -> None:
         pid = next(each["pid"] for each in before["members"] if each["name"] == "p1")
 
         async def look_beside() -> tuple[dict[str, Any], bytes, int]:
-            """Return answers of the test's own admin server, because the crawl's server is in the stopped supervisor."""
+            """Return answers from an admin server that the test runs.
+
+            The crawl's own admin server cannot answer, because it is in the stopped supervisor.
+            """
             folders = {f"p{n}": running.folder / f"p{n}" for n in range(3)}
             server = AdminServer(SiblingProcesses(folders), Config(), running.folder, lambda: before["now"])
             _, port = await server.start("127.0.0.1:0")

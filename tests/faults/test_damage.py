@@ -214,7 +214,10 @@ def leave_log(directory: Path) -> None:
 
 
 def test_a_torn_tail_of_the_store_is_cut(site: Site, directory: Path) -> None:
-    """Bytes that a power cut left after the last complete record are cut off and reported, and the crawl continues."""
+    """A power cut may leave bytes after the last complete record of the log.
+
+    These bytes are cut off and reported, and the crawl continues.
+    """
     leave_log(directory)
     log = newest_log(directory)
     log.write_bytes(log.read_bytes() + bytes(range(256)) * 20)

@@ -328,7 +328,10 @@ def robots(data: bytes, clock: Clock, rng: random.Random) -> Hashable:
 
 
 def urls(data: bytes, clock: Clock, rng: random.Random) -> Hashable:
-    """Judge a URL as written on a page; assert that its canonical form is stable and that the filter has a verdict."""
+    """Judge a URL as it is written on a page.
+
+    Assert that its canonical form is stable, and that the filter has a verdict on it.
+    """
     text = data.decode(
         *rng.choice((("utf-8", "replace"), ("utf-8", "surrogateescape"), ("latin-1", "strict")))
     )

@@ -35,7 +35,10 @@ PARAMETERS = (  # one row for each formula of the crawl value, and one row for s
 
 
 def scheduled(settings: Settings, steps: int = 150) -> dict[str, Any]:
-    """Crawl pages in the order of a schedule that receives signals and learns; return its final state."""
+    """Crawl pages in the order of a schedule that receives signals and learns.
+
+    Return the final state of the schedule.
+    """
     rng = random.Random(5)
     schedule = Schedule(settings, level=0.0 if settings.policy == "ncis" else 1e4)
     keys = np.arange(1, 41, dtype=np.uint64) << np.uint64(40)
@@ -84,7 +87,7 @@ def scheduled(settings: Settings, steps: int = 150) -> dict[str, Any]:
 
 
 def joined(folder: Path, steps: int = 60) -> dict[str, Any]:
-    """Refresh pages with all stages of a process; return what was requested, and the report about the pages."""
+    """Refresh pages with all stages of a process. Return the requests, and the report about the pages."""
     joint = Joint(
         folder, refresh={"endless": True, "min_age": 0.0, "speed": 10_000, "arms": ["ncis", "greedy"]},
         crawl={"rate": 1.0},

@@ -1,7 +1,7 @@
-"""Settings of all tests: hypothesis has no deadlines (the machine may be busy); tests run in random order.
+"""The settings of all tests. Hypothesis has no deadlines, as the machine may be busy. Tests run in random order.
 
-`CRAWLER_TEST_ORDER=SEED` repeats an order, `CRAWLER_TEST_ORDER=file` keeps the order of the files. The header of a
-run prints the seed.
+`CRAWLER_TEST_ORDER=SEED` repeats an earlier order. With `CRAWLER_TEST_ORDER=file`, tests run in the order of
+the files. The seed is printed in the header of a run.
 """
 
 import gc
@@ -71,7 +71,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Exempt the imported modules and the collected tests from garbage collection, which would examine them each time.
+    """Exempt imported modules and collected tests from garbage collection, which would examine them each time.
 
     A crawl in the process of the tests calls `gc.unfreeze` at its end, which would end the exemption. So both
     functions have no effect while tests run, except in programs that tests start.
@@ -83,7 +83,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(autouse=True)
 def _collected(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Collect garbage after a test that opens servers, so that an open socket fails this test and not a later one."""
+    """Collect garbage after a test that opens servers. Then an open socket fails this test and not a later one."""
     yield
     if request.node.nodeid.startswith(LISTENS):
         gc.collect()

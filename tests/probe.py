@@ -1,4 +1,4 @@
-"""A program for `test_warm_start.py`: it prints as JSON what it was given, and then ends in a given way.
+"""A program for `test_warm_start.py`: it prints the facts about its start as JSON, and then ends in a given way.
 
 python -m tests.probe exit CODE | raise | interrupt | kill
 """

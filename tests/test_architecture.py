@@ -54,7 +54,7 @@ STAGES = {
     "pages",
     "consent",
 }
-# Stage -> the other stages that it may import; the comments give the reasons.
+# Maps each stage to the other stages that it may import. The comments give the reasons.
 EXCEPTIONS = {
     "frontier": {"freshness", "robots"},  # it schedules by crawl value, and checks robots.txt before a fetch
     "consent": {
@@ -172,7 +172,7 @@ def _modules() -> list[Path]:
 
 
 def _nodes(path: Path, *words: str) -> Iterator[ast.AST]:
-    """Yield the nodes of a module; none if its text contains none of `words`, when there are any."""
+    """Yield the nodes of a module. With `words`, yield none if the module's text contains none of these words."""
     text = path.read_text(encoding="utf-8")
     if not words or any(word in text for word in words):
         yield from ast.walk(ast.parse(text))
@@ -258,7 +258,7 @@ def _against() -> set[tuple[str, str]]:
 
 
 def test_folders_import_only_lower_layers() -> None:
-    """Folders and root modules import only lower layers; exceptions are listed with their reason."""
+    """Folders and root modules import only lower layers. Exceptions are listed with their reasons."""
     assert {_top(_relative(path)) for path in _modules()} == set().union(*LAYERS)
     assert _against() == set(AGAINST_LAYERS), (
         "an import breaks LAYERS and is not in AGAINST_LAYERS, or one listed there no longer exists"
@@ -312,17 +312,17 @@ def _known_at_the_top(path: Path, modules: set[str]) -> Iterator[str]:
 
 
 def test_imports_have_no_cycles() -> None:
-    """Imports have no cycles, even with imports for types, so each module can be read without its importers."""
+    """Imports have no cycles, even if imports for types count. So each module can be read without its importers."""
     names = {
         ".".join(path.relative_to(ROOT.parent).with_suffix("").parts).removesuffix(".__init__"): path
         for path in _modules()
     }
     known = {name: {*_known_at_the_top(path, {*names})} - {name} for name, path in names.items()}
-    graphlib.TopologicalSorter(known).prepare()  # CycleError names the cycle
+    graphlib.TopologicalSorter(known).prepare()  # a CycleError contains the cycle
 
 
 def test_the_lists_are_current() -> None:
-    """Every exception that this file lists names existing code, which still needs the exception."""
+    """Every exception listed in this file is for code that exists and still needs the exception."""
     imports = {_relative(path): {name.split(".")[0] for name in _imports(path)} for path in _modules()}
     assert {file for file in SHELL if not imports.get(file, set()) & SHELL_IMPORTS} == set()
     assert {
@@ -373,7 +373,10 @@ CLIENTS_ALLOWED: dict[str, tuple[set[str], str]] = {
 
 
 def _clients(path: Path) -> set[str]:
-    """Return the modules and calls of a file that could send data, except calls with `sock` (to a child process)."""
+    """Return the modules and calls of a file that could send data.
+
+    Calls with `sock` are for child processes, so they do not count.
+    """
     found = {name for name in _imports(path) if name in CLIENT_NAMES}
     found |= {top for name in _imports(path) if (top := name.split(".")[0]) in CLIENT_MODULES - {"http"}}
     for node in _nodes(path, *CLIENT_CALLS):

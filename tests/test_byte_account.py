@@ -83,7 +83,10 @@ def test_first_come_first_served_and_the_oldest_always() -> None:
 
 
 def test_charged_bytes_stop_others_until_they_are_released() -> None:
-    """While bodies in the parser exceed the limit, no owner may receive bytes; later the waiting owner may."""
+    """While the bodies in the parser exceed the limit, no owner may receive bytes.
+
+    After these bodies are released, the waiting owner may receive bytes.
+    """
     account: ByteAccount[str] = ByteAccount(100, small=0)
     for number in range(20):
         account.charge(number, 50)

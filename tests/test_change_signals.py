@@ -1,4 +1,4 @@
-"""Test the table of signal sources, and the counts of the fates of signals."""
+"""Test the table of signal sources, and the counts of what happened to signals."""
 
 from pathlib import Path
 
@@ -67,7 +67,10 @@ def test_fates_are_counted_and_the_first_are_listed_with_their_urls() -> None:
 
 
 def test_the_owner_of_a_sent_signal_is_not_counted_as_a_reason() -> None:
-    """The field `why` counts reasons for refusals; the owner to which a signal was sent is recorded only with the URL."""
+    """The field `why` counts the reasons for refusals.
+
+    If a signal was sent to another owner, this owner is recorded only with the URL.
+    """
     said = Signalled()
     said.record("http://x/", Fate.SENT, "p2")
     assert said.why == {} and said.urls[0].why == "p2" and said.sent == 1

@@ -9,7 +9,7 @@ from crawler.forked_children import ForkedChild, fork_children
 
 
 def codes(children: Sequence[ForkedChild]) -> list[int]:
-    """Wait for all children at once; return their exit codes."""
+    """Wait for all children at once. Return their exit codes."""
 
     async def wait() -> list[int]:
         return await asyncio.gather(*(child.wait() for child in children))
@@ -35,7 +35,7 @@ def test_children_talk_and_end_with_the_code_of_their_work() -> None:
 
 
 def test_each_child_sees_the_end_of_its_link_while_siblings_live() -> None:
-    """If a child inherited the parent's ends of its siblings' pipes, the siblings would wait forever."""
+    """If a child inherited the parent's ends of the pipes of its siblings, these siblings would wait forever."""
     children = fork_children(lambda link: 7 if link.recv(1) == b"" else 1, 3)
     for child in children:
         child.link.close()

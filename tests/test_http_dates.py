@@ -1,4 +1,4 @@
-"""Test HTTP dates: our parser reads the usual form as the email parser does, which reads all other forms."""
+"""Test HTTP dates. Our parser reads the usual form like Python's email parser, which reads all other forms."""
 
 import random
 from datetime import datetime

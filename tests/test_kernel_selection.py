@@ -1,4 +1,4 @@
-"""Test the choice of kernels: those that share structs are all compiled or all interpreted; results are equal."""
+"""Test that kernels with shared structs are all compiled or all interpreted, and that the results are the same."""
 
 import json
 import os
@@ -65,7 +65,7 @@ def test_kernels_that_import_one_another_are_listed() -> None:
 )
 @pytest.mark.parametrize("missing", ["schedule", "memoryviews"])
 def test_if_one_kernel_is_not_compiled_none_is_used_compiled(tmp_path: Path, missing: str) -> None:
-    """Once, the build of one module failed, and a compiled schedule could not read the nodes of interpreted heaps."""
+    """Once, the build of one module failed, so a compiled schedule could not read the nodes of interpreted heaps."""
     shutil.copytree(
         ROOT / "crawler",
         tmp_path / "crawler",

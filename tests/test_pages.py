@@ -36,7 +36,7 @@ def _headings(page: Path) -> set[str]:
 
 
 def _find(name: str, beside: Path) -> Path | None:
-    """Return the page that `name` means in a text in the folder `beside`.
+    """Return the page that `name` refers to in a text of the folder `beside`.
 
     The name is a path relative to the package, to the folder `beside` or to the project.
     """
@@ -82,7 +82,7 @@ FOLDERS = sorted(path.parent for path in PACKAGE.rglob("__init__.py"))
 
 
 def test_every_folder_has_its_page() -> None:
-    """A folder has its own page, or the page of the folder above describes it."""
+    """A folder has its own page, or it is described by the page of the folder above."""
     for folder in FOLDERS:
         if not (folder / "README.md").exists():
             above = (folder.parent / "README.md").read_text(encoding="utf-8")
@@ -90,21 +90,24 @@ def test_every_folder_has_its_page() -> None:
 
 
 def test_files_that_a_page_names_exist() -> None:
-    """A file that a page names in backquotes exists relative to the page, the package or the project.
+    """If a page names a file in backquotes, it exists relative to the page, the package or the project.
 
     A test file may be named without its folder.
     """
     names = r"`((?:[\w-]+/)*[\w-]+\.(?:py|toml)|(?:tests|scripts|crawler)/[\w/.-]+)`"
     for page in PAGES:
         for name in {*re.findall(names, page.read_text(encoding="utf-8"))}:
-            if name != "crawl.toml":  # this name is that of a file in a crawl directory
+            if name != "crawl.toml":  # this is the name of a file in a crawl directory
                 found = any((base / name).exists() for base in (page.parent, PACKAGE, ROOT))
                 within = ROOT / "tests" if name.startswith("test_") else page.parent
                 assert found or any(within.rglob(name)), f"{_relative(page)} names {name}"
 
 
 def test_modules_that_a_module_names_exist() -> None:
-    """A file named in backquotes or at the start of a line exists: below the folder, in the package or in the project."""
+    """If a module names a file in backquotes or at the start of a line, the file exists.
+
+    It is below the folder of the module, in the package, or in the project.
+    """
     for path in sorted(PACKAGE.rglob("*.py")):
         text = path.read_text(encoding="utf-8")
         for name in re.findall(r"(?:`|^)((?:[\w-]+/)*[\w-]+\.(?:py|pxd))(?:`| )", text, re.MULTILINE):

@@ -85,7 +85,10 @@ class Terminal(io.StringIO):
 
 @given(st.binary(max_size=40), st.integers(0, 40))
 def test_bytes_on_a_terminal_are_text(data: bytes, cut: int) -> None:
-    """Bytes for a terminal are decoded, even if a write ends within a character; other outputs get them unchanged."""
+    """Bytes for a terminal are decoded, even if a write ends within a character.
+
+    Other outputs get unchanged bytes.
+    """
     raw = Terminal()
     buffer = PrintableStream(raw).buffer
     assert buffer.write(data[:cut]) + buffer.write(memoryview(data)[cut:]) == len(data)

@@ -20,7 +20,7 @@ PROBE = [sys.executable, "-m", "tests.probe"]
 
 
 def both(monkeypatch: pytest.MonkeyPatch, *words: str, **options: Any) -> tuple[Any, Any]:
-    """Run the probe warm and cold; return for each run what the probe was given, its exit code and its errors."""
+    """Run the probe warm and cold. For each run, return what the probe was given, its exit code and its errors."""
     found = []
     for warm in (True, False):
         with monkeypatch.context() as patch:
@@ -88,7 +88,7 @@ def test_a_warm_program_ends_the_same(monkeypatch: pytest.MonkeyPatch, words: li
 
 
 def test_a_warm_program_is_a_child_that_can_be_polled_and_killed_at_once() -> None:
-    """A poll would report that the program had ended, if the kernel had not yet made it a child of this process."""
+    """If the program were not yet a child of this process, a poll would report that the program had ended."""
     for _ in range(20):
         with subprocess.Popen(PROBE, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as running:
             assert running.poll() is None

@@ -1,10 +1,10 @@
 """Starts the Python programs of the tests quickly: it forks a process that has already imported the crawler.
-`install` replaces the last step of `subprocess`, so tests start programs in the usual way. A program runs
-warm if it is `python -m MODULE` of this repository, and everything that Python reads before it runs MODULE is
-the same as what the server read. Every other program is started as usual. A warm program is a real child of
-the test's process, with its own process id, arguments, environment, folder, files and signals; the only
-difference is that the modules of the crawler are already imported. This saves most of the 0.4 CPU s of a
-start.
+`install` replaces the last step of `subprocess`, so tests start programs in the usual way. A program is
+started warm on two conditions. It must be `python -m MODULE` of this repository. Everything that Python reads
+before it runs MODULE must be the same as what the server read. Every other program is started as usual. A
+warm program is a real child of the test's process, with its own process id, arguments, environment, folder,
+files and signals; the only difference is that the modules of the crawler are already imported. This saves
+most of the 0.4 CPU s of a start.
 
     test's process          server (`python -m tests.warm_start FD`)
     request, files    ─►    forks a helper, which forks the program and ends
@@ -49,7 +49,7 @@ _INHERITED = (
     signal.SIGHUP,
     signal.SIGUSR1,
 )  # if the test ignores these signals, the program does, too
-_HIGH = 512  # received files first get numbers above this, so that they do not take those that the program expects
+_HIGH = 512  # received files first get numbers above this; the program expects files with lower numbers
 
 _lock = threading.Lock()
 _servers: list[tuple[socket.socket, "subprocess.Popen[bytes]"]] = []  # at most one, started when first needed
@@ -64,7 +64,7 @@ def install() -> None:
 
 
 def _start(*arguments: Any) -> int:
-    """Start a program, with the arguments of `_posixsubprocess.fork_exec`; return its process id."""
+    """Start a program, with the arguments of `_posixsubprocess.fork_exec`. Return its process id."""
     (
         words, _, close_files, kept, folder, environ, stdin, _, _, stdout, _, stderr, _, told,
         restore_signals, new_session, group, gid, gids, uid, umask, prepare, *_,
@@ -98,7 +98,7 @@ def _start(*arguments: Any) -> int:
 
 
 def _umask() -> int:
-    """Return the umask. `os.umask` would have to change it for a moment, even for other threads."""
+    """Return the umask. `os.umask` would have to change the umask for a moment, which would affect other threads."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1], 8) for line in lines if line.startswith("Umask:"))
 
@@ -109,7 +109,7 @@ def _variables(environ: Iterable[bytes]) -> dict[str, str]:
 
 
 def _can_be_warm(words: list[str], variables: Mapping[str, str], folder: str) -> bool:
-    """Return whether a program of this repository behaves the same if it starts warm."""
+    """Return whether a program is from this repository and behaves the same if it is started warm."""
     if len(words) < 3 or words[:2] != [_EXECUTABLE, "-m"] or words[2] in _COLD:
         return False
     if words[2].partition(".")[0] not in ("crawler", "tests"):
@@ -122,7 +122,7 @@ def _can_be_warm(words: list[str], variables: Mapping[str, str], folder: str) ->
 
 
 def _decisive(variables: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that act before a program runs its first line, or while it imports the crawler."""
+    """Return the variables that have an effect before the first line of a program, or while it imports the crawler."""
     return {
         name: value
         for name, value in variables.items()
@@ -157,7 +157,7 @@ def _end_server() -> None:
 
 
 def _ask(server: socket.socket, request: bytes, files: list[int]) -> int:
-    """Let the server start a program, which becomes a child of this process; return its process id."""
+    """Let the server start a program, which becomes a child of this process. Return its process id."""
     prctl = ctypes.CDLL(None).prctl
     prctl(_PR_SET_CHILD_SUBREAPER, 1)
     try:
@@ -186,7 +186,7 @@ def _serve(link: socket.socket) -> dict[str, Any]:
                 os._exit(0)
             for number in (release, told, tell):
                 os.close(number)
-            os.read(ready, 1)  # until the test's process is the parent of this one
+            os.read(ready, 1)  # wait until the test's process is the parent of this process
             os.close(ready)
             link.close()
             request: dict[str, Any] = json.loads(data)
@@ -211,7 +211,10 @@ def _place(files: list[int], numbers: list[int]) -> None:
 
 
 def _become(request: dict[str, Any]) -> str:
-    """Give this process the session, folder, environment and arguments of the program; return its module."""
+    """Give this process the session, folder, environment and arguments of the program.
+
+    Return the program's module.
+    """
     if request["session"]:
         os.setsid()
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -253,7 +256,7 @@ def _again(stream: io.TextIOWrapper, mode: str) -> io.TextIOWrapper:
 
 
 def main() -> None:
-    """Import the crawler, serve, and run a program where `_serve` returns."""
+    """Import the crawler, and start programs. In a started program, `_serve` returns, and the program is run."""
     link = socket.socket(fileno=int(sys.argv[1]))
     os.set_inheritable(link.fileno(), False)
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -1,4 +1,4 @@
-"""Test the authorization and the parsing of changes over HTTP."""
+"""Test HTTP requests that change a crawl: their authorization and their parsing."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Test the alert rules in the repository: each fault of a crawl fires its alert, and a healthy crawl none."""
+"""Test the repository's alert rules: each fault of a crawl fires its alert, and a healthy crawl fires none."""
 
 import re
 from pathlib import Path

@@ -33,7 +33,7 @@ SIGNED = {"signature": "dictionary", "signature_agent": "https://Bot.example:844
 
 
 class Door:
-    """A public listener with its own clock, and a client that sends requests to the listener."""
+    """A public listener that reads a simulated clock, and a client that sends requests to the listener."""
 
     def __init__(self, settings: Config, directory: Path) -> None:
         self.now = NOW
@@ -62,7 +62,7 @@ def at(settings: Config, directory: Path, use: Callable[[Door], Awaitable[None]]
 
 
 def test_only_the_page_is_served_and_it_links_to_no_admin_page(tmp_path: Path) -> None:
-    """The page links to no part of the admin server. Requests for the state, metrics or changes are rejected."""
+    """The page has no link to the admin server. Requests for the state, metrics or changes are rejected."""
 
     async def use(door: Door) -> None:
         for path in ("/", "/bot", "/bot?x=1"):
@@ -83,7 +83,10 @@ def test_only_the_page_is_served_and_it_links_to_no_admin_page(tmp_path: Path) -
 
 
 def test_the_key_directory_is_signed_for_its_own_origin(tmp_path: Path) -> None:
-    """Another project's verifier accepts the directory's signature; requests for foreign host names get none."""
+    """A verifier from another project accepts the signature of the directory.
+
+    Requests with a foreign host name get no signature.
+    """
     write_keys(tmp_path / "signing.key", (KEY,))
 
     async def use(door: Door) -> None:

@@ -1,4 +1,4 @@
-"""Test the control socket, which exists as long as its server does, and the results and errors of `ask`."""
+"""Test the control socket, which exists only while its server runs, and the results and errors of `ask`."""
 
 import asyncio
 import logging
@@ -23,7 +23,10 @@ from crawler.errors import CrawlerError, DirectoryError
 def test_the_socket_is_deleted_on_close_and_nothing_is_logged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, new_loop: Callable[[], asyncio.AbstractEventLoop]
 ) -> None:
-    """Python 3.13 also deletes the socket by its path; by then the folder's descriptor may belong to another file."""
+    """Python 3.13 also deletes the socket by its path.
+
+    At that time, the folder's descriptor may be of another file.
+    """
     other = tmp_path / "other"
     other.touch()
 
@@ -31,7 +34,7 @@ def test_the_socket_is_deleted_on_close_and_nothing_is_logged(
 
     async def play() -> None:
         before = os.open(tmp_path, os.O_RDONLY)
-        os.close(before)  # the folder's descriptor gets the number that is freed here
+        os.close(before)  # the descriptor of the folder will get the number that is freed here
         server = ControlServer(tmp_path, answer)
         await server.start()
         taken = [os.open(other, os.O_RDONLY) for _ in range(20)]
@@ -71,7 +74,10 @@ def test_two_servers_that_start_together_leave_the_umask_unchanged(
 
 
 def test_every_malformed_command_gets_an_error_line(tmp_path: Path) -> None:
-    """The connection stays open, and the next command is answered. Only a line of over a MiB ends the connection."""
+    """The connection stays open, and the next command is answered.
+
+    Only a line longer than one MiB closes the connection.
+    """
     malformed = [b"", b"{", b"[1]", b"null", b'"status"', b"\xff\xfe", b"[" * 5000, b'{"a": 1}{']
 
     async def handler(request: dict[str, Any]) -> Any:
@@ -132,7 +138,10 @@ def _asked(folder: Path, *requests: tuple[str, dict[str, Any]]) -> list[Any]:
 def test_a_command_is_answered_or_rejected_or_reported_as_a_bug(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A rejected command keeps its exit code; a bug gives code 1 and a logged traceback; the next command is answered."""
+    """The client receives the exit code of a rejected command.
+
+    After a bug, the exit code is 1, and the traceback is logged. The next command is answered.
+    """
     with caplog.at_level(logging.ERROR, "crawler"):
         found = _asked(tmp_path, ("get", {"urls": ["a"] * 20_000}), ("refuse", {}), ("fail", {}), ("x", {}))
     answered, refused, failed, after = found
@@ -144,7 +153,10 @@ def test_a_command_is_answered_or_rejected_or_reported_as_a_bug(
 
 
 def test_no_answer_if_no_process_runs(tmp_path: Path) -> None:
-    """The folder or socket is missing, the folder is a file, or a dead process left a socket (which is replaced)."""
+    """There is no answer if the folder or the socket is missing, or if the folder is a file.
+
+    There is also no answer if a dead process left its socket. The next server replaces this socket.
+    """
     (tmp_path / "file").touch()
     os.mkfifo(tmp_path / "fifo")  # opening this named pipe would wait for a writer
     before = len(os.listdir("/proc/self/fd"))
@@ -167,7 +179,10 @@ def test_ask_waits_half_a_minute_and_reads_up_to_64_mib() -> None:
 def test_a_server_that_disconnects_or_does_not_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: bytes | None
 ) -> None:
-    """A server that disconnects counts as absent; a silent one is an error; errors of old versions have no code."""
+    """A server that disconnects counts as absent, but a silent server is an error.
+
+    The errors that old versions of the server send have no exit code.
+    """
     monkeypatch.setattr(control_client, "TIMEOUT", 0.2)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
         listening.bind(str(tmp_path / "control.sock"))
@@ -199,7 +214,7 @@ def test_a_server_that_disconnects_or_does_not_answer(
 
 
 def test_a_server_without_folder_or_socket_leaves_nothing_open(tmp_path: Path) -> None:
-    """If the folder or the socket is missing, closing is harmless and the umask is unchanged."""
+    """If the folder or the socket is missing, closing gives no error, and the umask is unchanged."""
 
     async def answer(_: dict[str, Any]) -> None: ...
 
@@ -212,7 +227,7 @@ def test_a_server_without_folder_or_socket_leaves_nothing_open(tmp_path: Path) -
         await server.close()
         server = ControlServer(tmp_path, answer)
         await server.start()
-        (tmp_path / "control.sock").unlink()  # a user who cleans up may do this
+        (tmp_path / "control.sock").unlink()  # a user may delete it to clean up
         await server.close()
         await asyncio.sleep(0.05)
         assert len(os.listdir("/proc/self/fd")) == before
@@ -225,7 +240,10 @@ def test_a_server_without_folder_or_socket_leaves_nothing_open(tmp_path: Path) -
 def test_a_client_that_disconnects_does_not_affect_others(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A client resets the connection before its answer; nothing is logged, and the next client is answered."""
+    """A client resets the connection before the answer is sent.
+
+    Nothing is logged, and the next client is answered.
+    """
     answered = asyncio.Event()
 
     async def handler(request: dict[str, Any]) -> Any:
@@ -250,7 +268,10 @@ def test_a_client_that_disconnects_does_not_affect_others(
 
 
 def test_a_client_that_reads_no_answers_gets_no_more(tmp_path: Path) -> None:
-    """A client requests a MiB 300 times and reads nothing: little output is buffered, and other clients are answered."""
+    """A client requests one MiB 300 times but reads no answer.
+
+    The server buffers only little output, and it answers other clients.
+    """
     count = 0
 
     async def handler(request: dict[str, Any]) -> Any:

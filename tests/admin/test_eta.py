@@ -1,4 +1,4 @@
-"""Test the estimate of the remaining work: the sum of a geometric series, or no number while a crawl grows."""
+"""Test the estimate of the remaining work. It is the sum of a geometric series; none is given while a crawl grows."""
 
 import pytest
 
@@ -10,7 +10,7 @@ def recent(done: float, new: float, known: float = 0.0) -> dict[str, float]:
 
 
 def test_remaining_pages_bring_new_urls() -> None:
-    """Each of 100 URLs adds 0.5 new URLs, so 100 + 50 + 25 + ... = 200 URLs are left."""
+    """Each of 100 URLs leads to 0.5 new URLs on average, so 100 + 50 + 25 + ... = 200 URLs are left."""
     view = eta(100, 0, recent(done=60, new=30))
     assert (view.brings, view.left, view.seconds) == (0.5, 200.0, 200.0)
 

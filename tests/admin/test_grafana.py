@@ -1,4 +1,4 @@
-"""Test the repository's Grafana dashboard: it uses only existing metrics, for the chosen instances and processes."""
+"""Test that the Grafana dashboard uses only existing metrics, and selects the chosen instances and processes."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Test the health verdict on a crawl: each rule by itself, and healthy crawls whose figures look bad."""
+"""Test the health verdict on a crawl: each rule alone, and healthy crawls whose figures look bad."""
 
 from typing import Any
 
@@ -114,7 +114,7 @@ def test_a_crawl_at_rest_has_no_problems() -> None:
 
 
 def test_problems_are_found_in_the_merged_status() -> None:
-    """The verdict is computed from the merged status, which has the sums of rates and hosts over all processes."""
+    """The verdict is computed from the merged status, in which rates and hosts are summed over all processes."""
     ill = status(name="p1", members=[MemberStatus("p1", "running")], recent=growth(1000, 900, dns_error=900))
     merged = whole([status(), ill])
     assert [problem.rule for problem in merged.health.problems] == ["requests"]

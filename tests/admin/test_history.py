@@ -1,4 +1,4 @@
-"""Test the history that the dashboard's curves show: rates between samples, its bounded size, and its thinning."""
+"""Test the history behind the dashboard's curves: rates between samples, the bounded size, and the thinning."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -39,7 +39,10 @@ def test_points_are_a_minimum_time_apart() -> None:
 
 
 def test_curves_start_with_the_crawl_and_get_coarser_with_time() -> None:
-    """At first there is a point for each second, after a day one for every ten seconds. The first point is kept."""
+    """At first, there is a point for each second; after a day, there is one for every ten seconds.
+
+    The first point is kept.
+    """
     history = History(86_400.0, 10.0)
     for second in range(60):
         history.add({"pages": second}, float(second))

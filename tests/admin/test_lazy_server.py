@@ -29,7 +29,7 @@ def _door(folder: Path, source: Processes) -> LazyAdminServer:
 
 @pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])
 def test_the_first_client_imports_the_server(tmp_path: Path, loop: object) -> None:
-    """Clients that connect during the import wait; they and later clients are answered."""
+    """Clients that connect during the import have to wait. All clients are answered, including later ones."""
     source = Processes()
 
     async def play() -> None:
@@ -52,7 +52,10 @@ def test_the_first_client_imports_the_server(tmp_path: Path, loop: object) -> No
 
 
 def test_closing_without_a_client(tmp_path: Path) -> None:
-    """A server closed before its first client, or right after one connected, leaves no listener."""
+    """After the server is closed, no listener is left.
+
+    The server is closed before its first client connects, or right after it has connected.
+    """
 
     async def play() -> None:
         for comes in (False, True):
@@ -85,7 +88,7 @@ def test_an_address_in_use(tmp_path: Path) -> None:
 
 
 def test_a_crawl_without_dashboard_clients_imports_no_http_server() -> None:
-    """The import takes a third of a start's CPU time, so a plain crawl must never import the server."""
+    """The import takes a third of the CPU time of a start. A crawl without clients must not import the server."""
     code = (
         "import sys, crawler.api, crawler.cli.crawl, crawler.cli.companions, crawler.admin.lazy_server;"
         "assert not {'aiohttp', 'prometheus_client', 'rich'} & sys.modules.keys()"

@@ -1,4 +1,4 @@
-"""Test the politeness ledger, which is computed from lines of the fetch log."""
+"""Test the politeness ledger, which is computed from the lines of the fetch log."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Test the metrics, as Prometheus' own parser reads them: names, units, and the number of series."""
+"""Test the metrics with Prometheus' own parser: their names, units, and number of series."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Test that the latest errors of the log are kept for the dashboard, and still reach other outputs."""
+"""Test that the latest logged errors are kept for the dashboard, and still reach other log outputs."""
 
 import logging
 

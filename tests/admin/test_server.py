@@ -1,4 +1,4 @@
-"""Test the admin server over real sockets, with a source that answers like crawling processes."""
+"""Test the admin server over real sockets. Its data comes from simulated processes."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -31,7 +31,7 @@ class Processes:
         self.why = ""
         self.slow: asyncio.Event | None = None  # until this event is set, no process answers
         self.gone: tuple[str, ...] = ()
-        self.owners = ["p0", "p1"]  # the processes that answer `why`
+        self.owners = ["p0", "p1"]  # the processes that answer the command `why`
 
     async def ask(self, request: Mapping[str, Any], *, first: bool = False) -> Answers:
         answers = Answers(await self._answers(request))
@@ -166,7 +166,10 @@ def test_changes_need_the_token(watched: Watched) -> None:
 
 
 def test_events_come_each_second(watched: Watched) -> None:
-    """A stream sends its first event immediately and ends when the server ends; the number of streams is bounded."""
+    """A stream sends its first event immediately, and ends when the server ends.
+
+    The number of streams is bounded.
+    """
 
     async def talk(watched: Watched) -> None:
         streams = []
@@ -262,7 +265,7 @@ def test_lists_of_hosts_fetches_and_log_lines(watched: Watched, tmp_path: Path) 
 
 
 def test_data_of_a_missing_process_is_reported_as_missing(watched: Watched) -> None:
-    """Hosts and URLs of a process that is down were once reported as unknown, or described by the wrong process."""
+    """Hosts and URLs of a stopped process were once reported as unknown, or a wrong process described them."""
 
     async def talk(watched: Watched) -> None:
         assert (await watched.ask("/hosts/a.example")).status == 404

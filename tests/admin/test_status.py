@@ -1,4 +1,4 @@
-"""Test that statuses and reports of several processes are merged into one: sums, lists and other values."""
+"""Test how statuses and reports of several processes are merged into one: sums, lists and other values."""
 
 from typing import Any
 
@@ -110,7 +110,7 @@ def test_older_samples_do_not_count_for_the_last_minute() -> None:
 
 
 def refreshed(pages: int, **more: Any) -> dict[str, Any]:
-    """Return the refresh section of one process."""
+    """Return the section about refreshes in the status of one process."""
     section: dict[str, Any] = {
         "pages": pages, "expected_freshness": 0.5, "level": 10.0, "rate": 1.0, "more_rate": {}, "ages": {}, "results": {},
         "calibration": [], "arms": [], "in_flight": 1, "ahead": 0, "share": 0.5, "busy": 1.0, "hosts": [],

@@ -15,7 +15,7 @@ from crawler.errors import UsageError
 
 
 def test_requests_at_the_same_time_do_not_mix_up_who_answered(tmp_path: Path) -> None:
-    """While the dashboard's status request waits, a withdrawal must not find a process missing."""
+    """While the dashboard waits for a status, a withdrawal must not be told that a process is missing."""
 
     async def test() -> None:
         release = asyncio.Event()

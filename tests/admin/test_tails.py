@@ -1,4 +1,4 @@
-"""Test the latest lines of the logs: filters, order, bounds, damaged lines."""
+"""Test how the latest lines of the logs are read: filters, order, limits, and damaged lines."""
 
 from pathlib import Path
 
@@ -29,7 +29,10 @@ def test_fetches_are_listed_newest_first_and_filtered(tmp_path: Path) -> None:
 
 
 def test_a_rotation_does_not_empty_the_tail(tmp_path: Path) -> None:
-    """The rotated file is read, too, up to the limit on bytes. The ledger reads lines in chronological order."""
+    """The rotated file is read, too, until the limit on bytes is reached.
+
+    The ledger reads lines in chronological order.
+    """
     path = pages(tmp_path / "pages.jsonl", 6)
     path.rename(tmp_path / "pages.jsonl.1")
     path.write_bytes(b'{"url":"http://a.org/new"}\n')
@@ -61,7 +64,10 @@ ValueError: an ERROR in it
 
 
 def test_log_lines_are_filtered_by_level_and_text(tmp_path: Path) -> None:
-    """A traceback stays with its message; if there are several processes, each line names the process that logged it."""
+    """A traceback is shown together with its message.
+
+    If there are several processes, each line names the process that logged it.
+    """
     path = tmp_path / "crawler.log"
     path.write_text(LOG)
     assert [row["level"] for row in tails.log_lines(path)] == ["warning", "error", "warning", "info"]

@@ -1,4 +1,4 @@
-"""Test callbacks, requests and items, as users of Scrapy write them, with a shop on loopback."""
+"""Test callbacks, requests and items in the style of Scrapy. They crawl a shop on loopback."""
 
 import asyncio
 import csv
@@ -125,7 +125,7 @@ def test_a_page_whose_callback_fails_is_delivered_again(
 
 
 def test_a_script_without_logging_shows_errors_and_why_a_run_has_no_pages(web: Web, tmp_path: Path) -> None:
-    """The dashboard's log handler once replaced Python's own handler, so no error was shown."""
+    """The dashboard's log handler once replaced Python's default handler, so no error was shown."""
     program = tmp_path / "program.py"
     program.write_text(
         "import sys, crawler\n"
@@ -157,7 +157,7 @@ def test_on_error_stop_ends_the_run(web: Web, tmp_path: Path, caplog: pytest.Log
 
 
 def test_items_without_an_items_file_end_the_run(web: Web, tmp_path: Path) -> None:
-    """The missing items file was once logged as an error for each page, and the run continued."""
+    """Once, the missing items file was logged as an error for each page, and the run continued."""
     with pytest.raises(UsageError, match="no file is given; set items="):
         crawl(web, tmp_path, lambda _: {"a": 1})
 
@@ -216,7 +216,10 @@ def test_environment_variables_override_settings(monkeypatch: pytest.MonkeyPatch
 
 
 def test_requests_of_a_stopped_crawl_keep_their_callbacks(web: Web, tmp_path: Path) -> None:
-    """A run ends while requests are queued. The next run, with a new spider, calls the right callback of each."""
+    """A run ends while requests are queued.
+
+    The next run has a new spider, and calls the right callback for each request.
+    """
     settings = SETTINGS | {"crawl": SETTINGS["crawl"] | {"max_pages": 8, "concurrency": 2}}
     first, second = Spider(), Spider()
     items = tmp_path / "items.jsonl"
@@ -272,7 +275,10 @@ def test_a_page_at_which_the_loop_was_left_is_delivered_again(web: Web, tmp_path
 
 
 def test_stored_pages_can_be_read(web: Web, tmp_path: Path) -> None:
-    """`stored()` works at rest and while the crawl is open. It yields neither robots.txt nor unfetched pages."""
+    """`stored()` works at rest and while the crawl is open.
+
+    It yields neither robots.txt files nor pages that were not fetched.
+    """
     crawl(web, tmp_path, lambda _: None)
     crawling = crawler.Crawl(directory=tmp_path / "crawl")
     assert {found.url: found.css("title").text for found in crawling.stored()}[web.url("/about")] == "About"
@@ -303,7 +309,7 @@ def test_fresh_renames_the_earlier_crawl(web: Web, tmp_path: Path) -> None:
 def test_a_mistake_leaves_the_existing_crawl_in_its_place(
     tmp_path: Path, kind: str, seeds: Any, settings: Any, said: str
 ) -> None:
-    """`fresh` and `cached` move the crawl only after all arguments were checked."""
+    """`fresh` and `cached` move the existing crawl only after all arguments were checked."""
     (tmp_path / "crawl").mkdir()
     (tmp_path / "crawl" / "seed").write_text("00" * 16)
     with pytest.raises(UsageError, match=said):
@@ -312,7 +318,9 @@ def test_a_mistake_leaves_the_existing_crawl_in_its_place(
 
 
 def test_cached_reuses_answers_of_earlier_runs(tmp_path: Path) -> None:
-    """Only pages that no earlier run stored are requested. Cached answers need no gaps, and items go to a new file.
+    """Only pages that no earlier run has stored are requested.
+
+    No gap is needed before a cached answer, and items are written to a new file.
 
     Only the last run and the run with all answers are kept.
     """

@@ -1,4 +1,4 @@
-"""Test errbacks, cookie jars, proxies of requests, item processors and XPath."""
+"""Test errbacks, cookie jars, a proxy for one request, item processors and XPath."""
 
 import asyncio
 import contextlib
@@ -50,7 +50,10 @@ class Careful:
 
 
 def test_requests_without_a_2xx_answer_go_to_their_errback(tmp_path: Path) -> None:
-    """The errback receives error statuses, bad redirects and pages that robots.txt denies; its items are written."""
+    """The errback is called for error statuses, bad redirects and pages that robots.txt denies.
+
+    The items that the errback yields are written.
+    """
     routes: dict[str, Any] = {
         "/robots.txt": "User-agent: *\nDisallow: /private",
         "/": page(),
@@ -79,7 +82,7 @@ def test_requests_without_a_2xx_answer_go_to_their_errback(tmp_path: Path) -> No
 
 
 def test_an_errback_that_fails_is_called_again_in_the_next_run(tmp_path: Path) -> None:
-    """The next call receives what is stored about the failure: URL, status and outcome, but not the body."""
+    """The next call receives the stored facts about the failure: URL, status and outcome, but not the body."""
     careful = Careful("/gone")
     careful.break_down = True
     with Web({"/": page(), "/gone": (404, {}, "no such tea")}) as web:
@@ -196,7 +199,10 @@ def test_the_least_recently_used_jar_is_dropped() -> None:
 
 
 def test_a_request_goes_through_its_own_proxy(tmp_path: Path) -> None:
-    """Other requests go directly; the proxy's password is written to no file outside the store."""
+    """All other requests are sent without a proxy.
+
+    The password of the proxy is in no file except those of the store.
+    """
     seen: list[str] = []
 
     def through(found: crawler.Page) -> None:
@@ -245,7 +251,10 @@ def test_more_proxies_than_the_limit(tmp_path: Path, proxies_max: int) -> None:
 
 
 def test_items_pass_through_the_processors(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Processors run in order and may be asynchronous. None drops an item; an error counts as the callback's."""
+    """Processors run in order and may be asynchronous.
+
+    A processor that returns None drops the item. An error in a processor counts as an error of the callback.
+    """
 
     async def clean(item: Any, found: crawler.Page) -> Any:
         return item | {"price": float(item["price"]), "from": found.status}

@@ -81,11 +81,11 @@ def test_rows_are_added_to_a_parquet_file(tmp_path: Path) -> None:
 
 
 def test_a_file_that_cannot_be_written_frees_the_directory_and_keeps_the_rows(tmp_path: Path) -> None:
-    """Once, the program kept the directory locked, and no message named the file that held the rows."""
+    """Once, the program kept the directory locked, and no message named the file that contained the rows."""
     made = tmp_path / "a.parquet"
 
     def parse(found: crawler.Page) -> Any:
-        made.mkdir()  # now a file of that name cannot be written
+        made.mkdir()  # now a file with this name cannot be written
         (made / "x").touch()
         yield {"title": found.css("title").text}
 

@@ -1,4 +1,4 @@
-"""Test logins through a form: the cookies of a crawl whose Python code makes requests."""
+"""Test logins through a form, in crawls whose Python code makes requests, and the cookies of such crawls."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -53,7 +53,7 @@ class Customer:
     [({}, True), ({"cookies": True}, True), ({"cookies": False}, False)],
 )
 def test_a_submitted_form_logs_in(tmp_path: Path, fetch: Mapping[str, Any], logged_in: bool) -> None:
-    """The login works unless the user turns cookies off. Once, the answer to the form was lost silently."""
+    """The login works unless the user turns cookies off. Once, the answer to the submitted form was lost silently."""
     customer = Customer()
     with Web(
         {"/": (302, {"Location": "/login"}, ""), "/login": form, "/home": home, "/orders": orders}
@@ -93,7 +93,10 @@ class Visitor:
 def test_requests_with_a_body_are_archived_without_passwords(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """The POST with its body, the 302 and its target are archived; the index has a separate key for each form."""
+    """The POST request with its body, the 302 answer and the target of the redirect are archived.
+
+    The index has a separate key for each form.
+    """
     directory = tmp_path / "crawl"
     with Web({"/in": sign_in, "/home": page(text="home"), "/search": page(text="found")}) as web:
         settings = SETTINGS | {"pages": {"gzip_level": 0}}

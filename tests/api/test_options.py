@@ -12,7 +12,10 @@ from crawler.api.options import DEFAULTS, DESCRIPTION, CrawlOptions
 
 @pytest.mark.parametrize("taker", [crawler.run, crawler.run_async, crawler.Crawl])
 def test_signatures_list_the_shared_arguments_with_types_and_defaults(taker: object) -> None:
-    """`help()` and completion read the signature; without these signatures they would show only `**options`."""
+    """`help()` and completion show the arguments, because they read the signature.
+
+    Without these signatures, they would show only `**options`.
+    """
     found = inspect.signature(taker).parameters  # type: ignore[arg-type]
     assert "options" not in found
     shown = {name: found[name].default for name in DEFAULTS}

@@ -1,4 +1,4 @@
-"""Test `Page`: text, tree, JSON and URLs, and the examples in the docstrings."""
+"""Test the class `Page` (text, tree, JSON and URLs) and the examples in its docstrings."""
 
 import asyncio
 import doctest
@@ -47,7 +47,7 @@ def test_examples_in_docstrings_run(name: str, tmp_path: Path) -> None:
 
 
 def test_every_public_name_has_an_example() -> None:
-    """Every member that the reference shows also has an example."""
+    """Every public member that the reference lists has an example."""
     reference = (ROOT / "crawler" / "api" / "README.md").read_text(encoding="utf-8")
     parts = re.split(r"^(?:## crawler|\*\*`)\.", reference, flags=re.MULTILINE)[1:]
     assert len(parts) > 35 and [part.partition("(")[0] for part in parts if ">>>" not in part] == []
@@ -129,7 +129,7 @@ def test_errors_for_scrapy_pseudo_elements_name_the_replacement() -> None:
 
 
 def test_a_terminal_completes_every_public_name() -> None:
-    """Completion works in a program that has used none of the names yet."""
+    """Completion works even if the program has not used any of the names yet."""
     asked = "import crawler; print(*dir(crawler))"
     found = subprocess.run(
         [sys.executable, "-c", asked], capture_output=True, text=True, check=True

@@ -55,7 +55,7 @@ def test_each_form_is_posted_once_and_the_page_of_its_url_is_fetched_too(tmp_pat
         sent = next(asked for asked in web.asked if asked.method == "POST")
         assert sent.headers["Content-Type"] == "application/x-www-form-urlencoded"
         before = len(web.asked)
-        crawl(web.url(), tmp_path, searching.parse)  # the request is known, so it is not sent again
+        crawl(web.url(), tmp_path, searching.parse)  # known requests are not sent again
         assert len(web.asked) == before
     assert command("check", "--dir", tmp_path / "crawl").code == 0
 
@@ -72,7 +72,7 @@ def test_higher_priorities_come_first(tmp_path: Path) -> None:
 
 
 def test_a_callback_may_request_a_page_again(tmp_path: Path) -> None:
-    """A callback polls a page until it is ready; each request has its own meta."""
+    """A callback requests a page again and again until it is ready. Each request has its own `meta`."""
     times = iter(range(9))
 
     def parse(found: crawler.Page) -> Iterator[crawler.Request | dict[str, Any]]:
@@ -99,7 +99,10 @@ def home(asked: ReceivedRequest) -> Answer:
 
 
 def test_a_request_as_a_seed_gets_the_page_that_it_is_redirected_to(tmp_path: Path) -> None:
-    """The login is a POST, a 303, and a GET with the cookie. Archive and logs contain no password and no API key."""
+    """The login is a POST request, a 303 answer, and a GET request with the cookie.
+
+    The archive and the logs contain neither the password nor the API key.
+    """
     seen: list[Any] = []
 
     def welcome(found: crawler.Page) -> None:
@@ -125,7 +128,7 @@ def test_a_request_as_a_seed_gets_the_page_that_it_is_redirected_to(tmp_path: Pa
 
 
 def test_the_callback_gets_the_page_that_a_request_is_redirected_to(tmp_path: Path) -> None:
-    """The page that a plain request is redirected to gets the callback and the meta of the request."""
+    """If a plain request is redirected, its callback receives the target page and the `meta` of the request."""
     seen: list[Any] = []
 
     class Moving:
@@ -141,7 +144,7 @@ def test_the_callback_gets_the_page_that_a_request_is_redirected_to(tmp_path: Pa
 
 
 def test_a_request_that_fails_first_keeps_its_callback(tmp_path: Path) -> None:
-    """The stored callback was once dropped at the first failed try."""
+    """The stored callback of a request was once dropped when the first try failed."""
     answers: Iterator[Answer] = iter([(500, {}, "busy")])
     seen: list[Any] = []
 
@@ -185,7 +188,7 @@ def test_the_first_request_for_a_page_determines_its_callback(tmp_path: Path) ->
     ],
 )
 def test_how_redirects_are_followed(status: int, method: str, expected: str) -> None:
-    """Method and body follow the Fetch Standard (HTTP-redirect fetch); credentials are not sent to another origin."""
+    """Method and body change as in the Fetch Standard (HTTP-redirect fetch). Credentials stay within their origin."""
     way = RequestOptions(method, b"x", ("Content-Type: text/plain", "X-Api-Key: 1", "X-Shop: 1"))
     here, there = (
         redirected_options(way, status, same_host=True),

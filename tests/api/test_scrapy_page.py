@@ -14,7 +14,7 @@ SOURCE = "<h1>Teas</h1><li>Green<li>Black<a href=next>Next</a><form method=post>
 
 
 def parse(page: crawler.Page) -> None:
-    """Stand in for the callback that the examples name."""
+    """Do nothing. The examples use this function as their callback."""
 
 
 @pytest.mark.parametrize("code", RIGHT)

@@ -1,4 +1,4 @@
-"""Drive a real Chromium over the DevTools protocol: open pages, evaluate scripts, press keys, take screenshots."""
+"""Control a real Chromium over the DevTools protocol: open pages, evaluate scripts, press keys, take screenshots."""
 
 import asyncio
 import base64
@@ -69,7 +69,7 @@ class Page:
                 self.idle.set()
 
     async def call(self, method: str, **parameters: Any) -> Any:
-        """Send one command of the protocol; return its result."""
+        """Send one command of the protocol. Return its result."""
         number = next(self._numbers)
         waiter = self._waiting[number] = asyncio.get_running_loop().create_future()
         await self._socket.send_json({"id": number, "method": method, "params": parameters})
@@ -85,7 +85,7 @@ class Page:
         await self.until("document.readyState === 'complete' || document.readyState === 'interactive'")
 
     async def evaluate(self, expression: str) -> Any:
-        """Return the value of a JavaScript expression (for a promise, its result)."""
+        """Return the value of a JavaScript expression. If it is a promise, wait for its result."""
         result = await self.call(
             "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True
         )
@@ -94,7 +94,7 @@ class Page:
         return result["result"].get("value")
 
     async def until(self, expression: str) -> Any:
-        """Wait at most 30 s until an expression is true; return its value."""
+        """Wait at most 30 s until an expression is true. Return its value."""
         async with asyncio.timeout(30):
             while True:
                 with suppress(RuntimeError):
@@ -108,7 +108,7 @@ class Page:
             await self.idle.wait()
 
     async def next_event(self) -> None:
-        """Wait until a server-sent event that began after this call has arrived and its figures have been drawn."""
+        """Wait until the page has shown the figures of a server-sent event that began after this call."""
         seen = self.events
         async with asyncio.timeout(30):
             while self.events < seen + 2:
@@ -147,7 +147,7 @@ class Page:
 
 @asynccontextmanager
 async def browser(folder: Path, *flags: str) -> AsyncIterator[Page]:
-    """Yield a tab of a new browser with its profile in `folder`."""
+    """Start a browser whose profile is in `folder`, and yield a tab of it."""
     assert PROGRAM is not None
     process = await asyncio.create_subprocess_exec(
         PROGRAM, *_FLAGS, *flags, f"--user-data-dir={folder}", "about:blank",

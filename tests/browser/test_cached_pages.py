@@ -1,4 +1,4 @@
-"""Test stored pages in a real Chromium: links can be followed through the cache, and a hostile page is confined."""
+"""Test stored pages in a real Chromium: their links lead to other stored pages, and a hostile page is confined."""
 
 import base64
 from collections.abc import Awaitable, Callable
@@ -59,7 +59,10 @@ def show(tmp_path: Path, talk: Callable[[Served, Page], Awaitable[None]], *flags
 
 
 def test_links_and_resources_of_stored_pages_come_from_the_cache(tmp_path: Path) -> None:
-    """Style sheets with imports, images and links point into the cache; nothing else is requested."""
+    """Style sheets with imports, images and links come from the cache.
+
+    The browser requests nothing else.
+    """
 
     async def talk(served: Served, page: Page) -> None:
         base = f"http://127.0.0.1:{served.port}"
@@ -101,7 +104,7 @@ def test_a_hostile_page_is_confined(tmp_path: Path, more: str) -> None:
 
 @pytest.mark.parametrize("more", ["", "&rewrite=1"])
 def test_a_stored_redirect_leads_to_the_copy_of_its_target(tmp_path: Path, more: str) -> None:
-    """A stored answer of 302 once showed a blank page or led out of the cache."""
+    """For a stored 302 answer, the browser once showed a blank page or left the cache."""
 
     async def talk(served: Served, page: Page) -> None:
         moved = ((b"Location", b"/two"),)
@@ -155,7 +158,10 @@ def test_a_page_that_sends_its_readers_on_links_to_its_target(
 
 
 def test_a_browser_that_uses_the_cache_as_a_proxy(tmp_path: Path) -> None:
-    """The cache acts as a proxy for stored pages; other pages get an error, and nothing is fetched."""
+    """The cache acts as a proxy for stored pages.
+
+    For other pages, it returns an error and fetches nothing.
+    """
 
     async def talk(served: Served, page: Page) -> None:
         await page.open(f"{SITE}two")

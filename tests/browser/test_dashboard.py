@@ -163,7 +163,7 @@ def test_the_dashboard_updates_during_a_crawl(tmp_path: Path) -> None:
 
 
 def test_a_host_can_be_blocked_from_its_panel(tmp_path: Path) -> None:
-    """The panel of a host updates itself. Of its buttons, only the one that can have an effect is enabled."""
+    """The panel of a host updates itself. Only the button that can have an effect is enabled."""
 
     async def talk() -> None:
         async with watched(tmp_path) as (_, page):
@@ -183,7 +183,11 @@ def test_a_host_can_be_blocked_from_its_panel(tmp_path: Path) -> None:
 
 
 def test_pages_can_be_withdrawn(tmp_path: Path) -> None:
-    """The dashboard counts the pages and asks once; a refusal changes nothing. Then no copy is offered any more."""
+    """The dashboard counts the pages and asks for confirmation once.
+
+    If the user refuses, nothing changes. After the user has confirmed, the dashboard offers no copy of the
+    pages.
+    """
 
     async def talk() -> None:
         async with watched(tmp_path) as (_, page):
@@ -215,7 +219,7 @@ def test_pages_can_be_withdrawn(tmp_path: Path) -> None:
 
 
 async def explain(page: Page, url: str) -> None:
-    """Ask why a URL is in its state, and wait for the answer."""
+    """Ask the dashboard why a URL is in its state, and wait for the answer."""
     await page.evaluate("document.getElementById('why').textContent = ''")
     await submit(page, "why-form", url)
     await page.until("document.getElementById('why').textContent.includes('verdict')")
@@ -224,7 +228,7 @@ async def explain(page: Page, url: str) -> None:
 def test_stop_asks_once(tmp_path: Path) -> None:
     """The first click on Stop only asks for confirmation, and the second stops the crawl.
 
-    Then the page shows a clean stop.
+    Then the page shows that the crawl stopped cleanly.
     """
 
     async def talk() -> None:
@@ -245,7 +249,10 @@ def test_stop_asks_once(tmp_path: Path) -> None:
 
 
 def test_the_values_of_a_curve_are_shown_under_the_pointer(tmp_path: Path) -> None:
-    """Each curve has a unit, an axis of values and an axis of times. Its points come from the server's history."""
+    """Each curve has a unit, an axis of values and an axis of times.
+
+    The points of a curve come from the history that the server keeps.
+    """
 
     async def talk() -> None:
         async with watched(tmp_path) as (_, page):
@@ -285,7 +292,7 @@ def test_layout_colours_and_accessibility(tmp_path: Path) -> None:
 async def tab_through(page: Page) -> None:
     """Check that Tab reaches every control, and that the focus is visible on each."""
     kinds = "a[href], button:not(:disabled), input, select"
-    # when a control is redrawn, it is a different element with the same name
+    # a redrawn control is a new element with the same name
     await page.evaluate(
         "window.named = e => e.id || e.dataset.host || [e.name, e.href, e.textContent].join(), "
         f"window.missed = () => [...document.querySelectorAll('{kinds}')]"

@@ -27,7 +27,10 @@ HOSTS = 10_000
 
 
 class Three:
-    """Three simulated processes, any of which may be gone or slow. The first one has a frontier with 10,000 hosts."""
+    """Three simulated processes. Each of them can be dead or slow.
+
+    The first process has a frontier with 10,000 hosts.
+    """
 
     def __init__(self, frontier: Crawl | None = None) -> None:
         self.gone: set[str] = set()
@@ -100,7 +103,7 @@ async def watching(folder: Path, source: Three) -> AsyncIterator[tuple[AdminServ
 
 
 async def again(folder: Path, source: Three, former: AdminServer) -> AdminServer:
-    """Start a new server at the address of an earlier server."""
+    """Start a new server at the address that an earlier server had."""
     server = AdminServer(source, Config(), folder, SystemClock().now)
     host, port = former.listener.address
     await server.start(f"{host}:{port}")
@@ -123,7 +126,7 @@ def test_lengths_of_time_read_as_in_the_commands(tmp_path: Path) -> None:
 
 
 def test_a_missing_process_is_shown_in_a_red_row(tmp_path: Path) -> None:
-    """While a process is dead, the verdict names it, its row is red, and a note says that totals contain old data."""
+    """While a process is dead, the verdict names it and its row is red. A note says that totals contain old data."""
 
     async def talk() -> None:
         source = Three()
@@ -149,7 +152,7 @@ def test_a_missing_process_is_shown_in_a_red_row(tmp_path: Path) -> None:
 def test_a_slow_crawl_is_not_reported_as_dead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Heartbeats must arrive while processes are slow.
 
-    The dashboard once showed in red that a healthy crawl did not answer.
+    Once, the dashboard showed in red that a healthy but slow crawl did not answer.
     """
     monkeypatch.setattr(admin_server, "BEAT", 0.1)
     monkeypatch.setattr(admin_server, "TIMEOUT", 1.0)
@@ -174,7 +177,10 @@ def test_a_slow_crawl_is_not_reported_as_dead(tmp_path: Path, monkeypatch: pytes
 def test_the_page_distinguishes_a_clean_end_from_an_error(
     tmp_path: Path, failure: str, verdict: str, red: bool
 ) -> None:
-    """The page shows if the crawl ended cleanly or with an error, and then shows the next run at the same address."""
+    """The page shows whether the crawl ended cleanly or with an error.
+
+    When the next run starts at the same address, the page shows that run.
+    """
 
     async def talk() -> None:
         source = Three()
@@ -192,7 +198,10 @@ def test_the_page_distinguishes_a_clean_end_from_an_error(
 
 
 def test_a_lost_crawl_shows_its_last_error(tmp_path: Path) -> None:
-    """When the stream ends, the page shows "reconnecting", then "lost" with the last error, then the restarted crawl."""
+    """When the stream ends, the page first shows "reconnecting", and then "lost" with the last error.
+
+    When the crawl is restarted, the page shows it again.
+    """
 
     async def talk() -> None:
         source = Three()
@@ -216,7 +225,10 @@ async def _cut(stream: admin_server.EventStream, request: object) -> None:
 
 
 def test_the_dashboard_with_ten_thousand_hosts(tmp_path: Path) -> None:
-    """The server ranks and searches all hosts, each cause of failure links to its hosts, and the page stays usable."""
+    """The server ranks and searches all hosts, and the page stays usable.
+
+    Each cause of failures links to the hosts that have it.
+    """
 
     async def talk() -> None:
         crawl = Crawl(config(crawl={"patience": "1 d"}), answer=refusing)

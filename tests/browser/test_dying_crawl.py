@@ -1,7 +1,7 @@
-"""Let a real crawl of three processes die in several ways before a real Chromium that shows its dashboard.
+"""Test how the dashboard, in a real Chromium, shows that processes of a real crawl die in several ways.
 
 Each state of the dashboard is checked in wide and narrow windows, in light and dark colours, by keyboard and by
-axe-core. With CRAWLER_PICTURES=FOLDER, a picture of each is kept.
+axe-core. With CRAWLER_PICTURES=FOLDER, a screenshot of each state is kept in this folder.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.skipif(PROGRAM is None, reason="no Chromium")
 
 NAMES = ("p0", "p1", "p2")
 GONE = "document.querySelector('#processes tr.gone')"
-KILLS = 6  # the delay before a restart doubles with each death: then 6.4 s
+KILLS = 6  # the delay before a restart doubles with each death, and is then 6.4 s
 
 
 class Crawl:
@@ -45,7 +45,7 @@ class Crawl:
         return self.running.folder / name / "node.lock"
 
     async def kill(self, name: str) -> None:
-        """Kill a process once it runs (SIGKILL)."""
+        """Wait until a process runs, and kill it with SIGKILL."""
         async with asyncio.timeout(60):
             while not (is_held(self.lock(name)) and (words := self.lock(name).read_text().split())):
                 await asyncio.sleep(0.02)
@@ -83,7 +83,7 @@ async def lives(page: Page) -> None:
 
 
 async def check(page: Page, name: str) -> None:
-    """Check the screen in all looks, and by keyboard; keep a picture."""
+    """Check the screen in all widths and colours, and by keyboard. Keep a screenshot."""
     kept = os.environ.get("CRAWLER_PICTURES")
     for look, (width, height, dark) in LOOKS.items():
         await page.look(width, height, dark=dark)
@@ -97,7 +97,10 @@ async def check(page: Page, name: str) -> None:
 
 
 def test_killed_processes_before_a_browser(tmp_path: Path, tree: list[str]) -> None:  # noqa: F811
-    """One process is killed until its restart is delayed, then all are killed; the page always says what is left."""
+    """The page always shows which processes are left.
+
+    First, one process is killed again and again, until its restart is delayed. Then all processes are killed.
+    """
 
     async def talk() -> None:
         async with watched(tmp_path, tree) as (crawl, page):
@@ -111,7 +114,7 @@ def test_killed_processes_before_a_browser(tmp_path: Path, tree: list[str]) -> N
             assert (await shown(page, "lacking")).startswith("The totals contain the last figures of p1, of ")
             assert await tile(page, "Hosts") == "6" and await shown(page, "verdict") == "Not healthy"
             await check(page, "one killed")
-            await lives(page)  # the supervisor has started it again
+            await lives(page)  # the supervisor has restarted the process
             assert await page.evaluate("document.getElementById('lacking').hidden")
             assert "p1: ended with signal 9" in await shown(page, "problems")
 
@@ -134,7 +137,10 @@ def test_killed_processes_before_a_browser(tmp_path: Path, tree: list[str]) -> N
 
 
 def test_the_ends_of_a_crawl_before_a_browser(tmp_path: Path, tree: list[str]) -> None:  # noqa: F811
-    """A crawl is stopped on the page, and continued; then it ends with an error, since a process lost its store."""
+    """A crawl is stopped with the button on the page, and then continued.
+
+    The continued crawl ends with an error, because a process lost its store.
+    """
 
     async def talk() -> None:
         async with watched(tmp_path, tree) as (crawl, page):

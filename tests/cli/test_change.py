@@ -14,7 +14,10 @@ SAID = Signalled(noted=1200, sent=3, out_of_scope=2, refused=1, why={"scope": 2,
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """Return the requests sent to a simulated process, which answers signals with `SAID` and rejects one seed."""
+    """Simulate a process, and return the list of the requests that it receives.
+
+    The process answers signals with `SAID`, and rejects one seed.
+    """
     requests: list[dict[str, Any]] = []
 
     def first(path: Path, request: dict[str, Any]) -> dict[str, Any]:
@@ -58,7 +61,7 @@ def test_help_lists_every_signal_source(capsys: pytest.CaptureFixture[str]) -> N
 def test_a_seed_that_cannot_be_fetched_is_refused_with_the_reason(
     asked: list[dict[str, Any]], capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    """The exit code is 2; once, it was 0 for `crawler seed ftp://...`."""
+    """The exit code is 2. It was once 0 for `crawler seed ftp://...`."""
     assert change.main("seed", ["ftp://a/", "--dir", str(tmp_path)]) == 2
     assert capsys.readouterr().out == "0 queued\nrefused: ftp://a/: its scheme is neither http nor https\n"
     assert asked[0]["urls"] == ["ftp://a/"]

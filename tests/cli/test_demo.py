@@ -1,4 +1,4 @@
-"""Test that `crawler demo` ends by itself and, as its own web measures, keeps copies fresh in its second half."""
+"""Test that `crawler demo` ends by itself and keeps copies fresh in its second half, as its own web measures."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Test that a command that fails from an external cause prints one line, no traceback, and returns an exit code."""
+"""Test that a command with an external error prints one line, without a traceback, and returns an exit code."""
 
 import errno
 import gc
@@ -36,7 +36,7 @@ def _directory_error(number: int) -> DirectoryError:
 def test_exit_codes_of_external_errors(
     error: BaseException, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A full disk gives exit code 75, whichever part of the program notices it, so that scripts try again."""
+    """If the disk is full, the exit code is 75, so scripts try again. It does not matter which module notices it."""
 
     def main(*_: Any) -> int:
         raise error
@@ -61,6 +61,9 @@ def test_a_bug_is_shown_with_its_traceback(monkeypatch: pytest.MonkeyPatch) -> N
     "argv", [["--version"], ["--help"], ["no-such-command"], ["status", "--dir", "/nonexistent"]]
 )
 def test_the_garbage_collector_is_on_after_a_command(argv: list[str]) -> None:
-    """It is off while a command is imported; a program that runs commands would otherwise grow without bound."""
+    """The garbage collector is off while a command is imported.
+
+    If it stayed off, a program that runs commands would use more and more memory.
+    """
     cli.main(argv)
     assert gc.isenabled()

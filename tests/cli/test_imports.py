@@ -1,4 +1,4 @@
-"""Test that help, and commands that only query a running crawl, do not import the stages of a crawl."""
+"""Test that help texts, and commands that only query a running crawl, do not import the stages of a crawl."""
 
 import subprocess
 import sys
@@ -46,7 +46,10 @@ def test_help_imports_no_stage(argv: tuple[str, ...]) -> None:
 
 
 def test_a_question_to_a_running_crawl_needs_no_stage() -> None:
-    """The running process answers. Importing the stages of a crawl would take twice the command's CPU time."""
+    """The running process answers the question, so the command imports no stage.
+
+    Importing the stages of a crawl would take twice the command's CPU time.
+    """
     code = (
         "import sys, crawler.cli.inspect, crawler.cli.access, crawler.admin.control_client;"
         "import crawler.crawl.process_names; print('imported', *sys.modules)"
@@ -57,7 +60,7 @@ def test_a_question_to_a_running_crawl_needs_no_stage() -> None:
 
 
 def test_numpy_starts_no_threads_of_its_own() -> None:
-    """The threads of OpenBLAS would take about .05 CPU s at every start."""
+    """Starting the threads of OpenBLAS would take about 0.05 s of CPU time at every start of the crawler."""
     code = (
         "import os, sys\nfrom crawler import cli\ncli.main(['--version'])\n"
         "import numpy\nprint('imported', len(os.listdir('/proc/self/task')))"

@@ -55,7 +55,7 @@ def test_accept_selects_file_types(tmp_path: Path, flags: list[str], asked: set[
 
 
 def test_timestamping_requests_known_pages_again(tmp_path: Path) -> None:
-    """Known pages are requested conditionally, and stored if they changed; each queued URL is requested once."""
+    """Known pages are requested conditionally, and stored if they changed. Each queued URL is requested once."""
     version = {"/a": 1}
 
     def dated(asked: ReceivedRequest) -> Answer:
@@ -118,7 +118,10 @@ def test_a_byte_rate_limit_is_saved_with_the_crawl(tmp_path: Path) -> None:
 
 
 def test_a_dry_run_lists_the_next_urls_and_stores_nothing(tmp_path: Path) -> None:
-    """A dry run requests the seeds of a new crawl, and nothing for an existing one; it prints the URLs."""
+    """A dry run prints the URLs that would be requested next.
+
+    For a new crawl, it requests the seeds; for an existing crawl, it requests nothing.
+    """
     with Web(
         {"/": page("/a", "/b", "http://other.localhost/"), "/a": page("/c"), "/b": "b", "/c": "c"}
     ) as web:
@@ -154,7 +157,7 @@ SHORT = (200, {"Content-Type": "application/pdf", "Content-Length": "9000"}, b"%
 def test_incomplete_files_are_reported_even_if_quiet(
     tmp_path: Path, file: Any, flags: list[str], code: int, said: str
 ) -> None:
-    """Once, a body that was cut at a limit, or was incomplete after the last try, was stored silently."""
+    """Once, a body that was cut at a limit, or was still incomplete after the last try, was stored silently."""
     tries = ["--set", "frontier.tries=1"] if file is SHORT else []
     with Web({"/": page("/a.pdf"), "/a.pdf": file, "/robots.txt": (404, {}, "")}) as web:
         limits = ["--set", "fetch.body_bytes_max=20000", "--set", "fetch.file_bytes_max=20000", *tries]

@@ -1,4 +1,4 @@
-"""Test `crawler new`: the example passes its own test and crawls a web on loopback."""
+"""Test that the example made by `crawler new` passes its own test and crawls a web on loopback."""
 
 import os
 import subprocess

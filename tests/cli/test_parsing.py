@@ -1,4 +1,4 @@
-"""Test that a mistake on the command line gives one line, which suggests what the user probably meant."""
+"""Test that after a mistake on the command line, one line suggests what the user probably meant."""
 
 import subprocess
 from pathlib import Path

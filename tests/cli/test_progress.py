@@ -1,4 +1,4 @@
-"""Test the progress line and the screen of a running crawl: counts, and reasons for waiting."""
+"""Test the progress line and the screen of a running crawl: their counts, and why the crawl waits."""
 
 import io
 

@@ -1,4 +1,4 @@
-"""Test that terminal output contains the crawler's own control sequences and no others."""
+"""Test that terminal output contains no control sequences except those of the crawler itself."""
 
 from pathlib import Path
 

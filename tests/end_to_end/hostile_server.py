@@ -2,10 +2,10 @@
 
     python -m tests.end_to_end.hostile_server --kind tar-pit --hosts 600 --port 8080 [--counts FILE]
 
-Healthy hosts have the addresses 127.80.x.y. Each is an endless tree of small pages, which are sent after 20
-ms. Hostile hosts have the addresses 127.90.x.y. With --counts, the number of pages answered so far is written
-to a file twice a second; for hostile hosts, it is the number of requests. Each line of this file is
-`<monotonic seconds> <pages> <longest time without a request, in seconds>`.
+Healthy hosts have the addresses 127.80.x.y. Each healthy host has an endless tree of small pages, which are
+sent after 20 ms. Hostile hosts have the addresses 127.90.x.y. With --counts, the number of pages sent so far
+is written to a file twice a second. For hostile hosts, it is the number of requests. Each line of this file
+is `<monotonic seconds> <pages> <longest time without a request, in seconds>`.
 
     healthy          the small pages described above
     tar-pit          every answer sends one byte a second
@@ -68,7 +68,7 @@ NOT_FOUND = head("404 Not Found", 0)
 
 
 class Site:
-    """The state that the connections of one process share."""
+    """The state that all connections of one server process share."""
 
     def __init__(self, kind: str, hosts: int, port: int) -> None:
         self.hosts, self.port = hosts, port
@@ -85,7 +85,7 @@ class Site:
         self.gap, self.asked_at = max(self.gap, now - self.asked_at), now
 
     def row(self, kind: str) -> str:
-        """Return the next line of the counts."""
+        """Return the next line of the counts file."""
         now = time.monotonic()
         gap, self.gap = max(self.gap, now - self.asked_at), 0.0
         return f"{now:.3f} {self.pages if kind == 'healthy' else self.asked} {gap:.3f}\n"
@@ -280,7 +280,7 @@ class Server(asyncio.Protocol):
             self._transport.write(data)
 
     def stream(self, chunks: Chunks) -> None:
-        """Send chunks as fast as the client reads them; then close the connection if the header announces it."""
+        """Send chunks as fast as the client reads them. Then close the connection if the header announces this."""
         self._chunks = chunks
         self._go_on()
 

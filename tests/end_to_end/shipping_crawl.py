@@ -1,4 +1,4 @@
-"""The command line of the crawler, with finished segments shipped after half a second instead of ten."""
+"""Run the crawler's command line, but ship finished segments after half a second instead of ten seconds."""
 
 import sys
 

@@ -95,7 +95,10 @@ def _listening() -> list[int]:
 
 
 def _is_there(name: str) -> bool:
-    """Return whether a listed descriptor is still open. The one that `listdir` itself used is closed by now."""
+    """Return whether a listed descriptor is still open.
+
+    The descriptor that `listdir` itself used is already closed.
+    """
     return os.path.lexists(f"/proc/self/fd/{name}")
 
 
@@ -112,7 +115,10 @@ def test_a_kept_iterator_does_not_keep_the_crawl_open(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("coroutine", [False, True])
 def test_hooks_are_called(tmp_path: Path, coroutine: bool) -> None:
-    """The filter rejects URLs, the extractor replaces the default one, and the async sink gets each durable page."""
+    """The filter rejects URLs. The extractor replaces the default extractor.
+
+    The async sink receives each durable page.
+    """
     sunk: list[str] = []
 
     def plain(found: crawler.Page) -> None:

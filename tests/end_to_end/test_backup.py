@@ -21,7 +21,7 @@ HOSTS, PAGES = 6, 15
 
 
 def block(after: str, heading: str = "## Backup and restore") -> str:
-    """Return the commands in the first code block that follows the words `after` in a section of the page."""
+    """Return the commands in the first code block that comes after the text `after` in a section of the page."""
     section = re.split(r"\n(?=## )", PAGE[PAGE.index(heading) :])[0]
     found = re.search(r"\n\n((?:      .+\n)+)", section[section.index(after) :])
     assert found is not None
@@ -46,7 +46,7 @@ class Operator:
             return subprocess.Popen(line, cwd=self.folder, env=self.env, stdout=said, stderr=said)
 
     def types(self, commands: str) -> str:
-        """Run the commands; return their output. None of them may fail."""
+        """Run the commands; return their output. No command may fail."""
         done = subprocess.run(
             ["sh", "-e"], input=commands, cwd=self.folder, env=self.env, capture_output=True, text=True,
             timeout=120, check=False,
@@ -104,7 +104,10 @@ def test_a_backup_is_restored_with_the_documented_commands(tmp_path: Path, proce
 
 @pytest.mark.parametrize("name", ["2026-11-21-8b1fd0a", "2026-11-22-4de7488-two"])
 def test_an_old_directory_is_upgraded_with_the_documented_commands(tmp_path: Path, name: str) -> None:
-    """The upgraded crawl continues; the backup stays as it was, and if restored, it can be upgraded again."""
+    """The upgraded crawl continues, and the backup is unchanged.
+
+    If the backup is restored, it can be upgraded again.
+    """
     operator = Operator(tmp_path)
     directory = unpacked(name, tmp_path)
     with site() as web:

@@ -1,4 +1,4 @@
-"""Test the documented command line: commands, exit codes, files, report (`cli/README.md`)."""
+"""Test the command line as documented in `cli/README.md`: commands, exit codes, files, and the report."""
 
 import io
 import re
@@ -109,7 +109,7 @@ def test_every_export_format_works(crawled: tuple[Path, Web], tmp_path: Path) ->
 
 
 def test_other_tools_read_the_archive(crawled: tuple[Path, Web]) -> None:
-    """The archive passes warcio's check, and both FastWARC and a CDXJ lookup find the page's bytes."""
+    """The archive passes warcio's check. FastWARC and a look-up in the CDXJ index both find the page's bytes."""
     from fastwarc.warc import ArchiveIterator, WarcRecordType
 
     directory, web = crawled
@@ -133,7 +133,10 @@ def test_other_tools_read_the_archive(crawled: tuple[Path, Web]) -> None:
 
 
 def test_a_live_crawl_answers_on_its_socket(tmp_path: Path) -> None:
-    """status, why, get, export, seed, block, unblock and retire work during the crawl; then a signal stops the crawl."""
+    """The commands status, why, get, export, seed, block, unblock and retire work during the crawl.
+
+    At the end, a signal stops the crawl.
+    """
     held = threading.Event()
 
     def slow(_: ReceivedRequest) -> str:
@@ -216,7 +219,10 @@ def test_a_second_signal_ends_the_crawl_immediately(tmp_path: Path) -> None:
 
 
 def test_limits_end_a_run_and_the_next_run_continues(tmp_path: Path) -> None:
-    """--max-pages, --max-bytes and --max-time end a run cleanly; the same command continues where it stopped."""
+    """--max-pages, --max-bytes and --max-time end a run cleanly.
+
+    The same command continues the crawl where the run stopped.
+    """
     with Web(
         {"/": page(*(f"/{n}" for n in range(20)))} | {f"/{n}": page(text=str(n) * 2000) for n in range(20)}
     ) as web:
@@ -291,7 +297,7 @@ def test_relaxed_settings_do_not_apply_to_another_site(tmp_path: Path, processes
 
 
 def test_changes_to_a_crawl_at_rest(tmp_path: Path) -> None:
-    """Seeds added, hosts blocked and URLs retired between two runs take effect in the next run."""
+    """If seeds are added, hosts blocked or URLs retired between two runs, the next run applies these changes."""
     with Web({"/": page("/x", "/y")}) as web:
         crawl(tmp_path, web.url(), "--max-pages", "1")
         seeds = (web.url("/", "b.localhost"), "no url")
@@ -365,7 +371,10 @@ def test_a_mistake_gives_one_line_and_an_exit_code(
 
 
 def test_an_invalid_value_is_not_stored(tmp_path: Path) -> None:
-    """The directory is created before all settings are checked, but crawl.toml must not contain invalid settings."""
+    """Some settings are checked after the directory is created.
+
+    Even so, crawl.toml must not contain invalid settings.
+    """
     for wrong in (("--allow-network", "10.0.0.0/99"), ("--include", "("), ("--proxy", "nonsense")):
         assert run("crawl", "http://127.0.0.1:8/", "--dir", tmp_path, "--progress", "none", *wrong).code == 2
     assert run("crawl", "http://127.0.0.1:8/", "--dir", tmp_path, *FAST, "--patience", "0").code == 4
@@ -386,7 +395,7 @@ def test_commands_on_a_directory_whose_crawl_never_began(tmp_path: Path) -> None
 
 
 def test_arguments_that_are_not_utf_8(crawled: tuple[Path, Web]) -> None:
-    """Python turns bytes of the command line that are not UTF-8 into lone surrogates."""
+    """If bytes of the command line are not UTF-8, Python turns them into lone surrogates."""
     assert run("why", "http://x/\udcff", "--dir", crawled[0]).code == 0
     ran = run("seed", "\udcff", "--dir", crawled[0])
     assert ran.text.startswith("0 queued\nrefused: ?: it is not a URL") and ran.code == 2
@@ -403,7 +412,7 @@ def test_an_invalid_seeds_file(tmp_path: Path, caplog: pytest.LogCaptureFixture)
 
 
 def test_a_directory_with_another_seed_is_refused(crawled: tuple[Path, Web], tmp_path: Path) -> None:
-    """The seed is the key of the fingerprints. If it is lost or changed, nothing in the store can be found."""
+    """The seed is the key of the fingerprints. If the seed is lost or changed, nothing in the store can be found."""
     copy = tmp_path / "copy"
     shutil.copytree(crawled[0], copy)
     (copy / "seed").write_text("00" * 16 + "\n")
@@ -436,7 +445,7 @@ def test_every_command_has_help() -> None:
     ],
 )
 def test_config_check_gives_the_errors_of_a_crawl(tmp_path: Path, text: str, flags: tuple[str, ...]) -> None:
-    """`config check` reports the same errors as `crawl`. It once ignored flags and fetchers."""
+    """`config check` reports the same errors as `crawl`. `config check` once ignored flags and fetchers."""
     file = tmp_path / "own.toml"
     file.write_text(text)
     checked = run("config", "check", file, *flags)

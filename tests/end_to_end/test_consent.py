@@ -1,4 +1,4 @@
-"""Test consent receipts on real sockets, from the fetch to every output."""
+"""Test consent receipts over real sockets, from the fetch of a page to every output."""
 
 import json
 import os
@@ -29,8 +29,8 @@ Disallow: /private/
 Content-Usage: train-ai=n, search=y
 Content-Usage: /open/ train-ai=y
 """
-# Hosts at loopback addresses, which make different statements. `TRAINS` lists the pages that each host allows
-# for training.
+# Hosts at loopback addresses. Each host makes different statements about the use of its pages. `TRAINS` lists
+# the pages that each host allows for training.
 OPEN, MIXED, SILENT, LICENSED = "127.3.0.1", "127.3.0.2", "127.3.0.3", "127.3.0.4"
 HOSTS = (OPEN, MIXED, SILENT, LICENSED)
 REFRESH_FAST = (
@@ -88,7 +88,7 @@ def crawled(
 
 
 def wanted(web: Web, *, known: bool = True) -> set[str]:
-    """Return the URLs that may be used for training; if `known` is False, include URLs whose answer is unknown."""
+    """Return the URLs that may be used for training. If `known` is False, include URLs whose answer is unknown."""
     found = {web.url(path, host) for host, paths in TRAINS.items() for path in paths}
     silent = {web.url(path, SILENT) for path in ("/", "/open/a", "/b", "/private/x")}
     return found if known else found | silent
@@ -130,7 +130,10 @@ def test_every_page_has_its_receipt(crawled: tuple[Web, Path]) -> None:
 
 
 def test_all_outputs_agree(crawled: tuple[Web, Path], tmp_path: Path) -> None:
-    """Rows, text, links, WARC, CDXJ, WACZ, mirror, the page server, `get` and Python make the same decisions."""
+    """All outputs make the same decisions about the use of a page.
+
+    The outputs are rows, text, links, WARC, CDXJ, WACZ, mirror, the page server, `get` and the Python API.
+    """
     web, directory = crawled
     train, everything = wanted(web), wanted(web, known=False)
     for form in ("jsonl", "text", "cdxj"):
@@ -241,7 +244,10 @@ def test_check_accepts_receipts(crawled: tuple[Web, Path]) -> None:
 
 @pytest.mark.parametrize("retroactive", [False, True])
 def test_a_page_that_refuses_a_use_later(tmp_path: Path, retroactive: bool) -> None:
-    """A refresh gives a new receipt. The earlier copy is withheld only if `consent.retroactive` is set."""
+    """When the page is refreshed, it gets a new receipt.
+
+    The earlier copy is withheld only if `consent.retroactive` is set.
+    """
     directory = tmp_path / "crawl"
     said = {"value": "train-ai=y"}
 
@@ -276,7 +282,10 @@ def warcs(directory: Path, folder: Path) -> list[str]:
 
 @pytest.mark.parametrize("processes", [1, 3])
 def test_a_running_crawl_shows_and_applies_consent(tmp_path: Path, processes: int) -> None:
-    """The page server, `why` and the dashboard of a running crawl give the same answers as at rest."""
+    """While a crawl runs, its consent data is the same as at rest.
+
+    This is true for the page server, `why` and the dashboard.
+    """
     with Web({}, address="0.0.0.0", other=page(text="other")) as web:
         web.routes = routes(web.port)
         seeds = [web.url("/", host) for host in HOSTS]
@@ -328,7 +337,7 @@ def _renamed(text: str, sites: dict[str, str]) -> str:
 
 
 def test_the_walkthrough_of_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run the commands of `crawler/consent/README.md`, from the crawl to an export for training and the receipts."""
+    """Run the commands of `crawler/consent/README.md`. They crawl, export pages for training, and show receipts."""
     monkeypatch.chdir(tmp_path)
     with Web({}, address="0.0.0.0", other=page(text="other")) as web:
         web.routes = routes(web.port)
@@ -365,7 +374,10 @@ def test_callbacks_see_the_receipt(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("processes", "kills"), [(1, 20), (3, 5)])
 def test_no_page_without_a_receipt_after_kills(tmp_path: Path, processes: int, kills: int) -> None:
-    """After kills during a crawl and its refreshes, each stored page has its receipt, and `check` finds no problem."""
+    """A crawl is killed while it fetches and refreshes pages.
+
+    Afterwards, each stored page has its receipt, and `check` finds no problem.
+    """
     directory, count = tmp_path / "crawl", 400
     other = (200, {"Content-Usage": "search=y"}, page(*(f"/{n}" for n in range(count)), text="x"))
     with Web({"/robots.txt": text(ROBOTS)}, address="0.0.0.0", other=other) as web:

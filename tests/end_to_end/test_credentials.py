@@ -1,4 +1,4 @@
-"""Test that credential headers are sent only to their host, and written to only one file."""
+"""Test that headers with credentials are sent only to the host they are for, and written to only one file."""
 
 from pathlib import Path
 
@@ -17,9 +17,9 @@ def _told(web: Web) -> set[tuple[str, str]]:
 
 @pytest.mark.parametrize("scope", ["host", "any"])
 def test_credentials_stay_with_the_seeds(tmp_path: Path, scope: str) -> None:
-    """The secret is not sent to targets of redirects and links or for their robots.txt.
+    """The secret is sent neither to the targets of redirects and links, nor with the requests for their robots.txt.
 
-    Other headers are sent everywhere.
+    Other headers are sent to all hosts.
     """
     routes = {"/robots.txt": ROBOTS, "a.localhost/": page("/in", "/away"), "/in": page(text="in")}
     with Web(routes) as web:

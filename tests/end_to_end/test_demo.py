@@ -11,7 +11,7 @@ from crawler.crawl.directory import CrawlDirectory
 def test_a_second_demo_does_not_count_the_pages_of_the_first(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The first demo's directory is renamed, and each demo prints a summary of its own pages."""
+    """The directory of the first demo is renamed. Each demo prints a summary of only its own pages."""
     said = []
     for _ in range(2):
         assert (

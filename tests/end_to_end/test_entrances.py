@@ -1,7 +1,8 @@
-"""Test that every entrance to a crawl of three processes withholds the same pages, while it runs and at rest.
+"""Test that every interface of a crawl withholds the same pages, while the crawl runs and at rest.
 
-A webmaster may demand that a page is not shown: by a request to the operator (`withdraw`), by `noarchive`, or by
-a robots.txt that forbids the page (`serve.on_disallow = "withhold"`).
+A webmaster can demand in three ways that a page is not shown: by a request to the operator (`withdraw`), by
+`noarchive`, or by a robots.txt that forbids the page (`serve.on_disallow = "withhold"`). The crawl has three
+processes.
 """
 
 import json
@@ -16,8 +17,8 @@ from tests.end_to_end.test_live import Running, ask
 from tests.end_to_end.test_withdraw import do, serving
 from tests.end_to_end.web import FAST, ReceivedRequest, Web, page, run
 
-HOSTS = [f"127.20.0.{n}" for n in range(1, 7)]  # every process owns at least one of them
-ENDLESS = "127.20.0.99"  # keeps the crawl running
+HOSTS = [f"127.20.0.{n}" for n in range(1, 7)]  # each process owns at least one of these hosts
+ENDLESS = "127.20.0.99"  # an endless host that keeps the crawl running
 PATHS = ("/open", "/noarchive", "/later", "/private", "/taken")
 FLAGS = (*FAST, "--processes", "3", "--set", "serve.on_disallow=withhold", "--set", "robots.copy_max_age=1")
 ROBOTS = (200, {"Content-Type": "text/plain"}, "User-agent: *\nAllow: /\n")
@@ -50,7 +51,7 @@ def change(web: Web) -> None:
 
 
 def shown(directory: Path, known: set[str], port: int, admin: int) -> dict[str, set[str]]:
-    """Return those of the `known` URLs that each entrance shows; `admin` is 0 for a crawl at rest."""
+    """Return, for each interface, which of the `known` URLs it shows. `admin` is 0 for a crawl at rest."""
     records = [json.loads(line) for line in exported(directory, "jsonl").splitlines()]
     archived = [json.loads(line.split(" ", 2)[2]) for line in exported(directory, "cdxj").splitlines()[1:]]
     stored = api.Crawl(directory=directory).stored

@@ -33,7 +33,7 @@ def without(pages: dict[str, bytes], name: str) -> dict[str, bytes]:
 
 
 def is_erased(directory: Path, name: str) -> bool:
-    """Return whether no record of a host is left. Check that another program can read the files."""
+    """Return whether the files contain no record of a host. Check that another program can read the files."""
     for path in directory.glob("*/warc/*.warc.gz*"):
         for record in ArchiveIterator(io.BytesIO(path.read_bytes()), check_digests="raise"):
             record.content_stream().read()
@@ -41,7 +41,10 @@ def is_erased(directory: Path, name: str) -> bool:
 
 
 def test_all_hosts_can_be_erased_one_by_one(web: Web, tmp_path: Path) -> None:
-    """Equal leaves are stored once, so an erasure may affect a response to which pages of other hosts refer."""
+    """Pages with equal content are stored once.
+
+    So an erasure may affect a response to which pages of other hosts refer.
+    """
     left = crawled(web, tmp_path / "crawl")
     for number in range(HOSTS):
         done = run("withdraw", "--host", host(number), "--erase", "--dir", tmp_path / "crawl")
@@ -57,7 +60,10 @@ def test_all_hosts_can_be_erased_one_by_one(web: Web, tmp_path: Path) -> None:
 
 
 def test_erasing_from_segments_that_processes_share(web: Web, tmp_path: Path) -> None:
-    """A reshard links segments into several folders, and a revisit may refer to a response of another process."""
+    """A reshard links the same segment into the folders of several processes.
+
+    So a revisit record may refer to a response that another process stored.
+    """
     directory = tmp_path / "crawl"
     before = crawled(web, directory)
     name = holder(directory)
@@ -73,7 +79,10 @@ def test_erasing_from_segments_that_processes_share(web: Web, tmp_path: Path) ->
 
 
 def test_old_copies_are_erased_and_confirmed_ones_stay(tmp_path: Path) -> None:
-    """If a 304 after the date confirmed a copy from before it, the copy's response is kept under the later date."""
+    """An erasure up to a date deletes older copies.
+
+    If a 304 answer after this date confirmed a copy, the response of the copy is kept, with the later date.
+    """
 
     def confirming(asked: ReceivedRequest) -> Answer:
         if "If-None-Match" in asked.headers:
@@ -101,7 +110,7 @@ def test_old_copies_are_erased_and_confirmed_ones_stay(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("processes", [1, 3])
 def test_a_running_crawl_erases(web: Web, tmp_path: Path, processes: int) -> None:
-    """An erasure by HTTP works during the crawl; meanwhile the page server never shows a broken page."""
+    """An erasure over HTTP works during the crawl. The page server never shows a broken page meanwhile."""
     before = crawled(web, tmp_path / "crawl", "--processes", processes)
     name = holder(tmp_path / "crawl")
     flags = ("--scope", "any", "--set", "refresh.min_age=100000000", "--set", "refresh.explore=0")

@@ -1,4 +1,4 @@
-"""Test that page server, `why`, `status` and exported rows give the same probability that a copy is current."""
+"""Test that the page server, `why`, `status` and exported rows give the same probability that a copy is current."""
 
 import asyncio
 import json
@@ -28,7 +28,7 @@ from tests.end_to_end.web import run
 RATE = 60.0
 SPEED = 8640  # a tenth of a day passes in a second
 REFRESH = FAST_REFRESH | {"speed": SPEED}
-ROUNDED = 0.0005  # error of the header field
+ROUNDED = 0.0005  # the rounding error of the header field
 
 
 class At:
@@ -107,7 +107,10 @@ def test_all_views_give_the_same_probability(
 def test_page_server_and_why_agree_over_http(
     crawled: tuple[Path, float, dict[str, float | None]], tmp_path: Path, processes: int
 ) -> None:
-    """The field is rounded and falls with time, so `why` is asked before and after the page server."""
+    """The probability in the header field is rounded, and decreases with time.
+
+    So the test calls `why` before and after it requests the page from the page server.
+    """
     directory = shutil.copytree(crawled[0], tmp_path / "crawl")
     if processes > 1:
         assert run("reshard", "--to", processes, "--dir", directory).code == 0

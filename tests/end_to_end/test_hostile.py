@@ -1,4 +1,4 @@
-"""Test that no server, and no bug that a page triggers, stops or slows the whole crawl."""
+"""Test that the whole crawl is neither stopped nor slowed by any server, or by a bug that a page triggers."""
 
 import asyncio
 import contextlib
@@ -42,7 +42,8 @@ def test_a_tls_session_that_cannot_be_copied(tmp_path: Path) -> None:
 
 BAD = "bad.localhost"
 
-# The methods in which a bug is planted: in a fetch task, or in the decisions at its end.
+# The methods in which a bug is planted. They are called in a fetch task, or in the decisions at the end of a
+# task.
 PLACES: list[tuple[Any, str]] = [
     (Resolver, "resolve"),
     (Client, "fetch"),
@@ -90,7 +91,7 @@ def test_a_bug_on_one_host_does_not_affect_others(
 def test_sitemaps_do_not_count_against_the_page_limit_of_a_host(tmp_path: Path) -> None:
     """A host has ten times more sitemaps than its page limit.
 
-    All its pages are fetched, and sitemaps up to their own limit.
+    All pages of the host are fetched. Sitemaps have a separate limit.
     """
     with Web(
         {"/": page(*(f"/{n}" for n in range(9))), **{f"/{n}": page(text=str(n)) for n in range(9)}}
@@ -126,7 +127,7 @@ def test_a_shutdown_step_that_hangs_is_abandoned(
     with Web({"/": page("/a"), "/a": page(text="a")}) as web:
         monkeypatch.setattr(where, name, hang)
         report = crawl(tmp_path, web.url(), "--set", "crawl.shutdown_step_max=0.05")
-    with warnings.catch_warnings():  # the hanging step never closes its resources: collect them
+    with warnings.catch_warnings():  # the hanging step never closes its resources, so collect them here
         warnings.simplefilter("ignore", ResourceWarning)
         gc.collect()
     assert report["stopped_by"] == "done" and report["pages"]["fetched"] == 2
@@ -134,7 +135,7 @@ def test_a_shutdown_step_that_hangs_is_abandoned(
 
 
 def test_the_links_of_a_page_are_one_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Even if other work interrupts the change after every two links, no link is lost or counted twice."""
+    """Other work may interrupt the change after every two links. Even so, no link is lost or counted twice."""
     monkeypatch.setattr(portions, "PORTION_LINKS", 2)
     monkeypatch.setattr(commit_loop, "TURN", 0.0)
     paths = [f"/{n}" for n in range(60)]

@@ -1,7 +1,7 @@
-"""Test hostile header fields through every interface: one process and three, running and ended crawls.
+"""Test hostile header fields in every interface, for running and ended crawls, with one and three processes.
 
 No record contains credentials that the crawl sends or receives. No text reaches a terminal unescaped. The
-page server passes only the header fields of its list, whichever process owns the page.
+page server passes on only the header fields in its list, whichever process owns the page.
 """
 
 import re
@@ -79,7 +79,10 @@ AT_REST = (
 
 
 class Hostile(BaseHTTPRequestHandler):
-    """Serves `/`, `/in` and `/odd` on any host, with all hostile fields, and records the credentials of each request."""
+    """Serves `/`, `/in` and `/odd` on any host, with all hostile header fields.
+
+    The server records the credentials of each request.
+    """
 
     protocol_version = "HTTP/1.1"
     brought: list[tuple[str, str, str]]
@@ -112,7 +115,7 @@ class Told(NamedTuple):
 
 
 def passed(port: int, url: str) -> dict[str, str]:
-    """Return the header fields, by lower-case name, with which the page server answers for a URL."""
+    """Return the header fields of the page server's answer for a URL, by their names in lower case."""
     status, fields, _ = ask(port, f"/page?url={quote(url, safe='')}")
     assert status == 200, (status, fields)
     return {name.lower(): value for name, value in fields.items()}
@@ -188,7 +191,10 @@ def test_three_processes_share_the_pages(told: dict[int, Told]) -> None:
 
 @pytest.mark.parametrize("processes", PROCESSES)
 def test_credentials_are_in_no_record(told: dict[int, Told], processes: int) -> None:
-    """Both servers, archives, exports, logs, rows and terminals hide Cookie, Set-Cookie and Authorization."""
+    """The values of Cookie, Set-Cookie and Authorization are hidden everywhere.
+
+    This holds for both servers, archives, exports, logs, rows and terminals.
+    """
     crawl = told[processes]
     for entrance, text in crawl.texts.items():
         assert SECRET not in text, entrance
@@ -219,7 +225,7 @@ def test_no_output_controls_the_terminal(told: dict[int, Told], processes: int) 
 
 
 def test_only_listed_fields_are_served(told: dict[int, Told]) -> None:
-    """A page is served with the same fields whichever process owns it, during the crawl and after."""
+    """A page is served with the same fields during the crawl and afterwards, whichever process owns the page."""
     seen = [told_by for crawl in told.values() for told_by in (crawl.live, crawl.at_rest)]
     for told_by in seen:
         for url, fields in told_by.items():

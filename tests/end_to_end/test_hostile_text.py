@@ -1,4 +1,4 @@
-"""Test that every command escapes the text of hostile pages, for terminals and for spreadsheets."""
+"""Test that every command escapes text from hostile pages, so that it is harmless in terminals and spreadsheets."""
 
 import csv
 import io

@@ -1,4 +1,4 @@
-"""Test files of many megabytes: they are stored completely, on disk, can be resumed, and take little memory."""
+"""Test files of many megabytes: they are stored completely, can be resumed, and need little memory."""
 
 import hashlib
 import os
@@ -36,7 +36,7 @@ sys.exit(code)
 class Files(BaseHTTPRequestHandler):
     """Serves a link to /file.bin of `size` bytes.
 
-    The server closes each connection after `cut` bytes; `hold` delays that.
+    The server closes each connection after `cut` bytes. `hold` delays the close.
     """
 
     protocol_version = "HTTP/1.1"
@@ -98,7 +98,10 @@ def expected(size: int) -> bytes:
 
 
 def responses(directory: Path) -> dict[str, bytes]:
-    """Return the payload of each response record by path, read by warcio, which checks the digests."""
+    """Return the payload of each response record, by path.
+
+    The records are read by warcio, which checks the digests.
+    """
     found: dict[str, bytes] = {}
     for path in sorted(directory.glob("*/warc/*.warc.gz")):
         with path.open("rb") as file:
@@ -177,7 +180,10 @@ def test_a_file_that_breaks_off_is_resumed_in_the_same_run(tmp_path: Path) -> No
 
 
 def test_a_file_that_stays_incomplete_gives_an_exit_code(tmp_path: Path) -> None:
-    """A file without a validator cannot be resumed, so the part that arrived is stored, and the exit code is 16."""
+    """The server sends no validator, so the file cannot be resumed.
+
+    The part that arrived is stored, and the exit code is 16.
+    """
     with files(10 * MB, cut=4 * MB, etag="") as (url, ranges):
         crawl(tmp_path, url + "file.bin", code=16)
     assert set(ranges) == {""}
@@ -185,7 +191,7 @@ def test_a_file_that_stays_incomplete_gives_an_exit_code(tmp_path: Path) -> None
 
 
 def test_a_file_that_waits_for_its_next_try_gives_an_exit_code(tmp_path: Path) -> None:
-    """The run ends because its patience is exceeded before the file is complete, and its output reports this."""
+    """The run ends before the file is complete, because its patience is exceeded. The output reports this."""
     with files(10 * MB, cut=2 * MB) as (url, _):
         late = ("--set", "frontier.retry_delays=[60]", "--patience", "1")
         arguments = (url + "file.bin", "--set", "fetch.resumes_max=1", *late, "-q")
@@ -196,7 +202,10 @@ def test_a_file_that_waits_for_its_next_try_gives_an_exit_code(tmp_path: Path) -
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_the_next_run_resumes_a_file(tmp_path: Path, number: signal.Signals) -> None:
-    """If a run is killed or stopped in the middle of a file, no byte is requested twice, and one copy is stored."""
+    """If a run is killed or stopped in the middle of a file, the next run resumes the file.
+
+    No byte is requested twice, and one copy is stored.
+    """
     hold = threading.Event()
     with files(10 * MB, cut=6 * MB, hold=hold) as (url, ranges):
         command = [sys.executable, "-m", "crawler", "crawl", "-q", "--dir", str(tmp_path), *FAST]

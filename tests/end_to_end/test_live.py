@@ -1,4 +1,4 @@
-"""Test crawls of one and three processes with page server and dashboard, started by the command line."""
+"""Test crawls of one and of three processes, with page server and dashboard, started on the command line."""
 
 import http.client
 import json
@@ -27,7 +27,7 @@ CRAWLER = [sys.executable, "-m", "crawler"]
 def ask(
     port: int, target: str, method: str = "GET", body: Any = None, **fields: str
 ) -> tuple[int, dict[str, str], bytes]:
-    """Send a request; return (status, fields, body)."""
+    """Send a request. Return the status, header fields and body of the answer."""
     link = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
     data = None if body is None else json.dumps(body)
     headers = {name.replace("_", "-"): value for name, value in fields.items()}
@@ -118,7 +118,7 @@ PAGES, HOSTS = 100_000, 6
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Iterator[list[str]]:
-    """Serve six hosts with more pages than any test crawls; yield the URL of the first page of each."""
+    """Serve six hosts with more pages than any test crawls. Yield the URL of each host's first page."""
     words = ["--pages", str(PAGES), "--hosts", str(HOSTS), "--log", str(tmp_path / "log")]
     program = [sys.executable, "-m", "tests.end_to_end.tree_server", *words]
     process = subprocess.Popen(
@@ -178,7 +178,7 @@ def test_a_crawl_of_one_process_serves_and_obeys(tmp_path: Path, tree: list[str]
 
 
 def test_a_crawl_of_three_processes_serves_and_obeys(tmp_path: Path, tree: list[str]) -> None:
-    """Each process serves every page; the supervisor shows and controls all processes."""
+    """Each process serves every page. The supervisor shows and controls all processes."""
     seeds = tree
     running = Running(tmp_path, seeds, "--delay", "0.05", "--processes", "3", "--scope", "host")
     try:

@@ -1,4 +1,4 @@
-"""Test the logs of real crawls: rotation by size, by age, by a signal and by logrotate; and the public listener."""
+"""Test the logs of real crawls: rotation by size, age, a signal and logrotate. Test the public listener, too."""
 
 import json
 import os
@@ -60,7 +60,7 @@ def test_logs_are_rotated_by_size(tmp_path: Path, tree: list[str], processes: st
             assert ask(bot, path)[0] == 404, path
         running.until(lambda: running.fetched() > 10)
         headers = {"Content_Type": "application/json", "X_Admin_Token": running.token()}
-        for _ in range(60):  # each change is a line of crawler.log
+        for _ in range(60):  # each change writes a line to crawler.log
             done = ask(running.admin, "/do", "POST", {"command": "retire", "pattern": "x" * 300}, **headers)
             assert done[0] == 200, done
         assert running.process.wait(60) in (0, 14)
@@ -84,7 +84,7 @@ def test_logs_are_rotated_by_age(tmp_path: Path, tree: list[str]) -> None:
         running.end()
     for file in generations(running.folder / "pages.jsonl"):
         times = [datetime.fromisoformat(json.loads(line)["ts"]) for line in file.read_bytes().splitlines()]
-        # a line is written when its commit is durable, and has the time of its fetch
+        # a line is written when the commit is durable, but it has the time of the fetch
         assert (max(times) - min(times)).total_seconds() < 3.0, file
     found = fetches(running.folder)
     assert len(found) == len(set(found)) >= fetched_pages(running.folder)
@@ -96,7 +96,7 @@ def test_a_signal_reopens_the_logs_and_a_hangup_stops_nothing(
     tree: list[str],
     processes: str,
 ) -> None:
-    """The crawl is paused, so that no line is written: SIGUSR1 alone makes each process close the renamed files."""
+    """The crawl is paused and writes no lines, so each process closes the renamed files only because of SIGUSR1."""
     running = Running(tmp_path, tree, *QUICK, "--processes", processes)
     try:
         running.until(lambda: running.fetched() > 20)

@@ -1,4 +1,4 @@
-"""Test crawls of two and three processes: they are complete, fetch no page twice, and answer commands as one crawl."""
+"""Test crawls of two and three processes: they fetch each page once, and answer commands as one crawl."""
 
 import os
 import shutil
@@ -128,7 +128,10 @@ def test_a_signal_stops_all_processes_cleanly_and_the_next_run_continues(tmp_pat
 
 @pytest.mark.parametrize("live", [False, True])
 def test_only_the_owner_of_a_host_blocks_it(tmp_path: Path, live: bool) -> None:
-    """`block` once wrote to the stores of all processes, and `check` then reported a host that another process owns."""
+    """`block` once wrote to the stores of all processes.
+
+    Then `check` reported that a store contained a host that another process owns.
+    """
     directory = tmp_path / "crawl"
     flags = ("--processes", "2", *QUICK, "--set", "refresh.min_age=100000000", "--set", "refresh.explore=0")
     with TreeWeb(tmp_path, 12, "--fanout", "3", hosts=4) as web:

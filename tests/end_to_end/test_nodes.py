@@ -35,7 +35,10 @@ class Nodes:
     def start(
         self, name: str, *arguments: str, secret: Path | None = None, folder: str = "", clock: str = ""
     ) -> "subprocess.Popen[str]":
-        """Start the node `name`; its folder has the same name by default. `clock` is a planted clock (`planted.py`)."""
+        """Start the node `name`. By default, its folder has the same name.
+
+        `clock` is a planted clock (`planted.py`).
+        """
         module = ("tests.faults.planted", clock) if clock else ("crawler",)
         common = (*self._flags, "--secret-file", str(secret or self.secret), *settings(*QUICK))
         line = ["node", "--dir", str(self.folder / (folder or name)), "--name", name, *common, *arguments]
@@ -82,7 +85,7 @@ def _left_of_two(
     elsewhere = f"127.0.0.1:{free_port()}"
     while True:
         shutil.rmtree(nodes.folder / "copy", ignore_errors=True)
-        # `cp` fails if the node deletes a file meanwhile; then the copy is inconsistent, too
+        # `cp` fails if the node deletes a file during the copy; this copy is inconsistent, too
         subprocess.run(["cp", "-a", str(nodes.folder / "a"), str(nodes.folder / "copy")], check=False)
         copy = nodes.start("a", *arguments, "--listen", elsewhere, folder="copy")
         while copy.poll() is None:
@@ -162,14 +165,17 @@ def test_wrong_settings_are_refused_in_one_line(
 
 
 def test_a_crawl_of_one_process_continues_as_two_nodes(tmp_path: Path) -> None:
-    """After a reshard, move a folder, the seed and the table to a second machine; no page is fetched again."""
+    """After a reshard, a process's folder, the seed and the table are moved to a second machine.
+
+    No page is fetched again.
+    """
     nodes = Nodes(tmp_path, "ab")
     begun = tmp_path / "a"
     table = tmp_path / "table.json"
     table.write_text('{"epoch": 2, "ranges": [["a", 0, 32768], ["b", 32768, 65536]]}')
     with TreeWeb(tmp_path, PAGES, "--fanout", "3") as web:
         assert crawl(begun, web.seed, *settings("--max-pages", "100")).code == 0
-        peers = 'splitter.peers=["a=127.0.0.1:1", "b=127.0.0.1:2"]'  # flags give the real addresses later
+        peers = 'splitter.peers=["a=127.0.0.1:1", "b=127.0.0.1:2"]'  # the real addresses are given later, by flags
         resharded = command(begun, "reshard", "--to", str(table), "--set", peers)
         assert resharded.code == 0, resharded
         moved = tmp_path / "b"
@@ -188,7 +194,10 @@ def test_a_crawl_of_one_process_continues_as_two_nodes(tmp_path: Path) -> None:
 
 
 def moved_sites() -> Web:
-    """Return a web in which sites 1 to 8 have moved to 11 to 18; each new root links to its own and all other sites."""
+    """Return a web in which sites 1 to 8 have moved to 11 to 18.
+
+    Each new root links to its own and all other sites.
+    """
 
     def answer(asked: ReceivedRequest) -> Answer:
         number = int(asked.host.rpartition(".")[2])
@@ -222,9 +231,9 @@ def test_the_scope_grows_in_all_processes_when_a_seed_redirects(tmp_path: Path) 
 def test_a_node_that_was_killed_at_the_end_ends_although_its_peers_have_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
 ) -> None:
-    """Node `c` is killed when it has heard of the end, and starts again when its peers have left.
+    """Node `c` is killed after it has learned of the end, and is started again after its peers have ended.
 
-    It ends for good: by itself, or when one peer is started again, as its warning asks.
+    Then node `c` ends cleanly, either by itself, or after one peer is started again, as its warning asks.
     """
     nodes = Nodes(tmp_path, "abc")
     patient = ("--patience", "2", "--set", "splitter.silence_max=2")

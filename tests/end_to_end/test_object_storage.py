@@ -53,7 +53,10 @@ class S3:
         self.client.create_bucket(Bucket=BUCKET)
 
     def objects(self, prefix: str) -> dict[str, bytes]:
-        """Return the content of the objects under a prefix; the keys are the rest of their names."""
+        """Return the content of the objects under a prefix.
+
+        The keys are the names of the objects without the prefix.
+        """
         found = self.client.list_objects_v2(Bucket=BUCKET, Prefix=f"{prefix}/").get("Contents", [])
         names = [each["Key"] for each in found]
         return {
@@ -71,7 +74,7 @@ def s3() -> Iterator[S3]:
 
 @pytest.fixture
 def place(s3: S3, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> str:
-    """Set the environment variables that name the server; return the URL of an empty prefix."""
+    """Set the environment variables for access to the server. Return the URL of an empty prefix."""
     for name, value in {
         "AWS_ACCESS_KEY_ID": "key",
         "AWS_SECRET_ACCESS_KEY": "secret",
@@ -130,7 +133,7 @@ def test_segments_deleted_locally_can_be_fetched_back(web: Web, s3: S3, place: s
     assert run("check", "--dir", directory).code == 0
     erased = run("withdraw", web.url("/3"), "--erase", "--dir", directory)
     assert erased.code == 3 and "ship --fetch" in erased.err
-    crawl(directory, web.url())  # opens the directory and continues
+    crawl(directory, web.url())  # this opens the directory and continues
     assert run("ship", "--dir", directory, "--list").text.count("not here") == len(made)
     assert run("ship", "--dir", directory, "--fetch").code == 0
     assert made.items() <= segments(directory).items()
@@ -218,9 +221,10 @@ def test_no_kill_loses_a_segment_or_ships_it_twice(
 def test_kills_of_a_crawl_that_ships_lose_nothing(
     s3: S3, place: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    """A crawl is killed `CRAWLER_KILLS` times at random instants while it ships and deletes its segments.
+    """A crawl is killed `CRAWLER_KILLS` times at random times while it ships and deletes its segments.
 
-    In the end, the storage has the response of each page exactly once, and nothing is left here.
+    In the end, the storage has the response of each page exactly once, and no segment is left on the local
+    disk.
     """
     kills = int(os.environ.get("CRAWLER_KILLS", "5"))
     rng = random.Random(kills)

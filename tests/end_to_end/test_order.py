@@ -1,4 +1,4 @@
-"""Test `crawl --order`, by the server's log, with built-in orders and with an order from an installed package."""
+"""Test `crawl --order` with built-in orders and an order from an installed package, by reading the server's log."""
 
 import sys
 from pathlib import Path
@@ -26,7 +26,10 @@ class ByLetter:
 
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Install a package with an order: a module, and the entry-point metadata that an installer writes."""
+    """Install a package with an order.
+
+    It has a module, and the entry-point metadata that an installer would write.
+    """
     place = tmp_path / "site-packages"
     info = place / "letters-2.dist-info"
     info.mkdir(parents=True)
@@ -94,7 +97,7 @@ def test_a_crawl_can_continue_with_another_order(order: str, tmp_path: Path) -> 
 
 
 def test_a_crawl_with_an_order_can_be_checked_and_resharded(tmp_path: Path) -> None:
-    """`check` accepts the index of the queue, and a reshard rebuilds it in the new processes."""
+    """`check` accepts the index of the queue. A reshard rebuilds the index in the new processes."""
     with Web(SITE) as web:
         crawl(tmp_path / "c", "--order", "opic", "--max-pages", 5, web.url())
         assert run("check", "--dir", tmp_path / "c").code == 0

@@ -1,8 +1,8 @@
 """Test politeness as servers see it: no overlapping requests, no short gaps, no forbidden pages, no lost pages.
 
-The tests read the server's log, which has the times at which each request arrived and its answer was sent.
-The tests run in real time, so delays are small. Because crawler and server are scheduled separately, a gap
-may look shorter in the log than it was (`SLACK`).
+The tests read the server's log, which contains the time at which each request arrived, and the time at which
+its answer was sent. The tests run in real time, so delays are small. Because crawler and server are scheduled
+separately, a gap may look shorter in the log than it was (`SLACK`).
 """
 
 import json
@@ -23,7 +23,7 @@ FACTOR = 3.0
 
 
 def polite(*more: str) -> tuple[str, ...]:
-    """Return the flags of a crawl that keeps gaps; `more` overrides them."""
+    """Return the flags of a crawl that keeps gaps between requests. The flags in `more` override them."""
     return settings("--delay", str(DELAY), "--delay-factor", str(FACTOR), "--concurrency", "500", *more)
 
 
@@ -102,7 +102,10 @@ def test_requests_keep_a_constant_rate(tmp_path: Path) -> None:
 
 
 def test_retry_after_of_a_429_is_obeyed(tmp_path: Path) -> None:
-    """If the request rate is too high, the server answers 429. Its Retry-After is obeyed, and no page is lost."""
+    """If the request rate is too high, the server answers 429 with a Retry-After.
+
+    It is obeyed, and no page is lost.
+    """
     limit = ("--per-minute", "10", "--window", "1.5")
     with TreeWeb(tmp_path, 45, *limit, hosts=2) as web:
         quick = ("--set", "politeness.backoff_first=0.1", "--set", "politeness.slowdown_max=2")

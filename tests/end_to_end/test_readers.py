@@ -16,7 +16,7 @@ from tests.end_to_end.web import Web, crawl, page, run
 from tests.engines import ENGINES
 
 ROUTES = {"/": page("/one", "/two"), "/one": page(text="one"), "/two": page(text="two")}
-PATIENCE = 25.0  # seconds for a command; waiting for a lock once took 30
+PATIENCE = 25.0  # maximum seconds for a command; a command once waited 30 s for a lock
 # Make the directory $1 read-only for the rest of the script, then run the command that follows.
 READ_ONLY = 'mount --bind "$1" "$1" && mount -o remount,ro,bind "$1" "$1" || exit 99; shift; exec "$@"'
 
@@ -24,7 +24,7 @@ READ_ONLY = 'mount --bind "$1" "$1" && mount -o remount,ro,bind "$1" "$1" || exi
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("processes", [1, 3])
 def test_commands_work_next_to_a_page_server(tmp_path: Path, engine: str, processes: int) -> None:
-    """`status`, `check` and a second page server once ended with exit code 75; `check` did so only after 30 s."""
+    """`status`, `check` and a second page server once ended with exit code 75, and `check` only after 30 s."""
     directory = tmp_path / "crawl"
     with Web(ROUTES) as web:
         crawl(directory, web.url(), "--processes", processes, "--set", f"store.engine={engine}")
@@ -107,7 +107,7 @@ def _until(found: object) -> None:
 
 
 def test_a_page_server_says_early_where_it_listens(tmp_path: Path) -> None:
-    """On a busy machine, `serve` once printed nothing for 8 s. The link of an IPv6 address needs brackets."""
+    """On a busy machine, `serve` once printed nothing for 8 s. A link to an IPv6 address needs brackets."""
     directory = tmp_path / "crawl"
     with Web(ROUTES) as web:
         crawl(directory, web.url())

@@ -1,4 +1,4 @@
-"""Type-check the programs of users: the examples of the README, of the API's page and of `crawler new`."""
+"""Type-check programs as users write them: the examples of the README, the API's README and `crawler new`."""
 
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""Test on a small web over HTTP that the refresh frontier keeps copies fresh, and that a bug would be noticed."""
+"""Test on a small web over HTTP that the refresh frontier keeps copies fresh, and that the test notices a bug."""
 
 import asyncio
 from pathlib import Path
@@ -16,7 +16,7 @@ GAME = GainGame(HOSTS, visits=6.0, rate=60.0, budget=3.0, patience=10.0)  # 4 s 
 
 
 def played(folder: Path, *arms: Arm) -> list[Played]:
-    """Run the arms at the same time in one event loop; return their results."""
+    """Run all arms of a comparison at the same time in one event loop. Return their results."""
 
     async def side_by_side() -> list[Played]:
         return await asyncio.gather(*(play(GAME, arm, folder / arm.name) for arm in arms))
@@ -29,7 +29,7 @@ def played(folder: Path, *arms: Arm) -> list[Played]:
 def test_signals_improve_freshness_and_lost_signals_are_noticed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """More copies are current with a signal for every change than without.
+    """More copies are current if there is a signal for every change.
 
     A planted bug that drops signals is noticed.
     """
@@ -46,7 +46,7 @@ def test_signals_improve_freshness_and_lost_signals_are_noticed(
 def test_a_lying_validator_does_not_affect_other_pages_of_the_host(
     tmp_path: Path, exceptions: tuple[tuple[str, str], ...]
 ) -> None:
-    """If a page or directory had a false validator, conditional requests were once turned off for its whole host."""
+    """Once, a false validator of one page or directory turned off conditional requests for the whole host."""
     host = HostSpec("a", pages=20, directories=4, rate=1.0, lastmod="none", exceptions=exceptions)
     game = GainGame((host,), visits=24.0, rate=60.0, budget=4.0, patience=20.0)
     came = asyncio.run(play(game, DEAF, tmp_path))

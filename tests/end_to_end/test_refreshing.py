@@ -1,4 +1,4 @@
-"""Test the refresh frontier over HTTP on a changing web, by the server's log."""
+"""Test the refresh frontier over HTTP on a changing web, by reading the server's log."""
 
 import asyncio
 from collections import defaultdict
@@ -39,7 +39,7 @@ def changing_web(start: float, **spec: Any) -> ChangingWeb:
 
 
 def gaps_hold(web: ChangingWeb) -> bool:
-    """Return whether requests to each host were a gap apart.
+    """Return whether there was a gap between all requests to a host.
 
     The server's times may be late by one turn of its loop.
     """
@@ -98,7 +98,10 @@ def test_discovery_ends_while_known_pages_are_refreshed(tmp_path: Path) -> None:
 
 
 def test_state_survives_repeated_kills(tmp_path: Path) -> None:
-    """After each kill, the state is the committed one, gaps are kept, and no page is lost (`faults/refreshing.py`)."""
+    """After each kill, the state is the committed state.
+
+    Gaps are kept, and no page is lost (`faults/refreshing.py`).
+    """
     web = killed.changing_web(SystemClock().now())
     verdict = asyncio.run(
         killed.run(web, tmp_path, ["committed:3", "25", "batch written:2", "fetch begun:9"], 5.0)
@@ -114,7 +117,7 @@ def test_state_survives_repeated_kills(tmp_path: Path) -> None:
 def test_processes_share_one_rate_for_known_pages(tmp_path: Path, command: str) -> None:
     """If no new URL is left, known pages must get the whole rate.
 
-    With several processes, they once got no share of it.
+    Once, known pages got no share of the rate if there were several processes.
     """
     rate, seconds = 30.0, 9.0
     web = changing_web(SystemClock().now())
@@ -162,7 +165,7 @@ PARTIAL: dict[str, Answer] = {
 def test_a_partial_answer_to_a_refresh_does_not_replace_the_copy(
     tmp_path: Path, partial: str, live: bool
 ) -> None:
-    """A part that was not requested was once shown by `get`, and the page server answered 502.
+    """Once, `get` showed a part of a page that was not requested, and the page server answered 502.
 
     The earlier copy is shown until the server sends the whole page again.
     """

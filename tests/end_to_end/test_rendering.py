@@ -204,7 +204,10 @@ def test_requests_of_a_page_obey_robots_txt_on_every_host(tmp_path: Path) -> Non
 
 
 def test_requests_of_workers_frames_and_other_origins_are_answered(tmp_path: Path) -> None:
-    """Each shows what its answer said; only the server of another origin can permit a request that needs permission."""
+    """Workers, frames and other origins get answers to their requests, and the page shows these answers.
+
+    If a request to another origin needs permission, only the server of this origin can give it.
+    """
     app = """
     const here = location.port, said = {};
     const show = (name, text) => { said[name] = text; document.body.innerText = JSON.stringify(said); };
@@ -298,7 +301,7 @@ print(open("/proc/self/net/dev").read())
 
 
 def packets(table: str) -> int:
-    """Return the packets received and sent by all interfaces of a /proc/PID/net/dev."""
+    """Return the number of packets that all interfaces in a /proc/PID/net/dev have received and sent."""
     rows = [line.partition(":")[2].split() for line in table.splitlines() if ":" in line]
     return sum(int(row[1]) + int(row[9]) for row in rows)
 
@@ -306,7 +309,8 @@ def packets(table: str) -> int:
 def traces(pid: int) -> dict[str, object]:
     """Return the kernel's counters in the network namespace of a process, without zeros.
 
-    WebRTC opens UDP sockets for a moment, so these count by what they have sent, and the others also if they are open.
+    WebRTC opens UDP sockets for a moment, so UDP sockets count only if they have sent something. Other
+    sockets also count if they are only open.
     """
     net = Path(f"/proc/{pid}/net")
     found: dict[str, object] = {"packets": packets((net / "dev").read_text())}
@@ -332,13 +336,13 @@ def traces(pid: int) -> dict[str, object]:
     }
     refused = {
         "Ip:OutNoRoutes"
-    }  # WebRTC looks up the route to its server, but there is no route, so no packet is sent
+    }  # WebRTC looks up the route to its server; there is no route, so it sends no packet
     return {name: n for name, n in found.items() if n and name not in settings | refused}
 
 
 @pytest.mark.usefixtures("no_orphan")
 def test_the_browser_sends_no_packet(tmp_path: Path) -> None:
-    """After a page has tried every way out, the counters of the browser's network namespace show no traffic."""
+    """A page tries every way to send data. Then the counters of the browser's network namespace show no traffic."""
     if os.geteuid() != 0:
         pytest.skip("only root may look into the network namespace of the browser")
     sent = subprocess.run([sys.executable, "-c", SENDS], capture_output=True, text=True, check=False)
@@ -479,7 +483,7 @@ def test_a_browser_that_is_killed_is_replaced_and_nothing_is_lost(tmp_path: Path
 
 @pytest.mark.usefixtures("no_orphan")
 def test_a_crawler_that_is_the_first_process_of_a_container_renders(tmp_path: Path) -> None:
-    """Its browser then has the parent 1, which elsewhere means that the crawler has ended."""
+    """The crawler has the process id 1. Elsewhere, a browser with the parent 1 means that the crawler has ended."""
     container = ("unshare", "--pid", "--fork", "--mount-proc")
     if subprocess.run([*container, "true"], capture_output=True, check=False).returncode:
         pytest.skip("this system does not allow process namespaces")
@@ -526,7 +530,7 @@ crawler.run(sys.argv[1], parse, directory=sys.argv[2], config=%r)
 def test_a_request_to_render_a_page_survives_kills(tmp_path: Path) -> None:
     """Only pages whose requests have the option to render are rendered.
 
-    The crawl is killed five times, after one to four requests.
+    The crawl is killed five times, each time after one to four requests.
     """
     script = tmp_path / "crawl.py"
     script.write_text(WISHES % (SETTINGS | {"render": {"when": "never"}},))
@@ -597,7 +601,7 @@ def test_the_python_api_returns_the_rendered_page(tmp_path: Path) -> None:
 def _two(
     request_of: Callable[[str], crawler.Request | str], web: Web, directory: Path, when: str
 ) -> dict[str, str]:
-    """Crawl a site of two pages, whose second page a callback requests; return the heading of each."""
+    """Crawl a site of two pages. A callback requests the second page. Return the heading of each page."""
     pages: dict[str, str] = {}
 
     def parse(page: crawler.Page) -> Iterator[crawler.Request | str]:
@@ -612,7 +616,10 @@ def _two(
 
 @pytest.mark.parametrize("linked", [False, True])
 def test_a_request_decides_if_its_page_is_rendered(tmp_path: Path, linked: bool) -> None:
-    """The option of the request counts even if a link from the same page to the requested page is queued first."""
+    """The option of the request decides if the page is rendered.
+
+    This is true even if the same page also has a link to the requested page, and the link is queued first.
+    """
     start = (WORDS + '<a href="/item/5">five</a>') if linked else WORDS
     with Web(shop(more={"/": start})) as web:
         shown = _two(lambda url: crawler.Request(url, render=True), web, tmp_path / "a", "never")
@@ -689,7 +696,7 @@ RELAXED = tuple(
 def test_seeds_that_are_added_to_a_running_crawl_select_what_is_rendered(
     tmp_path: Path, processes: int
 ) -> None:
-    """From every interface, the option has the same meaning as the column of a seeds file, in this run and in later runs.
+    """In every interface, the option means the same as the column of a seeds file, in this run and in later runs.
 
     The page server shows the pictures of the rendered pages, during the crawl and afterwards.
     """
@@ -781,7 +788,7 @@ def test_a_page_that_can_no_longer_be_rendered_keeps_its_copy(tmp_path: Path) ->
 
 
 def test_patterns_learned_by_auto_survive_a_restart(tmp_path: Path) -> None:
-    """After three renderings without gain, a pattern is abandoned, even if the crawl was restarted between them."""
+    """After three renderings without gain, pages of a pattern are no longer rendered, even across restarts."""
     idle = {f"/p/{n}": f'<script>1</script><a href="/p/{n + 1}">next</a>' for n in range(12)}
     with Web({"/robots.txt": ROBOTS, **idle}) as web:
         flags = ("--render", "auto", "--set", "render.chance=0", "--max-pages", "2")
@@ -823,7 +830,7 @@ def test_links_and_text_in_shadow_roots_are_found(tmp_path: Path) -> None:
 def test_get_prints_the_picture_of_a_page(tmp_path: Path) -> None:
     """A stored picture is a PNG of the page.
 
-    If there is none, or if the output is a terminal, one line explains this.
+    If there is no picture, or if the output is a terminal, one line explains this.
     """
     with Web(shop(more={"/": "<body style='background:#f00'><script>1</script>"})) as web:
         crawl(web, tmp_path / "with", "--set", "render.screenshot=true")
@@ -844,7 +851,7 @@ def test_get_prints_the_picture_of_a_page(tmp_path: Path) -> None:
 
 
 def test_a_page_that_kills_its_browser_costs_its_neighbours_nothing(tmp_path: Path, no_orphan: None) -> None:
-    """Whenever the hostile page requests `/kill`, the browser is killed while another page is still open in it."""
+    """When the hostile page requests `/kill`, the browser is killed while it has another page open."""
     kills, killed = [], threading.Event()
 
     def kill(_: ReceivedRequest) -> Answer:
@@ -875,10 +882,7 @@ BOMB = "const held = []; for (;;) held.push(new Array(1e6).fill(Math.random()))"
 
 
 def test_the_first_good_rendering_of_a_page_is_no_change(tmp_path: Path) -> None:
-    """The shell of a page that could not be rendered is stored.
-
-    Its later rendering does not prove that the page has changed.
-    """
+    """A page could not be rendered, so only its shell is stored. A later rendering does not prove that it changed."""
     scripts = [BOMB, "root.textContent = 'now it works'"]
     with Web({
         "/robots.txt": ROBOTS, "/": lambda _: (200, {"Content-Type": "text/html", "ETag": '"1"'}, SHELL),
@@ -912,7 +916,7 @@ def test_auto_does_not_try_a_page_again_soon_that_no_browser_could_show(tmp_path
 
 
 def test_links_and_text_in_frames_of_the_page_are_found(tmp_path: Path) -> None:
-    """A frame counts as part of the page if it has the page's origin, or none of its own."""
+    """A frame counts as part of the page if it has the same origin as the page, or no origin of its own."""
     page = """<!doctype html><title>top</title><p>around</p>
     <iframe srcdoc="<base href='/deep/'><a href='in-srcdoc'>in a srcdoc</a>
                     <iframe srcdoc='<a href=/nested>nested</a>'></iframe>"></iframe>

@@ -46,7 +46,7 @@ def reshard(directory: Path, to: str) -> None:
 
 
 def finish_and_compare(web: TreeWeb, directory: Path) -> None:
-    """Crawl to the end; assert that every page was fetched once and stored once."""
+    """Crawl to the end. Assert that every page was fetched once and stored once."""
     ended = crawl(directory, *settings(*QUICK))
     assert ended.code == 0, ended
     fetched = web.fetched()
@@ -115,7 +115,7 @@ def test_an_interrupted_reshard_is_completed_or_has_no_effect(
     assert fault.partition(":")[0] in POINTS
     directory = tmp_path / "crawl"
     shutil.copytree(half_done, directory, ignore=shutil.ignore_patterns("*.sock"))
-    reshard(directory, "2")  # the reshard delivers links in transit
+    reshard(directory, "2")  # the reshard delivers the links that are in transit
     before = content(directory)
     monkeypatch.setenv("CRAWLER_FAULT", fault)
     assert command(directory, "reshard", "--to", "3").code == -signal.SIGKILL
@@ -146,7 +146,7 @@ def test_a_running_crawl_is_not_resharded(tmp_path: Path) -> None:
 def test_a_lost_process_is_rebuilt_from_the_others(tmp_path: Path) -> None:
     """Links that other processes sent are read from their archives.
 
-    Links of lost pages are found by fetching these pages again.
+    Links on lost pages are found when these pages are fetched again.
     """
     directory = tmp_path / "crawl"
     with TreeWeb(tmp_path, PAGES, "--fanout", "3") as web:

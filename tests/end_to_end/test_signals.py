@@ -1,4 +1,4 @@
-"""Test change signals through every interface to one process and three, which may be killed, stopped or not running."""
+"""Test change signals through every interface, with one and three processes, which may be dead or stopped."""
 
 import asyncio
 import hashlib
@@ -64,7 +64,7 @@ def ask(port: int, target: str, body: bytes | None = None, **fields: str) -> tup
 
 
 def ask_unix(path: Path, body: bytes) -> dict[str, Any]:
-    """POST to /signal of the process that listens at `path`; assert a 200, and return the JSON of the answer."""
+    """Send a POST request for /signal to the socket `path`. Assert that the answer is 200, and return its JSON."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as link:
         folder = os.open(path.parent, os.O_RDONLY)
         try:
@@ -125,7 +125,7 @@ async def by_refresh(crawl: Crawl) -> Any:
 
 
 async def by_key_file(crawl: Crawl) -> Any:
-    """Fetch `LINK` as if it were a key file."""
+    """Fetch the URL `LINK` as if it were a key file."""
     crawl.live._in_background(_ignore(crawl.live.urgent.key_file(LINK, "key")))
     await asyncio.sleep(0)
 
@@ -229,7 +229,10 @@ def all_heard(running: Running, urls: list[str], source: str, count: int) -> boo
 
 
 def test_signals_to_any_of_three_processes_reach_the_owner(tmp_path: Path) -> None:
-    """Of 90 signals sent by HTTP, 67 were once answered with 200 but lost, because other processes owned the pages."""
+    """Once, 67 of 90 signals sent over HTTP were answered with 200, but were lost.
+
+    Other processes owned the pages of these signals.
+    """
     with TreeWeb(tmp_path, PAGES, "--fanout", "3", hosts=30) as web:
         urls = [web.url(page) for page in range(PAGES)]
         flags = (*ENDLESS, "--processes", "3")
@@ -288,7 +291,7 @@ def test_signals_to_any_of_three_processes_reach_the_owner(tmp_path: Path) -> No
 
 
 def test_signals_of_every_fate_reach_their_owners_while_one_of_three_processes_dies(tmp_path: Path) -> None:
-    """Each URL is signalled to every process, so each fate is decided by the receiver and by an owner elsewhere.
+    """Each URL is signalled to every process, so the receiver is sometimes the owner, and sometimes another process.
 
     One process is killed before the first signals for its own URLs arrive, and again as soon as it has confirmed
     signals for the others.
@@ -366,10 +369,11 @@ class HubbedWeb(Web):
 
 
 def test_indexnow_and_websub_reach_the_right_process(tmp_path: Path) -> None:
-    """If another process owned its host, a key file was once never fetched.
+    """Once, a key file was never fetched if another process owned its host.
 
-    And each process subscribed to every topic. A delivery to the token of another process was answered 410,
-    which makes a hub delete its subscriber."""
+    Also, each process subscribed to every topic. A delivery with the token of another process was answered with
+    410, which makes a hub delete its subscriber.
+    """
     with HubbedWeb() as web:
         urls = [web.url("/", host) for host in HOSTS]
         flags = (*ENDLESS, "--processes", "3", "--scope", "host")
@@ -414,7 +418,7 @@ def test_indexnow_and_websub_reach_the_right_process(tmp_path: Path) -> None:
 def test_a_notice_that_waits_for_its_key_survives_a_kill(tmp_path: Path, processes: int) -> None:
     """A notice is answered with 202 before its key file is read.
 
-    If a crash happened in between, its URLs were once lost.
+    Once, the URLs of the notice were lost if a crash happened in between.
     """
     judged = threading.Event()
 
@@ -479,7 +483,7 @@ def test_a_signal_before_or_after_a_run_is_stored(tmp_path: Path, when: str, ent
 
 
 def test_all_interfaces_give_the_same_verdict_on_a_url(tmp_path: Path) -> None:
-    """`refresh=1` once answered "queued" for blocked hosts and forbidden URLs, and `seed` accepted `ftp:`."""
+    """Once, `refresh=1` answered "queued" for blocked hosts and forbidden URLs, and `seed` accepted `ftp:` URLs."""
     tree = SETTINGS | {
         "politeness": {"delay": 0, "delay_factor": 0},
         "refresh": {"endless": True, "share": 0.5, "min_age": 1e8},

@@ -1,4 +1,4 @@
-"""Test signed requests over real sockets with another project's verifier of HTTP message signatures."""
+"""Test signed requests over real sockets. A verifier of HTTP message signatures from another project checks them."""
 
 import json
 from base64 import b64decode, b64encode, urlsafe_b64decode
@@ -27,7 +27,7 @@ ASKS = {"Accept-Signature": 'sig1=("@authority" "signature-agent");tag="web-bot-
 
 
 class Published(HTTPSignatureKeyResolver):
-    """The keys of a key directory, as a site holds them after fetching the directory."""
+    """The keys of a key directory, as a site has them after it fetched the directory."""
 
     def __init__(self, directory: str) -> None:
         self.rows = {row["kid"]: row for row in json.loads(directory)["keys"]}
@@ -48,7 +48,7 @@ class Message:
 
 
 class Site:
-    """A site that verifies requests: True means valid, False invalid, and None not signed."""
+    """A site that verifies requests. For each request, True means valid, False invalid, and None not signed."""
 
     def __init__(self, directory: str) -> None:
         resolver = Published(directory)
@@ -90,7 +90,7 @@ def site_of(directory: Path) -> Site:
 @pytest.mark.parametrize("processes", [1, 3])
 @pytest.mark.parametrize("profile", ["dictionary", "string"])
 def test_another_verifier_accepts_every_request(directory: Path, profile: str, processes: int) -> None:
-    """Requests for pages, robots.txt, sitemaps and redirect targets are signed, with one signature for each host."""
+    """Requests for pages, robots.txt, sitemaps and redirect targets are signed. Each host gets only one signature."""
     hosts = [f"h{number}.localhost" for number in range(6)]
     with Web({"/in": page(text="in"), "/robots.txt": (404, {}, "")}) as web:
         web.routes["/"] = page("/in", "/moved", *(web.url("/", host) for host in hosts))
@@ -124,7 +124,7 @@ def test_requests_are_unsigned_by_default(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("processes", [1, 2])
 def test_only_sites_that_ask_get_signatures(directory: Path, processes: int) -> None:
-    """If an answer asks for a signature, the request is repeated with one; other sites get no signature."""
+    """If an answer asks for a signature, the request is repeated with one. Other sites get no signature."""
     with Web({"/robots.txt": (404, {}, "")}) as web:
         site = site_of(directory)
 
@@ -192,7 +192,7 @@ def test_the_key_is_in_no_record_log_or_export(
 ) -> None:
     """The private key is not recorded, and neither are signatures, which could be replayed for a while.
 
-    The key id is recorded.
+    The id of the key is recorded.
     """
     with Web({"/": page("/in"), "/in": page(text="in")}) as web:
         crawl(directory, web.url(), *settings(), "--set", "pages.gzip_level=0", "-v")
@@ -271,7 +271,7 @@ def test_a_dry_run_and_a_single_fetch_sign_too(directory: Path) -> None:
 
 
 def test_requests_of_rendered_pages_are_signed(directory: Path) -> None:
-    """The browser has no network, so its requests are sent by the crawl's fetcher."""
+    """The browser has no network. The crawl's fetcher sends the browser's requests, and signs them."""
     try:
         find_program("")
     except BrowserError:

@@ -102,9 +102,9 @@ def a_shop() -> Web:
 
 
 def shown(line: str, web: Web) -> tuple[list[str], str]:
-    """Run a line of the README; return its terminal output without progress, and its command.
+    """Run a line of the README. Return its terminal output, without the progress, and its command.
 
-    `| head -N` is applied.
+    A `| head -N` in the line is applied to the output.
     """
     command, _, cut = line.partition(" | ")
     asks_code = command.endswith("; echo $?")

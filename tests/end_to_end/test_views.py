@@ -1,7 +1,7 @@
-"""Test that all views of a running crawl agree: `status`, `why`, `top`, dashboard, metrics, ledger.
+"""Test that all views of a running crawl agree: `status`, `why`, `top`, the dashboard, metrics, the ledger.
 
 The tests use crawls of one process and of three. Then one of the three processes is killed, and the views are
-compared again. The supervisor is stopped before, so that it does not restart the process.
+compared again. The supervisor is stopped before the kill, so that it does not restart the process.
 """
 
 import asyncio
@@ -133,7 +133,7 @@ def _check_host(running: Running, web: Web) -> None:
 
 
 def _check_eta(running: Running) -> None:
-    """Assert that every view reports that the crawl grows, and that none predicts an end."""
+    """Assert that every view reports that the crawl grows, and that no view predicts an end."""
     status = running.status()
     assert status["outlook"]["brings"] > 0.95 and status["outlook"]["seconds"] is None
     words = r"about [\d,]+ URLs wait and the crawl grows: each page adds \d\.\d new ones"
@@ -185,7 +185,10 @@ def test_all_views_report_a_killed_process(tmp_path: Path, web: Web) -> None:
         pid = next(each["pid"] for each in before["members"] if each["name"] == "p1")
 
         async def look_beside() -> tuple[dict[str, Any], bytes, int]:
-            """Return answers of the test's own admin server, because the crawl's server is in the stopped supervisor."""
+            """Return answers from an admin server that the test runs.
+
+            The crawl's own admin server cannot answer, because it is in the stopped supervisor.
+            """
             folders = {f"p{n}": running.folder / f"p{n}" for n in range(3)}
             server = AdminServer(SiblingProcesses(folders), Config(), running.folder, lambda: before["now"])
             _, port = await server.start("127.0.0.1:0")

@@ -289,7 +289,7 @@ def test_each_kind_of_answer_has_its_outcome(tmp_path: Path, status: int) -> Non
 
 
 def test_https_through_a_proxy_tunnel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The client checks the site's certificate, so the proxy cannot read the content; pages are stored as usual."""
+    """The client checks the site's certificate, so the proxy cannot read the content. Pages are stored as usual."""
     data = Path(__file__).parent.parent / "data" / "fetcher"
     monkeypatch.setenv("SSL_CERT_FILE", str(data / "authority.pem"))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -309,7 +309,7 @@ def test_https_through_a_proxy_tunnel(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_a_robots_txt_in_an_unknown_coding_counts_as_unreachable(tmp_path: Path) -> None:
     """All pages are forbidden for now, as if robots.txt were unreachable.
 
-    They are not allowed, as if it were empty.
+    They are not allowed, as they would be if robots.txt were empty.
     """
     with Web({"/": page("/in")}) as web:
         web.routes["/robots.txt"] = (200, {"Content-Encoding": "zstd"}, b"(\xb5/\xfd whatever")

@@ -1,4 +1,4 @@
-"""Test `crawler withdraw` on real sockets for every output, at rest and live, with one process and three."""
+"""Test `crawler withdraw` over real sockets, for every output, at rest and live, with one and three processes."""
 
 import asyncio
 import io
@@ -113,7 +113,10 @@ def test_withdrawn_pages_are_hidden_until_undone(crawled: tuple[Web, Path]) -> N
 
 @pytest.mark.parametrize("form", ["warc", "wacz"])
 def test_no_record_of_an_export_is_or_names_a_withdrawn_page(form: str, crawled: tuple[Web, Path]) -> None:
-    """The copy of a page with the same content may be a revisit of the withdrawn page; it is exported whole."""
+    """A page with the same content may be stored as a revisit of the withdrawn page.
+
+    The export then contains the complete content of this page.
+    """
     web, directory = crawled
     one, copy = web.url("/one"), web.url("/copy")
     before = records_of(directory, form)
@@ -217,7 +220,7 @@ def do(running: Running, **command: Any) -> tuple[int, Any]:
 
 @pytest.mark.parametrize("processes", [1, 3])
 def test_a_running_crawl_withdraws_at_once(tmp_path: Path, tree: list[str], processes: int) -> None:  # noqa: F811
-    """Every process gets the rules; the host is no longer fetched, whichever process owns it."""
+    """Every process gets the rules. The host is no longer fetched, whichever process owns it."""
     flags = ("--delay", "0.02", "--processes", str(processes), "--scope", "host")
     running = Running(tmp_path, tree, *flags)
     try:

@@ -61,7 +61,7 @@ class Site:
         return any(host == address(int(number)) and begin <= now < end for number, begin, end in self.down)
 
     def _wait(self, host: str) -> int:
-        """Return the seconds until the host may be requested again; 0 means now."""
+        """Return the number of seconds until the host may be requested again; 0 means now."""
         now = time.monotonic()
         recent = self.recent[host]
         window = self.options.window
@@ -139,7 +139,7 @@ async def serve(options: argparse.Namespace) -> None:
     for host in range(taken, 1 if options.names else options.hosts):
         await loop.create_server(lambda: Connection(site), address(host), options.port, backlog=512)
     print(options.port, flush=True)
-    await loop.run_in_executor(None, sys.stdin.read)  # until the parent process ends
+    await loop.run_in_executor(None, sys.stdin.read)  # blocks until the parent process ends
 
 
 def main() -> None:

@@ -1,8 +1,8 @@
 """A scripted web on loopback for end-to-end tests, and functions that crawl it.
 
-One server thread answers for every name below `localhost`, so a test can have any
-number of hosts. An answer is a body, a tuple (status, headers, body), or a
-function of the request that returns either.
+One server thread answers for every name below `localhost`, so a test can have any number of hosts. An answer
+is a body, a tuple (status, headers, body), or a function that receives the request and returns a body or a
+tuple.
 """
 
 import contextlib
@@ -99,7 +99,7 @@ class Web:
 
     def _answer(self, handler: BaseHTTPRequestHandler) -> None:
         path = handler.path
-        if "://" in path:  # the form of a request to a proxy
+        if "://" in path:  # a request to a proxy has this form
             path = "/" + path.split("/", 3)[3]
         sent = handler.rfile.read(int(handler.headers.get("Content-Length", 0)))
         asked = ReceivedRequest(
@@ -113,7 +113,7 @@ class Web:
         handler.send_response(status)
         for name, value in ({"Content-Type": "text/html; charset=utf-8"} | dict(headers)).items():
             handler.send_header(name, value)
-        if "Content-Length" in headers:  # too great a length simulates an answer that ends too early
+        if "Content-Length" in headers:  # a length that is too large simulates an answer that ends too early
             handler.close_connection = True
         else:
             handler.send_header("Content-Length", str(len(data)))
@@ -146,7 +146,7 @@ class Tunnels(BaseHTTPRequestHandler):
 
 @contextlib.contextmanager
 def served(handler: type[BaseHTTPRequestHandler]) -> Iterator[int]:
-    """Serve with an http.server handler, which controls every byte that is sent; yield the port."""
+    """Serve with a handler of http.server, which can control every byte of its answers. Yield the port."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     server.daemon_threads = True
     threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()

@@ -1,8 +1,9 @@
 """Scenarios around a crawl: readers, wrong clocks, backups, killed repairs, cut files, reshards, hostile directories.
 
-Each scenario works in the given folder with a `Setting`, asserts what must hold meanwhile, and returns the
-verdict on the stored pages. `scripts/bench/crash.py` runs the scenarios at full size, and `test_around.py`
-runs them at a small size. Both also run each scenario with the bug in `PLANTED` that the scenario must find.
+Each scenario works in the given folder with a `Setting`, asserts what must be true during the run, and
+returns a verdict on the stored pages. `scripts/bench/crash.py` runs the scenarios at full size, and
+`test_around.py` runs them at a small size. Both also run each scenario with the bug in `PLANTED` that the
+scenario must find.
 
     python -m tests.faults.around DIR BUG    read and check every process of a crawl without its lock
 """
@@ -26,7 +27,7 @@ from tests.faults.planted import plant
 YEAR = 365 * 86_400
 COMMAND_MAX = 60.0  # seconds after which a command counts as hanging
 READERS = 2
-BESIDE = 12.0  # seconds that a crawl takes while readers read it
+BESIDE = 12.0  # duration, in seconds, of a crawl that is read meanwhile
 KILLS = ("committed:10", "flush committed:2", "segment rolled:1", "batch written:15", "closing:1")
 _SMALL = ("--set", "pages.segment_bytes=20000", "--set", "due.buffer_entries_max=200")
 _QUICK = ("--set", "splitter.heartbeat=0.2", "--set", "splitter.backoff_max=0.3")
@@ -41,7 +42,7 @@ class Setting(NamedTuple):
     bug: str = ""
 
     def module(self, *more: str) -> tuple[str, ...]:
-        """Return the module that runs commands with the bug of the setting and those in `more`, and its arguments."""
+        """Return a module and its arguments. It runs commands with the bug of the setting and the bugs in `more`."""
         bugs = ",".join(filter(None, (self.bug, *more)))
         return ("tests.faults.planted", bugs) if bugs else ("crawler",)
 
@@ -87,7 +88,10 @@ def beside(folder: Path, setting: Setting) -> Judgement:
 
 @contextmanager
 def _read(directory: Path, setting: Setting) -> Iterator[list[Ended]]:
-    """Read the crawl in several processes until the block ends; yield a list that gets their results then."""
+    """Read the crawl in several processes until the block ends.
+
+    Yield a list, which gets their results at that time.
+    """
     words = [sys.executable, "-m", "tests.faults.around", str(directory), setting.bug]
     pipe = subprocess.PIPE
     environ = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -105,7 +109,10 @@ def _read(directory: Path, setting: Setting) -> Iterator[list[Ended]]:
 
 
 def read_until_told(directory: Path) -> int:
-    """Read the crawl until standard input ends; print the problems or the number of readings; return the exit code."""
+    """Read the crawl until standard input ends.
+
+    Print the problems or the number of readings. Return the exit code.
+    """
     count = 0
     while not select.select([sys.stdin], [], [], 0.05)[0]:
         if next(directory.glob("p*/store/CURRENT"), None) is not None:
@@ -134,12 +141,15 @@ def read(directory: Path) -> list[str]:
 
 
 def clock_ahead(folder: Path, setting: Setting) -> Judgement:
-    """Set the clock a year ahead in two runs, and kill one of them; the next run must neither wait nor lose a page."""
+    """Set the clock a year ahead in two runs, and kill one of them.
+
+    The next run must neither wait nor lose a page.
+    """
     return _clocks(folder, setting, f"clock+{YEAR}", "")
 
 
 def clock_behind(folder: Path, setting: Setting) -> Judgement:
-    """Set the clock a year back in the last run; this run must neither wait nor lose a page."""
+    """Set the clock a year back in the last run. This run must neither wait nor lose a page."""
     return _clocks(folder, setting, "", f"clock-{YEAR}")
 
 
@@ -161,7 +171,10 @@ def _clocks(folder: Path, setting: Setting, first: str, second: str) -> Judgemen
 
 
 def put_back(folder: Path, setting: Setting) -> Judgement:
-    """Replace a process by a backup; its peers must notice the replacement, and a repair must restore all pages."""
+    """Replace the folder of a process by a backup.
+
+    The peers of the process must notice the replacement, and a repair must restore all pages.
+    """
     directory, name = folder / "crawl", f"p{min(1, setting.processes - 1)}"
     with TreeWeb(folder, setting.pages, "--fanout", "4") as web:
         assert setting.crawl(directory, web, "--max-pages", str(setting.pages // 3)).code == 0
@@ -178,7 +191,7 @@ def put_back(folder: Path, setting: Setting) -> Judgement:
 
 
 def repair_killed(folder: Path, setting: Setting) -> Judgement:
-    """Kill a repair before several of its writes; crawls must be refused until the repair is completed."""
+    """Kill a repair before several of its writes. Crawls must be refused until the repair is completed."""
     directory, kept = folder / "crawl", folder / "kept"
     with TreeWeb(folder, setting.pages, "--fanout", "4") as web:
         assert setting.crawl(directory, web, "--max-pages", str(setting.pages // 2)).code == 0
@@ -207,7 +220,7 @@ def repair(directory: str, bug: str) -> int:
 
 
 def segments_cut(folder: Path, setting: Setting) -> Judgement:
-    """Cut off the second half of segments; `check` must report the loss, and lost pages must be fetched again."""
+    """Cut off the second half of segments. `check` must report the loss, and lost pages must be fetched again."""
     directory = folder / "crawl"
     with TreeWeb(folder, setting.pages, "--fanout", "4") as web:
         assert setting.crawl(directory, web).code == 0
@@ -247,7 +260,7 @@ def resharded(folder: Path, setting: Setting) -> Judgement:
 
 
 def hostile(folder: Path, setting: Setting) -> Judgement:
-    """Replace a file of the directory by a link or a pipe; commands must refuse the directory and write nothing."""
+    """Replace a file of the directory by a link or a pipe. Commands must refuse the directory and write nothing."""
     directory, outside = folder / "crawl", folder / "outside"
     with TreeWeb(folder, setting.pages, "--fanout", "4") as web:
         assert setting.crawl(directory, web).code == 0

@@ -1,7 +1,8 @@
 """Kill a command before its n-th write: a write to a file, a rename, or a batch to a store.
 
 The command runs in a fork of a server that has imported all modules and never opened a store. The fork counts
-Python's file operations, by audit events, and batches. It kills itself by SIGKILL.
+file operations, which it learns from Python's audit events, and batches. At the n-th write, the fork kills
+itself with SIGKILL.
 """
 
 import faulthandler

@@ -96,7 +96,7 @@ class TreeWeb:
         return self.url(0)
 
     def requests(self) -> list[tuple[float, float, str, str, int]]:
-        """Return begin time, end time, address, path and status of every request so far."""
+        """Return the begin time, end time, address, path and status of every request so far."""
         rows = (line.split() for line in self.log.read_text().splitlines())
         return [(float(row[0]), float(row[1]), row[2], row[3], int(row[4])) for row in rows]
 
@@ -142,7 +142,7 @@ class Ended(NamedTuple):
 
 
 def end(process: "subprocess.Popen[str]", timeout: float = 600) -> Ended:
-    """Wait for the end of a crawl; return its exit code and output."""
+    """Wait for the end of a crawl. Return its exit code and output."""
     out, err = process.communicate(timeout=timeout)
     return Ended(process.returncode, out, err)
 
@@ -178,7 +178,10 @@ def judge(web: TreeWeb, directory: Path, kills: Sequence[float] = ()) -> Judgeme
 
 
 def _refetches(web: TreeWeb, kills: Sequence[float]) -> Counter[int]:
-    """Count repeated 200 answers for pages, by the number of kills before the end of the page's previous answer."""
+    """Count the 200 answers for pages that had already got one.
+
+    The counts are grouped by the number of kills before the end of the page's previous answer.
+    """
     before: dict[str, float] = {}
     again: Counter[int] = Counter()
     for _, ended, _, path, status in web.requests():
@@ -190,7 +193,7 @@ def _refetches(web: TreeWeb, kills: Sequence[float]) -> Counter[int]:
 
 
 def _stored(directory: Path) -> tuple[Counter[str], int]:
-    """Return the response records by path, and the number of files that end in the middle of a record."""
+    """Return the number of response records of each path, and of files that end in the middle of a record."""
     from fastwarc.warc import ArchiveIterator, WarcRecordType
 
     stored: Counter[str] = Counter()
@@ -205,7 +208,7 @@ def _stored(directory: Path) -> tuple[Counter[str], int]:
 
 
 def _ends_torn(path: Path) -> bool:
-    """Return whether the file ends within a gzip member or contains garbage, so that readers lose later records."""
+    """Return whether the file ends within a gzip member or contains garbage. Readers would lose all later records."""
     inflater, inside = zlib.decompressobj(31), False
     with path.open("rb") as file:
         while data := file.read(1 << 20):
@@ -228,7 +231,7 @@ def run_with_kills(
     *arguments: str,
     module: Sequence[str] = ("crawler",),
 ) -> list[float]:
-    """Crawl with one kill for each entry of `faults`, then crawl to the end; return the times of the kills.
+    """Crawl with one kill for each entry of `faults`, then crawl to the end. Return the times of the kills.
 
     An entry is "point:n", or "point:n --flag value ..." if the run needs more flags.
     """
@@ -246,9 +249,10 @@ def run_with_kills(
 
 
 def load_seeds_with_kills(folder: Path, count: int, faults: Sequence[str]) -> Counter[int]:
-    """Load `count` seeds with a command that is killed at `faults`; return for each how often it is known at the end.
+    """Load `count` seeds with a command that is killed at `faults`.
 
-    Only one URL of each host may be fetched, and no server answers, so nearly all URLs are parked at the end.
+    Return the number of entries that each seed has at the end. Only one URL of each host may be fetched, and no
+    server answers, so nearly all URLs are parked at the end.
     """
     listed = folder / "seeds"
     with listed.open("w") as file:
@@ -304,7 +308,10 @@ def run_with_power_cuts(
 def run_with_random_kills(
     web: TreeWeb, directory: Path, count: int, pause: float, rng: random.Random
 ) -> list[float]:
-    """Crawl with `count` kills, each within `pause` seconds of a start, then to the end; return the kill times."""
+    """Crawl with `count` kills, each within `pause` seconds after a start.
+
+    Then crawl to the end. Return the times of the kills.
+    """
     kills = []
     for _ in range(count):
         process = start(directory, web.seed, *settings())

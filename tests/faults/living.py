@@ -42,7 +42,7 @@ class Left(NamedTuple):
     problems: list[str]
 
     def lost_since(self, before: "Left") -> list[str]:
-        """Return a description of the data that an earlier store contained and that is missing in this one."""
+        """Describe the data that an earlier store contained and that is missing in this store."""
         problems = []
         if self.credited < before.credited:
             problems.append(f"{before.credited} pages were credited, now {self.credited}")
@@ -104,7 +104,7 @@ def credited_pages(stages: Stages) -> dict[int, list[str]]:
 
 
 def wrong_credit(stages: Stages, web: ChangingWeb, credited: dict[int, list[str]], speed: float) -> list[str]:
-    """Return the hubs whose sum does not match the pages that they have shown."""
+    """Return the hubs whose sum of credits does not match the new pages that they have shown."""
     assert stages.views.freshness is not None
     schedule, problems = stages.views.freshness.schedule, []
     asked: dict[str, list[float]] = defaultdict(list)

@@ -87,7 +87,7 @@ def _recorded(sync: Any, recorder: Recorder) -> Any:
 
 
 def cut_power(record: Path, root: Path, rng: random.Random) -> int:
-    """Change the files in `root` as a power cut might do; return the number of changed files."""
+    """Change the files in `root` as a power cut might. Return the number of changed files."""
     synced = SyncedFiles()
     for line in record.read_text().splitlines():
         event = json.loads(line)

@@ -6,8 +6,8 @@ After each kill, a copy of the store must agree with the log:
     its last crawl           is the crawl of its record, and a request in the log
     since the previous kill  no state became older, and nothing learned was lost
 
-For a web with new pages, `living.py` adds its rules. In all runs, no request may be sent to a host before its
-gap is over. At the end, no page may be lost.
+For a web with new pages, `living.py` adds its rules. In all runs, no request may be sent to a host before the
+gap after the previous request is over. At the end, no page may be lost.
 """
 
 import asyncio
@@ -90,7 +90,7 @@ def changing_web(start: float, hosts: int = 3, pages: int = 12) -> ChangingWeb:
 async def run(
     web: ChangingWeb, folder: Path, faults: Sequence[str], last_for: float, *, kill_for: float = math.inf
 ) -> Verdict:
-    """Crawl `web`, then refresh its pages: with one kill for each fault, then for `last_for` seconds without kills.
+    """Crawl `web`, then refresh its pages: first with one kill per fault, then for `last_for` seconds without kills.
 
     A fault is "point:n" (`storage/faults.py`), or a number of requests after which the crawl is killed from
     outside. After `kill_for` seconds, there are no more kills.
@@ -139,7 +139,7 @@ async def run(
 
 
 async def crawler(*arguments: str, fault: str = "", web: ChangingWeb | None = None) -> tuple[int, str]:
-    """Run a command, which is killed at the given fault; return its exit code and output."""
+    """Run a command that is killed at the given fault. Return its exit code and output."""
     point, _, _ = fault.partition(":")
     assert not fault or point in POINTS or int(point), fault
     environ = {**os.environ, "PYTHONPATH": str(ROOT), "CRAWLER_FAULT": fault if point in POINTS else ""}
@@ -158,7 +158,7 @@ async def crawler(*arguments: str, fault: str = "", web: ChangingWeb | None = No
 
 
 def stored(crawl: Path, folder: Path) -> dict[str, Known]:
-    """Return the state of each stored page by URL, from a copy of the store, so that the original is unchanged."""
+    """Return the state of each stored page by URL. A copy of the store is read, so the original stays unchanged."""
     copy = folder / "copy"
     shutil.rmtree(copy, ignore_errors=True)
     shutil.copytree(crawl, copy, ignore=shutil.ignore_patterns("LOCK", "*.sock"))
@@ -179,7 +179,7 @@ def stored(crawl: Path, folder: Path) -> dict[str, Known]:
 
 
 def differences(web: ChangingWeb, before: dict[str, Known], after: dict[str, Known]) -> list[str]:
-    """Compare a state with the log and with the earlier state; return the contradictions."""
+    """Compare a state with the log and with the earlier state. Return the contradictions."""
     problems = [f"{url} is gone" for url in before.keys() - after.keys()]
     asked = requests(web)
     for url, known in after.items():
@@ -211,7 +211,10 @@ def requests(web: ChangingWeb) -> dict[str, list[float]]:
 
 
 def gaps(web: ChangingWeb) -> list[str]:
-    """Return the requests that arrived at a host too early; the server's times may be late by one turn of its loop."""
+    """Return the requests that reached a host too early.
+
+    The server's times may be late by one turn of its event loop.
+    """
     hosts: dict[int, list[float]] = defaultdict(list)
     for asked in web.log:
         hosts[asked.host].append(asked.at)

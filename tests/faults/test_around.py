@@ -1,4 +1,4 @@
-"""Run the scenarios around a crawl at a small size; `scripts/bench/crash.py` runs them at full size."""
+"""Run the scenarios of `around.py` at a small size. `scripts/bench/crash.py` runs them at full size."""
 
 from pathlib import Path
 

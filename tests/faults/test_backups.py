@@ -1,4 +1,7 @@
-"""Test processes that are replaced by a backup. Their peers know the confirmed links, so no link is lost silently."""
+"""Test processes that are replaced by a backup.
+
+The peers of such a process know which links it confirmed, so no link is lost silently.
+"""
 
 import shutil
 from collections.abc import Iterator
@@ -32,7 +35,10 @@ def put_back(backup: Path, folder: Path) -> None:
     ],
 )
 def test_a_process_replaced_by_a_backup_loses_no_page(tmp_path: Path, kept: str, engine: str) -> None:
-    """A backup replaces one of three processes, with and without its state number, which alone would reveal this."""
+    """A backup replaces the folder of one of three processes.
+
+    The test runs with and without the state number, because this number alone would reveal the replacement.
+    """
     directory, backup = tmp_path / "crawl", tmp_path / "backup"
     flags = settings("--processes", "3", *QUICK, "--set", f"store.engine={engine}")
     with TreeWeb(tmp_path, PAGES, "--fanout", "3") as web:
@@ -61,7 +67,7 @@ def test_a_process_replaced_by_a_backup_loses_no_page(tmp_path: Path, kept: str,
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_store_rebuilt_after_damage_recovers_the_links_of_its_peers(tmp_path: Path, engine: str) -> None:
-    """The crawl was not complete, so the lost store had the only copies of links that its peers had sent."""
+    """The crawl was not complete, so only the lost store had the links that the peers had sent."""
     directory = tmp_path / "crawl"
     flags = settings("--processes", "3", *QUICK, "--set", f"store.engine={engine}")
     with TreeWeb(tmp_path, PAGES, "--fanout", "3") as web:
@@ -81,7 +87,7 @@ def nodes(tmp_path: Path) -> Iterator[Nodes]:
 
 
 def run_all(nodes: Nodes, seed: str, *arguments: str) -> dict[str, Ended]:
-    """Run all nodes until they end; if one is refused, stop the others, which would wait for it."""
+    """Run all nodes until they end. If one node is refused, stop the others, which would wait for it."""
     started = {name: nodes.start(name, seed, *arguments) for name in "abc"}
     first = end(started["a"], timeout=60)
     if first.code:

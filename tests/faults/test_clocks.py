@@ -31,7 +31,7 @@ REFRESH = (
 
 
 def begin(directory: Path, word: str, *arguments: str, clock: str = "") -> "subprocess.Popen[str]":
-    """Start a command; `clock` is its planted clock, such as `clock+60`."""
+    """Start a command. `clock` names its planted clock, such as `clock+60`."""
     module = ("tests.faults.planted", clock) if clock else ("crawler",)
     return subprocess.Popen(
         [sys.executable, "-m", *module, word, *arguments, "--dir", str(directory)],
@@ -46,7 +46,7 @@ def begin(directory: Path, word: str, *arguments: str, clock: str = "") -> "subp
 def fetch_all_again(
     web: Web, directory: Path, processes: int, times: int = 1, *, clock: str = "", how: int = signal.SIGTERM
 ) -> Ended:
-    """Refresh until each page was fetched again `times` times; then end the run with the signal `how`."""
+    """Refresh until each page was fetched again `times` times. Then end the run with the signal `how`."""
     before = len(web.asked)
     flags = (*REFRESH, "--processes", str(processes))
     process = begin(directory, "refresh", *flags, clock=clock)
@@ -77,7 +77,7 @@ def fetch_all_again(
 def test_a_wrong_clock_during_a_refresh_freezes_no_page(
     tmp_path: Path, shift: str, how: int, processes: int
 ) -> None:
-    """After a run under a wrong clock, every page is fetched again promptly, and the newest copy is shown."""
+    """After a run with a wrong clock, every page is soon fetched again, and its newest copy is shown."""
     versions = Counter[str]()
 
     def changing(asked: ReceivedRequest) -> str:
@@ -106,7 +106,10 @@ def test_a_wrong_clock_during_a_refresh_freezes_no_page(
 
 @pytest.mark.parametrize("shift", [f"clock-{YEAR}", f"clock+{YEAR}"])
 def test_a_node_that_lost_its_disk_and_starts_with_a_wrong_clock(tmp_path: Path, shift: str) -> None:
-    """The peers once took a start with an early clock for a copy of the folder, and refused it forever."""
+    """A node that had lost its disk was started while its clock was behind.
+
+    Once, its peers took it for a copy of the folder, and refused it forever.
+    """
     nodes, pages = Nodes(tmp_path, "abc"), 240
     with TreeWeb(tmp_path, pages, "--fanout", "3") as web:
         first = [nodes.start(name, web.seed, "--max-pages", "80") for name in "abc"]

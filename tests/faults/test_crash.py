@@ -21,8 +21,8 @@ from tests.faults.harness import (
 )
 
 PAGES = 1500
-# These settings make rare steps frequent: segments of a few dozen pages, a flush and a merge of runs after a
-# few links.
+# These settings make rare steps frequent. Segments have only a few dozen pages, and runs are flushed and
+# merged after a few links.
 SMALL = ("--set", "pages.segment_bytes=20000", "--set", "due.buffer_entries_max=16")
 FAULTS = [
     "seeds loading:1",
@@ -106,8 +106,8 @@ def test_kills_at_random_instants_lose_nothing(tmp_path: Path) -> None:
 def test_a_planted_bug_is_found(tmp_path: Path, bug: str, faults: list[str]) -> None:
     """A crash test that cannot fail proves nothing, so bugs are planted.
 
-    A segment is truncated only if an earlier commit group of the same process named it. So the kills happen
-    after the first groups.
+    The bug truncates a segment only if an earlier commit group of the same process named this segment. So the
+    kills happen after the first groups.
     """
     with TreeWeb(tmp_path, 800, "--fanout", "2") as web:
         kills = run_with_kills(web, tmp_path / "crawl", faults, module=("tests.faults.planted", bug))

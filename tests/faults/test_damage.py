@@ -61,7 +61,7 @@ def segments(directory: Path) -> list[Path]:
 
 
 def within_response(path: Path, place: int) -> int:
-    """Return a position in the first response after `place`, so early that a cut there leaves none of the payload."""
+    """Return a position in the first response after `place`. A cut at this position removes the whole payload."""
     members = contents(path, bytes_max=1 << 20)
     return next(
         offset + 15
@@ -84,7 +84,10 @@ def test_an_intact_directory_has_no_problems(directory: Path) -> None:
 
 @pytest.mark.parametrize("left", [0, 5000])
 def test_pages_of_a_lost_segment_are_fetched_again(site: Site, directory: Path, left: int) -> None:
-    """`check` reports a missing or truncated file. The next crawl queues its pages, and fetches only these again."""
+    """`check` reports a missing or truncated file.
+
+    The next crawl queues the pages of the lost segment, and fetches only these pages again.
+    """
     path = segments(directory)[1]
     if not left:
         path.unlink()
@@ -150,7 +153,10 @@ def test_reserved_space_is_allocated_and_freed(site: Site, directory: Path) -> N
 
 
 def test_a_store_without_its_manifest_is_rebuilt(site: Site, directory: Path) -> None:
-    """The error is one line, which names the remedy. The remedy restores all pages without fetching them again."""
+    """The error message is one line, which names the command that repairs the store.
+
+    This command restores all pages without fetching them again.
+    """
     max(directory.glob("p0/store/MANIFEST-*")).unlink()
     (directory / "p0" / "store" / "CURRENT").unlink()
     refused = crawl(directory, site.web.seed, *settings(*SMALL))
@@ -195,7 +201,7 @@ def newest_log(directory: Path) -> Path:
 
 
 def leave_log(directory: Path) -> None:
-    """Add writes to the newest log, as after a crash; after a clean close of RocksDB, the log would be empty."""
+    """Add writes to the newest log, as after a crash. When RocksDB is closed cleanly, it leaves an empty log."""
     path, copy = directory / "p0" / "store", directory / "copy"
     with closing(open_store(path)) as store:
         for key, value in list(scan_prefix(store, b"u/")):
@@ -208,7 +214,10 @@ def leave_log(directory: Path) -> None:
 
 
 def test_a_torn_tail_of_the_store_is_cut(site: Site, directory: Path) -> None:
-    """Bytes that a power cut left after the last complete record are cut off and reported, and the crawl continues."""
+    """A power cut may leave bytes after the last complete record of the log.
+
+    These bytes are cut off and reported, and the crawl continues.
+    """
     leave_log(directory)
     log = newest_log(directory)
     log.write_bytes(log.read_bytes() + bytes(range(256)) * 20)

@@ -54,7 +54,7 @@ def test_damage_is_refused_and_repaired(tmp_path: Path, engine: str, monkeypatch
             ended = crawl(directory, web.seed, *settings(*SMALL))
             assert ended.code == (0 if harm == "torn" else 3) and ended.err.count("\n") == 1, (harm, ended)
             if harm == "log":
-                continue  # acknowledged writes follow the damage, so only a person may decide to discard them
+                continue  # the damage is followed by acknowledged writes, which only a person may decide to discard
             repaired = command("check", "--dir", directory, "--repair")
             assert repaired.returncode == 0, (harm, repaired)
             assert crawl(directory, web.seed, *settings(*SMALL)).code == 0

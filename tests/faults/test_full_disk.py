@@ -1,4 +1,4 @@
-"""Test a full disk, for which a small tmpfs is used; the tests are skipped if the user may not mount one."""
+"""Test a full disk, which is a small tmpfs. If the user may not mount a tmpfs, the tests are skipped."""
 
 import os
 import subprocess
@@ -43,7 +43,10 @@ def fill(disk: Path, left: int) -> None:
 def test_a_full_disk_gives_exit_code_75_and_loses_nothing(
     tmp_path: Path, disk: Path, begun: bool, left: int
 ) -> None:
-    """Whichever write fails first (seed, store, settings, archive), the error is one line; the next run completes."""
+    """The first write that fails is of the seed, the store, the settings or the archive.
+
+    In each case, the error message is one line, and the next run completes the crawl.
+    """
     with TreeWeb(tmp_path, PAGES) as web:
         if begun:
             assert crawl(disk / "crawl", web.seed, *BARE, "--max-pages", "20").code == 0

@@ -30,14 +30,18 @@ def command(*words: str) -> int:
 
 
 def ran(folder: Path, call: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a function in a separate process; return its result."""
+    """Call a function in a separate process. Return its result."""
     done = run(folder, call, *arguments)
     assert done is not None
     return done.result
 
 
 def kill_points(writes: int) -> list[int]:
-    """Return the writes before which to kill, by number: every Nth with `CRAWLER_KILLS=N`, else some and the last."""
+    """Return the numbers of the writes before which the command is killed.
+
+    With `CRAWLER_KILLS=N`, these are every Nth write. Otherwise, they are some of the writes and the last
+    ones.
+    """
     step = int(os.environ.get("CRAWLER_KILLS", max(1, writes // 3)))
     return sorted({*range(step // 2 + 1, writes + 1, step), *range(max(1, writes - LAST), writes + 1)})
 

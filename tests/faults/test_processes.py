@@ -1,4 +1,4 @@
-"""Test that after kill -9, a crawl of three processes loses no link between processes and applies none twice.
+"""Test that after kill -9, a crawl of three processes loses no link between processes, and applies no link twice.
 
 `splitter/README.md`, "Protocol", makes this promise. Real processes run under the supervisor on a tree-shaped
 web, where every URL has one in-link and two thirds of the links lead from one process to another. The
@@ -43,7 +43,7 @@ def pids(directory: Path) -> list[int]:
 
 
 def kill_one(directory: Path, rng: random.Random) -> list[float]:
-    """Kill one of the processes; return a list with the time of the kill, which is empty if no process runs."""
+    """Kill one of the processes. Return a list with the time of the kill, or an empty list if no process runs."""
     running = pids(directory)
     if not running:
         return []
@@ -52,7 +52,7 @@ def kill_one(directory: Path, rng: random.Random) -> list[float]:
 
 
 def crawl_and_kill(web: TreeWeb, directory: Path, kills: int, rng: random.Random) -> list[float]:
-    """Crawl to the end, killing one process at intervals; return the times of the kills."""
+    """Crawl to the end, and kill one process at intervals. Return the times of the kills."""
     process = start(directory, web.seed, *settings(*FLAGS))
     instants: list[float] = []
     fetched = 0
@@ -81,7 +81,7 @@ def test_kills_of_random_processes_lose_nothing(tmp_path: Path) -> None:
 
 
 def crawl_with_fault(web: TreeWeb, directory: Path, fault: str, module: Sequence[str] = ("crawler",)) -> bool:
-    """Crawl with a fault for at most 60 seconds, then kill the crawl and its children; return whether it ended cleanly.
+    """Crawl with a fault for at most 60 s, then kill the crawl and its children. Return whether it ended cleanly.
 
     A process that has lost links after confirming them to its peers stops with exit code 3.
     """

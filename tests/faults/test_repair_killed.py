@@ -57,7 +57,7 @@ def of_three(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def no_manifest(directory: Path, name: str = "p0") -> None:
-    """Delete the manifest; the engine can rebuild the store from its tables."""
+    """Delete the manifest. The engine can rebuild the store from its tables."""
     max(directory.glob(f"{name}/store/MANIFEST-*")).unlink()
     (directory / name / "store" / "CURRENT").unlink()
 
@@ -90,7 +90,7 @@ def run_to_end(folder: Path, command: Callable[..., Any], *arguments: Any) -> An
 
 
 def known(directory: Path) -> tuple[set[int], set[int]]:
-    """Return the fingerprints of known URLs, and of those stored pages that have neither a copy nor a queue entry."""
+    """Return the fingerprints of known URLs, and those of stored pages that have neither a copy nor a queue entry."""
     found = [_known(store) for store in directory.glob("p*/store")]
     return set().union(*(urls for urls, _ in found)), set().union(*(bare for _, bare in found))
 
@@ -119,8 +119,8 @@ def _known(path: Path) -> tuple[set[int], set[int]]:
 def test_a_killed_repair_is_completed(site: Site, tmp_path: Path, damage: Callable[[Path], None]) -> None:
     """The repeated repair finds every URL that an undisturbed repair finds, many of them only in the links log.
 
-    No page record without a copy remains, and no file of the repair. With `CRAWLER_KILLS=N`, a kill before
-    every Nth write is tried; by default, a kill before a few writes.
+    In the end, no page record without a copy is left, and no file of the repair. With `CRAWLER_KILLS=N`, a
+    kill before every Nth write is tried; by default, a kill before a few writes.
     """
     directory = Path(shutil.copytree(site.directory, tmp_path / "crawl"))
     damage(directory)

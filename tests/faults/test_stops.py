@@ -34,7 +34,7 @@ def web(tmp_path: Path) -> Iterator[TreeWeb]:
 
 
 def wait_for(condition: Callable[[], bool], process: "subprocess.Popen[str]") -> None:
-    """Wait until `condition` holds; assert that the process runs meanwhile."""
+    """Wait until `condition` is true. Assert that the process runs meanwhile."""
     give_up = time.monotonic() + 60
     while not condition():
         assert process.poll() is None, process.communicate()
@@ -45,7 +45,7 @@ def wait_for(condition: Callable[[], bool], process: "subprocess.Popen[str]") ->
 def begin(
     web: TreeWeb, directory: Path, *arguments: str, pages: int = 40, module: Sequence[str] = ("crawler",)
 ) -> "subprocess.Popen[str]":
-    """Start a crawl; wait until it has fetched some of its pages."""
+    """Start a crawl. Wait until it has fetched some of its pages."""
     before = web.fetched().total()
     process = start(directory, web.seed, *settings("--concurrency", "5", *arguments), module=module)
     wait_for(lambda: web.fetched().total() >= before + pages, process)
@@ -53,7 +53,7 @@ def begin(
 
 
 def test_the_first_signal_stops_cleanly(web: TreeWeb, tmp_path: Path) -> None:
-    """The exit code is 0, a line explains how to continue, and then no page is fetched again."""
+    """The exit code is 0, and a line explains how to continue. The next run fetches no page again."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         process = begin(web, tmp_path / "crawl", module=IN_TERMINAL)
         process.send_signal(number)
@@ -146,7 +146,10 @@ def _kill_parser(process: "subprocess.Popen[str]") -> None:
 
 
 def _parsers(pid: int) -> list[int]:
-    """Return the running child processes, all of which are parsers, except killed ones without a command line."""
+    """Return the running child processes, which are all parsers.
+
+    Killed children have no command line and are left out.
+    """
     return [child for child in _children(pid) if Path(f"/proc/{child}/cmdline").read_bytes()]
 
 
@@ -176,7 +179,10 @@ def test_a_second_process_on_a_directory_is_refused(tmp_path: Path) -> None:
 def test_a_failed_write_ends_the_run(
     web: TreeWeb, tmp_path: Path, arguments: tuple[str, ...], size: int, named: str
 ) -> None:
-    """If a write to the WARC or the store fails, the run ends with code 75 and one line; the next run completes."""
+    """If a write to the WARC or the store fails, the run ends with exit code 75 and an error of one line.
+
+    The next run completes the crawl.
+    """
     full = crawl(tmp_path / "crawl", web.seed, *settings(*arguments), file_bytes_max=size)
     killed = time.time()
     assert full.code == 75 and full.err.count("\n") == 1 and named in full.err, full
@@ -201,7 +207,7 @@ def _config(**sections: dict[str, object]) -> dict[str, object]:
 
 
 def _crawl_here(config: dict[str, object], web: TreeWeb, directory: Path) -> dict[str, Any]:
-    """Run a crawl in this process; return its report."""
+    """Run a crawl in this process. Return its report."""
 
     async def run() -> dict[str, Any]:
         async with Crawl(configure(config), directory=directory, seeds=[web.seed]) as crawling:
@@ -282,7 +288,7 @@ def test_a_bug_outside_of_any_page_ends_the_run(
 def test_a_clock_that_jumps_delays_no_host(
     web: TreeWeb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jump: float
 ) -> None:
-    """The wall clock jumps between two runs. No host has to wait longer because of it, and no page is lost."""
+    """The wall clock jumps between two runs. No host has to wait longer because of the jump, and no page is lost."""
     assert crawl(tmp_path / "crawl", web.seed, *settings("--max-pages", "50")).code == 0
     wall = time.time
     monkeypatch.setattr(time, "time", lambda: wall() + jump)
@@ -297,7 +303,7 @@ def test_a_clock_that_jumps_delays_no_host(
 def test_a_fetch_that_outlasts_the_grace_period_of_a_stop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The host stays occupied until its fetch is cut off. The stop is clean, and the next run fetches the page."""
+    """The host stays occupied until the fetch is aborted. The stop is clean, and the next run fetches the page."""
     monkeypatch.setattr(process_module, "STOP_GRACE", 0.05)
     monkeypatch.setattr(Environment, "watch_interval", 0.05)
     limits = {"scope": "any", "depth": 1000, "max_time": 0.3}
@@ -348,7 +354,7 @@ def test_a_signal_during_the_imports_stops_all_processes(web: TreeWeb, tmp_path:
 
 
 def test_a_signal_ends_a_command_that_needs_no_clean_stop(tmp_path: Path) -> None:
-    """The signal ends `crawler status` as it ends any program."""
+    """The signal ends `crawler status` immediately, as it ends most programs."""
     words = ["-m", "tests.faults.early", "SIGTERM", "crawler.cli", "status", "--dir", str(tmp_path)]
     assert subprocess.run([sys.executable, *words], check=False, capture_output=True).returncode == -15
 

@@ -1,4 +1,4 @@
-"""Test that `withdraw`, also with `--erase`, hides pages and loses no other page when it is killed before any write.
+"""Test that `withdraw` (also with `--erase`) hides pages and loses no other page if it is killed before any write.
 
 The site is a tree, so a page that is lost would stay lost. Several hosts have equal pages, so remaining
 copies may refer to the responses of erased pages.
@@ -30,7 +30,7 @@ from tests.faults.every_write import run
 
 HOSTS, PAGES, FANOUT = 6, 60, 3
 LEAF = "a leaf among equals"
-LAST = 3  # a kill is tried before each of the last writes of a command
+LAST = 3  # the test kills a command before each of its last writes
 
 
 def host(number: int) -> str:
@@ -48,7 +48,7 @@ def tree_page(web: Web, number: int) -> str:
 def crawled(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Web, Path]]:
-    """Return two crawls at rest, one by one process and one by three, with small segments."""
+    """Return two crawls at rest, one of one process and one of three, with small segments."""
     directory = tmp_path_factory.mktemp("crawled") / "crawl"
     with Web({}) as web:
         web.routes = {f"{host(n)}/{n}": tree_page(web, n) for n in range(PAGES)}
@@ -115,7 +115,11 @@ def ran(folder: Path, call: object, *arguments: object) -> object:
 
 
 def kill_points(writes: int) -> list[int]:
-    """Return the writes before which to kill, by number: every Nth with `CRAWLER_KILLS=N`, else some and the last."""
+    """Return the numbers of the writes before which the command is killed.
+
+    With `CRAWLER_KILLS=N`, these are every Nth write. Otherwise, they are some of the writes and the last
+    ones.
+    """
     step = int(os.environ.get("CRAWLER_KILLS", max(1, writes // 4)))
     return sorted({*range(1, writes + 1, step), *range(max(1, writes - LAST), writes + 1)})
 
@@ -156,7 +160,7 @@ def test_a_withdrawal_killed_before_any_write_is_completed(
 def test_an_erasure_killed_within_a_write_is_completed(
     crawled: tuple[Web, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
 ) -> None:
-    """If a record was half overwritten, the next command that opens the crawl completes the overwriting."""
+    """If only half of a record was overwritten, the next command that opens the crawl overwrites the rest."""
     _, source = crawled
     name = holder(source)
     directory = copy_of(source, tmp_path / "crawl")
@@ -192,7 +196,7 @@ def test_a_running_crawl_is_killed_while_it_erases(
 ) -> None:
     """The next start of the crawl completes the erasures that are listed.
 
-    Repeating the command completes all others.
+    All other erasures are completed when the command is repeated.
     """
     _, source = crawled
     directory = copy_of(source, tmp_path / "crawl")

@@ -105,7 +105,10 @@ def fuzz(target: Target, seed: int, *, runs: int = 1 << 62, cpu_seconds: float =
 
 
 def _again(target: Target, data: bytes, rng: random.Random, worst: float) -> float:
-    """Return the shortest of three times, because other processes or garbage collection may slow down a run."""
+    """Run an input that took `worst` seconds twice more, and return the shortest of the three times.
+
+    Other processes or garbage collection may slow down a run.
+    """
     for _ in range(2):
         gc.collect()
         clock = Clock()

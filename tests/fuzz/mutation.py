@@ -1,7 +1,7 @@
 """Make inputs that are nearly valid, by mutating a corpus with words of its grammar.
 
-Parsers mostly fail after a small change to a valid input, because of a word where none is expected, or
-because of repetition, which exposes costs that grow faster than the input.
+Parsers mostly fail after a small change to a valid input, or because of a word that is not expected in this
+place. Repetition exposes costs that grow faster than the input.
 """
 
 import random

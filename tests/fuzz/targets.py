@@ -69,7 +69,7 @@ from tests.process.support import Joint
 from tests.serve.test_receivers import Receiving
 
 URL = "https://h.test/a/b.html?c"
-PATIENCE = 0.02  # seconds to wait for an answer; an incomplete request gets none
+PATIENCE = 0.02  # seconds to wait for an answer, because an incomplete request gets no answer
 SYMBOL_MAX = 258  # bytes that one symbol of a deflate stream can produce at most
 NOW = 1_800_000_000.0
 LIMITS = FetchLimits.of(FetchConfig())
@@ -233,7 +233,7 @@ _FINGERPRINTER = Fingerprinter(bytes(16))
 
 
 def _pages(runner: asyncio.Runner, data: bytes, clock: Clock, rng: random.Random) -> Hashable:
-    """Read a page in the event loop and filter its links; the header fields are mutated, too."""
+    """Read a page in the event loop and filter its links. The header fields are mutated, too."""
     field = bytes(data[: rng.choice((0, 0, 40))]).decode("latin-1")
     charset = rng.choice(
         ("", "", "utf-8", "shift_jis", "utf-16le", "iso-2022-jp", "gb18030", "x-user-defined", "nonsense")
@@ -328,7 +328,10 @@ def robots(data: bytes, clock: Clock, rng: random.Random) -> Hashable:
 
 
 def urls(data: bytes, clock: Clock, rng: random.Random) -> Hashable:
-    """Judge a URL as written on a page; assert that its canonical form is stable and that the filter has a verdict."""
+    """Judge a URL as it is written on a page.
+
+    Assert that its canonical form is stable, and that the filter has a verdict on it.
+    """
     text = data.decode(
         *rng.choice((("utf-8", "replace"), ("utf-8", "surrogateescape"), ("latin-1", "strict")))
     )
@@ -480,7 +483,7 @@ class _Complaints(logging.Handler):
 
 @contextlib.contextmanager
 def _doors(folder: Path) -> Iterator[Target]:
-    """Yield a target that sends requests to a page server on loopback; each is answered or ends the connection."""
+    """Yield a target that sends requests to a page server. Each request gets an answer or ends the connection."""
     with contextlib.closing(asyncio.new_event_loop()) as loop:
         asyncio.set_event_loop(loop)
         served = Receiving(folder, request_body_bytes_max=100_000)
@@ -516,7 +519,7 @@ def _doors(folder: Path) -> Iterator[Target]:
 
 @contextlib.contextmanager
 def _control(folder: Path) -> Iterator[Target]:
-    """Yield a target that sends lines to the control socket of a process with real stages; the code 1 means a bug."""
+    """Yield a target that sends lines to the control socket of a process with real stages. Code 1 means a bug."""
     joint = Joint(folder)
     commands = Commands(joint.stages, joint.stages.commits.commit_now)
 

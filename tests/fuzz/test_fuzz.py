@@ -54,7 +54,7 @@ def test_the_search_finds_a_planted_bug() -> None:
 
 
 def test_queries_are_encoded_in_an_encoding_without_a_codec() -> None:
-    """The standard defines the charset `x-user-defined`, but Python has no codec for it."""
+    """The Encoding Standard defines the charset `x-user-defined`, but Python has no codec for it."""
     got = resolve("http://h.test/", "?a=é\uf7ff", encoding="x-user-defined")
     assert got == "http://h.test/?a=%26%23233%3B%FF"
 

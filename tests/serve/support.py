@@ -20,7 +20,7 @@ NAMES = Fingerprinter(bytes(16))
 
 
 class CrawlOfSite:
-    """A `ServedCrawl` on a test's page cache; it records queued pages, counted requests and signals in lists."""
+    """A `ServedCrawl` on a test's page cache. Its lists record queued pages, counted requests and signals."""
 
     def __init__(self, site: Site) -> None:
         self.site = site
@@ -94,7 +94,7 @@ class Served:
         asyncio.run(whole())
 
     async def raw(self, data: bytes) -> bytes:
-        """Send bytes as they are; return everything received until the server closes the connection."""
+        """Send bytes unchanged. Return everything that is received until the server closes the connection."""
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
         writer.write(data)
         try:
@@ -105,7 +105,7 @@ class Served:
             writer.close()
 
     async def get(self, target: str, *lines: str, method: str = "GET", version: str = "1.1") -> "Response":
-        """Send one request on a separate connection, with the header fields `lines`; return the response."""
+        """Send one request with the header fields `lines` on a separate connection. Return the response."""
         given = [line for line in lines if line.lower().startswith("host:")]
         host = [] if given else [f"Host: 127.0.0.1:{self.port}"]
         head = [f"{method} {target} HTTP/{version}", *host, *lines, "Connection: close", "", ""]
@@ -113,7 +113,7 @@ class Served:
 
 
 class Response:
-    """A parsed response; the chunks of its body are joined."""
+    """A parsed response. If the body came in chunks, they are joined."""
 
     def __init__(self, data: bytes) -> None:
         head, _, body = data.partition(b"\r\n\r\n")

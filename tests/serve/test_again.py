@@ -1,4 +1,4 @@
-"""Test that the fast path for repeated requests gives the same answers, and that only plain requests take it."""
+"""Test that repeated requests get the same answers on the fast path, and that only plain requests take this path."""
 
 import asyncio
 import gzip
@@ -24,7 +24,10 @@ def asks(target: str = AT, *lines: str, method: str = "GET") -> bytes:
 async def answers(
     reader: asyncio.StreamReader, count: int, bodiless: frozenset[int] = frozenset()
 ) -> list[Response]:
-    """Read and return the next `count` responses; `bodiless` has the numbers of those to HEAD, which have no body."""
+    """Read and return the next `count` responses.
+
+    `bodiless` contains the numbers of the responses to HEAD requests, which have no body.
+    """
     found = []
     for number in range(count):
         head = await reader.readuntil(b"\r\n\r\n")
@@ -43,7 +46,10 @@ def served(tmp_path: Path) -> Served:
 
 
 def test_a_repeated_request_gets_the_same_answer(served: Served) -> None:
-    """A repeated request is counted, and gets the age, P(fresh) and copy of its own time, not the first request's."""
+    """A repeated request is counted, too.
+
+    It gets the copy, age and P(fresh) that are current at its own time, and not those of the first request.
+    """
     long_way = []
     real = served.server._answer
 
@@ -78,7 +84,11 @@ def test_a_repeated_request_gets_the_same_answer(served: Served) -> None:
 
 
 def test_the_store_is_read_only_after_a_write(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A cached answer is used until the store is written to; if another page was written, the record is read once."""
+    """A cached answer is used without a look at the store until the store is written to.
+
+    If only another page was written, the page's record is read once, and then the cached answer is used
+    again.
+    """
     keys: list[bytes] = []
     store = served.site.store
     real = store.get
@@ -131,7 +141,7 @@ CONDITIONS = [
 def test_conditions_and_ranges_have_the_same_answers_on_both_paths(
     served: Served, lines: list[str], quick: bool, coding: bytes, host_first: bool
 ) -> None:
-    """Conditions such as If-None-Match differ from page to page, so the remembered header block contains none.
+    """Conditions such as If-None-Match differ from page to page, so the remembered header block contains no conditions.
 
     Some clients send the conditions before the Host field.
     """
@@ -172,7 +182,7 @@ def test_conditions_and_ranges_have_the_same_answers_on_both_paths(
 
 
 def test_streams_of_requests_may_be_cut_anywhere(served: Served) -> None:
-    """However the stream is divided into reads, its requests are answered in order, as if they were sent one by one."""
+    """However the stream is divided into reads, all requests are answered in order, as if they were sent one by one."""
     kinds = [
         (asks(), 200, b"page "),
         (asks(AT + "a"), 200, b"page a"),

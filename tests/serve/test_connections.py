@@ -103,7 +103,10 @@ def test_a_client_waits_for_100_continue(served: Served) -> None:
 
 
 def test_a_client_that_sends_too_much_can_read_the_error(served: Served) -> None:
-    """The client's data is discarded for a while; an immediate close would reset the connection and lose the answer."""
+    """The server reads and discards the client's data for a while before it closes the connection.
+
+    If it closed the connection immediately, the connection would be reset, and the answer would be lost.
+    """
     echoing(served)
 
     async def talk(served: Served) -> None:
@@ -235,7 +238,7 @@ def test_an_internal_error_gives_500_and_ends_the_connection(
 
 
 def test_answers_in_progress_get_a_grace_period_at_shutdown(served: Served) -> None:
-    """Idle connections are closed; answers that do not end within the grace period are cut."""
+    """Idle connections are closed. Answers that are not complete after the grace period are cut."""
     gates = [asyncio.Event(), asyncio.Event()]
 
     async def receive(asked: ParsedRequest, request: ServedRequest, body: bytes) -> Reply:

@@ -1,4 +1,4 @@
-"""Compare the formatting of times with the standard library's."""
+"""Compare our formatting of times with that of the standard library."""
 
 from datetime import UTC, datetime
 from email.utils import formatdate

@@ -1,4 +1,4 @@
-"""Test request counts: their decay, their bounds, and the guarantees of the sketch."""
+"""Test the counts of requests: their decay, the memory they need, and the errors of the sketch."""
 
 import math
 import random
@@ -22,7 +22,10 @@ def test_a_count_halves_in_each_half_life() -> None:
 
 
 def test_a_steady_rate_is_estimated() -> None:
-    """For requests d apart and half-life h, the sum of 2^(-k d / h) tends to h / (d ln 2) as d / h falls."""
+    """If requests arrive at intervals d, their count is the sum of 2^(-k d / h) over k, where h is the half-life.
+
+    For small d / h, this sum is nearly h / (d ln 2).
+    """
     demand = Demand(100.0, 10, now=0.0)
     now = 0.0
     for _ in range(20_000):
@@ -48,7 +51,10 @@ def test_counts_do_not_overflow_with_time() -> None:
 @settings(deadline=None)
 @given(st.lists(st.integers(0, 40), max_size=300), st.integers(4, 16))
 def test_a_count_is_never_below_the_true_one(pages: list[int], pages_max: int) -> None:
-    """The number of counters is bounded; a page's count, from the table or from the sketch, is exact or too high."""
+    """The number of counters is bounded, so a count may be too high, but it is never too low.
+
+    This holds for the counts in the table and for those in the sketch.
+    """
     demand = Demand(WEEK, pages_max, now=0.0, columns=64)
     true: dict[int, int] = {}
     for page in pages:

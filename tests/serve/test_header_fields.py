@@ -1,4 +1,4 @@
-"""Test the header fields of served copies, content codings, and the conditions for a 304."""
+"""Test the header fields and content codings of served copies, and the conditions for an answer of 304."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -196,7 +196,7 @@ def test_our_own_host_names_are_accepted(host: str) -> None:
     ],
 )
 def test_foreign_hosts_are_rejected(hosts: list[str], status: int) -> None:
-    """A foreign host name that resolves to this server is rejected; this protects against DNS rebinding."""
+    """Requests with a foreign host name that resolves to this server are rejected, to prevent DNS rebinding."""
     with pytest.raises(HttpError) as caught:
         check_host(hosts, frozenset({"cache.example"}))
     assert caught.value.status == status

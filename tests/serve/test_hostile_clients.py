@@ -119,7 +119,10 @@ def test_slow_clients_lose_their_slots_to_others(tmp_path: Path) -> None:
 
 
 def test_a_client_that_does_not_read_is_disconnected(tmp_path: Path) -> None:
-    """The write timeout disconnects the client; until then, answers to pipelined requests do not fill memory."""
+    """The client is disconnected after the write timeout.
+
+    Until then, the answers to its pipelined requests do not fill the memory.
+    """
     served = Served(tmp_path, write_timeout=0.5)
     served.store(body=b"x" * 500_000)
 

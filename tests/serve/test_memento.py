@@ -1,9 +1,9 @@
 """Test that Memento answers equal those of pywb 2.10.0 (recorded on 2026-11-22), except for listed differences.
 
-Both serve the same WARC. It contains six copies of /, a day apart; one copy each of a 404, a redirect and a
-page with a query; and a page that was once found unchanged. pywb was queried at `/coll/URL` with
-Accept-Datetime (its timegate: pattern 200, the copy in a frame), at `/coll/TIMEmp_/URL` and at
-`/coll/timemap/link/URL`.
+The crawler and pywb serve the same WARC file. It contains six copies of /, a day apart; one copy each of a
+404, a redirect and a page with a query; and a page that was once found unchanged. pywb was queried at
+`/coll/URL` with Accept-Datetime, at `/coll/TIMEmp_/URL` and at `/coll/timemap/link/URL`. The first of these
+is its timegate, which answers with 200 and shows the copy in a frame.
 """
 
 import re
@@ -69,7 +69,10 @@ OTHERS = [("gone", 404, 5.0), ("moved", 301, 6.0), ("same", 200, 90_000.0), ("a?
 
 
 def test_the_timegate_redirects_to_a_copy(served: Served) -> None:
-    """The time gate redirects to the copy (RFC 7089, 4.2.1); the proxy form answers with the copy itself (4.1.2)."""
+    """The time gate redirects to the copy (RFC 7089, 4.2.1).
+
+    If the server is used as a proxy, it answers with the copy itself (RFC 7089, 4.1.2).
+    """
 
     async def talk(served: Served) -> None:
         for asked, day in CHOSEN:
@@ -122,9 +125,9 @@ def test_a_redirect_of_a_past_copy_stays_in_its_time(served: Served) -> None:
 
 
 def test_time_maps_list_all_copies(served: Served) -> None:
-    """Copies are listed by time, including unchanged copies.
+    """Copies are listed in the order of their times. Unchanged copies are listed, too.
 
-    Unlike pywb, we add `until`, `first` and `last` (RFC 7089, 5).
+    Unlike pywb, the crawler adds `until`, `first` and `last` (RFC 7089, 5).
     """
 
     async def talk(served: Served) -> None:

@@ -1,4 +1,4 @@
-"""Test the POST endpoints: /signal, IndexNow's documented cases, WebSub with a hub that follows the Recommendation."""
+"""Test the POST endpoints /signal, IndexNow (its documented cases) and WebSub (with a hub as in its standard)."""
 
 import asyncio
 import hashlib
@@ -124,7 +124,10 @@ def test_posted_signals(tmp_path: Path) -> None:
     ],
 )
 def test_a_page_of_another_origin_causes_no_fetch(tmp_path: Path, field: str) -> None:
-    """A form (as text/plain, so without a preflight request) or an image on a hostile page changes no state."""
+    """Neither a form nor an image on a hostile page changes any state.
+
+    The form is text/plain, so there is no preflight.
+    """
 
     async def talk(served: Receiving) -> None:
         served.store()
@@ -191,9 +194,9 @@ def posted(**values: Any) -> bytes:
 
 
 def test_indexnow_reads_the_key_file_once_a_day(tmp_path: Path) -> None:
-    """Notices get 202 until the key file is read, and then 200; the waiting URLs are accepted then.
+    """Notices get 202 until the key file is read. Then the waiting URLs are accepted, and later notices get 200.
 
-    The file is read again daily.
+    The key file is read again once a day.
     """
 
     async def talk(served: Receiving) -> None:
@@ -248,7 +251,10 @@ def test_indexnow_status_codes(tmp_path: Path, target: str, body: bytes, status:
 
 
 def test_notices_wait_for_the_next_run_if_the_key_file_was_not_read(tmp_path: Path) -> None:
-    """A crawl that is stopping does not reject a key that it could not check; the next run fetches the key file once."""
+    """A crawl that is stopping cannot check a key, but does not reject it.
+
+    The next run fetches the key file once.
+    """
 
     async def talk(served: Receiving) -> None:
         served.stopping = True
@@ -285,7 +291,10 @@ def status_of(keys: indexnow.Keys, notice: indexnow.Notice, now: float = 0.0) ->
 
 
 def test_a_site_without_a_key_file_does_not_block_other_sites() -> None:
-    """After one notice of 10,000 URLs, all sites once got 429 for ten minutes. Now the share of each site is limited."""
+    """After one notice of 10,000 URLs, all sites once got 429 for ten minutes.
+
+    Now the share of each site is limited.
+    """
     keys = indexnow.Keys(10, 16_000)
     attack = [notice_of(f"www{n}.evil.example", 5) for n in range(10)]
     assert [status_of(keys, notice) for notice in attack] == [202] * 2 + [429] * 8
@@ -378,7 +387,7 @@ def test_requests_for_another_process_are_answered_with_its_owner(tmp_path: Path
 
 
 def test_notifications_are_accepted_completely_or_rejected(tmp_path: Path) -> None:
-    """IndexNow clients and hubs understand a status code, but not a number of accepted URLs."""
+    """IndexNow clients and hubs understand only a status code. They cannot be told how many URLs were accepted."""
 
     async def talk(served: Receiving) -> None:
         served.receivers.keys._known[(f"{SITE}{KEY}.txt", KEY)] = (True, served.now)

@@ -89,7 +89,7 @@ def test_times_in_addresses(text: str, seconds: float) -> None:
 
 
 def test_accept_datetime() -> None:
-    """The example date of RFC 7089, section 2.1.1, is accepted; text that is not a date is rejected (section 4.5.3)."""
+    """The example date of RFC 7089, 2.1.1, is accepted. Text that is not a date is rejected (RFC 7089, 4.5.3)."""
     assert accept_datetime("") is None
     assert accept_datetime("Thu, 31 May 2007 20:35:00 GMT") == 1180643700.0
     for text in ("yesterday", "2007-05-31", "Thu, 99 May 2007 20:35:00 GMT", "\x00"):

@@ -91,7 +91,7 @@ def test_invalid_requests_are_rejected(data: bytes, step: int) -> None:
 )  # fmt: skip
 @pytest.mark.parametrize("step", [7, 1 << 20])
 def test_a_header_that_is_too_long(data: bytes, step: int) -> None:
-    """The limit applies to complete headers and to endless ones."""
+    """The limit applies to complete headers and to headers that never end."""
     reader = RequestReader(LIMIT)
     for begin in range(0, len(data), step):
         reader.feed(data[begin : begin + step])
@@ -105,7 +105,7 @@ def test_a_header_that_is_too_long(data: bytes, step: int) -> None:
     [b"CONNECT a:443 HTTP/1.1\r\nHost: a\r\n\r\n", GET[:-2] + b"Connection: upgrade\r\nUpgrade: h2c\r\n\r\n"],
 )
 def test_requests_for_other_protocols_are_not_followed(request_text: bytes) -> None:
-    """The request is answered as if it had no Upgrade field; later bytes of the connection are ignored."""
+    """The request is answered as if it had no Upgrade field. Later bytes on the connection are ignored."""
     reader = RequestReader(LIMIT)
     (request,) = reader.feed(request_text + b"\x00\x01")
     assert request.complete and not request.keep_alive and reader.feed(GET) == []
@@ -113,7 +113,10 @@ def test_requests_for_other_protocols_are_not_followed(request_text: bytes) -> N
 
 
 def test_a_header_may_be_as_long_as_the_limit() -> None:
-    """The limit covers target and fields, each with four bytes for separators; it applies to each request anew."""
+    """The limit is for the sum of the target and the fields, each with four bytes for separators.
+
+    Each request has its own limit.
+    """
     fits = b"GET /%b HTTP/1.1\r\nY: %b\r\n\r\n" % (b"a" * 99, b"b" * (LIMIT - 100 - 5))
     reader = RequestReader(LIMIT)
     assert len(reader.feed(fits * 3)) == 3 and reader.refusal is None

@@ -17,7 +17,7 @@ def answer(key: int, size: int = 100, proof: bytes = b"1") -> CachedResponse:
 
 
 def ask(cache: ResponseCache, key: int, size: int = 100) -> bool:
-    """Look up an answer as the server does, and add it if it is missing; return whether it was in the cache."""
+    """Look up an answer as the server does, and add it if it is missing. Return whether it was in the cache."""
     if (shown := cache.find(key)) is not None:
         cache.use(shown)
         assert cache.find_by_request(f"GET {key}") in (shown, None)

@@ -97,7 +97,10 @@ def test_conditional_requests(served: Served) -> None:
 
 
 def test_failed_preconditions_give_412(served: Served) -> None:
-    """If-Match compares strongly and takes precedence (RFC 9110, 13.1.1, 13.2.2); its failure rules out 304 and 206."""
+    """If-Match uses the strong comparison and takes precedence (RFC 9110, 13.1.1, 13.2.2).
+
+    If the condition is false, the answer is neither 304 nor 206.
+    """
     served.store()
     served.store(PAGE + "gone", b"no", status=404, reason="Not Found", outcome=Outcome.GONE)
 
@@ -171,7 +174,7 @@ CODINGS = {
 
 @pytest.mark.parametrize("coding", CODINGS)
 def test_content_codings(served: Served, coding: bytes) -> None:
-    """A client that accepts the coding gets the stored bytes; other clients and range requests get decoded bytes."""
+    """A client that accepts the coding gets the stored bytes. Other clients and range requests get decoded bytes."""
     content, wire = b"coded " * 1000, CODINGS[coding]
     served.store(body=wire, content=content, headers=(TYPE, (b"Content-Encoding", coding)))
 
@@ -284,7 +287,10 @@ REDIRECTS = [
 def test_a_redirect_leads_to_the_copy_of_its_target(
     served: Served, status: int, location: bytes, target: str, quoted: str
 ) -> None:
-    """The redirect keeps `rewrite` and the time; a client of the proxy form is redirected to the original target."""
+    """The redirect keeps the parameter `rewrite` and the time.
+
+    A client that uses the server as a proxy is redirected to the original target.
+    """
     headers = ((b"Location", location),)
     served.store(PAGE + "d/moved", b"", status=status, outcome=Outcome.REDIRECT, headers=headers)
 
@@ -301,7 +307,10 @@ def test_a_redirect_leads_to_the_copy_of_its_target(
 
 
 def test_clients_must_revalidate_copies_without_a_stated_lifetime(served: Served) -> None:
-    """Without `no-cache`, a client derives a lifetime from Last-Modified (RFC 9111, 4.2.2) and misses newer copies."""
+    """The server sends `no-cache` with copies that have no lifetime.
+
+    Without it, a client derives a lifetime from Last-Modified (RFC 9111, 4.2.2), and misses newer copies.
+    """
     served.store()
     lifetimes = {"cache-control": "max-age=60", "expires": "Tue, 14 Nov 2023 23:13:20 GMT"}
     for name, value in lifetimes.items():
@@ -327,7 +336,7 @@ def test_clients_must_revalidate_copies_without_a_stated_lifetime(served: Served
     ],
 )
 def test_an_incomplete_answer_hides_no_earlier_copy(served: Served, status: int, outcome: Outcome) -> None:
-    """After a refresh that brings only a part of the page, or nothing, the last complete copy is still served."""
+    """After a refresh that receives only a part of the page, or nothing, the last complete copy is still served."""
     served.store(body=b"whole")
     served.store(body=b"wh", at=10.0, status=status, outcome=outcome)
 
@@ -445,7 +454,7 @@ def test_rewritten_links_point_into_the_cache(served: Served) -> None:
 
 
 def test_a_damaged_copy_gives_502(served: Served) -> None:
-    """A copy with damaged bytes gives a 502, and the reason is logged; the server continues."""
+    """If the bytes of a copy are damaged, the answer is 502, and the reason is logged. The server continues."""
     served.store()
     served.store(PAGE + "whole", b"whole")
     for segment in served.site.segments():
@@ -473,7 +482,7 @@ def test_health_checks_and_allowed_methods(served: Served) -> None:
 
 
 def test_a_rendered_page_is_served_as_its_dom(served: Served) -> None:
-    """A DOM has its own entity tag, because the server's answer may stay the same while the DOM changes."""
+    """A DOM has a separate entity tag, because the DOM may change while the web server's answer stays the same."""
     url, shell = "http://site.example/app", b"<script src=app.js></script>"
     tags = []
 
@@ -492,7 +501,7 @@ def test_a_rendered_page_is_served_as_its_dom(served: Served) -> None:
 def test_the_picture_of_a_page_is_served_like_its_copy(served: Served) -> None:
     """A picture is served only as an image.
 
-    It is withheld when its page is withheld, and each copy has its own picture.
+    The picture is withheld if its page is withheld. Each copy has its own picture.
     """
     view = "/view?url=" + PAGE
     for at in (0.0, 1000.0):

@@ -16,7 +16,7 @@ AT = "/page?url=" + PAGE
 
 
 def between(tmp_path: Path, talk: Callable[[Served, Served], Awaitable[None]]) -> None:
-    """Run `talk` with two nodes: the owner p1 has the pages; `first` has no pages, and knows p1 as a peer."""
+    """Run `talk` with two nodes. The owner p1 has the pages. The node `first` has no pages and knows p1 as a peer."""
     first, owner = Served(tmp_path / "a"), Served(tmp_path / "b")
     first.crawl.elsewhere = True
     owner.store(body=b"the owner's page " * 20_000)
@@ -92,7 +92,7 @@ def test_an_owner_that_cannot_be_reached(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_an_owner_that_dies_during_an_answer(tmp_path: Path) -> None:
-    """The body ends before its announced length, so the client sees that it is incomplete."""
+    """The body ends before its announced length, so the client sees that the body is incomplete."""
 
     async def half(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")

@@ -1,4 +1,4 @@
-"""Test how copies whose gzip members have several parts are served: the bytes read and sent on each path, and damage."""
+"""Test how copies whose gzip members have several parts are served: bytes read and sent on each path, and damage."""
 
 import asyncio
 import gzip
@@ -33,7 +33,7 @@ def served(tmp_path: Path) -> Served:
 
 @pytest.fixture
 def inflated(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Return a list to which each decompressing call adds its number of bytes."""
+    """Return a list to which each call that decompresses a payload adds the number of bytes that it was asked for."""
     lengths: list[int] = []
     payload = MemberParts.payload
 
@@ -46,7 +46,10 @@ def inflated(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 async def both(served: Served, *lines: str) -> list[Response]:
-    """Send a request twice and return both answers; the first request is parsed, the second takes the fast path."""
+    """Send a request twice and return both answers.
+
+    The first request is parsed; the second one takes the fast path.
+    """
     reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
     said = []
     for _ in range(2):
@@ -89,7 +92,10 @@ def test_nothing_is_read_if_the_client_has_the_copy(served: Served, inflated: li
 
 
 def test_the_fields_of_a_page_are_read_once(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a cache, the body is read from the segment each time; for a 304, nothing is read."""
+    """Without a cache, the body is read from the segment for each answer.
+
+    For an answer of 304, nothing is read.
+    """
     reads: list[int] = []
     read = SegmentFiles.read
 
@@ -157,7 +163,10 @@ def test_ranges_apply_to_the_decoded_page(served: Served, inflated: list[int]) -
 
 
 def test_only_bodies_that_shrink_are_sent_as_gzip(served: Served) -> None:
-    """Random bytes, short pages and rewritten pages are sent uncompressed; a DOM and a revisit as gzip, like a page."""
+    """Random bytes, short pages and rewritten pages are sent uncompressed.
+
+    DOMs and revisits are sent as gzip, like pages.
+    """
     noise = os.urandom(5000)
     served.store(PAGE + "noise", noise)
     served.store(PAGE + "short", b"short")
@@ -199,7 +208,10 @@ def _disallow(served: Served) -> None:
 def test_directives_are_checked_at_each_request(
     tmp_path: Path, ready_bytes_max: int, withhold: Any, lines: tuple[str, ...]
 ) -> None:
-    """On each path, even a page that has been served, and perhaps cached, is withheld as soon as a rule forbids it."""
+    """A page is withheld as soon as a rule forbids it, on each path.
+
+    This is true even if the page has been served before, and is perhaps cached.
+    """
     on_disallow = "withhold" if withhold is _disallow else "keep"
     served = Served(tmp_path, ready_bytes_max=ready_bytes_max, on_disallow=on_disallow)
     served.site.cache.withdrawals = Withdrawals(tmp_path)
@@ -252,7 +264,10 @@ def test_damage_is_not_served(tmp_path: Path) -> None:
 
 
 def test_the_number_of_open_segments_is_bounded(tmp_path: Path) -> None:
-    """The number of open files is bounded, and all are closed at the end; a renamed segment is still read."""
+    """The number of open files is bounded, and all files are closed at the end.
+
+    A segment that was renamed can still be read.
+    """
     for number in range(9):
         (tmp_path / f"s{number}").write_bytes(b"segment %d" % number)
     (tmp_path / "s9.open").write_bytes(b"segment 9")

@@ -34,8 +34,8 @@ TOPIC = "http://site.example/feed"
 class WebSubHub:
     """A hub (sections 5 to 7) that accepts a form, verifies the intent at the callback, and distributes signed content.
 
-    `status` is the hub's answer to a form; `lease` is the lease that it grants (0 if it does not state a
-    lease).
+    `status` is the status of the hub's answer to a form. `lease` is the lease that the hub grants; with 0, it
+    states no lease.
     """
 
     def __init__(self) -> None:
@@ -93,7 +93,7 @@ class WebSubHub:
             await asyncio.gather(*self._tasks)
 
     async def publish(self) -> list[int]:
-        """Send the feed to all subscribers; remove those that answer 410 (section 7)."""
+        """Send the feed to all subscribers. Remove subscribers that answer 410 (section 7)."""
         statuses = []
         for callback, secret in list(self.subscribers.items()):
             signature = hmac.new(secret.encode(), FEED, hashlib.sha256).hexdigest()
@@ -222,7 +222,7 @@ class Told:
 def test_a_hub_cannot_send_the_secret_elsewhere(
     tmp_path: Path, status: int, address: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The subscriber once followed a hub's redirect to any address; after a 307, it sent `hub.secret` there.
+    """Once, the subscriber followed a hub's redirect to any address. After a 307, it sent `hub.secret` to this address.
 
     Here, the redirect leads to a listener at a forbidden address, or at a permitted address that is not the
     hub's.

@@ -1,7 +1,7 @@
 """Small crawls made by earlier commits, and a function to unpack them.
 
-Commits wrote the formats 0 and 4. No commit wrote the formats between; only an upgrade that was interrupted
-leaves them, so its steps are applied to a crawl of format 0.
+The commits wrote directories of the formats 0 and 4. No commit wrote the formats 1 to 3. Only an interrupted
+upgrade leaves them, so here the steps of the upgrade are applied to a crawl of format 0.
 
 Each tarball is named for its day and commit. Those of format 0 were crawled from the seed http://a.test/, the
 others also from http://b.test/ and http://c.test/. All were crawled with `--scope any --depth 2 --max-pages 12`,
@@ -21,7 +21,11 @@ PARTLY_UPGRADED = [f"2026-11-22-93aa052-refreshed:{steps}" for steps in range(1,
 
 
 def unpacked(name: str, into: Path) -> Path:
-    """Unpack a tarball, and apply the first upgrade steps if `name` ends with their number; return the directory."""
+    """Unpack a tarball, and return the directory.
+
+    If `name` ends with a colon and a number, the first steps of the upgrade, as many as this number, are
+    applied.
+    """
     name, _, steps = name.partition(":")
     with tarfile.open(DATA / f"{name}.tar.xz") as tarball:
         tarball.extractall(into, filter="data")

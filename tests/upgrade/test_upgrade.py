@@ -157,7 +157,10 @@ def test_each_dropped_setting_is_logged_in_one_line(tmp_path: Path, caplog: pyte
 
 
 def test_marks_in_the_store_are_upgraded(tmp_path: Path) -> None:
-    """The number of clean shutdowns becomes the state number, records are counted, and immutable settings are saved."""
+    """The number of clean shutdowns becomes the state number.
+
+    Records are counted, and immutable settings are saved.
+    """
     for name in ("2026-11-22-1b5de44", "2026-11-21-8b1fd0a"):
         directory = CrawlDirectory(unpacked(name, tmp_path / name))
         ready(directory)

@@ -52,7 +52,10 @@ def config() -> Config:
 
 
 def crawl(path: Path, *, pending: bool = False) -> CrawlDirectory:
-    """Make a crawl with four stored pages, three queued URLs and a parked one; `pending` adds a link to the links log."""
+    """Make a crawl with four stored pages, three queued URLs and one parked URL.
+
+    `pending` adds a link to the links log.
+    """
     directory = CrawlDirectory(path)
     directory.create(SEED)
     joint = Joint(path, **TREE)
@@ -98,7 +101,10 @@ def queue(stages: Stages, prefix: bytes) -> dict[str, int]:
 
 
 def keys(directory: CrawlDirectory, prefix: bytes) -> Iterator[tuple[DiskStore, bytes, bytes]]:
-    """Open the closed store of p0, and yield it with each key of a kind and its value, so that a test can change them."""
+    """Open the closed store of p0.
+
+    Yield the store with each key of a kind and its value, so that a test can change them.
+    """
     store = open_store(directory.process("p0") / "store")
     try:
         for key, value in list(scan_prefix(store, prefix)):

@@ -28,7 +28,10 @@ HOSTS = [f"h{number}.org" for number in range(12)]
 
 
 def moved(path: Path, *, before: int = 2, after: int = 3) -> CrawlDirectory:
-    """Return a crawl after a reshard, before which each process had its own robots files, proof and trace."""
+    """Return a crawl after a reshard.
+
+    Before the reshard, each process had different robots files, proof and trace.
+    """
     directory = crawl(path, before)
     for name in process_names(config_of(before)):
         with at_rest(config_of(before), directory, name, clock=VirtualClock()) as stages:
@@ -59,7 +62,10 @@ def moved(path: Path, *, before: int = 2, after: int = 3) -> CrawlDirectory:
 
 
 def test_keys_without_a_bucket_reach_the_processes_that_need_them(tmp_path: Path) -> None:
-    """Robots files go to their hosts' owners, proofs to all processes, and traces to the first; all get the new table."""
+    """Robots files are moved to the owners of their hosts, and traces to the first process.
+
+    All processes get the proofs and the new table.
+    """
     directory = moved(tmp_path / "crawl")
     names, robots, records, fetched = process_names(config_of(3)), [], 0, []
     for name in names:

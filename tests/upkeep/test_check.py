@@ -57,7 +57,7 @@ FACTS += ("location",)
 
 
 def mend(directory: CrawlDirectory) -> list[str]:
-    """Repair p0 and return the messages; assert that no problem is left and that a second repair does nothing."""
+    """Repair p0 and return the messages. Assert that no problem is left and that a second repair does nothing."""
     done, left = repair(config(), directory, "p0", VirtualClock())
     assert left == []
     with opened(directory) as stages:
@@ -67,7 +67,10 @@ def mend(directory: CrawlDirectory) -> list[str]:
 
 
 def facts(directory: CrawlDirectory) -> list[tuple[Any, ...]]:
-    """Return those fields of each page that a repair must restore; link counts, milliseconds and the like may be lost."""
+    """Return the fields of each page that a repair must restore.
+
+    Other fields, such as link counts and milliseconds, may be lost.
+    """
     records = held(directory).records.values()
     return sorted(tuple(getattr(record, name) for name in FACTS) for record in records)
 
@@ -123,7 +126,7 @@ def test_lost_keys_are_rebuilt(directory: CrawlDirectory, prefixes: list[bytes],
 
 
 def test_rebuilt_entries_equal_the_lost_ones(directory: CrawlDirectory) -> None:
-    """The depth, origin and flags must be right, because they determine how a link is treated."""
+    """The depth, origin and flags of an entry must be right, because they determine how the link is treated."""
 
     def entries() -> dict[str, tuple[int, ...]]:
         found = {}
@@ -181,7 +184,10 @@ def test_a_page_whose_record_is_truncated_is_fetched_again(directory: CrawlDirec
 
 
 def test_bytes_after_the_last_whole_record_are_cut_off(directory: CrawlDirectory) -> None:
-    """If the store is damaged, the committed length is unknown, and the file is kept up to its last whole record."""
+    """If the store is damaged, the committed length of the file is unknown.
+
+    Then the file is kept up to its last complete record.
+    """
     before = held(directory)
     lose(directory, SEGMENT, CAPTURE, PAGE)
     size = segment(directory).stat().st_size
@@ -232,7 +238,10 @@ def test_a_url_that_is_queued_twice_is_kept_once(directory: CrawlDirectory) -> N
 
 
 def test_a_missing_store_is_rebuilt(directory: CrawlDirectory) -> None:
-    """Only data that no page contains is lost: links that were only in the log, and what was learned about politeness."""
+    """Only data that no page contains is lost.
+
+    This is the data of links that were only in the links log, and what was learned about politeness.
+    """
     known, before = facts(directory), held(directory)
     shutil.rmtree(directory.process("p0") / "store")
     with pytest.raises(DamageError, match="is missing"), opened(directory):
@@ -250,7 +259,10 @@ def test_a_missing_store_is_rebuilt(directory: CrawlDirectory) -> None:
 def test_a_store_of_an_earlier_state_is_refused_and_completed_from_the_archive(
     directory: CrawlDirectory,
 ) -> None:
-    """The store alone does not show that an earlier copy replaced it, or that its log was cut between two records."""
+    """The store was replaced by an earlier copy, or its log was cut between two records.
+
+    The store itself does not show this.
+    """
     store, older = directory.process("p0") / "store", directory.path / "older"
     shutil.copytree(store, older)
     joint = Joint(directory.path, **TREE)
@@ -302,7 +314,10 @@ def test_a_stored_page_without_a_copy_is_fetched_again(directory: CrawlDirectory
 
 
 def test_host_records_and_totals_are_recomputed_from_the_queues(directory: CrawlDirectory) -> None:
-    """Cursors move back to the first entry, because a scan that started after an entry would never find it."""
+    """Cursors are moved back to the first entry.
+
+    If a scan started after an entry, it would never find this entry.
+    """
     for store, key, value in keys(directory, HOST):
         payload = full_record(key, unseal(key, value))
         fields = list(RECORD.unpack_from(payload))

@@ -70,7 +70,7 @@ def segment(directory: CrawlDirectory) -> Path:
 
 @pytest.fixture
 def again(tmp_path: Path) -> CrawlDirectory:
-    """Return a crawl with one page, which first changed, then stayed the same, and finally was gone."""
+    """Return a crawl with one page. The page first changed, then stayed the same, and at last was gone."""
     directory = CrawlDirectory(tmp_path / "again")
     directory.create(SEED)
     joint = Joint(directory.path, **TREE)
@@ -103,7 +103,7 @@ def test_rebuilt_keys_equal_the_lost_ones(directory: CrawlDirectory) -> None:
 
 
 def test_a_rebuilt_record_describes_the_newest_capture(again: CrawlDirectory) -> None:
-    """A rebuilt record once described the oldest capture, so a page that is gone counted as stored."""
+    """Once, a rebuilt record described the oldest capture, so a page that was gone counted as stored."""
     before = records(again)[HOME]
     captures = dump(again, CAPTURE)
     lose(again, *KINDS)
@@ -124,7 +124,7 @@ def test_an_existing_record_is_not_changed(directory: CrawlDirectory) -> None:
 
 
 def test_answers_of_one_second_get_consecutive_keys(directory: CrawlDirectory) -> None:
-    """The first keys of that second are already in use, and the rebuilt captures overwrite none of them."""
+    """The first keys of that second are already in use. The rebuilt captures do not overwrite them."""
     (key,) = [key for key in dump(directory, CAPTURE) if key[2:10] == number(HOME).to_bytes(8, "big")]
     taken = {capture_key(number(HOME), 1_000_000.0 + n / 1000): b"taken" for n in range(2)}
     with begun(directory, store_damaged=True) as (recapture, repair):
@@ -149,7 +149,7 @@ def test_answers_of_one_second_get_consecutive_keys(directory: CrawlDirectory) -
 
 
 def test_a_revisit_without_its_original_has_lost_its_copy(directory: CrawlDirectory) -> None:
-    """The record of a revisit does not contain the payload, so the page is fetched again."""
+    """A revisit record does not contain the payload, so the page is fetched again."""
     (key,) = [key for key in dump(directory, CAPTURE) if key[2:10] == number(OTHER).to_bytes(8, "big")]
     with begun(directory, store_damaged=True) as (recapture, repair):
         capture = unpack_capture(key, repair.store.get(key) or b"")

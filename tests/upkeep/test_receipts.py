@@ -40,7 +40,7 @@ def crawled(tmp_path: Path) -> Any:
 
 
 def answers(directory: Path) -> dict[str, str]:
-    """Map each URL to the training answer in its copies' receipts, the answer's source and the robots.txt URL."""
+    """Map each URL to three facts in its copies' receipts: the training answer, its source, the robots.txt URL."""
     found = {}
     with opened(directory) as stored:
         for archive in stored.archives:
@@ -128,7 +128,7 @@ def test_a_directory_of_an_earlier_version_opens_and_gets_receipts_at_the_next_f
 ) -> None:
     """Copies from an earlier version have unknown answers.
 
-    The next fetch is unconditional, so meta elements are read.
+    The next fetch is unconditional, so that meta elements can be read.
     """
     web, directory = crawled
     before = answers(directory)

@@ -20,7 +20,7 @@ NAMES = ("p0", "p1")
 
 
 def hosts(name: str, count: int) -> list[str]:
-    """Return hosts that a process owns."""
+    """Return the names of hosts that a process owns."""
     partition, fingerprinter = Partition.equal_ranges(list(NAMES)), Fingerprinter(SEED)
     found = (f"http://h{n}.org/" for n in range(1000))
     own = [url for url in found if partition.owner(fingerprinter.fingerprint(url)) == name]

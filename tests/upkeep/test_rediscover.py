@@ -25,7 +25,7 @@ Open = Callable[..., Joint]
 
 
 def known(joint: Joint, url: str, **values: Any) -> int:
-    """Record a page as fetched; return its fingerprint."""
+    """Record that a page was fetched. Return the fingerprint of the page."""
     fingerprint = joint.fingerprint(url)
     change = Change()
     change.put(record_key(fingerprint), pack(PageRecord(url, PageState.STORED, Outcome.FETCHED, **values)))
@@ -100,7 +100,7 @@ def test_waiting_links_are_queued_if_they_are_new_and_owned(open_joint: Open) ->
 
 
 def taken(stages: Stages, monkeypatch: pytest.MonkeyPatch) -> list[list[Link]]:
-    """Read all pages again; return the portions of links that are queued."""
+    """Read all pages again. Return the portions of links that are queued."""
     portions: list[list[Link]] = []
     monkeypatch.setattr(module, "_queue", lambda due, commits, links: portions.append(list(links)))
     refind(stages, [], [], reread=True)
@@ -116,7 +116,10 @@ def visited(joint: Joint, url: str, answer: Any, **values: Any) -> int:
 def test_links_redirects_and_seeds_are_queued_again(
     open_joint: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Depths are kept: a redirect has the depth of its page, and a link is one deeper."""
+    """Depths are kept.
+
+    The target of a redirect has the depth of its page, and the depth of a link is larger by one.
+    """
     joint = open_joint(seeds=[A, C])
     page = visited(joint, A, fetch(A, b'<a href="/b">b</a><a href="x">x</a>'), depth=4)
     moved = visited(joint, B, redirect(B, "http://a.org/moved"), depth=2)
@@ -135,7 +138,7 @@ def test_links_redirects_and_seeds_are_queued_again(
 
 
 def spanned(joint: Joint) -> list[str]:
-    """Read all pages again; return the stored scope."""
+    """Read all pages again. Return the stored scope."""
     refind(joint.stages, [], [], reread=True)
     state = load_json(joint.stages.store, SCOPE_STATE)
     return [] if state is None else state["entries"]
@@ -163,7 +166,7 @@ def test_a_lost_scope_is_rebuilt_from_seeds_and_redirects(open_joint: Open) -> N
 def test_a_lost_scope_is_rebuilt_from_the_places_of_all_seeds(
     open_joint: Open, scope: str, places: list[str], entries: list[str]
 ) -> None:
-    """These include seeds from files and commands, of which only the hosts were saved."""
+    """Some seeds are from files and commands. Of these seeds, only the hosts were saved."""
     joint = open_joint(crawl={"scope": scope})
     directory = CrawlDirectory(joint.stages.directory.parent)
     directory.save_config(joint.stages.config)

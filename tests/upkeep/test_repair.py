@@ -12,7 +12,7 @@ from crawler.upkeep.repair import BoundedWriter, LostPages, RepairNote
 
 
 class Store:
-    """Replaces a store, and records the content of each batch."""
+    """A stand-in for a store that records the content of each batch."""
 
     def __init__(self) -> None:
         self.written: list[list[tuple[bytes, bytes | None]]] = []

@@ -55,7 +55,10 @@ def crawl(path: Path, processes: int) -> CrawlDirectory:
 
 
 def find(stages: Stages, urls: list[str]) -> None:
-    """Record links that a process found. Its own links are queued for the DUE, other links for their owners."""
+    """Record links that a process found.
+
+    Links that the process owns are queued for the DUE. Other links are queued for their owners.
+    """
     change = Change()
     for url in urls:
         link = Link(stages.fingerprinter.fingerprint(url), url)
@@ -74,7 +77,7 @@ def find(stages: Stages, urls: list[str]) -> None:
 
 
 def queued(directory: CrawlDirectory, processes: int) -> dict[str, list[int]]:
-    """Return for each process the host buckets of all queued URLs; assert that each process is consistent."""
+    """Return, for each process, the host buckets of all queued URLs. Assert that each process is consistent."""
     found = {}
     for name in process_names(config_of(processes)):
         with at_rest(config_of(processes), directory, name, clock=VirtualClock()) as stages:
@@ -118,7 +121,7 @@ def test_after_any_reshard_each_url_is_at_its_owner_once(tmp_path: Path) -> None
 
 
 def test_the_started_processes_are_those_of_the_new_table(tmp_path: Path) -> None:
-    """By the old table, the loss of a new folder would not be noticed, and a removed folder would count as lost."""
+    """With the old table, the loss of a new folder would not be noticed, and a removed folder would count as lost."""
     directory = crawl(tmp_path / "crawl", 1)
     for epoch, processes in ((2, 2), (3, 1)):
         move(directory, processes, epoch)
@@ -131,7 +134,11 @@ def kept_fresh(processes: int) -> Config:
 
 
 def refresh_state(directory: CrawlDirectory, processes: int) -> dict[int, Any]:
-    """Return each page's states of page, site and directory, its deadline at a fixed level, and its process's level."""
+    """Return the refresh state of each page.
+
+    This is the state of the page, of its site and of its directory, the page's deadline at a fixed level, and
+    the level of its process.
+    """
     found = {}
     for name in process_names(config_of(processes)):
         with at_rest(kept_fresh(processes), directory, name, clock=VirtualClock()) as stages:
@@ -183,12 +190,12 @@ def test_refresh_state_moves_with_its_pages(tmp_path: Path) -> None:
         }
         for key, (_, due, level) in after.items():
             assert level == pytest.approx(before[key][2], rel=0.2)
-            if processes == 2:  # each process has its former pages, from which sites and directories learn
+            if processes == 2:  # sites and directories learn from the same pages as before
                 assert due == pytest.approx(before[key][1], rel=1e-6)
 
 
 def test_after_delivery_no_link_is_in_transit(tmp_path: Path) -> None:
-    """All links are delivered. A second delivery changes nothing, and no process has a problem."""
+    """All links are delivered. A second delivery changes nothing, and no process reports a problem."""
     directory = crawl(tmp_path / "crawl", 3)
     with ExitStack() as stack:
         processes = [
@@ -207,7 +214,10 @@ def test_after_delivery_no_link_is_in_transit(tmp_path: Path) -> None:
 
 
 def test_a_process_that_has_lost_links_is_not_resharded(tmp_path: Path) -> None:
-    """The links that a process lost are recovered first: the peer's outbox starts a new epoch, and the links arrive."""
+    """A reshard is refused until the lost links are recovered.
+
+    For this, the outbox of the peer starts a new epoch and sends the links again.
+    """
     directory = crawl(tmp_path / "crawl", 2)
     for turn in range(2):
         with ExitStack() as stack:
@@ -238,7 +248,10 @@ def test_a_process_that_has_lost_links_is_not_resharded(tmp_path: Path) -> None:
 
 
 def test_a_store_lost_after_a_reshard_is_noticed(tmp_path: Path) -> None:
-    """The counts of a new process once began at zero, so if its store was lost, its peers accepted an empty store."""
+    """Once, the counts of a new process began at zero.
+
+    If the process then lost its store, its peers accepted an empty store.
+    """
     directory = crawl(tmp_path / "crawl", 2)
     move(directory, 3, 2)
     names = ["p0", "p1", "p2"]
@@ -270,7 +283,7 @@ def test_a_store_lost_after_a_reshard_is_noticed(tmp_path: Path) -> None:
 
 
 def test_links_with_numbers_that_a_restored_outbox_repeats_are_not_lost(tmp_path: Path) -> None:
-    """A check value shows that the peer's receipts are for links of an earlier outbox, so all links are sent."""
+    """A check value shows that the receipts of the peer are for links of an earlier outbox. So all links are sent."""
     directory = crawl(tmp_path / "crawl", 2)
     with ExitStack() as stack:
         first, second = (
@@ -329,7 +342,10 @@ def test_a_failed_check_of_a_new_process_changes_nothing(
 
 
 def test_each_step_is_durable_before_the_next_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """New folders are durable before the journal is written, and the new configuration before the journal is deleted."""
+    """New folders are synced before the journal is written.
+
+    The new configuration is synced before the journal is deleted.
+    """
     directory, done = crawl(tmp_path / "crawl", 2), []
     for name in ("sync_directory", "atomic_write", "keep_journal", "end_journal"):
         real = getattr(reshard, name)
@@ -375,7 +391,10 @@ class Crash(Exception):
 
 
 def prepared(path: Path, old: list[str], new: list[str]) -> CrawlDirectory:
-    """Return a directory in which a reshard has just written its journal; each folder holds its process's name."""
+    """Return a directory in which a reshard has just written its journal.
+
+    Each folder contains the name of its process.
+    """
     directory = CrawlDirectory(path)
     for name in old:
         (path / name / "store").mkdir(parents=True)
@@ -442,7 +461,7 @@ def test_a_reshard_writes_no_trace(tmp_path: Path) -> None:
 def test_leftovers_of_a_killed_reshard_are_removed_by_the_next_command(tmp_path: Path, name: str) -> None:
     """While the journal exists, the folders are needed.
 
-    Once, folders of old processes stayed forever after its removal.
+    Once, folders of old processes stayed forever after the journal was deleted.
     """
     directory = crawl(tmp_path / "crawl", 2)
     left = directory.path / name / "p0" / "store"

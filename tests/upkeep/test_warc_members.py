@@ -31,7 +31,10 @@ def starts() -> list[int]:
 
 
 def play(path: Path, data: bytes, end: int | None = None) -> list[tuple[int, int, bool]]:
-    """Write a file; return for each member found the offset, the length, and True if it is whole."""
+    """Write a file.
+
+    For each member that is found, return the offset, the length, and whether the member is complete.
+    """
     path.write_bytes(data)
     found = mended(path, NAME, len(data) if end is None else end)
     return [(at, length, record is not None) for at, length, record in found]
@@ -98,7 +101,7 @@ def test_iteration_stops_if_no_whole_member_follows(tmp_path: Path, cut: int) ->
 
 @pytest.mark.parametrize("gap", [1, 20, SHORTEST - 1])
 def test_a_gap_too_small_for_a_record_includes_the_next_member(tmp_path: Path, gap: int) -> None:
-    """All later members keep their offsets. At the end of the file, no member follows the gap."""
+    """All later members keep their offsets. If the gap is at the end of the file, no member follows it."""
     path = tmp_path / NAME
     data = MEMBERS[0] + b"x" * gap + MEMBERS[1] + MEMBERS[2]
     behind = len(data) - len(MEMBERS[2])
@@ -122,7 +125,7 @@ def test_a_member_with_a_wrong_digest_is_broken(tmp_path: Path) -> None:
     "more", [0, 1, *range(50, 180), 9_900, 65_300, 65_400, 65_401, 65_500, 70_000, 1_000_000]
 )
 def test_a_filler_of_any_length_is_one_empty_record(more: int) -> None:
-    """By RFC 1952, a short comment fills a small gap, and uncompressed blocks of blanks fill a larger one."""
+    """A small gap is filled by a short comment, and a larger gap by uncompressed blocks of blanks (RFC 1952)."""
     data = filler(SHORTEST + more)
     assert data is not None and len(data) == SHORTEST + more
     record = reading.parse_record(gzip.decompress(data))

@@ -39,8 +39,9 @@ single event must not determine the site's rate. When the weight was 60 days ins
 all been edited once were not fetched again for years.
 
 With five sums per site, all updates take O(1), including the update of c_s:
-sum (k - m T)^2 = sum k^2 - 2 m sum k T + m^2 sum T^2. `observe` updates a page's part of the sums; `renew` computes new means from the sums.
-The caller keeps k and T in single precision, and the sums use these rounded values.
+sum (k - m T)^2 = sum k^2 - 2 m sum k T + m^2 sum T^2.
+`observe` updates a page's part of the sums; `renew` computes new means from the sums. The caller keeps
+k and T in single precision, and the sums use these rounded values.
 
 Prior work: Cho and Ntoulas (VLDB 2002) sample a site's pages; Tan and Mitra (TOIS 2010) pool
 clusters.

@@ -2,26 +2,27 @@
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False
 """Estimates change rates by empirical Bayes: a page's own history is weighed against that of its site.
 
-Two numbers are kept per page: k, the changes that its crawls found, and T, the time it was watched. The rates
-of a site's pages are assumed to have a Gamma distribution with the site's mean m_s and the squared
-coefficient of variation c_s. Given its history, a page has the rate
+Two numbers are kept per page: k, the number of changes that crawls of the page found, and T, the time during
+which the page was watched. The rates of a site's pages are assumed to have a Gamma distribution with the
+site's mean m_s and the squared coefficient of variation c_s. Given its history, a page has the rate
 
     K / B,   K = 1/c_s + k,   B = 1/(c_s m_s) + T
 
 and stays unchanged for the time A with probability (1 + A/B)^-K (a Gamma mixture of exponentials). A crawl
 that finds no change adds A to T. A crawl that finds the page changed shows only that there was at least one
-change, which is less informative if A is long. k and T then become the parameters of the Gamma distribution
-that has the posterior mean and variance of the rate (assumed density filtering; Opper and Winther 1999). Mean
-and variance follow, with j = 1 and 2, from
+change. This tells less about the rate if A is long. k and T then become the parameters of the Gamma
+distribution that has the posterior mean and variance of the rate (assumed density filtering; Opper and
+Winther 1999). The mean and variance follow, with j = 1 and 2, from
 
     E[rate^j | changed] = K .. (K+j-1) / B^j  (1 - (1 + A/B)^-(K+j)) / (1 - (1 + A/B)^-K)
 
-A simpler update would add x / (1 - exp(-x)) changes (x = rate A) to k, and A to T. It is overconfident where
-little is known. With it, after a first interval of 60 days on pages that change every 8 days, refreshes found
-twice as many changes as predicted, and after 16 crawls still 1.6 times as many (1.1 times with the update
-used here).
+A simpler update would add x / (1 - exp(-x)) changes (x = rate A) to k, and A to T. But it is overconfident
+where little is known. In a test, pages that change every 8 days were first crawled again after 60 days. With
+the simpler update, refreshes then found twice as many changes as predicted, and after 16 crawls still 1.6
+times as many (1.1 times with the update used here).
 
-The parameters of a site and of the whole crawl are estimated by moments, each shrunk to the next larger group:
+The parameters of a site and of the whole crawl are estimated by the method of moments. Each estimate is
+shrunk towards that of the next larger group:
 
     m   = (sum k + .5) / (sum T + T0),   T0 = min(25 d, mean revisit interval)       all pages
     m_s = (sum k + 5) / (sum T + 5 / m)                                              pages of the site
@@ -32,14 +33,15 @@ change fast has a low ceiling mu/Delta and is never fetched again. So the weight
 interval, if it is shorter than 25 days. On pages that change hourly and are fetched every 40 minutes, constants
 in days lost a sixth of the possible gain.
 
-The weight of the crawl's mean in that of a site is five changes. The pages of a site change together, so
-many changes found on a site may be a single event. Where a page is fetched once in years, an event must not
-determine the site's rate: with the weight of 60 days, sites whose pages had all been edited once were left
-alone for years.
+In the estimate of a site's mean, the crawl's mean has the weight of five changes. The pages of a site change
+together, so many changes found on a site may be a single event. Where a page is fetched only once in years, a
+single event must not determine the site's rate. When the weight was 60 days instead, sites whose pages had
+all been edited once were not fetched again for years.
 
-Five sums per site make all updates O(1), also for c_s: sum (k - m T)^2 = sum k^2 - 2 m sum k T + m^2 sum T^2.
-`observe` updates a page's part of the sums; `renew` computes new means from them. The caller keeps k and T in
-single precision, and the sums use these rounded values.
+With five sums per site, all updates take O(1), including the update of c_s:
+sum (k - m T)^2 = sum k^2 - 2 m sum k T + m^2 sum T^2.
+`observe` updates a page's part of the sums; `renew` computes new means from the sums. The caller keeps
+k and T in single precision, and the sums use these rounded values.
 
 Prior work: Cho and Ntoulas (VLDB 2002) sample a site's pages; Tan and Mitra (TOIS 2010) pool
 clusters.
@@ -54,7 +56,7 @@ from cython.cimports.libc.math import expm1, log1p
 
 from crawler.freshness.columns import Column, rows_of
 
-_K = cython.declare(cython.Py_ssize_t, 0)  # columns of the sums
+_K = cython.declare(cython.Py_ssize_t, 0)  # the columns of the sums, from here on
 _T = cython.declare(cython.Py_ssize_t, 1)
 _KK = cython.declare(cython.Py_ssize_t, 2)
 _KT = cython.declare(cython.Py_ssize_t, 3)
@@ -66,7 +68,7 @@ _CRAWL_CHANGES = cython.declare(cython.double, 0.5)
 _CRAWL_DAYS = cython.declare(cython.double, 25.0)
 _SITE_CHANGES = cython.declare(cython.double, 5.0)
 _VARIATION_WEIGHT = cython.declare(cython.double, 50.0)
-_VARIATION_PRIOR = cython.declare(cython.double, 1.0)  # of exponentially distributed rates
+_VARIATION_PRIOR = cython.declare(cython.double, 1.0)  # the variation of exponentially distributed rates
 _VARIATION_LOW = cython.declare(cython.double, 0.2)
 _VARIATION_HIGH = cython.declare(cython.double, 5.0)
 _CRAWL_VARIATION_LOW = cython.declare(cython.double, 0.3)
@@ -89,7 +91,7 @@ def _within(x: cython.double, low: cython.double, high: cython.double) -> cython
 
 @cython.cclass
 class ChangeRates:
-    """Means and variations of the change rates of sites, numbered 0, 1, ... as they are added.
+    """The means and variations of the change rates of sites. Sites are numbered 0, 1, ... as they are added.
 
     Args:
         unit: length of a day in the caller's unit of time.
@@ -107,7 +109,7 @@ class ChangeRates:
 
     @cython.ccall
     def add_site(self) -> cython.Py_ssize_t:
-        """Add a site, which starts with the crawl's mean and variation; return its number."""
+        """Add a site and return its number. The site starts with the crawl's mean and variation."""
         if self.size == self.means.shape[0]:
             self._grow()
         self.size += 1
@@ -145,7 +147,7 @@ class ChangeRates:
     def match(
         self, site: cython.Py_ssize_t, k: cython.double, t: cython.double, clock: cython.double
     ) -> cython.void:
-        """Set `gain` and `watched` to the growth of k and t after a crawl that found a change in the time `clock`."""
+        """Set `gain` and `watched` to the increases of k and t after a crawl that found a change in the time `clock`."""
         prior: cython.double = 1.0 / self.variations[site]
         shape: cython.double = prior + k
         span: cython.double = prior / self.means[site] + t
@@ -172,7 +174,7 @@ class ChangeRates:
         clock: cython.double,
         gain: cython.double,
     ) -> cython.double:
-        """Record a crawl after the time `clock` that found `gain` changes; return the page's new k.
+        """Record a crawl that found `gain` changes, `clock` after the last crawl; return the page's new k.
 
         The caller keeps float32(k) and float32(t + clock).
         """
@@ -193,16 +195,17 @@ class ChangeRates:
     def _account(
         self, site: cython.Py_ssize_t, k: cython.double, t: cython.double, sign: cython.double
     ) -> cython.void:
-        """Add a page's part to the sums of its site and of all sites, or subtract it (sign -1)."""
+        """Add a page's part to the sums of its site and of all sites. If `sign` is -1, subtract it."""
         if not cython.compiled:
-            k, t = float(k), float(t)  # squares of numpy's float32 would have only single precision
+            # the squares of numpy's float32 numbers would have only single precision
+            k, t = float(k), float(t)
         _add(self.sums[site], k, t, sign)
         _add(self.totals, k, t, sign)
 
     @cython.ccall
     @cython.exceptval(check=False)
     def renew(self, site: cython.Py_ssize_t) -> cython.void:
-        """Recompute the site's mean and variation from its sums; call it daily or every 1,000 crawls of the site."""
+        """Recompute the site's mean and variation from its sums. Call this daily or every 1,000 crawls of the site."""
         sums: cython.double[::1] = self.sums[site]
         mean: cython.double = (max(sums[_K], 0.0) + _SITE_CHANGES) / (
             max(sums[_T], 0.0) + _SITE_CHANGES / self.crawl_mean
@@ -223,7 +226,7 @@ class ChangeRates:
         )
 
     def rebuild(self, site: np.ndarray, k: np.ndarray, t: np.ndarray) -> None:
-        """Recompute all sums from the pages' columns, arrays of shape (m,), and all means from the sums."""
+        """Recompute all sums from the columns of the pages (arrays of shape (m,)), and all means from the sums."""
         k, t = k.astype(np.float64), t.astype(np.float64)
         sums = np.asarray(self.sums)
         for column, part in enumerate((k, t, k * k, k * t, t * t)):
@@ -236,7 +239,7 @@ class ChangeRates:
     @cython.ccall
     @cython.exceptval(check=False)
     def set_revisit(self, revisit: cython.double) -> cython.void:
-        """Use the mean time between two crawls of a page as the prior's time, if it is shorter than the default."""
+        """Use the mean time between two crawls of a page as the prior's time, if this is shorter than the default."""
         self.prior_time = min(revisit, _CRAWL_DAYS * self.unit)
 
     @property

@@ -1,10 +1,11 @@
 """Arrays of millions of rows that grow in place.
 
 Each column has its own anonymous memory map. A map grows without a copy (`mremap` moves page tables, not
-contents), and memory pages that were never touched cost nothing. So columns grow fourfold, and no insertion
-waits for a copy of all rows: copying 240 MB takes 100 ms, but moving the map takes 1 ms. The maps use no huge
-pages: several columns need their next memory page at the same row, and on a busy machine the system takes up
-to 4 ms to find a huge page. One insertion took 30 ms, while reads were no faster.
+contents), and memory pages that were never touched cost nothing. So a column can grow by a factor of four at
+a time, and no insertion waits for a copy of all rows. Copying 240 MB takes 100 ms, but moving the map takes 1
+ms. The maps use no huge pages. Several columns need their next memory page at the same row, and on a busy
+machine the system takes up to 4 ms to find a huge page. With huge pages, one insertion took 30 ms, and reads
+were no faster.
 
 Views of a column must be released before it grows. If a view is still in use, or the
 system cannot move maps, the rows are copied once.
@@ -22,7 +23,7 @@ _ROWS_MIN = 1024
 
 
 class Column:
-    """An array of `kind`, with `width` values per row if given; rows that were never written are 0."""
+    """An array of `kind`, with `width` values per row if `width` is given. Rows that were never written are 0."""
 
     def __init__(self, kind: Any, width: int = 1) -> None:
         self._kind = np.dtype(kind)
@@ -31,7 +32,10 @@ class Column:
         self._map: mmap.mmap | None = None
 
     def grow(self, rows: int) -> Any:
-        """Make room for at least `rows` rows; return `rows_of` the array. Earlier views must not be used again."""
+        """Make room for at least `rows` rows, and return the array as `rows_of` returns it.
+
+        Earlier views must not be used again.
+        """
         if self._map is None or rows > self._capacity:
             while self._capacity < rows:
                 self._capacity = max(_ROWS_MIN, self._capacity * GROWTH)
@@ -53,7 +57,7 @@ class Column:
             self._map = _new_map(size)
 
     def bytes_of(self, rows: int) -> int:
-        """Return the number of bytes that `rows` rows take; the rest of the memory map was never touched."""
+        """Return the size of the first `rows` rows, in bytes. The rest of the memory map was never touched."""
         return rows * self._width * self._kind.itemsize
 
 
@@ -64,11 +68,11 @@ def _new_map(size: int) -> mmap.mmap:
 
 
 def rows_of(array: Any) -> Any:
-    """Return `array` itself if the kernels are compiled, else a view of it whose items are Python numbers.
+    """Return `array` if the kernels are compiled, else a view of the array whose items are Python numbers.
 
-    Compiled kernels read doubles and integers. With the items of a numpy array, in contrast, interpreted
-    kernels would compute in single precision and overflow with warnings, and the items cannot be encoded as
-    JSON.
+    Compiled kernels read doubles and integers. Interpreted kernels would read the items of a numpy array as
+    numpy numbers. They would then compute in single precision and overflow with warnings, and such numbers
+    cannot be encoded as JSON.
     """
     if not kernel_selection.are_interpreted():
         return array

@@ -1,6 +1,6 @@
 # mypy: disable-error-code=valid-type
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False
-"""Values hubs by the new pages that fetching them again would show.
+"""Computes the value of fetching a hub again, from the new pages that the fetch would show.
 
 A hub shows theta new pages per day, each worth nu. If it was fetched tau days ago, theta tau pages exist that
 no crawl has found, so nu theta tau of importance is lost per day. A task whose cost rate is c(tau) is worth
@@ -9,8 +9,8 @@ worth
 
     D(tau) = nu theta tau^2 / 2
 
-in addition to the value V of its own copy. Here tau is plain time, not the neighbourhood's clock A, which
-measures changes of known pages. The hub is due when the sum reaches the level,
+in addition to the value V of its own copy. Here tau is plain time. It is not the neighbourhood's clock A,
+which measures the changes of known pages. The hub is due when the sum of V and D reaches the level,
 
     V(A(tau)) + D(tau) = level,
 
@@ -19,37 +19,39 @@ theta)). While tau is small, V and D are nearly proportional to the square of ta
 applied to the square root of their sum, within a bracket (`hub_wait`).
 
 *theta* is learned from credit. The hub that was the first to show a URL gets a credit of 1 if that URL became
-a page of its own, and 0 otherwise. This measures what the hub adds to all other hubs at their present rates.
-The first copy of a hub earns nothing, because it is unknown how long its links had been there. For each hub,
-two numbers are kept in single precision, as of the hub's last crawl: the pages found, and the time watched.
-Both decay with a half-life of 90 days. The resulting rate is shrunk towards the rate at which pages of the
-directory that have shown nothing yet show their first new page:
+a page of its own, and 0 otherwise. This measures how many pages the hub finds that the other hubs, at their
+present rates of fetching, do not find first. The first copy of a hub earns nothing, because it is unknown how
+long its links had been there. For each hub, two numbers are kept in single precision, as of the hub's last
+crawl: the pages found, and the time watched. Both decay with a half-life of 90 days. The resulting rate is
+shrunk towards a rate of the hub's directory. This is the rate at which pages that have shown nothing yet show
+their first new page:
 
     theta_c = (first_c + 1/2) / (watched_c + 365 d)
     theta_s = (first_s + 60 d theta_c) / (watched_s + 60 d)
     theta_d = (first_d + 30 d theta_s) / (watched_d + 30 d)
     theta_h = (found_h + 15 d theta_d) / (watched_h + 15 d)
 
-Every page may be a hub, but very few are. So directory, site and crawl count only the first find of each
-page, and the time watched before that find: theta_d is the rate at which a page becomes a hub. The mean over
-all pages would credit each page of a directory with a share of what the directory's listing finds, and half
-of the fetches for new pages would go to pages that show none. On the news site of the league (W = 1), the
-mean over all pages led to a score of .754 and 5.7 days until a page was copied. First finds led to .775 and
-4.1 days. A page that never showed a new page needs no numbers: found is 0, and watched is the T of its change
-rate. When it shows its first new page, its `watched` starts from that T.
+Every page may be a hub, but very few are. So the sums of a directory, a site and the crawl count only the
+first find of each page, and the time for which the page was watched before that find: theta_d is the rate at
+which a page becomes a hub. A mean over all pages would credit each page of a directory with a share of what
+the directory's listing finds. Half of the fetches for new pages would then go to pages that show none. On the
+news site of the league (W = 1), the mean over all pages led to a score of .754 and 5.7 days until a page was
+copied. First finds led to .775 and 4.1 days. A page that never showed a new page needs no numbers: found is
+0, and watched is the T of its change rate. When it shows its first new page, its `watched` starts from that
+T.
 
-*Lists.* A page whose first copy was the first to show many URLs (links > 0) is expected to show more, before
-it has shown any. On the histories of the league, a list of n pages shows about .0003 n new pages per day,
-from n = 2 to n = 60. Therefore the prior of such a page is proportional to n:
+*Lists.* A page is a list if its first copy was the first to show some URLs (links > 0). A list is expected to
+show new pages even before it has shown any. On the histories of the league, a list of n pages shows about
+.0003 n new pages per day, from n = 2 to n = 60. Therefore the prior of such a page is proportional to n:
 
     beta_c = (found_c + 1/2) / (sum of n watched_c + 1500 d)
     beta_s = (found_s + 1500 d beta_c) / (sum of n watched_s + 1500 d)
     theta_h = (found_h + .3) / (watched_h + .3 / (n beta_s))
 
-The sums are over all lists of the crawl or site. The new pages of a site are found on few of its lists, so
-the prior of theta is a Gamma distribution of the shape .3: a list that has shown nothing for a while is soon
-expected to show nothing. With a fixed weight of 15 days instead, sixty quiet listings shared in what ten news
-pages of their site found, and took a third of the fetches of hubs.
+The sums are over all lists of the crawl or site. The new pages of a site are found on few of its lists. So
+the prior of theta is a Gamma distribution of the shape .3: if a list shows nothing for a while, it is soon
+expected to show nothing. With a fixed weight of 15 days instead, sixty quiet listings were credited with a
+part of what ten news pages of their site found, and got a third of all fetches of hubs.
 
 Sources: Dasgupta, Ghosh, Kumar, Olston, Pandey, Tomkins, *The discoverability of the Web* (WWW
 2007); Lefortier, Ostroumova, Samosvat, Serdyukov, *Timely crawling of high-quality ephemeral new content*
@@ -76,11 +78,11 @@ else:
 COMPILED = cython.compiled
 
 _inf = cython.declare(cython.double, float("inf"))
-# in 40 steps, halving reduces a bracket of any two doubles to 1e-6
+# halving a bracket of any two doubles 40 times reduces it to 1e-6
 _STEPS_MAX = cython.declare(cython.int, 40)
 _CLOSE = cython.declare(cython.double, 1e-12)
 
-_FOUND = cython.declare(cython.Py_ssize_t, 0)  # columns of the sums
+_FOUND = cython.declare(cython.Py_ssize_t, 0)  # the columns of the sums, from here on
 _WATCHED = cython.declare(cython.Py_ssize_t, 1)
 _AT = cython.declare(cython.Py_ssize_t, 2)
 
@@ -90,7 +92,7 @@ _CRAWL_DAYS = cython.declare(cython.double, 365.0)
 _SITE_DAYS = cython.declare(cython.double, 60.0)
 _DIRECTORY_DAYS = cython.declare(cython.double, 30.0)
 _HUB_DAYS = cython.declare(cython.double, 15.0)
-# The same for lists, in pages and days of a list with one link.
+# Pseudo observations of lists, in pages and in days of a list with one link.
 _LIST_SHAPE = cython.declare(cython.double, 0.3)
 _LINK_FOUND = cython.declare(cython.double, 0.5)
 _LINK_DAYS = cython.declare(cython.double, 1500.0)
@@ -101,14 +103,14 @@ _MEAN_LIFE_DAYS = cython.declare(cython.double, 129.84255368000671)  # a half-li
 @cython.ccall
 @cython.exceptval(check=False)
 def hub_value(pace: cython.double, elapsed: cython.double) -> cython.double:
-    """Return D, the value of the pages that a hub would show; `pace` is nu theta, in value per unit of time."""
+    """Return D, the value of the new pages that a hub would show. `pace` is nu theta, in value per unit of time."""
     return 0.5 * pace * elapsed * elapsed
 
 
 @cython.ccall
 @cython.exceptval(check=False)
 def found_by(pace: cython.double, level: cython.double) -> cython.double:
-    """Return the elapsed time at which D alone reaches `level`: sqrt(2 level / pace); infinite if pace is 0."""
+    """Return the elapsed time at which D alone reaches `level`: sqrt(2 level / pace), or infinity if `pace` is 0."""
     if level <= 0.0:
         return 0.0
     return sqrt(2.0 * level / pace) if pace > 0.0 else _inf
@@ -125,9 +127,9 @@ def hub_wait(
     scale: cython.double,
     tolerance: cython.double,
 ) -> cython.double:
-    """Return the time since its last crawl at which V(A) + D of a page reaches `level`; infinite if it never does.
+    """Return the time after a page's last crawl at which V(A) + D reaches `level`; infinity if it never does.
 
-    At most 40 values are computed.
+    The search computes V(A) + D at most 40 times.
 
     Args:
         page: parameters of its V, with `signals` since the last crawl, as for `Parameters.wait`.
@@ -141,7 +143,7 @@ def hub_wait(
     low: cython.double = 0.0
     high: cython.double = min(alone, found_by(pace, level))
     root: cython.double = sqrt(level)
-    tau: cython.double = high  # the solution if V and D were squares of tau
+    tau: cython.double = high  # this would be the solution if V and D were proportional to the square of tau
     if alone < _inf:
         tau = 1.0 / sqrt(1.0 / (alone * alone) + 0.5 * pace / level)
     for _ in range(_STEPS_MAX):
@@ -162,8 +164,8 @@ def hub_wait(
             follow = 0.5 * (low + high)
         moved: cython.double = abs(follow - tau)
         tau = follow
-        # The error is about the square of the step after a Newton step, and the length of the bracket after a
-        # bisection.
+        # After a Newton step, the error is about the square of the step. After a bisection, it is the length
+        # of the bracket.
         if moved * moved <= 0.1 * tolerance * tau * tau if newton else high - low <= tolerance * tau:
             break
     return tau
@@ -175,7 +177,10 @@ def hub_wait(
 def _speed(
     tau: cython.double, clock: cython.double, excess: cython.double, scale: cython.double
 ) -> cython.double:
-    """Return an approximation of dA/dtau. If it makes a Newton step too long, the bracket limits the step."""
+    """Return an approximation of dA/dtau.
+
+    If the approximation makes a Newton step too long, the bracket limits the step.
+    """
     if excess == 0.0 or not tau > 0.0:
         return 1.0
     ahead: cython.double = 1e-4 * tau
@@ -192,14 +197,14 @@ def faded(count: cython.double, elapsed: cython.double, unit: cython.double) -> 
 @cython.ccall
 @cython.exceptval(check=False)
 def watched_for(elapsed: cython.double, unit: cython.double) -> cython.double:
-    """Return the time watched during `elapsed`, decayed by age; it is at most 130 days."""
+    """Return the time watched during `elapsed`, with each moment decayed by its age. The result is at most 130 days."""
     life: cython.double = _MEAN_LIFE_DAYS * unit
     return -life * expm1(-max(elapsed, 0.0) / life)
 
 
 @cython.cclass
 class Discovery:
-    """Estimates theta for sites, directories and hubs; sites and directories are numbered 0, 1, ... as they are added.
+    """Estimates theta for sites, directories and hubs. Sites and directories are numbered 0, 1, ... as they are added.
 
     Args:
         unit: length of a day in the caller's unit of time.
@@ -247,7 +252,9 @@ class Discovery:
         shown: cython.bint,
         links: cython.double = 0.0,
     ) -> cython.void:
-        """Record a crawl of a page, `elapsed` after its last crawl; `shown`: it showed new pages before.
+        """Record a crawl of a page, `elapsed` after its last crawl.
+
+        `shown` tells whether the page showed new pages before.
 
         `links` is as in `prior`.
         """
@@ -267,7 +274,10 @@ class Discovery:
         shown: cython.bint,
         links: cython.double = 0.0,
     ) -> cython.void:
-        """Record that `found` URLs that a page was the first to show became pages; the rest is as in `watch`."""
+        """Record that `found` URLs became pages, and that this page was the first to show them.
+
+        The other arguments are as in `watch`.
+        """
         if links > 0.0:
             self.note_links(site, max(found, 0.0), 0.0, now)
         elif not shown:
@@ -278,7 +288,7 @@ class Discovery:
     def note_links(
         self, site: cython.Py_ssize_t, found: cython.double, watched: cython.double, now: cython.double
     ) -> cython.void:
-        """Add to the sums of a site's lists: new pages found, and the number of links times the time watched."""
+        """Add new pages found, and the number of links times the time watched, to the sums of a site's lists."""
         _note(self._link_sums[site], found, watched, now, self.unit)
         _note(self._crawl_link_sums, found, watched, now, self.unit)
 
@@ -309,7 +319,8 @@ class Discovery:
     ) -> cython.double:
         """Return the rate of new pages that is expected of a page before it has a history of its own.
 
-        `links` is the number of URLs that its first copy was the first to show; 0: a page like most, theta_d.
+        `links` is the number of URLs that the page's first copy was the first to show. If it is 0, as for
+        most pages, the rate is theta_d.
         """
         day: cython.double = self.unit
         if links > 0.0:
@@ -334,7 +345,10 @@ class Discovery:
         now: cython.double,
         links: cython.double = 0.0,
     ) -> cython.double:
-        """Return theta_h: new pages per unit of time on a hub, from its numbers at its last crawl, `elapsed` ago."""
+        """Return theta_h, the number of new pages per unit of time on a hub.
+
+        The result follows from the hub's numbers at its last crawl, `elapsed` ago.
+        """
         left: cython.double = faded(1.0, elapsed, self.unit)
         expected: cython.double = self.prior(site, directory, now, links)
         weight: cython.double = self._weight(expected, links)
@@ -343,7 +357,7 @@ class Discovery:
     @cython.cfunc
     @cython.exceptval(check=False)
     def _weight(self, expected: cython.double, links: cython.double) -> cython.double:
-        """Return the time watched that the prior of a hub counts for."""
+        """Return the weight of a hub's prior, as a time watched."""
         return _LIST_SHAPE / expected if links > 0.0 else _HUB_DAYS * self.unit
 
     @cython.ccall
@@ -366,7 +380,7 @@ class Discovery:
     # -- stored state
 
     def site_state(self, site: int) -> tuple[float, float, float]:
-        """Return (pages found, time watched, the instant for which both are valid)."""
+        """Return (pages found, time watched, the time up to which both have decayed)."""
         return tuple(float(number) for number in self._site_sums[site])  # type: ignore[return-value]
 
     def directory_state(self, directory: int) -> tuple[float, float, float]:
@@ -403,7 +417,7 @@ def _note(
     now: cython.double,
     unit: cython.double,
 ) -> cython.void:
-    """Let the sums decay to the instant `now`, unless it is earlier than theirs, and add to them."""
+    """Let the sums decay up to `now`, unless they already have decayed to a later time. Then add to the sums."""
     left: cython.double = faded(1.0, now - sums[_AT], unit)
     sums[_FOUND] = max(sums[_FOUND] * left + found, 0.0)
     sums[_WATCHED] = max(sums[_WATCHED] * left + watched, 0.0)

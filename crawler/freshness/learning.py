@@ -9,23 +9,25 @@
                      renew, renew_crawl  means from sums, O(1)
 
 The changes that neighbours show are compared with the changes that the rates predict.
-Rates may be wrong on average, since their prior need not fit the pages that are crawled. Such an
+Rates may be wrong on average, because their prior may not fit the pages that are crawled. Such an
 error must not be mistaken for changing neighbours: clocks would run too fast, times
 watched would be too long, and rates would fall further. So the hazards are first
 corrected by one factor for the whole crawl, the `bias`: changes found over changes
 expected (van Houwelingen 2000). On independent pages with log-normal rates it reduced
 the clocks from 1.75 times the elapsed time to .95.
 
-Where a trusted source reports, a change that the source announced is not evidence about neighbours, because
-the source would have announced their changes as well. There the clock therefore counts only crawls of pages
-without a signal, and compares their changes with the changes expected in spite of the silence.
+Some sites have a trusted source of change signals. There, a change that the source announced is not evidence
+about neighbours, because the source would have announced the neighbours' changes as well. So on these sites,
+the clock counts only crawls of pages without a signal, and compares the changes found with those expected in
+spite of the silence.
 
-Rates are per unit of plain time, not of the clock's time. With the clock's time, a change that a directory's
-pages share was counted once as changes and again as time watched, so the rates of the site's pages fell. Then
-pages that are visited more often than their neighbours were visited too rarely, because the rare crawls of
-the neighbours could not announce a change. Scarce rates are the exception. There, visits are further apart
-than the longest memory of the neighbourhood (four times the largest Ts), and one edit of all pages would
-determine the rates of a site for years. So the clock's time counts with the weight 1 - `plain_share`.
+Rates are per unit of plain time, not of the clock's time. With the clock's time, a change shared by a
+directory's pages was counted twice: once as changes and once as more time watched. So the rates of the site's
+pages fell. This harmed pages that need more visits than their neighbours: they were visited too rarely,
+because the rare crawls of the neighbours could not announce a change. The exception is a crawl with so few
+requests that visits of a page are further apart than the longest memory of the neighbourhood (four times the
+largest Ts). There, one edit of all pages would determine the rates of a site for years. So the clock's time
+counts with the weight 1 - `plain_share`.
 
 Sites and directories are identified by the numbers that `add_site` and `add_directory` return.
 The caller keeps each page's k and T (float32), its last crawl, and its signals by source.
@@ -57,9 +59,10 @@ else:
     from crawler.freshness.value_kernel import Parameters
 
 _SOURCES = cython.declare(cython.Py_ssize_t, SOURCES)
-# weight of the prior belief that rates are right, in expected changes
+# the weight, in expected changes, of the prior belief that the rates are right
 _BIAS_WEIGHT = cython.declare(cython.double, 10.0)
-_HAZARD_MAX = cython.declare(cython.double, 4.0)  # with more expected changes, finding one is not informative
+# if more changes are expected, finding a change is not informative
+_HAZARD_MAX = cython.declare(cython.double, 4.0)
 _NEARLY_SURE = cython.declare(cython.double, 0.999999)
 _BIAS_LOW = cython.declare(cython.double, 0.25)
 _BIAS_HIGH = cython.declare(cython.double, 4.0)
@@ -123,9 +126,9 @@ class Learning:
     def excess(
         self, site: cython.Py_ssize_t, directory: cython.Py_ssize_t, now: cython.double
     ) -> cython.double:
-        """Return the excess of changes in directory and site, multiplied by the credence.
+        """Return the excess of changes in the directory and the site, multiplied by the credence.
 
-        The excess is 0 without the clock, and where the site's weekly rhythm is in use.
+        The excess is 0 if the clock is off, or if the site's weekly rhythm is in use.
         """
         if not self.neighbourhood or self.seasons.used[site]:
             return 0.0
@@ -168,7 +171,7 @@ class Learning:
         elapsed: cython.double,
         now: cython.double,
     ) -> cython.double:
-        """Return A, the clock of a page that was crawled `elapsed` ago."""
+        """Return A, the clock's time since a page's last crawl, `elapsed` ago."""
         if not self.neighbourhood:
             return elapsed
         return clock_of(elapsed, self.excess(site, directory, now), self.scale)
@@ -182,7 +185,7 @@ class Learning:
         elapsed: cython.double,
         now: cython.double,
     ) -> cython.double:
-        """Return A with the site's weekly rhythm, which only predictions use; values and rates use `clock`."""
+        """Return A with the site's weekly rhythm. Only predictions use this; values and rates use `clock`."""
         if not self.neighbourhood:
             return elapsed
         return self.clock(site, directory, self.seasons.span(site, now - elapsed, now), now)
@@ -198,7 +201,7 @@ class Learning:
         importance: cython.double,
         trust: cython.double = 0.0,
     ) -> cython.void:
-        """Set the parameters of `page` from what is known of it; `trust` is the evidence for the page's signals."""
+        """Set the parameters of `page` from what is known of the page. `trust` is the evidence for the page's signals."""
         rate: cython.double = self.rates.rate(site, k, t)
         weight: cython.double = self.quality.pooled_weight(site)
         if weight <= 0.0:
@@ -212,7 +215,10 @@ class Learning:
     @cython.ccall
     @cython.exceptval(check=False)
     def signals(self, site: cython.Py_ssize_t, counts: cython.double[::1]) -> cython.double:
-        """Return the number of signals for the value of an assigned page; `counts` (SOURCES,) is by source."""
+        """Return the number of signals for the value of an assigned page.
+
+        `counts`, shape (SOURCES,), has the number of signals per source.
+        """
         return self.quality.signals(site, counts)
 
     @cython.ccall
@@ -255,7 +261,7 @@ class Learning:
         changed: cython.bint,
         trust: cython.double = 0.0,
     ) -> cython.double:
-        """Learn from a crawl at `now`, `elapsed` after the last; return the page's new k.
+        """Learn from a crawl at `now`, `elapsed` after the page's last crawl; return the page's new k.
 
         The new t is float32(t + `watched`): the time since the last crawl, or less if the page changed
         without a signal.
@@ -284,7 +290,7 @@ class Learning:
             self.sites.observe(site, now, self.scale, 1.0 if changed else 0.0, expected)
         plain: cython.double = told + (1.0 - told) * self.plain_share
         watched: cython.double = plain * elapsed + (1.0 - plain) * clock
-        # the time in which signals would have arrived
+        # the time during which signals would have arrived
         quiet: cython.double = recall * watched if unannounced else 0.0
         gain: cython.double = self.quality.observe(
             site, counts, self.rates.rate(site, k, t + quiet), watched, changed, trust
@@ -308,7 +314,7 @@ class Learning:
         silent: cython.double,
         changed: cython.bint,
     ) -> cython.void:
-        """Learn the site's rhythm from a crawl without signals; `silent` is the share of changes without one."""
+        """Learn the site's rhythm from a crawl without signals. `silent` is the share of changes that have no signal."""
         span: cython.double = silent * self.seasons.trial(site, now - elapsed, now)
         plain: cython.double = self._put_right(self.rates.expected(site, k, t, silent * elapsed))
         paced: cython.double = self._put_right(self.rates.expected(site, k, t, span))
@@ -362,7 +368,7 @@ class Learning:
     @cython.ccall
     @cython.exceptval(check=False)
     def renew_crawl(self) -> cython.void:
-        """Recompute the crawl-wide mean and variation, to which the sites are shrunk."""
+        """Recompute the crawl-wide mean and variation, towards which those of the sites are shrunk."""
         self.rates.renew_crawl()
 
     def _check(self) -> None:
@@ -378,5 +384,5 @@ class Learning:
 @cython.cfunc
 @cython.exceptval(check=False)
 def _ratio(found: cython.double, told: cython.double) -> cython.double:
-    """Return changes found over changes expected, shrunk to 1 while they are few."""
+    """Return the ratio of changes found to changes expected, shrunk towards 1 while there are few."""
     return min(max((_BIAS_WEIGHT + found) / (_BIAS_WEIGHT + told), _BIAS_LOW), _BIAS_HIGH)

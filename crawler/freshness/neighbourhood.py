@@ -2,25 +2,26 @@
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False
 """The neighbourhood clock: time runs faster for a page while its directory and its site are changing.
 
-Pages change in batches. On 70 documentation sites, if a page changed, a given page of its directory changed
-on the same day with a probability of .35, and a given page of its site with .21; for any page, the
-probability is .0034. So crawls of neighbours are evidence about a page. Its elapsed time tau becomes
+Pages change in batches. This was measured on 70 documentation sites. On a day on which a page changed,
+another page of its directory changed with a probability of .35, and another page of its site with a
+probability of .21. On any day, a page changes with a probability of .0034. So crawls of neighbours are
+evidence about a page. Its elapsed time tau becomes
 
     A = tau + 6 Ts (1 - exp(-tau/Ts)) [ (1 + O_d g)/(1 + E_d g) + (3 + O_s g)/(3 + E_s g) - 2 ],  at least tau/20
 
-which replaces tau in every crawl value. O and E are counts of the changes that crawls in
-the directory (d) and the site (s) observed and expected; both counts decay by the factor g = exp(-age/Ts).
-The bracket is the `excess`: 0 if there are as many changes as expected, positive if there are more. Ts,
-the `scale`, is a quarter of the mean time between two crawls of a page.
+A replaces tau in every crawl value. O is the number of changes that crawls observed, and E the number that
+was expected, in the directory (d) and the site (s). Both counts decay by the factor g = exp(-age/Ts). The
+expression in brackets is the `excess`: 0 if there are as many changes as expected, positive if there are
+more. Ts, the `scale`, is a quarter of the mean time between two crawls of a page.
 
 No page is updated when a neighbour changes. If tau is well above Ts, the term added to tau is the same for
-all pages of a directory, so it is an offset of their deadlines (`offset_of`).
+all pages of a directory. So it moves all their deadlines by the same amount (`offset_of`).
 
 At a fixed excess, A increases with tau, so `elapsed_of` can compute tau from A.
 
-*Credence.* On a site whose pages change independently, the excess is noise, and using the excess costs more
-than half of what schedules gain. So the excess is multiplied by kappa, a factor from 0 to 1 that is learned
-for each site. Let p0 be the probability of a change without the neighbours, and p1 the probability with their
+*Credence.* On a site whose pages change independently, the excess is noise. Using it there costs more than
+half of the gain of a schedule. So the excess is multiplied by kappa, a factor from 0 to 1 that is learned for
+each site. Let p0 be the probability of a change without the neighbours, and p1 the probability with their
 full influence. kappa is the slope of (changed - p0) over (p1 - p0), with each crawl weighted by its precision
 1/(p0 (1 - p0)):
 
@@ -29,13 +30,13 @@ full influence. kappa is the slope of (changed - p0) over (p1 - p0), with each c
     kappa_s = (C_s + 20 kappa) / (S_s + 20)       by site; crawls with a signal before them are left out
 
 The excess is also multiplied by the probability that the clock is the better model of the site. That
-probability follows from the decaying log scores of both models' predictions, less a charge per crawl, because
-the more complex model must prove that it is useful:
+probability follows from the decaying log scores of the predictions with and without the clock. The clock is
+charged a constant per crawl, because the more complex model must prove that it is useful:
 
     L = .995 L + ln P[z | with the clock] - ln P[z | without] - .02,      kappa_s / (1 + exp(-L - 3))
 
-On a site whose pages all change in working hours, predictions are a little better with the clock, but
-schedules are worse, because a copy fetched in working hours is soon stale again. On such a site, the schedule
+The charge matters on a site whose pages all change in working hours. There, the clock makes predictions a
+little better but schedules worse, because a copy fetched in working hours is soon stale again. The schedule
 reaches .83 of the possible gain without the charge and .96 with it. On real sites, the clock improves the
 score by ten times the charge.
 
@@ -70,7 +71,7 @@ _inf = cython.declare(cython.double, float("inf"))
 @cython.ccall
 @cython.exceptval(check=False)
 def clock_of(elapsed: cython.double, excess: cython.double, scale: cython.double) -> cython.double:
-    """Return A, the clock `elapsed` after a page's crawl; `excess` is the sum for its directory and its site."""
+    """Return A, the clock's time at `elapsed` after a page's crawl. `excess` is the sum of directory and site."""
     if elapsed == _inf:
         return _inf
     return max(elapsed - _BONUS * scale * expm1(-elapsed / scale) * excess, _SLOWEST * elapsed)
@@ -79,17 +80,17 @@ def clock_of(elapsed: cython.double, excess: cython.double, scale: cython.double
 @cython.ccall
 @cython.exceptval(check=False)
 def offset_of(excess: cython.double, scale: cython.double) -> cython.double:
-    """Return the final lead of the clock over time: 6 Ts times the excess."""
+    """Return how far the clock finally gets ahead of plain time: 6 Ts times the excess."""
     return _BONUS * scale * excess
 
 
 @cython.ccall
 @cython.exceptval(check=False)
 def elapsed_of(clock: cython.double, excess: cython.double, scale: cython.double) -> cython.double:
-    """Return the elapsed time at which `clock_of` reaches `clock`; relative error 1e-9.
+    """Return the elapsed time at which `clock_of` reaches `clock`, with a relative error of 1e-9.
 
-    Uses Newton's method in a bracket: A is concave in tau if the excess is above 0. If the excess is below 0, A is
-    convex wherever it exceeds tau/20.
+    Uses Newton's method in a bracket: A is concave in tau if the excess is above 0. If the excess is below 0,
+    A is convex wherever A exceeds tau/20.
     """
     if not clock > 0.0:
         return 0.0
@@ -104,7 +105,8 @@ def elapsed_of(clock: cython.double, excess: cython.double, scale: cython.double
     else:
         low = clock
         high = min(clock - full, clock / _SLOWEST)
-    tau: cython.double = low if excess > 0.0 else high  # from this side Newton's method does not overshoot
+    # if it starts from this side, Newton's method does not overshoot
+    tau: cython.double = low if excess > 0.0 else high
     for _ in range(100):
         decay: cython.double = exp(-tau / scale)
         reached: cython.double = tau + full * (1.0 - decay)
@@ -138,7 +140,7 @@ def scale_of(
 
 @cython.cclass
 class Credence:
-    """The weight of the neighbourhood by site number: kappa times the probability that the clock is better."""
+    """The weight of the neighbourhood for each site: kappa times the probability that the clock is the better model."""
 
     def __init__(self) -> None:
         self.size = 0
@@ -148,7 +150,7 @@ class Credence:
 
     @cython.ccall
     def add(self) -> cython.Py_ssize_t:
-        """Add a site, which starts with the crawl's kappa; return its number."""
+        """Add a site and return its number. The site starts with the crawl's kappa."""
         if self.size == self.credences.shape[0]:
             self._grow()
         self.size += 1
@@ -171,7 +173,7 @@ class Credence:
     def observe(
         self, site: cython.Py_ssize_t, alone: cython.double, heeding: cython.double, changed: cython.bint
     ) -> cython.void:
-        """Update kappa's sums; `alone` and `heeding` are the probabilities of a change without and with neighbours."""
+        """Update kappa's sums. `alone` and `heeding` are the probabilities of a change without and with neighbours."""
         told: cython.double = heeding - alone
         precision: cython.double = 1.0 / max(alone * (1.0 - alone), _CERTAIN)
         agreement: cython.double = ((1.0 if changed else 0.0) - alone) * told * precision
@@ -198,7 +200,7 @@ class Credence:
     def score(
         self, site: cython.Py_ssize_t, alone: cython.double, heeding: cython.double, changed: cython.bint
     ) -> cython.void:
-        """Update the log score; `alone` and `heeding` are the probabilities of a change without and with the clock."""
+        """Update the log score. `alone` and `heeding` are the probabilities of a change without and with the clock."""
         alone = min(max(alone, _SURE), 1.0 - _SURE)
         heeding = min(max(heeding, _SURE), 1.0 - _SURE)
         better: cython.double = log(heeding / alone) if changed else log((1.0 - heeding) / (1.0 - alone))
@@ -228,7 +230,7 @@ class Credence:
 
 @cython.cclass
 class Counts:
-    """Decaying counts of observed and expected changes in groups of pages, which are numbered as they are added.
+    """Decaying counts of observed and expected changes in groups of pages. Groups are numbered as they are added.
 
     Counts decay with the time scale that is current when they are updated. `prior` pseudo counts are added to
     both, which shrinks the excess towards 0.
@@ -267,7 +269,7 @@ class Counts:
         changed: cython.double,
         expected: cython.double,
     ) -> cython.void:
-        """Count a crawl that found `changed` (0 or 1); `expected` was the probability of a change."""
+        """Count a crawl. `changed` is 1 if it found a change, else 0. `expected` was the probability of a change."""
         g: cython.double = exp(-max(now - self.instants[number], 0.0) / scale)
         self.observed_counts[number] = self.observed_counts[number] * g + changed
         self.expected_counts[number] = self.expected_counts[number] * g + expected
@@ -276,7 +278,7 @@ class Counts:
     @cython.ccall
     @cython.exceptval(check=False)
     def excess(self, number: cython.Py_ssize_t, now: cython.double, scale: cython.double) -> cython.double:
-        """Return (prior + O g) / (prior + E g) - 1: positive if more changed than expected."""
+        """Return (prior + O g) / (prior + E g) - 1. It is positive if there were more changes than expected."""
         g: cython.double = exp(-max(now - self.instants[number], 0.0) / scale)
         return (
             (self.observed_counts[number] - self.expected_counts[number])

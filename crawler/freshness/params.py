@@ -1,6 +1,6 @@
-"""The parameters of a page in the refresh model, for one page or as a struct of arrays.
+"""The parameters of pages in the refresh model: those of one page, and those of many pages as arrays.
 
-Four numbers are given; all others follow from them (Busa-Fekete et al., section 3):
+A page is described by four numbers. All other parameters follow from these (Busa-Fekete et al., section 3):
 
     importance   mu      requests per time, or any weight; only ratios matter
     change_rate  Delta   Poisson rate of content changes
@@ -15,8 +15,8 @@ Four numbers are given; all others follow from them (Busa-Fekete et al., section
                                             time without signals that makes a page as stale as one signal does
     ceiling       = mu / Delta              upper bound of the page's crawl value
 
-Any unit of time may be used, but all rates must use the same unit. A page with
-change_rate 0 never changes: its ceiling is infinite and its crawl value 0.
+Any unit of time may be used, but all rates must use the same unit. A page with change_rate 0 never changes.
+The ceiling of such a page is infinite, and its crawl value is 0.
 
 Rates that are nan, negative or infinite, and shares outside of 0 .. 1, raise a
 ValueError that names the parameter.
@@ -36,7 +36,7 @@ def _refuse_rates(
     recall: np.ndarray | float,
     false_rate: np.ndarray | float,
 ) -> None:
-    """Raise ValueError if a number, or any of an array, is outside the model's range."""
+    """Raise ValueError if a number, or any number in an array, is outside the range that the model allows."""
     for name, rates in (("importance", importance), ("change_rate", change_rate), ("false_rate", false_rate)):
         _refuse(name, rates, "from 0, and finite", 0.0, sys.float_info.max)
     _refuse("recall", recall, "from 0 to 1", 0.0, 1.0)
@@ -77,7 +77,7 @@ class PageParameters(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def precision(self) -> float:
-        """The share of signals that are true; 0 if there are no signals."""
+        """The share of the signals that are true; 0 if there are no signals."""
         return self.recall * self.change_rate / self.signal_rate if self.signal_rate > 0.0 else 0.0
 
     @property
@@ -92,7 +92,7 @@ class PageParameters(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def signal_time(self) -> float:
-        """beta: infinite if one signal is certain or if nothing changes silently; 0 if signals are worthless."""
+        """beta: infinite if one signal is certain or if no change is silent, and 0 if signals are worthless."""
         if self.signal_weight == 0.0:
             return 0.0
         return self.signal_weight / self.silent_rate if self.silent_rate > 0.0 else math.inf
@@ -108,10 +108,10 @@ class PageParameters(msgspec.Struct, frozen=True, gc=False):
 
 
 class Pages:
-    """The parameters of m pages, each attribute a separate (m,) float64 array.
+    """The parameters of m pages. Each attribute is a separate float64 array of shape (m,).
 
-    The arguments are copied; derived arrays are computed once. Compiled kernels read the
-    arrays, so they must not be replaced.
+    The arguments are copied, and derived arrays are computed once. Compiled kernels read these arrays, so the
+    attributes must not be replaced.
     """
 
     __slots__ = (
@@ -155,7 +155,7 @@ class Pages:
     def from_quality(
         cls, importance: np.ndarray, change_rate: np.ndarray, precision: np.ndarray, recall: np.ndarray
     ) -> "Pages":
-        """Return pages whose signals have this `precision` (0, 1] and `recall` [0, 1]; without signals at recall 0."""
+        """Return pages whose signals have this `precision` (0, 1] and `recall` [0, 1]. At recall 0, none has signals."""
         _refuse_precision(precision)
         return cls(importance, change_rate, recall, recall * change_rate * (1.0 - precision) / precision)
 
@@ -170,7 +170,7 @@ class Pages:
         return len(self.importance)
 
     def __getitem__(self, index: int) -> PageParameters:
-        """Return the page at `index` as a separate struct."""
+        """Return the parameters of the page at `index`."""
         return PageParameters(
             float(self.importance[index]),
             float(self.change_rate[index]),
@@ -179,7 +179,7 @@ class Pages:
         )
 
     def select(self, index: np.ndarray) -> "Pages":
-        """Return the pages of an index array or a mask."""
+        """Return the pages that an array of indexes or a mask selects."""
         return Pages(
             self.importance[index], self.change_rate[index], self.recall[index], self.false_rate[index]
         )

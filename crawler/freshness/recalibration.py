@@ -1,26 +1,27 @@
-"""Computes the P[fresh] that is reported to users: the model's P[fresh], corrected by what crawls have found.
+"""Corrects the model's P[fresh] by what crawls have found. Users get the corrected P[fresh].
 
 Every crawl tests the P[fresh] that was predicted before it. The model's hazard is H = -ln P, and the
 corrected hazard is
 
     H' = H exp(a + b ln(H / H0) + c [told] + d [unsaid])
 
-with four coefficients for the whole crawl. a corrects changes that come faster or slower than expected. b
-corrects hazards that are estimated too far from their centre H0: if b < 0, stale pages were predicted as too
-stale, and fresh pages as too fresh. c applies to pages with signals since their last crawl, and d to pages
-without any signal although a used source reports on their site. H0 is half the geometric mean of the hazards
-before crawls, because a copy is on average half as old as at its next crawl.
+with four coefficients for the whole crawl. The coefficient a corrects for changes that are faster or slower
+than expected. The coefficient b corrects hazards that are estimated too far from their centre H0: if b < 0,
+stale pages were predicted as too stale, and fresh pages as too fresh. The coefficient c applies to pages with
+signals since their last crawl, and d to pages without such a signal on whose site a source that is in use
+reports. H0 is half the geometric mean of the hazards before crawls, because a copy is on average half as old
+as at its next crawl.
 
 Crawls are not an even sample of the copies: a site that is changing may get eighty crawls in a week, and a
-quiet site two. So an average over crawls describes the sites that are changing. Users ask about copies at any
-time. So each crawl has a weight for the time that it represents: the time since the last crawl of its *site*,
-divided by the mean of these times, but at most `WEIGHT_MAX`.
+quiet site two. So a plain average over crawls mainly describes the sites that are changing. But users may ask
+about any copy at any time. So each crawl has a weight for the time that it represents: the time since the
+last crawl of its *site*, divided by the mean of these times, but at most `WEIGHT_MAX`.
 
-The coefficients are learned by Newton's method, one step per crawl. What was learned
-decays over `MEMORY` mean crawls towards the prior: b is -1/3, and the others are 0. Crawls alone do not show
-b, because the schedule prefers pages whose hazards are overestimated, and hardly ever crawls those said to be
-fresh. On the histories of real sites, -1/3 fits at every budget from .3x to 3x. The
-order of pages does not depend on this correction, so schedules do not use it.
+The coefficients are learned by Newton's method, one step per crawl. What was learned decays towards the
+prior, in which b is -1/3 and the others are 0, over `MEMORY` crawls of mean weight. b cannot be learned from
+crawls alone, because the schedule prefers pages whose hazards are overestimated, and hardly ever crawls pages
+that are predicted to be fresh. On the histories of real sites, b = -1/3 fits at every budget from .3x to 3x.
+The order of pages does not depend on this correction, so schedules do not use it.
 
 `lab/league/README.md` lists the errors of the corrected P[fresh].
 
@@ -36,10 +37,10 @@ import numpy as np
 
 COEFFICIENTS = 4
 PRIOR = np.array((0.0, -1.0 / 3.0, 0.0, 0.0))
-PRECISION = np.array((10.0, 50.0, 0.3, 0.3))  # prior precision of each coefficient
+PRECISION = np.array((10.0, 50.0, 0.3, 0.3))  # of each coefficient, in the prior
 MEMORY = 2000.0
 WEIGHT_MAX = 10.0
-HAZARD_LOW, HAZARD_HIGH = 1e-3, 6.0  # outside this range, the factor for the nearest bound is used
+HAZARD_LOW, HAZARD_HIGH = 1e-3, 6.0  # a hazard out of this range has the factor of the nearer bound
 LOW = np.array((-2.0, -0.8, -5.0, -5.0))
 HIGH = np.array((2.0, 1.0, 5.0, 5.0))
 _SURE = 1e-300
@@ -50,19 +51,19 @@ _SIZE = COEFFICIENTS + COEFFICIENTS * COEFFICIENTS + 2
 class Hearing(IntEnum):
     """The signals of a page since its last crawl."""
 
-    NONE = 0  # no source that is used reports on the page's site
-    UNSAID = 1  # sources report on the page's site, but not on the page
+    NONE = 0  # no source that is in use reports on the page's site
+    UNSAID = 1  # sources report on the page's site, but sent no signal for the page
     TOLD = 2
 
 
 class Recalibration:
-    """The coefficients, their precision and the centre; `numbers` restores a stored state."""
+    """The coefficients, their precision, and the centre. The argument `numbers` restores a stored state."""
 
     def __init__(self, numbers: Sequence[float] = ()) -> None:
         kept = np.array(numbers)
         self._coefficients = PRIOR.copy()
         self._precision = np.diag(PRECISION)
-        self._centre, self._weight = 0.0, 0.0  # ln H0, and the weight of the crawls that it was computed from
+        self._centre, self._weight = 0.0, 0.0  # ln H0, and the weight of the crawls that determined it
         if len(kept) == _SIZE and np.isfinite(kept).all():
             self._coefficients = np.clip(kept[:COEFFICIENTS], LOW, HIGH)
             self._precision = kept[COEFFICIENTS:-2].reshape(COEFFICIENTS, COEFFICIENTS)

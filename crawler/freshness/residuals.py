@@ -22,10 +22,10 @@ from cython.cimports.libc.math import ceil, erfc, exp, expm1, lgamma, log, log1p
 _inf = cython.declare(cython.double, float("inf"))
 _PI = cython.declare(cython.double, 3.141592653589793)
 
-# A Poisson tail that is more than sqrt(80) standard deviations away is below exp(-40).
+# A Poisson tail that begins more than sqrt(80) standard deviations from the mean is below exp(-40).
 _TAIL = cython.declare(cython.double, 80.0)
 
-# A table of 1/j, because the loops below would wait for divisions.
+# A table of 1/j. Without this table, the loops below would wait for divisions.
 _INVERSES = cython.declare(cython.Py_ssize_t, 512)
 _inverse = cython.declare(cython.double[512])
 for _j in range(1, _INVERSES):
@@ -58,7 +58,7 @@ def _poisson(k: cython.Py_ssize_t, x: cython.double, y: cython.double) -> cython
 @cython.ccall
 @cython.exceptval(check=False)
 def residual(i: cython.Py_ssize_t, x: cython.double) -> cython.double:
-    """Return R^i(x) = Pr[Poisson(x) > i], with a relative error of a few 1e-16 also for small x; 0 for x <= 0."""
+    """Return R^i(x) = Pr[Poisson(x) > i], or 0 if x <= 0. The relative error is a few 1e-16, even for small x."""
     k: cython.Py_ssize_t
     p: cython.double
     total: cython.double
@@ -96,11 +96,11 @@ def gain(
     gamma: cython.double,
     precision: cython.double,
 ) -> cython.double:
-    """Return D_i(x) for x > 0 and gamma > 0, by the first of three forms that has no cancellation.
+    """Return D_i(x) for x > 0 and gamma > 0. Of three formulas, the first one without cancellation is used.
 
     For a x < i + 6, the result is the Taylor series, whose terms are all positive, with c_j = a^j - gamma^j
-    computed without a subtraction. Otherwise, it is the plain difference if the difference loses at most one
-    bit, and else a difference of complements (1 - R), which then cannot cancel.
+    computed without a subtraction. Otherwise, the result is the plain difference if this loses at most one
+    bit. Else the result is a difference of complements (1 - R), which then cannot cancel.
     """
     j: cython.Py_ssize_t
     if alpha <= 0.0:
@@ -150,7 +150,7 @@ def _complement(
         p *= k / gx
         missing = share + kept * missing
         total += missing * p
-        if k < gx and p <= 1e-18 * total:  # this is also right if everything underflows
+        if k < gx and p <= 1e-18 * total:  # this is correct even if everything underflows
             break
     return total
 
@@ -200,8 +200,8 @@ def late_gain(
     """Return D_i(x) for large i: exp(-alpha x) sum_j e^j E[M^j] / j!, M = max(0, gamma (x - T)), e = alpha/gamma.
 
     The moments of a gamma variable truncated at y = gamma x follow from one another by Stein's identity,
-    M_(j+1) = (y - k - j) M_j + j y M_(j-1). The function is called only if gamma beta is above 16 sqrt(i), so that
-    e M is small and the term itself is below 1e-5 of the value.
+    M_(j+1) = (y - k - j) M_j + j y M_(j-1). The function is called only if gamma beta is above 16 sqrt(i).
+    Then e M is small, and the term is below 1e-5 of the value.
     """
     y: cython.double = gamma * x
     k: cython.double = i + 1.0

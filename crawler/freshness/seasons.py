@@ -7,9 +7,9 @@ often, their change rate is not constant between two visits. So the site's time 
 
     s(t) = f + (1 - f) a[day of the week] b[hour of the day],   f = .05
 
-in which the factors a (7) and b (24) have the mean 1. The mean of s over a week is then 1, apart from rounding, so
-change rates keep their meaning. The span of an interval on this clock replaces its elapsed time in predictions and
-in crawl values.
+in which the factors a (7) and b (24) have the mean 1. The mean of s over a week is then 1, apart from
+rounding, so change rates keep their meaning. In predictions and in crawl values, the length of an interval on
+this clock replaces its plain length.
 
 Learning works as follows. With the hazard x_j in hour j of an interval (x in total), the gradient of the log
 likelihood of the result with respect to log s_j is
@@ -18,16 +18,18 @@ likelihood of the result with respect to log s_j is
 
 and each crawl multiplies the factors of its hours and days by 1 + eta sum g_j: a stochastic form of the EM
 algorithm for Poisson rates. eta falls from 1/`_FIRST` to 1/`_LAST` with the number of changes. Nothing is
-learned from intervals of more than half a week, since they cover most hours. A site uses its rhythm only
-while the rhythm is the better model. Its predictions are compared with those of a constant speed by their log
-scores, which decay by .998 per crawl, less a charge per crawl. A site with few visits at shorter intervals
-takes no memory; each other site takes `COLUMNS` numbers.
+learned from intervals of more than half a week, because they cover all hours of the day. A site uses its
+rhythm only while the rhythm is the better model. The predictions with the rhythm are compared with those at a
+constant speed by their log scores. These scores decay by .998 per crawl, and the rhythm is charged a constant
+per crawl. A site with only few visits at intervals of less than half a week needs no memory. Each other site
+needs `COLUMNS` numbers.
 
-Hours and days are counted from the start of the clock, so a rhythm has the phase of the site's time zone.
+Hours and days are counted from the start of the clock. No time zone is needed, because the learned rhythm
+includes that of the site.
 
-On simulated webs, all pages changed from 9 to 17 o'clock on five days of seven. Compared with the gain of
-each page's true mean rate, schedules reach .5 to .7 without the rhythm, and 1.0 to 1.3 with it. An oracle
-that knows the hours reaches 1.3.
+In a simulation, all pages changed only from 9 to 17 o'clock on five days of seven. The gain of a schedule
+that knows the true mean rate of each page is taken as 1. Schedules that learn reach .5 to .7 without the
+rhythm, and 1.0 to 1.3 with it. An oracle that knows the hours reaches 1.3.
 
 Source of the time change: Daley and Vere-Jones, *An Introduction to the Theory of Point Processes*, section 7.4.
 
@@ -51,13 +53,13 @@ _SCORE = cython.declare(cython.Py_ssize_t, 32)
 _SLOWEST = cython.declare(cython.double, 0.05)  # f, the minimum speed
 _FACTOR_MIN = cython.declare(cython.double, 0.03)
 _FACTOR_MAX = cython.declare(cython.double, 24.0)
-# 1/eta at first, and 1/eta for hours after many changes; for days, it is then `_DAY` times as large
+# 1/eta at first, and 1/eta of hours after many changes. Then 1/eta of days is `_DAY` times as large.
 _FIRST = cython.declare(cython.double, 3.0)
 _LAST = cython.declare(cython.double, 50.0)
 _DAY = cython.declare(cython.double, 4.0)
 _CHANGES_MAX = cython.declare(cython.double, 2000.0)
-_STEP_MAX = cython.declare(cython.double, 0.5)  # maximum by which a crawl changes a factor
-_CRAWLS = cython.declare(cython.int, 50)  # number of crawls of a site before its rhythm is learned
+_STEP_MAX = cython.declare(cython.double, 0.5)  # the maximum change of a factor by one crawl
+_CRAWLS = cython.declare(cython.int, 50)  # a site has this number of crawls before its rhythm is learned
 _SCORE_KEPT = cython.declare(cython.double, 0.998)
 _SCORE_CHARGE = cython.declare(cython.double, 0.01)
 _SCORE_MAX = cython.declare(cython.double, 20.0)
@@ -68,7 +70,7 @@ _SURE = cython.declare(cython.double, 1e-6)
 
 @cython.cclass
 class Seasons:
-    """The rhythms of sites, which are numbered as they are added; `used[site]` tells whether a rhythm is in use.
+    """The rhythms of sites. Sites are numbered as they are added; `used[site]` tells whether a rhythm is in use.
 
     Args:
         unit: length of a day in the caller's unit of time.
@@ -106,7 +108,7 @@ class Seasons:
     @cython.ccall
     @cython.exceptval(check=False)
     def span(self, site: cython.Py_ssize_t, begin: cython.double, end: cython.double) -> cython.double:
-        """Return the time between two instants on the site's clock, or plain time if its rhythm is not in use."""
+        """Return the time between two instants on the site's clock, or plain time if no rhythm is in use."""
         if not self.used[site]:
             return end - begin
         return self._span(self.rows[site] - 1, begin, end)
@@ -139,7 +141,10 @@ class Seasons:
     @cython.ccall
     @cython.exceptval(check=False)
     def learns(self, site: cython.Py_ssize_t, elapsed: cython.double) -> cython.bint:
-        """Return whether a crawl after this time teaches the site's rhythm; without a rhythm yet, count the crawl."""
+        """Return whether the rhythm learns from a crawl after this time.
+
+        If the site has no rhythm yet, count the crawl.
+        """
         if elapsed > 0.5 * self.week or elapsed <= 0.0:
             return False
         if self.rows[site] <= 0:
@@ -151,7 +156,7 @@ class Seasons:
 
     @cython.cfunc
     def _keep(self, site: cython.Py_ssize_t) -> cython.void:
-        """Give the site a rhythm, which at first is a constant speed."""
+        """Give the site a rhythm. At first, it is a constant speed."""
         i: cython.Py_ssize_t
         if self.kept == self.rhythms.shape[0]:
             self.rhythms = np.zeros((0, COLUMNS))
@@ -179,7 +184,7 @@ class Seasons:
         paced: cython.double,
         changed: cython.bint,
     ) -> cython.void:
-        """Learn from a crawl at `end`, after one at `begin`, for which `learns` is true.
+        """Learn from a crawl at `end` that followed one at `begin`. `learns` must have returned True for it.
 
         `plain` and `paced` are the probabilities of a change with a constant speed and with the rhythm.
         `hazard` is the expected number of changes with the rhythm.
@@ -204,7 +209,7 @@ class Seasons:
     def _learn(
         self, row: cython.Py_ssize_t, begin: cython.double, end: cython.double, push: cython.double
     ) -> cython.void:
-        """Multiply the factors of the interval's hours; `push` is the gradient per unit of the site's time."""
+        """Change the factors of the hours and days in the interval. `push` is the gradient per unit of site time."""
         rhythm: cython.double[::1] = self.rhythms[row]
         steps: cython.double[::1] = self._steps
         i: cython.Py_ssize_t
@@ -232,12 +237,12 @@ class Seasons:
         _even(rhythm, _HOURS, _CHANGES)
 
     def state(self, site: int) -> list[float]:
-        """Return the numbers to store; [] for a site without a rhythm."""
+        """Return the numbers to store. For a site without a rhythm, the list is empty."""
         row = self.rows[site]
         return [float(each) for each in self.rhythms[row - 1]] if row > 0 else []
 
     def restore(self, site: int, numbers: Sequence[float]) -> None:
-        """Restore the result of `state`."""
+        """Restore what `state` returned."""
         if not len(numbers):
             return
         if self.rows[site] <= 0:
@@ -268,7 +273,7 @@ class Seasons:
 @cython.cfunc
 @cython.exceptval(check=False)
 def _even(rhythm: cython.double[::1], first: cython.Py_ssize_t, end: cython.Py_ssize_t) -> cython.void:
-    """Scale the factors from `first` to `end` to the mean 1."""
+    """Scale the factors from `first` to `end`, so that their mean is 1."""
     i: cython.Py_ssize_t
     total: cython.double = 0.0
     for i in range(first, end):

@@ -4,9 +4,9 @@
 
 A source is one kind of change signal: sitemap lastmod, feed, IndexNow, WebSub, ... A page's staleness is
 alpha A + sum_s n_s b_s, with alpha = (1 - r) rate and b_s = -ln(1 - p_s). A is the page's clock, and n_s is
-the number of signals of source s since the page's last crawl. The precisions p_s and the recall r are shared
-by a site's pages, since a single page has too few crawls to expose a source of false signals. They are
-learned by EM, one step per crawl, in sums that decay by .99 per crawl:
+the number of signals of source s since the page's last crawl. All pages of a site share the precisions p_s
+and the recall r, because a single page has too few crawls to expose a source of false signals. Precisions and
+recall are learned by EM, one step per crawl, in sums that decay by .99 per crawl:
 
     z = 1 - exp(-(alpha A + sum_s n_s b_s))          the probability of a change
     if changed:  S_true[s] += n_s p_s / z            true signals
@@ -21,12 +21,12 @@ Here q is the probability that no signal was true. A change that signals explain
 without a signal. If each crawl with such a change counted as alpha A changes without a signal, r would keep
 its initial value. On sites whose lastmod shows every change, r was estimated as .06 to .85, and crawls were
 spent on pages for which the sitemap gave no signal. For a page without a signal, `rate` is the page's rate
-given this silence. The sums for r decay by 1 - .01 q.
+given this silence. The sums from which r is computed decay by the factor 1 - .01 q.
 
-A page's own precision is p_s at its rate. False signals are equally frequent on all pages of a site, and true
-signals are as frequent as the page's changes. So the odds that a signal is true are p_s / (1 - p_s) times the
-page's rate divided by the site's mean (`precision_at`). This precision replaces p_s in z, in S_true, in b_s
-and in k.
+The precision of a source's signals also depends on the page's rate. False signals are equally frequent on all
+pages of a site, and true signals are as frequent as the page's changes. So the odds that a signal is true are
+p_s / (1 - p_s) times the page's rate divided by the site's mean (`precision_at`). This precision replaces p_s
+in z, in S_true, in b_s and in k.
 
 The factor rho is needed because there cannot be more true signals than changes. The honesty of a source, and
 r0, are learned over all sites where rho is above .3: (sum S_true + 1.4) / (sum S_all rho + 2). The number of
@@ -34,25 +34,26 @@ changes found on a page then grows by max(1, (alpha A + sum_s n_s p_s) / z).
 
 A source with p_s below .1 is ignored in values and rates. Its signals outnumber the changes so much that they
 carry no information: the b_s of a signal is small compared with the noise in the number of signals. But their
-errors would add up in k. EM continues for this source as for the others, and its signals are added to z, so
-that the source is used again if it improves.
+errors would add up in k. EM continues for this source as for the others, and its signals are added to z. So
+the source is used again if it improves.
 
-Within a site, signals of some pages may be good and those of others worthless, for example where only one of
-two programs sets dates. So each page has a `trust`: the log likelihood ratio of its crawls under two models.
-In the first model, its signals are as good as p_s and r say; in the second, they are worthless. With the
-share of good pages of the site as the prior, w is the posterior probability of the first model. The page's
-precision and recall, and the page's part in all sums, are multiplied by w, so p_s and r describe the good
-pages.
+Within a site, the signals of some pages may be good and those of others worthless, for example if two
+programs make the pages and only one of them sets dates. So each page has a `trust`: the log likelihood ratio
+of its crawls under two models. In the first model, the page's signals are as good as p_s and r tell. In the
+second model, they are worthless. With the share of good pages of the site as the prior, w is the posterior
+probability of the first model. The page's precision and recall, and the page's part in all sums, are
+multiplied by w, so p_s and r describe the good pages.
 
-The crawl value can use only one kind of signal. So several sources are combined into one with the
-same drift of staleness and the same rate of signalled changes: gamma b = sum gamma_s b_s
-and gamma (1 - e^-b) = sum gamma_s p_s, so (1 - e^-b)/b = r rate / sum gamma_s b_s, and a
-page's number of signals is sum_s n_s b_s / b.
+The crawl value can use only one kind of signal. So all sources are combined into one kind, which adds the
+same staleness per time and signals the same number of changes per time: gamma b = sum gamma_s b_s and
+gamma (1 - e^-b) = sum gamma_s p_s, so (1 - e^-b)/b = r rate / sum gamma_s b_s, and a page's number of
+signals is sum_s n_s b_s / b.
 
-A trusted source (most of its signals are true, and several were confirmed) also provides observations between
-crawls: each of its signals since the last crawl of a page counts as a change found, and recall times the
-elapsed time counts as time watched. So even before any crawl confirms it, a page with many signals is
-estimated to change fast, and a page for which a good sitemap gives no signal is estimated to change slowly.
+A source is trusted if most of its signals are true and several were confirmed. A trusted source also provides
+observations between crawls. Each of its signals since the last crawl of a page counts as a change found, and
+the elapsed time multiplied by the recall counts as time watched. So a page with many signals is estimated to
+change fast even before any crawl confirms this. A page for which a good sitemap gives no signal is estimated
+to change slowly.
 
 The influence of a hostile source is bounded. At most `COUNTED_MAX` signals of a source are counted per
 interval. If signals indicate more changes than the rate explains (its mean plus three standard deviations), k
@@ -78,12 +79,12 @@ else:
     from crawler.freshness.change_rates import gain_of
 
 _SOURCES = cython.declare(cython.Py_ssize_t, SOURCES)
-_FADING = cython.declare(cython.double, 0.99)  # factor by which a site's sums decay per crawl of the site
+_FADING = cython.declare(cython.double, 0.99)  # each crawl of a site multiplies the site's sums by this
 _PRECISION_PRIOR_MAX = cython.declare(cython.double, 0.98)
 _PRECISION_USED_MIN = cython.declare(cython.double, 0.1)
-# the honesty of sources is learned on sites with a higher rho
+# the honesty of sources is learned only on sites whose rho is higher than this
 _PLAUSIBLE = cython.declare(cython.double, 0.3)
-# The number of true signals among the 2 pseudo signals of the prior, which is a share of .7.
+# The prior has two pseudo signals, of which 1.4 (a share of .7) are true.
 _HONEST = cython.declare(cython.double, 1.4)
 _CLAIMED = cython.declare(cython.double, 2.0)
 _RECALL_WEIGHT = cython.declare(cython.double, 2.0)
@@ -91,11 +92,11 @@ _PRECISION_MAX = cython.declare(cython.double, 0.999999)
 _WEIGHT_MAX = cython.declare(cython.double, 13.8)  # -ln(1 - _PRECISION_MAX)
 _HEARD = cython.declare(cython.double, 1e-6)  # signal count of a source before its first judged crawl
 _TRUSTED_PRECISION = cython.declare(cython.double, 0.5)
-_TRUSTED_SIGNALS = cython.declare(cython.double, 5.0)  # true signals needed for trust
-# maximum number of changes per interval from trusted sources
+_TRUSTED_SIGNALS = cython.declare(cython.double, 5.0)  # number of true signals after which a source may be trusted
+# signals of trusted sources count as at most this number of changes per interval
 _TRUSTED_CHANGES = cython.declare(cython.double, 16.0)
 _COUNTED_MAX = cython.declare(cython.double, 255.0)
-_GOOD = cython.declare(cython.double, 9.8)  # pages with good signals among the pseudo pages of the prior
+_GOOD = cython.declare(cython.double, 9.8)  # number of pages with good signals among the pseudo pages of the prior
 _JUDGED = cython.declare(cython.double, 10.0)
 _TRUST_STEP = cython.declare(cython.double, 2.0)  # maximum, in nats, by which a crawl changes a page's trust
 TRUST_MAX = 7.9
@@ -105,9 +106,10 @@ WEIGHT_MAX, COUNTED_MAX = float(_WEIGHT_MAX), float(_COUNTED_MAX)
 
 @cython.cclass
 class SignalQuality:
-    """The precision of signals by site and source, and the recall by site; sites are numbered as they are added.
+    """The precision of signals by site and source, and the recall by site. Sites are numbered as they are added.
 
-    `trust` is the trust of the page whose crawl was observed last, -`TRUST_MAX` .. `TRUST_MAX`.
+    The attribute `trust` is the trust of the page whose crawl was observed last. It is from -`TRUST_MAX` to
+    `TRUST_MAX`.
     """
 
     def __init__(self) -> None:
@@ -149,7 +151,7 @@ class SignalQuality:
     @cython.ccall
     @cython.exceptval(check=False)
     def note_signal(self, site: cython.Py_ssize_t, source: cython.Py_ssize_t) -> cython.void:
-        """Note a signal: its source is used from now on, at first with the prior precision."""
+        """Record a signal. From now on, the signal's source is used, at first with the prior precision."""
         if self.all_signals[site, source] <= 0.0:
             self.all_signals[site, source] = _HEARD
             self._estimate(site)
@@ -157,7 +159,7 @@ class SignalQuality:
     @cython.ccall
     @cython.exceptval(check=False)
     def heard(self, site: cython.Py_ssize_t) -> cython.bint:
-        """Return whether the site ever had a signal."""
+        """Return whether the site has ever had a signal."""
         source: cython.Py_ssize_t
         every: cython.double = 0.0
         for source in range(_SOURCES):
@@ -187,7 +189,7 @@ class SignalQuality:
     @cython.ccall
     @cython.exceptval(check=False)
     def recall(self, site: cython.Py_ssize_t) -> cython.double:
-        """Return r, the share of changes that any used source signals; 0 if there is none."""
+        """Return r, the share of changes that the used sources signal; 0 if no source is used."""
         return self.recalls[site]
 
     @cython.cfunc
@@ -209,7 +211,7 @@ class SignalQuality:
     @cython.ccall
     @cython.exceptval(check=False)
     def honesty(self, source: cython.Py_ssize_t) -> cython.double:
-        """Return the share of this source's plausible signals that were true, over all sites; it begins at .7."""
+        """Return the share of this source's plausible signals on all sites that were true. It begins at .7."""
         return min(
             (self.announced_by[source] + _HONEST) / (self.claimed_by[source] + _CLAIMED), _PRECISION_PRIOR_MAX
         )
@@ -218,13 +220,13 @@ class SignalQuality:
     @cython.inline
     @cython.exceptval(check=False)
     def _recall_prior(self, source: cython.Py_ssize_t) -> cython.double:
-        """Return r0 for sites with this source."""
+        """Return r0, the prior recall of sites with this source."""
         return max(1.0 - (self.unannounced_by[source] + 0.5) / (self.exposed_by[source] + 1.0), 0.0)
 
     @cython.ccall
     @cython.exceptval(check=False)
     def pooled_weight(self, site: cython.Py_ssize_t) -> cython.double:
-        """Return b of the single kind of signal that combines all sources; 0 before the first signal."""
+        """Return b, the weight of the single kind of signal that combines all sources; 0 before the first signal."""
         return self.weights[site]
 
     @cython.cfunc
@@ -274,7 +276,7 @@ class SignalQuality:
         changed: cython.bint,
         trust: cython.double,
     ) -> cython.double:
-        """Return w after a crawl; `good` and `bad` are the page's hazards with and without its signals.
+        """Return w after a crawl. `good` and `bad` are the page's hazards with and without its signals.
 
         Set `trust`.
         """
@@ -298,10 +300,11 @@ class SignalQuality:
         changed: cython.bint,
         trust: cython.double = 0.0,
     ) -> cython.double:
-        """Learn from a crawl after the time `clock` with these signals; return by how much k grows (0: unchanged).
+        """Learn from a crawl after the time `clock` with these signals. Return the increase of k, or 0 without a change.
 
-        `rate` is the page's change rate before this crawl; for a page without a signal, it is the rate given this
-        silence. `trust` is the page's trust; the attribute `trust` is set to the page's new trust.
+        `rate` is the page's change rate before this crawl. For a page without a signal, it is the rate given
+        this silence. The argument `trust` is the page's trust before the crawl. The attribute `trust` is set
+        to the page's new trust.
         """
         source: cython.Py_ssize_t
         n: cython.double
@@ -359,7 +362,7 @@ class SignalQuality:
     @cython.ccall
     @cython.exceptval(check=False)
     def renew(self, site: cython.Py_ssize_t, mean_rate: cython.double) -> cython.void:
-        """Set the site's mean change rate, and update its part in the sums over all sites."""
+        """Set the site's mean change rate, and update the site's part in the sums over all sites."""
         source: cython.Py_ssize_t
         self.means[site] = mean_rate
         for source in range(_SOURCES):
@@ -383,7 +386,7 @@ class SignalQuality:
     @cython.inline
     @cython.exceptval(check=False)
     def _trusted(self, site: cython.Py_ssize_t, source: cython.Py_ssize_t) -> cython.bint:
-        """Return whether enough signals of the source were true, and most of them are."""
+        """Return whether the source is trusted: enough of its signals were true, and most of them are true."""
         return (
             self.precisions[site, source] >= _TRUSTED_PRECISION
             and self.true_signals[site, source] >= _TRUSTED_SIGNALS
@@ -413,7 +416,7 @@ class SignalQuality:
     @cython.cfunc
     @cython.exceptval(check=False)
     def _plausible(self, site: cython.Py_ssize_t, source: cython.Py_ssize_t) -> cython.double:
-        """Return rho, the share of the source's signals that can be true, given the number of changes."""
+        """Return rho, the largest share of the source's signals that can be true, given the number of changes."""
         every: cython.double = self.all_signals[site, source]
         changes: cython.double = self.means[site] * self.watched[site]
         return min(1.0, changes / every) if every > 0.0 and changes > 0.0 else 1.0
@@ -421,7 +424,7 @@ class SignalQuality:
     @cython.cfunc
     @cython.exceptval(check=False)
     def _estimate(self, site: cython.Py_ssize_t) -> cython.void:
-        """Recompute precisions, b and r from the sums, for sources with signals."""
+        """Recompute the precisions, b and r from the sums, for the sources with signals."""
         source: cython.Py_ssize_t
         for source in range(_SOURCES):
             if self.all_signals[site, source] <= 0.0:
@@ -500,7 +503,10 @@ def precision_at(precision: cython.double, rate: cython.double, mean_rate: cytho
 @cython.cfunc
 @cython.exceptval(check=False)
 def _weight_of_ratio(ratio: cython.double) -> cython.double:
-    """Return b > 0 with (1 - e^-b) / b = ratio, by Newton's method from below on a convex decreasing function."""
+    """Return b > 0 with (1 - e^-b) / b = ratio.
+
+    The function is convex and decreasing, so Newton's method starts from below.
+    """
     b: cython.double = 0.0
     if ratio >= 1.0 - 1e-9:
         return max(2.0 * (1.0 - ratio), 1e-12)
@@ -519,7 +525,10 @@ def _weight_of_ratio(ratio: cython.double) -> cython.double:
 @cython.inline
 @cython.exceptval(check=False)
 def _believable(changes: cython.double, x: cython.double, trusted: cython.bint) -> cython.double:
-    """Return `changes`, or fewer if that number is implausible for an interval with a change and the prior mean x."""
+    """Return `changes`, or a smaller number if that one is implausible.
+
+    The interval has at least one change, and the prior mean of the number of changes is x.
+    """
     if changes <= 1.0 + x + 3.0 * sqrt(x):
         return changes
     return min(changes, max(_TRUSTED_CHANGES, gain_of(x))) if trusted else gain_of(x)

@@ -1,6 +1,6 @@
 # mypy: disable-error-code=valid-type
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False
-"""Computes crawl values, waits, thresholds, intervals and fresh times of many pages at once, into arrays `out`.
+"""Computes crawl values, waits, thresholds, intervals and fresh times of many pages, and puts them into arrays `out`.
 
 Arguments are not checked here; `lab/refresh/crawl_value.py` checks them. The file is Cython in pure-Python
 mode (see `value_kernel.py`), with attributes declared in `value_columns.pxd`.
@@ -18,7 +18,7 @@ else:
 
 @cython.cclass
 class Columns:
-    """The columns of `pages`, for the value (kind, terms) that `kind_of` returns."""
+    """The columns of `pages`, for the kind of value (kind, terms) that `kind_of` returns."""
 
     def __init__(self, kind: cython.Py_ssize_t, terms: cython.Py_ssize_t, pages: Pages) -> None:
         self.kind = kind
@@ -34,7 +34,7 @@ class Columns:
 
     @cython.cfunc
     def page(self, i: cython.Py_ssize_t) -> Parameters:
-        """Return the parameters of page `i`, in an object that the next call overwrites."""
+        """Return the parameters of page `i`. The next call overwrites the returned object."""
         self._page.assign(
             self.kind,
             self.terms,
@@ -55,7 +55,7 @@ def fill_values(
     signals: cython.const[cython.double][::1],
     out: cython.double[::1],
 ) -> cython.void:
-    """Compute V of each page."""
+    """Compute V, the crawl value, of each page."""
     i: cython.Py_ssize_t
     for i in range(pages.count):
         out[i] = pages.page(i).value(elapsed[i], signals[i])
@@ -94,7 +94,7 @@ def fill_thresholds(
 def fill_intervals(
     pages: Columns, at: cython.const[cython.double][::1], out: cython.double[::1]
 ) -> cython.void:
-    """Compute psi of each page."""
+    """Compute psi, the expected interval, of each page."""
     i: cython.Py_ssize_t
     for i in range(pages.count):
         out[i] = pages.page(i).interval(at[i])
@@ -104,7 +104,7 @@ def fill_intervals(
 def fill_fresh_times(
     pages: Columns, at: cython.const[cython.double][::1], out: cython.double[::1]
 ) -> cython.void:
-    """Compute w of each page."""
+    """Compute w, the expected fresh time, of each page."""
     i: cython.Py_ssize_t
     for i in range(pages.count):
         out[i] = pages.page(i).fresh_time(at[i])

@@ -2,18 +2,17 @@
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False
 """Computes the crawl value, the gain of one more crawl of a page, for all parameters without cancellation.
 
-Theory. A page becomes stale through time and signals: after the time tau and n signals
-its staleness is u = alpha tau + n b, and it is fresh with probability exp(-u). It
-is crawled when its effective elapsed time u / alpha reaches a threshold iota. With
-beta = b / alpha, x_i = iota - i beta and R^i(x) = Pr[Poisson(x) > i],
+Theory. Time and signals make a page stale. After the time tau and n signals, its staleness is u = alpha tau +
+n b, and the page is fresh with probability exp(-u). A page is crawled when its effective elapsed time u /
+alpha reaches a threshold iota. With beta = b / alpha, x_i = iota - i beta and R^i(x) = Pr[Poisson(x) > i],
 
     psi(iota) = E[interval]   = sum_i (1/gamma) R^i(gamma x_i)
     w(iota)   = E[fresh time] = sum_i nu^i/(Delta+nu)^(i+1) R^i((alpha+gamma) x_i)
     V(iota)   = mu (w - exp(-alpha iota) psi)
 
-over all i with x_i > 0 (Busa-Fekete et al., Theorem 1). V increases from 0 to mu/Delta,
-and V' = mu alpha exp(-alpha iota) psi. If u is small, the difference of the two sums
-cancels all digits; and the sums have u/b terms, which can be arbitrarily many. So:
+over all i with x_i > 0 (Busa-Fekete et al., Theorem 1). V increases from 0 to mu/Delta, and V' = mu alpha
+exp(-alpha iota) psi. If u is small, the difference of the two sums loses all digits. Besides, the sums have
+u/b terms, and u/b may be arbitrarily large. So:
 
 * A small number of terms is summed one by one (`_sum`), V as mu/gamma sum_i q^i D_i(x_i), where
 
@@ -31,11 +30,12 @@ cancels all digits; and the sums have u/b terms, which can be arbitrarily many. 
   with the terms of order b and b^2 that make V exact except for the other poles z_k, k = 1, 2, ...,
   z + ln(1 + z/c) = 2 pi i k. Each of them adds a wave that decays like exp(Re z_k s).
 
-Sum and waves are dual, as in the theta function. Where one of them needs many terms, the other needs few:
-c / (2 pi) sqrt(exp(80/s) - 1) waves against 18 sqrt(s) / (1+c) terms beyond the settled ones. So the time for
-a value is bounded for any nu/Delta. Nothing overflows, because exp(+x), x^i and i! are never computed alone.
+The sum and the waves are dual, as in the theta function. Where one of them needs many terms, the other needs
+few: c / (2 pi) sqrt(exp(80/s) - 1) waves against 18 sqrt(s) / (1+c) terms beyond the settled ones. So the
+time for a value is bounded for any nu/Delta. Nothing overflows, because exp(+x), x^i and i! are never
+computed alone.
 
-The limits, each with its own form:
+In the limits, the value has a simpler form:
 
     GREEDY        no signals, or worthless signals (b = 0): only time matters
     CERTAIN       nu = 0 (b > 700): one term; mu/Delta after a signal. GREEDY-CIS treats all pages as CERTAIN
@@ -43,9 +43,9 @@ The limits, each with its own form:
                   number of signals, V_n = (mu/gamma) sum_{i<n} (q^i - q^n)
     NEVER         Delta = 0 (or so small that mu/Delta overflows): the page never changes, value 0
 
-The file is Cython in pure-Python mode: compiled if a C compiler was available, otherwise interpreted. Other
-compiled modules use `Parameters`, which accepts raw numbers unchecked; `lab/refresh/crawl_value.py` accepts
-`PageParameters` or `Pages`, which are checked.
+The file is Cython in pure-Python mode. It is compiled if a C compiler was available, and otherwise
+interpreted. Other compiled modules use `Parameters`, which accepts raw numbers unchecked;
+`lab/refresh/crawl_value.py` accepts `PageParameters` or `Pages`, which are checked.
 
 `scripts/bench/values.py` measures the cost of the compiled form. Relative errors are a few 1e-15
 in sums and 1e-14 elsewhere.
@@ -80,7 +80,7 @@ else:
 # Constants of the compiled code; other modules use KINDS and ALL_TERMS.
 _GREEDY = cython.declare(cython.Py_ssize_t, 0)
 _CIS = cython.declare(cython.Py_ssize_t, 1)
-_CIS_NU0 = cython.declare(cython.Py_ssize_t, 2)  # assumes no false signals: gamma = lambda Delta
+_CIS_NU0 = cython.declare(cython.Py_ssize_t, 2)  # assumes that no signals are false: gamma = lambda Delta
 _NCIS = cython.declare(cython.Py_ssize_t, 3)
 _CIS_PLUS = cython.declare(cython.Py_ssize_t, 4)
 
@@ -91,11 +91,11 @@ _FORM_SIGNALS_ONLY = cython.declare(cython.Py_ssize_t, 3)
 _FORM_NEVER = cython.declare(cython.Py_ssize_t, 4)
 
 _ALL_TERMS = cython.declare(cython.Py_ssize_t, 1 << 40)
-# maximum J of APPROX-J, whose terms are summed one by one
+# the largest J for which the terms of APPROX-J are summed one by one
 _CUT_TERMS_MAX = cython.declare(cython.Py_ssize_t, 64)
 _inf = cython.declare(cython.double, float("inf"))
 _PI = cython.declare(cython.double, 3.141592653589793)
-_EXACT = cython.declare(cython.double, 1e-17)  # sums stop when the remainder is below the last digit
+_EXACT = cython.declare(cython.double, 1e-17)  # sums stop when the rest is smaller than the last digit
 
 # A signal of this weight is certain: the probability that it is false, exp(-700), is near the smallest
 # double.
@@ -103,8 +103,8 @@ _CERTAIN_WEIGHT = cython.declare(cython.double, 700.0)
 # With a lower rate, gamma x would be denormal. At 1e-18 Hz, no page gets a signal within the age of the
 # universe.
 _NO_SIGNAL_RATE = cython.declare(cython.double, 1e-200)
-# A value is below its ceiling by a share of at most (1 + u + b) exp(-u), which is negligible if u is at least
-# this staleness.
+# A value differs from its ceiling by at most the share (1 + u + b) exp(-u). This is negligible if the
+# staleness u is at least this large.
 _STALE = cython.declare(cython.double, 60.0)
 # Up to this number of signals, terms are summed one by one; a term costs about as much as half a wave.
 _FEW_SIGNALS = cython.declare(cython.double, 12.0)
@@ -144,14 +144,14 @@ def _gained_by_signals(
 
 @cython.cclass
 class Parameters:
-    """The parameters of one page under one kind of value, and everything computed from them.
+    """The parameters of one page for one kind of value, and all numbers that are computed from these parameters.
 
     `assign` replaces the page's numbers, so one object can be used for all pages in turn. Arguments are not
-    checked: rates must be finite and not negative. `form` is the limit that applies, if any. `ceiling` is
-    mu/Delta. `signal_time` is beta, which is infinite in the forms CERTAIN and SIGNALS_ONLY and 0 in GREEDY.
+    checked: rates must be finite and not negative. `form` names the limit that applies, if any. `ceiling` is
+    mu/Delta. `signal_time` is beta. It is infinite in the forms CERTAIN and SIGNALS_ONLY, and 0 in GREEDY.
 
-    A state is (elapsed, signals); `signals` may be fractional, so that signals
-    of several sources can be weighted.
+    A state is (elapsed, signals). `signals` may be fractional, so that signals of several sources can be
+    weighted.
     """
 
     def __init__(self) -> None:
@@ -170,7 +170,7 @@ class Parameters:
         false_rate: cython.double,
         signal_weight: cython.double,
     ) -> cython.void:
-        """Set the raw numbers of a page, for values of (kind, terms) as returned by `kind_of`."""
+        """Set the raw numbers of a page. `kind` and `terms` are as returned by `kind_of`."""
         self.terms = terms
         self.importance = importance
         self.change_rate = change_rate
@@ -217,7 +217,7 @@ class Parameters:
         precision: cython.double,
         recall: cython.double,
     ) -> cython.void:
-        """Call `assign` for a page whose signals have this precision and recall; it has none if either is 0."""
+        """Call `assign` for a page whose signals have this precision and recall. If either is 0, it has none."""
         signalled: cython.double = recall * change_rate
         if precision <= 0.0 or signalled <= 0.0:
             self.assign(kind, terms, importance, change_rate, change_rate, 0.0, 0.0, 0.0)
@@ -234,7 +234,7 @@ class Parameters:
     @cython.ccall
     @cython.exceptval(check=False)
     def value(self, elapsed: cython.double, signals: cython.double) -> cython.double:
-        """Return V, the gain of a crawl now, `elapsed` after the last crawl and with `signals` since then."""
+        """Return V, the gain of a crawl now, `elapsed` after the last crawl and after `signals` signals since then."""
         if self.form == _FORM_GREEDY:
             return self.ceiling * residual(1, self.change_rate * elapsed)
         self._evaluate(elapsed, signals)
@@ -262,7 +262,7 @@ class Parameters:
     @cython.ccall
     @cython.exceptval(check=False)
     def interval(self, at: cython.double) -> cython.double:
-        """Return psi: the expected interval for the threshold `at` (a number of signals in SIGNALS_ONLY)."""
+        """Return psi, the expected interval for the threshold `at`. In SIGNALS_ONLY, `at` is a number of signals."""
         if self.form == _FORM_NEVER:
             return at
         if self.form == _FORM_SIGNALS_ONLY:
@@ -273,7 +273,7 @@ class Parameters:
     @cython.ccall
     @cython.exceptval(check=False)
     def fresh_time(self, at: cython.double) -> cython.double:
-        """Return w: the expected fresh time of the interval for `at`; 1/Delta for infinite `at` and noisy signals."""
+        """Return w, the expected fresh time of the interval for `at`. If `at` is infinite and signals noisy: 1/Delta."""
         if self.form == _FORM_NEVER:
             return at
         if self.form == _FORM_SIGNALS_ONLY:
@@ -344,7 +344,7 @@ class Parameters:
         precision: cython.double = self._precision
         limit: cython.double = self.terms if self.terms < _ALL_TERMS else _inf
         mean: cython.double = gamma * (elapsed + signals * beta)
-        # larger Poisson counts are negligible
+        # the probability of larger Poisson counts is negligible
         last: cython.double = min(mean + 8.0 * sqrt(mean) + 25.0, limit - 1.0)
         total: cython.double = 0.0
         intervals: cython.double = 0.0
@@ -452,10 +452,10 @@ class Parameters:
     def threshold(
         self, level: cython.double, guess: cython.double, tolerance: cython.double
     ) -> cython.double:
-        """Return the effective elapsed time at which the value reaches `level`; infinite if it never does.
+        """Return the effective elapsed time at which the value reaches `level`; infinity if it never does.
 
-        In SIGNALS_ONLY, the result is a number of signals instead. A positive `guess` (such as
-        the threshold of a nearby level) saves steps; `tolerance` is relative.
+        In SIGNALS_ONLY, the result is a number of signals instead. A positive `guess` (such as the threshold
+        of a nearby level) saves steps. `tolerance` is relative.
         """
         if self.form == _FORM_SIGNALS_ONLY:
             return self._signals_needed(level)
@@ -468,7 +468,8 @@ class Parameters:
     ) -> cython.double:
         """Return the time since the last crawl (not the effective one) at which V reaches `level`, given `signals`.
 
-        Return 0 if the signals alone reach the level, infinity if time without further signals never reaches it.
+        Return 0 if the signals alone reach the level. Return infinity if V never reaches it without further
+        signals.
         """
         if level <= 0.0:
             return 0.0
@@ -496,7 +497,7 @@ class Parameters:
     def _search(
         self, level: cython.double, signals: cython.double, guess: cython.double, tolerance: cython.double
     ) -> cython.double:
-        """Solve by Newton's method on sqrt(-ln(1 - V/top)) or its square, curves that are nearly linear at both ends.
+        """Solve by Newton's method on sqrt(-ln(1 - V/top)) or its square. These curves are nearly linear at both ends.
 
         The iterate is kept in a bracket. The error after a Newton step is about the square of
         the step, so the last step needs no further evaluation.
@@ -544,7 +545,7 @@ class Parameters:
                 elif low > 0.0:
                     follow = 0.5 * (low + high) if high < 4.0 * low else sqrt(low * high)
                 elif high < tolerance * signals * self.signal_time:
-                    break  # the value of the signals and the level differ only by rounding
+                    break  # the value of the signals and the level differ only by a rounding error
                 else:
                     follow = 0.1 * high
             step: cython.double = follow - x

@@ -85,7 +85,7 @@ class LiveServices:
         """Accept signals in the order of the commit queue. When they are durable, return what was done with each.
 
         Raises:
-            Refusal: 503, the disk is too slow.
+            HttpError: 503, the disk is too slow.
         """
         said = Signalled()
         self._process.queue(partial(self._signal_intake.decide, raw_urls, source, said))

@@ -97,7 +97,7 @@ class Process:
         network = self._environment.network(
             with_key_file(config, pages_file.parent), self._clock, reader, unexpected, processes=processes
         )
-        # Only from here on, objects are created that must be closed.
+        # The objects created from here on must be closed.
         self.commits = CommitLoop(stages.commits, config, pages_file, self, self._environment.in_thread)
         self._loops_run = False
         self._over = False

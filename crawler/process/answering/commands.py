@@ -196,7 +196,7 @@ class Commands:
     def seed(self, urls: list[str], settings: dict[str, str] | None = None) -> Steps:
         """Queue seeds. The answer lists the rejected seeds, each with the reason.
 
-        `settings` contains the relaxed settings of the crawl that are to apply to these seeds, too
+        `settings` contains the relaxed settings of the crawl that must also apply to these seeds
         (`crawl/relaxed_settings.py`).
         """
         config, directory = self._context.config, CrawlDirectory(self._context.directory.parent)
@@ -298,7 +298,7 @@ class Commands:
         return {"retired": gone, "stored": stored}
 
     def _stores(self, pattern: re.Pattern[str]) -> Steps:
-        """Return whether a stored page matches `pattern` by its URL. Examine at most `RECORDS_LOOKED_AT` records."""
+        """Return whether `pattern` matches the URL of a stored page. Examine at most `RECORDS_LOOKED_AT` records."""
         for number, (_, record) in enumerate(islice(self._pages.all_records(), RECORDS_LOOKED_AT)):
             if record.state is PageState.STORED and pattern.search(record.url):
                 return True

@@ -169,7 +169,7 @@ def _not_shown(facts: Mapping[str, Any]) -> str:
 
 
 def _withdrawn(withdrawn: Mapping[str, Any]) -> str:
-    """Return the sentence that says when and why a URL was withdrawn, what is kept, and if it may be fetched again."""
+    """Return the sentence that says when and why a URL was withdrawn, what is kept, and if it is fetched again."""
     copies = withdrawn["copies"]
     kept = "no copy is kept"
     if copies:

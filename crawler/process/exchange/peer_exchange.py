@@ -149,7 +149,7 @@ class PeerExchange(Exchange):
         )
 
     async def _keep_end(self) -> None:
-        """Store that the crawl has ended. After a crash, no peer that knows this may be left to ask."""
+        """Store that the crawl has ended. After a crash, there may be no peer left that knows this."""
         kept = asyncio.Event()
         said = self.coordination.rates_stated()
         change = self._known_termination.keep(
@@ -157,7 +157,7 @@ class PeerExchange(Exchange):
         )
         change.after.append(kept.set)
         self._loops.queue(change)
-        with suppress(TimeoutError):  # the write failed, and that failure ends the process elsewhere
+        with suppress(TimeoutError):  # if the write failed, that failure ends the process
             await asyncio.wait_for(kept.wait(), self._config.silence_max)
             self.coordination.tells_end = True
 
@@ -219,7 +219,7 @@ class PeerExchange(Exchange):
         self._urgent = False
 
     def _overtake(self, newest: int) -> None:
-        """Give this start a higher number than `newest`, which a peer knows. The two differ if a clock was wrong."""
+        """Give this start a higher number than `newest`, the latest start that a peer knows."""
         if self._common.identity.incarnation > newest:
             return
         log.warning(

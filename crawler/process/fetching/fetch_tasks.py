@@ -111,7 +111,7 @@ class FetchTasks:
         self._wake = wake
         self._unexpected = unexpected
         self.sink = sink
-        # Adds to the `Change` of a page a note that the sink must receive the page.
+        # Adds a note to the `Change` of a page. The note says that the sink must receive the page.
         self.promise: Promise | None = None
         # returns the request options of a fetch task that has the flag OWN_REQUEST
         self.request_options_of: RequestOptionsOf | None = None

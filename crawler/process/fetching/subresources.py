@@ -7,7 +7,7 @@
 
 The robots.txt of a host applies to subresources as well as to pages. If it is not known yet, it is fetched
 first. The address guard, the limits and the cookies are the same as for pages, because the same fetcher sends
-the requests. Even a crawl without cookies keeps the cookies of a page for the other requests of the same
+these requests. Even a crawl without cookies keeps the cookies of a page for the other requests of the same
 page.
 """
 

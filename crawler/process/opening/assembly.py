@@ -1,4 +1,4 @@
-"""Constructs the stored stages of a process from its configuration. Each stage has a function."""
+"""Constructs the stored stages of a process from its configuration, with a separate function for each stage."""
 
 import logging
 import os

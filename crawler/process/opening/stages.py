@@ -60,8 +60,8 @@ _NEWS = LinkFlag.NEWS  # the flag of a link found on a refetched page; that page
 class Stages:
     """The stages stored in `DIR/<name>`, opened under its lock.
 
-    `seed` is the secret of the crawl, 16 bytes. `topology` names the other processes; None means that there
-    are none. `priority` returns a link's place in its queue (`Frontier`). With `restore`, pages whose stored
+    `seed` is the secret of the crawl, 16 bytes. `topology` names the other processes (None if there are
+    none). `priority` returns a link's place in its queue (`Frontier`). With `restore`, pages whose stored
     copies are lost are queued again. With `brief`, the stages will be closed soon, so other processes that
     open them wait for the lock. With `lasting` as well, they do not wait. With `copy`, a private copy of the
     store and the DUE is opened, without a lock. Changes to this copy are lost when it is closed.

@@ -37,7 +37,7 @@ class PageLine(msgspec.Struct, omit_defaults=True, gc=False):
     render_why: str = ""  # the reason for showing the page in a browser (`admin/render_reasons.py`)
     requests: int = 0  # requests of the page in the browser
     cpu: float = 0.0  # number of CPU seconds that the browser used for the page
-    # True if no browser was tried because earlier renderings of the page had failed.
+    # True if no browser was tried, because earlier renderings of the page had failed.
     held_back: bool = False
 
 

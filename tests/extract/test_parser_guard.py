@@ -123,7 +123,7 @@ def test_stripping_changes_no_link(tags: list[tuple[str, str | None]], upper: bo
     )
 )
 def test_no_formatting_attribute_survives_stripping(pieces: list[bytes]) -> None:
-    """A regular expression gives the same result, in which no formatting element's name precedes a blank or slash."""
+    """A regular expression gives the same result. In it, no blank or slash follows a formatting element's name."""
     content = b"".join(pieces)
     stripped = without_formatting_attributes(content)
     assert stripped == _ATTRIBUTES_OF_FORMATTING.sub(rb"<\1", content)
@@ -145,7 +145,7 @@ def test_strip_leaves_ordinary_pages_unchanged() -> None:
 @settings(max_examples=30)
 @given(st.integers(0, 2**32 - 1))
 def test_pages_judged_safe_create_few_elements(seed: int) -> None:
-    """Pages nest the costly elements at random; those judged SAFE or STRIP create few elements.
+    """Pages nest the costly elements at random. The pages judged SAFE or STRIP create few elements.
 
     The number of elements is a measure of the time: each element takes 0.42 us.
     """

@@ -224,7 +224,7 @@ def _tag_end(content: bytes, begin: int) -> int:
     st.integers(1, 12),
 )
 def test_no_tag_extends_past_a_certain_end(content: bytes, stretch: int) -> None:
-    """Wherever a tag begins, it does not extend past the next position where tags surely end."""
+    """No tag extends past the next position that `_sure_ends` yields, wherever the tag begins."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(parser_guard, "_STRETCH_BYTES", stretch)
         ends = list(parser_guard._sure_ends(content))

@@ -533,7 +533,7 @@ def test_the_time_of_an_exchange_excludes_connecting_and_our_own_lag() -> None:
 
 
 def test_the_connection_is_kept_for_the_gap_that_follows() -> None:
-    """The idle time is ten times the duration of this answer, plus a constant. Earlier answers have no influence."""
+    """The idle time is ten times the duration of this answer, plus `keep_alive_extra`. Earlier answers do not matter."""
 
     async def play() -> None:
         client = make_client()

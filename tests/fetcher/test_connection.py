@@ -1,4 +1,4 @@
-"""Test a single connection: its time limits, rests and ends, on a fake clock, with a transport that records calls."""
+"""Test the time limits, rests and ends of a single connection, on a fake clock, with a transport that records calls."""
 
 import asyncio
 import socket

@@ -313,7 +313,7 @@ def test_handshakes_are_limited_to_a_share_of_each_turn() -> None:
 
 @pytest.mark.usefixtures("trusted")
 def test_a_handshake_that_waited_for_its_turn_ends_like_any_other() -> None:
-    """Bytes that the server sent before closing are still read, and determine the error."""
+    """Bytes that the server sent before it closed are still read, and they determine the error."""
 
     async def ends(share: float) -> list[tuple[Outcome, bytes, str]]:
         async def speak(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

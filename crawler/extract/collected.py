@@ -1,4 +1,4 @@
-"""Collects what is found on a page, and decides which of these findings are used.
+"""Collects the links and directives of a page, and decides which of them are used.
 
 The parser (`links.py`), the scanner (`link_scanner.py`) or the plain scan (`scan.py`) fills a `Collected`:
 first with the links of the header, then element by element, in document order.

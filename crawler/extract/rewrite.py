@@ -14,7 +14,7 @@ has over 100 characters stays unchanged. In `<a<a<a`, each `<` begins a name tha
 text, so reading all these names would take quadratic time. So no page must be excluded as too expensive, and
 1 MB takes some 20 ms.
 
-Two more changes are needed because a browser would otherwise reject the replaced URLs. Elements with a
+Two more changes are needed. Without them, a browser would reject the replaced URLs. Elements with a
 replaced URL lose `integrity` and `crossorigin`, and a `<meta>` with a Content-Security-Policy loses its
 content.
 """

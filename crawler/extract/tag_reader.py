@@ -48,7 +48,7 @@ _FACTOR = cython.declare(cython.ulonglong, 0x9E3779B97F4A7C15)
 _keys = cython.declare(cython.ulonglong[256])  # names as numbers, in an open hash table
 _elements = cython.declare(cython.uchar[256])
 _classes = cython.declare(cython.uchar[256])
-# classes of bytes; a NUL follows the last byte of the page, so NUL ends names and values
+# classes of bytes; NUL ends names and values, because a NUL follows the last byte of the page
 _BLANK = cython.declare(cython.uchar, 1)
 _ENDS_NAME = cython.declare(cython.uchar, 2)
 _ENDS_VALUE = cython.declare(cython.uchar, 4)

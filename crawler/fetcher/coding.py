@@ -6,12 +6,12 @@ the limit plus one step per layer of memory.
 
     wire bytes -> outer layer -> (inner layer) -> content, at most `limit` bytes
 
-The module reads the wrappers (gzip, zlib) and gives isal only the raw deflate stream, so a wrong checksum or
-a missing trailer loses no content. A damaged stream yields everything before the damage. Decompressors drop
-the output of the call that fails, so the stream is decoded again in ever smaller pieces to find the last byte
-that can be decoded. If a stream is truncated, the output of its last symbol (at most 258 bytes) may be lost,
-because isal may hold it back. A body that is labelled gzip but is not gzip is returned unchanged
-(`fetcher/README.md`, "Content codings and types").
+The module reads the wrappers (gzip, zlib) and gives isal only the raw deflate stream. So no content is lost
+if a checksum is wrong or a trailer is missing. A damaged stream yields everything before the damage.
+Decompressors drop the output of the call that fails, so the stream is decoded again in ever smaller pieces to
+find the last byte that can be decoded. If a stream is truncated, the output of its last symbol (at most 258
+bytes) may be lost, because isal may hold it back. A body that is labelled gzip but is not gzip is returned
+unchanged (`fetcher/README.md`, "Content codings and types").
 """
 
 from collections.abc import Callable, Iterator, Sequence

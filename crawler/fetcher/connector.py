@@ -1,14 +1,14 @@
-"""Opens all connections, so that none bypasses the address guard. Libraries open those through a proxy.
+"""Opens all connections, so that none bypasses the address guard. Libraries open connections through a proxy.
 
 The guard is called in `_socket`, just before it connects to an address. A guard in the resolver could be
 bypassed by an address in an odd spelling. Only the name of a proxy is looked up here. The addresses of other
-hosts are in the request. Connecting and the TLS handshake have a time limit each.
+hosts are in the request. Connecting has a time limit, and so has the TLS handshake.
 
     addresses -> guard -> TCP, as in RFC 8305 -> (TLS) -> the connection's protocol
     SOCKS proxy (python-socks; RFC 1928) -------^
     HTTP proxy (aiohttp; CONNECT for https) ---------------> the connection's protocol
 
-A failure raises `ConnectionNotOpened` with its outcome.
+A failure raises `ConnectionNotOpened` with the outcome of the fetch.
 """
 
 import asyncio

@@ -8,8 +8,7 @@ the rate are saved for later.
 """
 
 BURST = 0.1  # seconds of unused rate that may be used at once
-# size of a limited connection's receive buffer; it is small, because the kernel must not receive what we do
-# not read
+# size of the receive buffer of a limited connection; the kernel must not receive what we do not read
 WINDOW_BYTES = 64 << 10
 
 

@@ -1,4 +1,4 @@
-"""Make tag soup from a seed: well nested, badly nested or damaged tags of every kind that the standard distinguishes."""
+"""Make a random page from a seed, with well nested, badly nested and damaged tags of every kind in the standard."""
 
 import random
 
@@ -147,12 +147,12 @@ _OF = {
 
 
 def soup(seed: int) -> bytes:
-    """Return the page of this seed."""
+    """Return the random page that this seed determines."""
     return Soup(random.Random(seed)).page()
 
 
 class Soup:
-    """Makes a random page. Each link has its own target, so a wrong order or a repeated link is noticed."""
+    """Makes a random page. Each link has its own target, so a test notices a wrong order or a repeated link."""
 
     def __init__(self, chance: random.Random) -> None:
         self._chance = chance

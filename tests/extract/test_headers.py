@@ -45,7 +45,7 @@ def test_absurd_times() -> None:
          [("http://example.org/", {"start", "http://example.net/relation/other"})]),
         ("<a,b>;rel=next", [("a,b", {"next"})]),
         ('<a>; title="x, <b>; rel=prev"; rel=next', [("a", {"next"})]),
-        ('<a>; rel="NEXT"; rel=prev', [("a", {"next"})]),  # if a parameter is repeated, the first one counts
+        ('<a>; rel="NEXT"; rel=prev', [("a", {"next"})]),  # if a parameter is repeated, the first one is used
         ("<a>;;rel=next ,, <b> ; rel = \"prev\"", [("a", {"next"}), ("b", {"prev"})]),
         (r'<a>; rel="n\ext"', [("a", {"next"})]),
         ("a; rel=next", []),

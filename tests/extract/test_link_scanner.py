@@ -1,4 +1,4 @@
-"""Test the link scanner against lexbor's tree: the scanner returns the same result or leaves the page to the parser."""
+"""Test the link scanner against lexbor's tree. It gives the same result as the tree, or leaves the page to the parser."""
 
 import sys
 from html.entities import html5
@@ -124,7 +124,7 @@ def test_pages_that_need_a_tree(content: bytes, form: str) -> None:
 
 @pytest.mark.parametrize("part", range(4))
 def test_tag_soup(part: int) -> None:
-    """Scan some random pages; `scripts/bench/scanner.py` scans millions of pages made by the same generator."""
+    """Scan some random pages. `scripts/bench/scanner.py` scans millions of pages that the same generator made."""
     pages = [soup(seed) for seed in range(part * 1000, part * 1000 + 1000)]
     assert sum(map(assert_same, pages)) > 400
 
@@ -231,7 +231,7 @@ def test_the_scanner_is_used_only_if_compiled_and_for_links() -> None:
     ids=["root", "none", "left to the parser"],
 )
 def test_pages_with_shadow_roots(content: bytes) -> None:
-    """Links in shadow roots count, but links in other templates do not. Scanner and parser agree about this."""
+    """Scanner and parser both find links in shadow roots, but not links in other templates."""
     expected = extract_page(content, PAGES[0], CONFIG)
     assert read_here(*prepare_scan(content, PAGES[0]), PAGES[0], CONFIG) == expected
     assert len(expected.hrefs) == content.count(b"href=/") - content.count(b"/no")
@@ -253,7 +253,7 @@ def test_links_beyond_the_limit(links_max: int) -> None:
 
 @pytest.mark.parametrize("form", FORMS)
 def test_the_scanner_follows_the_rows_of_the_table(form: str) -> None:
-    """The scanner finds every followed attribute of the table and no other; only framesets need the parser."""
+    """The scanner finds every followed attribute of the table, and no others. Only framesets need the parser."""
     for row in LINK_ATTRIBUTES:
         for element in row.elements or ("p", "a", "img"):
             content = f"<{element} rel=next {row.attribute}=x></{element}>".encode()

@@ -78,7 +78,7 @@ def context(
         ("<a href='x?a&#38;b&#x26;c'>", ["x?a&b&c"]),
         ("<a href='x?a&copy=1&copyright&copy;'>", ["x?a&copy=1&copyright©"]),
         ("<a href='x&notit;'>", ["x&notit;"]),
-        ("<a href=x href=y>", ["x"]),  # if an attribute is repeated, the first one counts
+        ("<a href=x href=y>", ["x"]),  # if an attribute is repeated, the first one is used
         ("<a href=x#1><a href=x#2><a href=x>", ["x"]),  # links are unique after their fragments are removed
         ("<a href='#top'>", []),
         ("<a href=b><a href=a><a href=b>", ["b", "a"]),  # links are in the order of their appearance
@@ -237,7 +237,7 @@ BLANKS = st.sampled_from(["", " ", "\n", "\t"])
 
 @st.composite
 def _tag(draw: st.DrawFn) -> tuple[str, str | None]:
-    """Make some random markup; return it with the link that it contains, or with None if it contains no link."""
+    """Return some random markup, and the link that the markup contains; None if it contains no link."""
     href = draw(NAMES)
     quoted = f'{draw(BLANKS)}={draw(BLANKS)}"{href.replace("&", "&amp;")}"'
     anchor = (

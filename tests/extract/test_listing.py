@@ -39,6 +39,6 @@ def test_pages_that_are_not_listings() -> None:
 
 
 def test_work_is_linear_in_hostile_pages() -> None:
-    """If reading took more than linear time, the test would not finish on unclosed anchors and endless blanks."""
+    """If reading took more than linear time, pages of unclosed anchors or endless blanks would take too long."""
     for piece in (b'<a href="x">', b'<a href="x">x</a>' + b" " * 2000, b"<td>", b'<a href="x">x</a><td>'):
         assert read_listing(piece * (400_000 // len(piece)), 10) == []

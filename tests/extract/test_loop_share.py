@@ -10,7 +10,7 @@ from crawler.extract.loop_share import LoopShare
 class Readers:
     """Tasks that each need `cost` seconds on a fake clock to read a page.
 
-    `read` lists (turn of the event loop, number of the task).
+    `read` lists a pair (turn of the event loop, number of the task) for each page that was read.
     """
 
     def __init__(self, seconds: float, cost: float) -> None:
@@ -45,7 +45,7 @@ class Readers:
 
 @pytest.mark.parametrize(("seconds", "cost"), [(0.003, 0.001), (0.003, 0.0004), (0.003, 0.02), (0.0, 0.001)])
 def test_a_turn_stays_within_its_share(seconds: float, cost: float) -> None:
-    """Pages are read in order, and a turn exceeds its share by at most one page, however many wait."""
+    """Pages are read in order. However many pages wait, a turn exceeds its share by at most one page."""
     readers = Readers(seconds, cost)
     asyncio.run(readers.all(100))
     assert [number for _, number in readers.read] == list(range(100))

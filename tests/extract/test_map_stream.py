@@ -1,4 +1,4 @@
-"""Test that a sitemap read while it arrives gives the same result as if read whole, however its bytes are cut."""
+"""Test that a sitemap that is read while it arrives gives the same result as one that is read whole."""
 
 import asyncio
 import gzip
@@ -97,7 +97,7 @@ def test_small_maps_need_no_child_and_dropped_maps_are_forgotten() -> None:
 
 
 def test_one_child_reads_maps_that_arrive_together() -> None:
-    """The pieces of several maps arrive interleaved, with a page in between. The child dies once.
+    """The pieces of several maps arrive interleaved, with a page in between. The child dies once, and is replaced.
 
     At most as many maps as allowed are read at the same time.
     """

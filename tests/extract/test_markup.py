@@ -59,7 +59,7 @@ def test_words_outside_of_navigation(html: str, words: int) -> None:
 
 
 def test_deeply_nested_parts_are_read_once() -> None:
-    """If each part were read separately, a nested part would be read again for each part around it."""
+    """If each element were read separately, a nested element would be read again for each element around it."""
     html = "<nav>word " * 1500 + "</nav>" * 1500 + "<p>one"
     assert count_words(LexborHTMLParser(html)) == 1
 

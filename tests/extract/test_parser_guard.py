@@ -123,7 +123,7 @@ def test_stripping_changes_no_link(tags: list[tuple[str, str | None]], upper: bo
     )
 )
 def test_no_formatting_attribute_survives_stripping(pieces: list[bytes]) -> None:
-    """A regular expression gives the same result, in which no formatting element's name precedes a blank or slash."""
+    """A regular expression gives the same result. In it, no blank or slash follows a formatting element's name."""
     content = b"".join(pieces)
     stripped = without_formatting_attributes(content)
     assert stripped == _ATTRIBUTES_OF_FORMATTING.sub(rb"<\1", content)
@@ -145,7 +145,7 @@ def test_strip_leaves_ordinary_pages_unchanged() -> None:
 @settings(max_examples=30)
 @given(st.integers(0, 2**32 - 1))
 def test_pages_judged_safe_create_few_elements(seed: int) -> None:
-    """Pages nest the costly elements at random; those judged SAFE or STRIP create few elements.
+    """Pages nest the costly elements at random. The pages judged SAFE or STRIP create few elements.
 
     The number of elements is a measure of the time: each element takes 0.42 us.
     """
@@ -224,7 +224,7 @@ def _tag_end(content: bytes, begin: int) -> int:
     st.integers(1, 12),
 )
 def test_no_tag_extends_past_a_certain_end(content: bytes, stretch: int) -> None:
-    """Wherever a tag begins, it does not extend past the next position where tags surely end."""
+    """No tag extends past the next position that `_sure_ends` yields, wherever the tag begins."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(parser_guard, "_STRETCH_BYTES", stretch)
         ends = list(parser_guard._sure_ends(content))

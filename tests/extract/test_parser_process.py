@@ -1,4 +1,4 @@
-"""Test the parser for callers that block: it gives the results of the crawl, even if children die or never start."""
+"""Test the parser for callers that block. It gives the same results as the crawl, even if children die or never start."""
 
 import asyncio
 import gc
@@ -137,7 +137,7 @@ def test_the_child_ends_with_its_owner(children: list[subprocess.Popen[bytes]]) 
 
 @given(st.lists(st.sampled_from(MARKUP), max_size=12), st.integers(1, 60))
 def test_the_title_read_alone_is_that_of_the_page(pieces: list[bytes], prefix: int) -> None:
-    """For the title, only a prefix of the page is read; it may end inside a tag, title, entity or character."""
+    """For the title, only a prefix of the page is read. The prefix may end inside a tag, title, entity or character."""
     content = b"".join(pieces)
     parser = ParserProcess(CONFIG)
     with pytest.MonkeyPatch.context() as patch:

@@ -25,7 +25,7 @@ from crawler.extract.requisites import requisites, srcset
     ],
 )
 def test_srcset(value: str | None, urls: list[str]) -> None:
-    """Parse values of srcset (WHATWG HTML, 4.8.4.3.10)."""
+    """Find the URLs in values of srcset (WHATWG HTML, 4.8.4.3.10)."""
     assert list(srcset(value)) == urls
 
 

@@ -83,7 +83,7 @@ def test_links_are_capped() -> None:
 
 @given(st.lists(_tag(), max_size=12))
 def test_scan_and_parser_agree_on_ordinary_pages(tags: list[tuple[str, str | None]]) -> None:
-    """The generator makes only ordinary pages, and scan and parser must find the same links in them."""
+    """The generator makes only ordinary pages. Scan and parser must find the same links in them."""
     content = "".join(markup for markup, _ in tags).encode()
     page = Context(PAGE.url, "utf-8")
     assert scan(content, page, CONFIG).hrefs == extract_page(content, page, CONFIG).hrefs
@@ -105,7 +105,7 @@ PIECES = [
 
 @pytest.mark.parametrize("piece", [*PIECES, b"&", b"<base href=x>", b"<meta "])
 def test_the_scan_is_linear(piece: bytes) -> None:
-    """A quarter of a megabyte of one repeated piece would take minutes if the scan were not linear."""
+    """If the scan took more than linear time, a quarter of a megabyte of one repeated piece would take minutes."""
     scan(piece * (SCAN_BYTES // 4 // len(piece)), PAGE, CONFIG)
 
 

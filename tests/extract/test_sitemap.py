@@ -1,4 +1,4 @@
-"""Test sitemaps in all formats, whole or byte by byte, and the documents that are refused."""
+"""Test sitemaps in all formats, read whole or byte by byte, and documents that are refused."""
 
 import gc
 import gzip

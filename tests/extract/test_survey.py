@@ -1,4 +1,4 @@
-"""Test the tag counts of a page against regular expressions and manual counts."""
+"""Test the numbers of tags in a page against regular expressions and against counts made by hand."""
 
 import re
 

@@ -47,7 +47,7 @@ async def _closing(worker: Worker, *contents: bytes) -> list[Extracted]:
 
 @pytest.mark.parametrize("name", ["formatting", "nested div", "attributes"])
 def test_known_expensive_pages(name: str) -> None:
-    """Parsing ends within the limit. Then the page is marked, and its links are found by a plain scan."""
+    """Parsing ends within the limit. The page is then marked, and a plain scan finds its links."""
 
     async def test() -> None:
         worker = Worker(CONFIG)
@@ -72,7 +72,7 @@ class Holds:
 
 
 def test_the_memory_of_parsing_is_accounted_for() -> None:
-    """Even the larger of two expensive pages is not charged with more memory than the limit of the child."""
+    """Even for the larger of two expensive pages, no more memory is charged than the limit of the child."""
 
     async def test() -> None:
         memory = ByteCount(64 << 20)
@@ -111,7 +111,7 @@ def test_a_page_that_takes_too_much_cpu() -> None:
 
 @pytest.mark.parametrize("forked", [False, True])
 def test_a_page_that_takes_too_much_memory(forked: bool) -> None:
-    """A forked child can reuse memory that its parent freed, so this page needs more than all other tests freed."""
+    """A forked child can reuse memory that its parent freed. So this page needs more than all other tests freed."""
     fork = fork_parser() if forked else None  # inherited memory does not count towards the limit
 
     async def test() -> None:

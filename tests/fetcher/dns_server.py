@@ -1,4 +1,4 @@
-"""A name server on loopback that answers queries for A and AAAA from a table, or leaves them unanswered."""
+"""A name server on loopback. It answers queries for A and AAAA from a table, or leaves them unanswered."""
 
 import asyncio
 import socket
@@ -18,7 +18,7 @@ class NameServer(asyncio.DatagramProtocol):
         self._unanswered: list[tuple[bytes, tuple[str, int]]] = []
 
     async def __aenter__(self) -> "NameServer":
-        """Serve on a free port; set `address` to "127.0.0.1:port"."""
+        """Serve on a free port, and set `address` to "127.0.0.1:port"."""
         loop = asyncio.get_running_loop()
         self.transport, _ = await loop.create_datagram_endpoint(lambda: self, local_addr=("127.0.0.1", 0))
         self.address = f"127.0.0.1:{self.transport.get_extra_info('sockname')[1]}"

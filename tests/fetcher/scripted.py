@@ -1,4 +1,4 @@
-"""A raw server on loopback that plays scripts, and a client with small limits to test against it."""
+"""A raw server on loopback that sends the answers of a script, and a client with small limits."""
 
 import asyncio
 import socket
@@ -38,7 +38,7 @@ HASTY = FetchConfig(
     header_timeout=Seconds(0.15),
     silence_timeout=Seconds(0.15),
     total_timeout=Seconds(2.0),
-)  # small limits in seconds, for tests in which a time limit passes
+)  # small limits, in seconds, for tests that wait until a time limit has passed
 LOOPBACK = NetworkConfig(allow_networks=("127.0.0.0/8",))
 
 
@@ -83,7 +83,7 @@ async def _pipe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 
 class Server:
-    """Answers each request with the next of `scripts`; the last script is repeated."""
+    """Answers each request with the next of `scripts`. The last script is repeated."""
 
     def __init__(self, *scripts: Script, context: ssl.SSLContext | None = None) -> None:
         self.scripts = list(scripts)
@@ -165,7 +165,7 @@ async def _one(script: Script, config: FetchConfig, fields: dict[str, Any]) -> t
 
 
 def fetch(*script: bytes | Do | float, config: FetchConfig = PATIENT, **fields: Any) -> Fetch:
-    """Fetch one scripted answer with the client, and return the result; `fields` are the fields of the request."""
+    """Fetch one scripted answer with the client, and return the result. `fields` are the fields of the request."""
     return run(_one(script, config, fields))[0]
 
 

@@ -1,4 +1,4 @@
-"""Test the assembly of an answer from arriving bytes: the result does not depend on how the bytes are cut."""
+"""Test the assembly of an answer from arriving bytes. The result does not depend on how the bytes are split."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -48,7 +48,7 @@ def test_the_answer_is_the_same_however_its_bytes_are_cut(data: bytes, cuts: lis
 @settings(max_examples=300)
 @given(st.lists(st.binary(max_size=40), max_size=6))
 def test_any_bytes_end_in_an_outcome(pieces: list[bytes]) -> None:
-    """Arbitrary bytes, with or without a status line before them, raise no exception, and the answer ends."""
+    """Arbitrary bytes cause no exception, with or without a status line before them, and the answer ends."""
     for start in (b"", b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"):
         answer = Answer(LIMITS)
         for piece in [start, *pieces]:
@@ -75,7 +75,7 @@ def test_bytes_after_the_end_make_the_connection_unusable() -> None:
 
 
 def test_tiny_chunks_are_bounded_in_number_and_memory() -> None:
-    """A chunk of two bytes takes 7 bytes on the wire, but each read adds only a single piece in memory."""
+    """A chunk of two bytes takes 7 bytes on the wire. But each read adds only a single piece in memory."""
     answer = Answer(FetchLimits.of(FetchConfig()))
     answer.receive(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
     flood, reads = b"2\r\nab\r\n" * 9000, 0

@@ -41,7 +41,7 @@ def test_a_plain_answer_fills_the_record() -> None:
     assert got.request_head.startswith(b"GET / HTTP/1.1\r\nHost: host.test:")
 
 
-# The table of `fetcher/README.md`, "Status and outcome".
+# The rows of the table in `fetcher/README.md`, "Status and outcome".
 STATUSES = [
     ("HTTP/1.1 203 Non-Authoritative", "x", Outcome.FETCHED, Blame.NONE),
     ("HTTP/1.1 299 Odd", "x", Outcome.FETCHED, Blame.NONE),
@@ -447,7 +447,7 @@ def test_connections_are_kept_per_host_and_for_the_requested_time() -> None:
     ids=["garbage", "second answer", "close", "HTTP/1.0", "truncated", "two lengths", "after chunks"],
 )
 def test_connections_that_are_not_used_again(answer: bytes) -> None:
-    """Surplus bytes that come with one answer can never be mistaken for the next answer."""
+    """Surplus bytes that arrive with one answer can never be mistaken for the next answer."""
 
     async def play() -> None:
         client = make_client(small(body_bytes_max=ByteCount(20)))
@@ -533,7 +533,7 @@ def test_the_time_of_an_exchange_excludes_connecting_and_our_own_lag() -> None:
 
 
 def test_the_connection_is_kept_for_the_gap_that_follows() -> None:
-    """The idle time is ten times the duration of this answer, plus a constant. Earlier answers have no influence."""
+    """The idle time is ten times the duration of this answer, plus `keep_alive_extra`. Earlier answers do not matter."""
 
     async def play() -> None:
         client = make_client()
@@ -640,7 +640,7 @@ def test_the_bytes_of_a_request() -> None:
 
 
 def test_ports_of_other_protocols_are_not_connected_to() -> None:
-    """This also applies to redirect targets. The error names the setting that allows the port."""
+    """This also applies to redirect targets. The error message names the setting that allows the port."""
 
     async def play(ports: tuple[int, ...]) -> Fetch:
         client = make_client(network=NetworkConfig(allow_networks=("127.0.0.0/8",), allow_ports=ports))
@@ -658,7 +658,7 @@ def test_ports_of_other_protocols_are_not_connected_to() -> None:
 def test_a_received_body_is_charged_to_its_owner_before_others_resume() -> None:
     """Two bodies of 600 bytes share a memory limit of 500.
 
-    The second body is read only after the owner of the first has released the first.
+    The second body is read only after the owner of the first body has released it.
     """
 
     async def play() -> None:
@@ -688,7 +688,7 @@ def test_a_received_body_is_charged_to_its_owner_before_others_resume() -> None:
 
 
 def test_bodies_beyond_the_memory_limit_wait() -> None:
-    """Bodies beyond the memory limit wait. Their time limits stop meanwhile, so they arrive complete, but late."""
+    """Bodies beyond the memory limit wait. Their time limits stop in the meantime, so they arrive complete, but late."""
 
     async def play() -> None:
         limits = {"total_timeout": Seconds(0.8), "silence_timeout": Seconds(0.8)}
@@ -721,7 +721,7 @@ def test_bodies_beyond_the_memory_limit_wait() -> None:
 
 
 def test_the_guard_checks_each_socket() -> None:
-    """Whatever address aiohttp chooses, no socket is opened to a denied one."""
+    """Whatever address aiohttp chooses, no socket is opened to a denied address."""
 
     async def play() -> None:
         client = make_client(network=NetworkConfig())
@@ -741,7 +741,7 @@ def test_the_guard_checks_each_socket() -> None:
     [(b"", Outcome.HEADER_TIMEOUT, ""), (head("Content-Length: 9") + b"part", Outcome.TRUNCATED, "time")],
 )
 def test_a_request_ends_when_its_slot_is_needed(sent: bytes, outcome: Outcome, truncated: str) -> None:
-    """The request ends as if its time limit had passed: the bytes received so far are kept."""
+    """The request ends as if its time limit had passed. The bytes received so far are kept."""
 
     class Needed:
         asked = 0

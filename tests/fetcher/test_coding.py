@@ -34,7 +34,7 @@ def gzip_member(data: bytes, flags: int = 0) -> bytes:
 def decode(
     codings: list[bytes], data: bytes, *, piece: int = 1 << 16, limit: int = 1 << 20, step: int = 4096
 ) -> bytes:
-    """Return all content; check the size of its pieces.
+    """Return all content, and check the size of its pieces.
 
     A piece of content may be as large as the largest of three: a step, the smallest block of brotli, or the
     piece of input.
@@ -106,7 +106,7 @@ def test_a_truncated_stream_gives_the_part_before_the_cut(name: str, data: bytes
 @pytest.mark.parametrize(("name", "data"), CODED)
 @pytest.mark.parametrize("piece", [1000, 1 << 20])
 def test_a_damaged_stream_gives_the_part_before_the_damage(name: str, data: bytes, piece: int) -> None:
-    """The bytes after the damage may decode to anything or fail; the content before the damage is returned."""
+    """The content before the damage is returned. The bytes after the damage may decode to anything or fail."""
     middle = len(data) // 2
     got = decode([name.encode()], data[:middle] + b"\xff" * 400 + data[middle:], piece=piece)
     same = next((at for at, (a, b) in enumerate(zip(got, NOISY, strict=False)) if a != b), len(got))
@@ -148,7 +148,7 @@ def test_content_of_exactly_the_limit_is_complete() -> None:
 
 
 def test_a_gzip_of_200_mib_uses_memory_up_to_the_limit() -> None:
-    """A body of 204 KB would decode to 200 MiB. The peak of memory is the limit plus some steps."""
+    """A body of 204 KB would decode to 200 MiB. The peak of memory use is the limit plus some steps."""
     packer = zlib.compressobj(9, zlib.DEFLATED, 31)
     block = bytes(1 << 20)
     bomb = b"".join(packer.compress(block) for _ in range(200)) + packer.flush()

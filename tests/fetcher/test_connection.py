@@ -1,4 +1,4 @@
-"""Test a single connection: its time limits, rests and ends, on a fake clock, with a transport that records calls."""
+"""Test the time limits, rests and ends of a single connection, on a fake clock, with a transport that records calls."""
 
 import asyncio
 import socket
@@ -121,7 +121,7 @@ class World:
         self.connection.buffer_updated(len(data))
 
     def of(self, name: str) -> list[Any]:
-        """Return the values that the connection reported to its owner under a name."""
+        """Return the values that the connection reported to its owner under this name."""
         return [value for what, value in self.told if what == name]
 
 
@@ -135,7 +135,7 @@ def run(play: Coroutine[Any, Any, None]) -> None:
 
 
 def test_an_answer_in_pieces(world: World) -> None:
-    """Every read, the bytes held while more is expected, and the time spent reading are reported to the owner."""
+    """The owner is informed of every read, of the bytes held while more are expected, and of the time spent reading."""
 
     async def play() -> None:
         task = await world.asks()
@@ -234,7 +234,7 @@ def test_time_limits_exclude_pauses(world: World) -> None:
 
 
 def test_reading_resumes_after_the_last_reason_to_pause(world: World) -> None:
-    """Reading resumes when the last reason to pause has ended; ending an inactive reason has no effect."""
+    """Reading resumes when the last reason to pause has ended. Ending a reason that is not active has no effect."""
 
     async def play() -> None:
         task, one = await world.asks(), world.connection
@@ -492,10 +492,7 @@ class Kernel:
 def test_the_time_of_an_exchange_is_that_of_server_and_network(
     world: World, seen: float, kernel: Kernel, took: float
 ) -> None:
-    """With each request, the kernel is asked to acknowledge at once.
-
-    This does no harm if the socket is already closed.
-    """
+    """For each request, immediate acknowledgement is turned on. If the socket is closed, this does no harm."""
 
     async def play() -> None:
         world.connection.sock = kernel  # type: ignore[assignment]

@@ -113,7 +113,7 @@ def test_cookies_expire() -> None:
     assert len(jar) == 0
 
 
-# Forms of dates found on the web, which are read as in RFC 6265 5.1.1. The instant is always
+# Formats of dates found on the web, which are read as in RFC 6265 5.1.1. The time is always
 # 1994-11-06T08:49:37Z.
 @pytest.mark.parametrize(
     "text",
@@ -159,7 +159,7 @@ SETTING = OK.replace(b"\r\n\r\n", b"\r\nSet-Cookie: s=1\r\nset-cookie: t=2; path
 
 @pytest.mark.parametrize(("cookies", "own_jar"), [(False, False), (True, False), (False, True)])
 def test_cookies_are_sent_only_if_enabled(cookies: bool, own_jar: bool) -> None:
-    """Cookies are disabled by default, and enabled by a setting or if a redirect chain has its own jar."""
+    """Cookies are disabled by default. A setting enables them, and so does a redirect chain with its own jar."""
 
     async def play() -> None:
         client = make_client(small(cookies=cookies))
@@ -202,7 +202,7 @@ old.example.com\tFALSE\t/\tFALSE\t999\tgone\t4
     ],
 )
 def test_a_cookie_file(tmp_path: Path, url: str, sent: str) -> None:
-    """All fields of Netscape's format are obeyed, and no cookie is sent to a whole public suffix."""
+    """All fields of Netscape's format are obeyed, and no cookie is sent to all hosts of a public suffix."""
     path = tmp_path / "cookies.txt"
     path.write_text(FILE, encoding="utf-8-sig")
     jar = load_cookies(str(path), NOW)

@@ -28,7 +28,7 @@ from tests.end_to_end.web import Web, crawl, page, run
 
 
 class Counting:
-    """A fetcher that answers once `go` is set, counts tasks, and records the memory that owners hold."""
+    """A fetcher that counts its tasks and answers them once `go` is set. It also records the memory that owners hold."""
 
     def __init__(self, places: int = 0, body: bytes = b"") -> None:
         self.places, self._body = places, body
@@ -174,7 +174,7 @@ def test_tasks_that_wait_for_a_fetcher_release_their_slot_up_to_a_bound() -> Non
 
 
 def test_another_fetcher_in_a_crawl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A row of the table and a setting add a fetcher.
+    """To add a fetcher, a row of the table and a setting are enough.
 
     The fetcher receives the pages of its hosts, but not their robots.txt.
     """
@@ -209,7 +209,7 @@ def test_another_fetcher_in_a_crawl(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     [(192 << 20, 1, 192 << 20), (192 << 20, 3, 64 << 20), (192 << 20, 8, 48 << 20), (1 << 20, 4, 1 << 20)],
 )
 def test_processes_of_a_machine_share_the_memory_for_bodies(held: int, processes: int, share: int) -> None:
-    """Three processes with an account of 192 MiB each once used 1,198 MiB while crawling 60 link farms."""
+    """When each of three processes could hold 192 MiB, they used 1,198 MiB while they crawled 60 link farms."""
     config = convert({"fetch": {"held_bytes_max": held}, "crawl": {"processes": processes}})
     client = make_fetcher(
         {HTTP: FETCHERS[HTTP]}, FetcherNeeds(config, VirtualClock(), Unexpected(), processes)

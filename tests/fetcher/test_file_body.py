@@ -41,7 +41,7 @@ def _rest(first: int, *lines: str, whole: int = len(BODY)) -> bytes:
 
 
 class Transfer:
-    """Requests one file several times; each request is answered by the next script."""
+    """Requests one file several times. Each request is answered by the next script."""
 
     def __init__(
         self, folder: Path, *scripts: Script, rule: FileRule | None = None, listener: Any = None
@@ -118,7 +118,7 @@ def test_the_coding_of_a_file_is_kept(tmp_path: Path) -> None:
 
 
 class Heard:
-    """A listener that joins the pieces that it receives of the last answer."""
+    """A listener that joins the pieces of the last answer that it receives."""
 
     def restart(self) -> None:
         self.content = b""
@@ -132,7 +132,7 @@ class Heard:
 def test_a_listener_hears_the_whole_content_of_a_body_on_disk(
     tmp_path: Path, content: bytes, coded: bool
 ) -> None:
-    """The decoded content is cut at its limit, it is hashed, and its size decides which body goes to disk."""
+    """The decoded content is hashed and cut at its limit, and its size decides whether the body is moved to disk."""
     heard, payload = Heard(), gzip.compress(content) if coded else content
     lines = ["Content-Encoding: gzip"] if coded else []
     rule = _rule(is_asked=lambda url, kind: False)

@@ -1,4 +1,4 @@
-"""Test the pool of idle connections against a dict, with small bounds."""
+"""Test the pool of idle connections, with small limits, by comparing it with a dict."""
 
 import math
 import random
@@ -18,7 +18,7 @@ class Fake:
 
 
 def test_random_operations_against_a_model() -> None:
-    """Every connection is idle, taken or closed; at most one connection per host is idle, and at most three in all."""
+    """Every connection is idle, taken or closed. At most one connection per host is idle, and at most three in all."""
     for seed in range(60):
         generator = random.Random(seed)
         pool: IdlePool[Fake] = IdlePool(3)

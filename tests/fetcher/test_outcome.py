@@ -1,4 +1,4 @@
-"""Test the meaning of header fields: types, dates, delays, lengths."""
+"""Test how header fields with types, dates, delays and lengths are read."""
 
 from datetime import UTC, datetime
 
@@ -10,7 +10,7 @@ from crawler.fetcher import outcome
 from crawler.fetcher.framing import BadAnswer, ChunkDecoder, Head, parse_head
 from crawler.records import Outcome
 
-# RFC 9110, section 5.6.7, shows one instant in the three date forms.
+# RFC 9110, section 5.6.7, shows the same time in the three formats of dates.
 EXAMPLE = datetime(1994, 11, 6, 8, 49, 37, tzinfo=UTC).timestamp()
 NOW = 1_000_000_000.0  # 2001-09-09T01:46:40Z
 

@@ -66,7 +66,7 @@ async def serving(
     ("name", "addresses", "kept", "outcome"), ANSWERS, ids=[row[0][:9] for row in ANSWERS]
 )
 def test_answers(name: str, addresses: tuple[str, ...], kept: float | None, outcome: Outcome | None) -> None:
-    """A resolution is cached for its time to live, and looked up again afterwards."""
+    """A resolution is cached for its time to live. Afterwards, the name is looked up again."""
 
     async def play() -> None:
         async with serving(dns_timeout=Seconds(0.2)) as (resolver, server, clock):
@@ -140,7 +140,7 @@ def test_aliases_share_the_smallest_ttl() -> None:
 def test_one_look_up_per_name_and_few_in_all() -> None:
     """Twenty callers for the same name cause one look-up.
 
-    Look-ups of dead names wait for one another, for a bounded time.
+    Look-ups of dead names wait for one another, but only for a limited time.
     """
 
     async def play() -> None:
@@ -159,7 +159,7 @@ def test_one_look_up_per_name_and_few_in_all() -> None:
 
 
 def test_an_impatient_caller_gives_up_and_finds_the_late_answer_later() -> None:
-    """One query for A and one for AAAA are made and finished, although no caller waits for the answers any more."""
+    """One query for A and one for AAAA are sent. They continue to the end, although no caller waits for the answers."""
 
     async def play() -> None:
         async with serving(dns_patience=Seconds(0.02)) as (resolver, server, _):

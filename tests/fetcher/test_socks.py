@@ -1,4 +1,4 @@
-"""Test fetching through a SOCKS proxy (RFC 1928, RFC 1929), which resolves names; its errors have distinct outcomes."""
+"""Test fetching through a SOCKS proxy (RFC 1928, RFC 1929), which resolves names. Its errors have distinct outcomes."""
 
 import asyncio
 from pathlib import Path
@@ -33,7 +33,7 @@ class Socks(Relay):
         await self._connect(reader, writer)
 
     async def _greet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Greet the client (RFC 1928, section 3), and check its login as in RFC 1929."""
+        """Answer the greeting of the client (RFC 1928, section 3), and check the login (RFC 1929)."""
         version, count = await reader.readexactly(2)
         methods = await reader.readexactly(count)
         assert version == 5
@@ -46,7 +46,7 @@ class Socks(Relay):
             writer.write(bytes([1, (user, password) != self.login]))
 
     async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Connect for the client (RFC 1928, sections 4 and 6); require a name (ATYP 3)."""
+        """Open the connection that the client requests (RFC 1928, sections 4 and 6). Require a name (ATYP 3)."""
         version, command, _, kind, length = await reader.readexactly(5)
         assert (version, command, kind) == (5, 1, 3), "the client must send the name itself"
         name = await reader.readexactly(length)
@@ -58,7 +58,7 @@ class Socks(Relay):
 
 @pytest.mark.parametrize("scheme", ["socks5", "socks5h"])
 def test_the_proxy_gets_the_host_name_and_the_host_gets_the_request(scheme: str) -> None:
-    """Requests have the origin form, as without a proxy; the credentials for the proxy are not recorded."""
+    """Requests have the origin form, as without a proxy. The credentials for the proxy are not recorded."""
 
     async def play() -> None:
         login = (b"me", b"secret")
@@ -96,7 +96,7 @@ def test_tls_through_the_socks_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     [(1, "proxy_error"), (2, "proxy_error"), (4, "connect_error"), (5, "connect_error"), (8, "proxy_error")],
 )
 def test_errors_of_a_socks_proxy_have_distinct_outcomes(reply: int, outcome: str) -> None:
-    """The error of an unreachable host is charged to that host; any other error is charged to the proxy."""
+    """The error of an unreachable host is charged to that host. Any other error is charged to the proxy."""
 
     async def play() -> None:
         async with Socks(0, reply=reply) as socks:

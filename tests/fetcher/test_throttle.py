@@ -1,4 +1,4 @@
-"""Test the limit of bytes per second: the bytes that pass on a fake clock, and the waits of a connection."""
+"""Test the limit of bytes per second: the bytes received on a fake clock, and the pauses of a connection."""
 
 import random
 from typing import Any
@@ -17,7 +17,7 @@ from tests.fetcher.scripted import Server, make_client, run, small
 def test_throughput_is_at_most_the_rate(rate: float) -> None:
     """A receiver that waits as long as `spend` returns receives at most rate * time bytes, plus one burst and one piece.
 
-    After idle time, the burst is not larger.
+    The burst is not larger after an idle time.
     """
     rng = random.Random(1)
     throttle, now, begun, passed = Throttle(rate), 0.0, 0.0, 0
@@ -66,7 +66,7 @@ class Transport:
 
 
 def test_a_connection_resumes_after_the_last_reason_to_pause() -> None:
-    """The memory limit and the rate limit pause a connection independently; it is harmless to end a reason twice."""
+    """The memory limit and the rate limit pause a connection independently. Ending a reason twice does no harm."""
     nobody: Any = None
     connection = Connection(("http", "h", 80, ""), memoryview(bytearray(10)), nobody)
     connection.transport = transport = Transport()

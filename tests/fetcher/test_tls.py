@@ -118,7 +118,7 @@ def test_nothing_of_a_connection_is_left_for_the_garbage_collector() -> None:
 
 @pytest.mark.usefixtures("trusted")
 def test_a_session_is_copied_once_per_full_handshake() -> None:
-    """A session is not copied for each answer, nor again while it is young."""
+    """A session is not copied for each answer, and not copied again while it is young."""
     copies = 0
 
     class Counting(ResumingContext):
@@ -145,7 +145,7 @@ def test_a_session_is_copied_once_per_full_handshake() -> None:
 
 
 def test_sessions_of_the_most_recent_hosts_are_kept() -> None:
-    """A session that is resumed becomes the most recent session, although it is not copied again."""
+    """When a session is resumed, it becomes the most recent session, although it is not copied again."""
 
     async def play() -> None:
         client = make_client(small(tls="record"))
@@ -196,7 +196,7 @@ def test_close_delimited_body_over_tls() -> None:
 
 @pytest.mark.parametrize("host", ["host.test", "other.test"])
 def test_bad_certificate_is_refused_or_recorded(host: str) -> None:
-    """An untrusted certificate, or one for another name, is an error with "verify" and sets a flag with "record"."""
+    """An untrusted certificate, or one for another name, is an error with "verify", and sets a flag with "record"."""
 
     async def play() -> None:
         async with Server([OK], context=server_context()) as server:
@@ -313,7 +313,7 @@ def test_handshakes_are_limited_to_a_share_of_each_turn() -> None:
 
 @pytest.mark.usefixtures("trusted")
 def test_a_handshake_that_waited_for_its_turn_ends_like_any_other() -> None:
-    """Bytes that the server sent before closing are still read, and determine the error."""
+    """Bytes that the server sent before it closed are still read, and they determine the error."""
 
     async def ends(share: float) -> list[tuple[Outcome, bytes, str]]:
         async def speak(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

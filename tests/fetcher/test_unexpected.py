@@ -1,4 +1,4 @@
-"""Test that `Client.fetch` never raises: a bug closes the connection, gives an outcome, and is logged once."""
+"""Test that `Client.fetch` never raises. A bug closes the connection, gives an outcome, and is logged once."""
 
 import asyncio
 import logging
@@ -75,7 +75,7 @@ def test_a_bug_at_any_step_is_an_outcome(where: Any, name: str, monkeypatch: pyt
 
 @pytest.mark.parametrize("name", ["end", "expire"])
 def test_a_bug_in_a_callback_is_an_outcome(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An error raised in a callback would otherwise be lost, and the fetch would hang."""
+    """Without this outcome, an error raised in a callback would be lost, and the fetch would hang."""
 
     async def play() -> Fetch:
         client = make_client(HASTY)
@@ -117,7 +117,7 @@ def test_each_place_of_a_bug_is_logged_once_with_its_traceback(caplog: pytest.Lo
 
 
 def large_certificate(directory: Path, names: int = 4200) -> Path:
-    """Make a key and a certificate of `host.test`; other names in the certificate make it some 85 kB long."""
+    """Make a key and a certificate of `host.test`. Other names in the certificate make it some 85 kB long."""
     config, pem = directory / "openssl.cnf", directory / "large.pem"
     others = "".join(f",DNS:n{n:04}.host.test" for n in range(names))
     config.write_text(
@@ -132,7 +132,7 @@ def large_certificate(directory: Path, names: int = 4200) -> Path:
 
 
 def test_a_session_that_cannot_be_copied_is_dropped(tmp_path: Path) -> None:
-    """OpenSSL cannot write a session with a leaf certificate of 85 kB (`i2d() failed`); the page is fetched anyway."""
+    """OpenSSL cannot write a session with a leaf certificate of 85 kB (`i2d() failed`). The page is fetched anyway."""
     import ssl
 
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

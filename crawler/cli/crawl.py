@@ -101,7 +101,7 @@ def _broken_off(directory: CrawlDirectory) -> int:
 
 
 def _misses_files(args: argparse.Namespace, config: Config, report: dict[str, Any]) -> bool:
-    """Return whether a requested file is incomplete. With --mirror or --accept, every file counts as requested."""
+    """Return whether a requested file is incomplete. With --mirror or --accept, all files count, else the seeds."""
     wants_files = args.mirror or bool(config.filter.accept)
     return bool(
         incomplete(report) if wants_files else report["run"].get("bodies", {}).get("asked_incomplete")

@@ -35,7 +35,7 @@ from crawler.serve.stored_copies import CopyReader
 
 
 class OwnedByOther(Exception):
-    """Another process of the crawl, `owner`, must answer. The request is forwarded to this process, with its `body`."""
+    """Another process of the crawl, `owner`, must answer. The request, with its `body`, is forwarded to `owner`."""
 
     def __init__(self, owner: str, body: bytes = b"") -> None:
         super().__init__(owner)
@@ -65,7 +65,7 @@ class PageHandler:
     def again(
         self, target: bytes, client_headers: ClientHeaders, conditions: Mapping[str, str], now: float
     ) -> Reply | None:
-        """Return the reply to a request that `at_once` has answered before, or None unless a current reply is cached.
+        """Return the reply to a request that `at_once` has answered before, or None if no current reply is cached.
 
         `target` is the request target as received; `conditions`, and the exceptions raised, are as in
         `at_once`.

@@ -132,7 +132,7 @@ def rounded(value: Any) -> Any:
 
 
 def canned(folder: Path) -> Any:
-    """Compute all results; return them after a round trip through JSON."""
+    """Compute all results, and return them after they were converted to JSON and back."""
     found = {"schedules": [scheduled(settings) for settings in SETTINGS], "joint": joined(folder)}
     return rounded(json.loads(json.dumps(found)))
 

@@ -87,7 +87,7 @@ def test_a_wheel_from_the_sdist_holds_the_whole_package(tmp_path: Path) -> None:
 
 @pytest.fixture
 def build(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[Path], Any]:
-    """Return a function that prepares the build of one real kernel; only this test uses the kernel cache."""
+    """Return a function that prepares the build of one real kernel, with a kernel cache that only this test uses."""
     pytest.importorskip("setuptools")
     kernel_build = pytest.importorskip("crawler.kernel_build")
     monkeypatch.setenv("CRAWLER_KERNEL_CACHE", str(tmp_path / "cache"))

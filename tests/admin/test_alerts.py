@@ -25,7 +25,7 @@ def expressions() -> dict[str, str]:
 
 
 def holds(expression: str, state: Status | None) -> bool:
-    """Return whether an alert's expression is true for a crawl's metrics; `state` is None if no crawl answers."""
+    """Return whether an alert's expression is true for a crawl's metrics. `state` is None if no crawl answers."""
     match = _EXPRESSION.fullmatch(expression)
     assert match, expression
     name, label, value, comparison, bound, absent = match.groups()

@@ -75,7 +75,10 @@ def test_closing_without_a_client(tmp_path: Path) -> None:
 
 
 def test_an_address_in_use(tmp_path: Path) -> None:
-    """If the default address is in use, the crawl runs without a dashboard; any other address is an error."""
+    """If the default address is in use, the crawl runs without a dashboard.
+
+    If another address is in use, it is an error.
+    """
 
     async def play() -> None:
         with socket.create_server(("127.0.0.1", 0)) as other:

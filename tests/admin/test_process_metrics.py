@@ -11,7 +11,10 @@ from crawler.admin.process_metrics import RecentErrors
 def test_a_warning_is_shown_once_without_logging_configuration(
     crawls: int, others: int, shown: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Python's last-resort handler shows warnings if no handler is configured; the dashboard must not stop that."""
+    """If no handler is configured, Python's last-resort handler shows warnings.
+
+    The dashboard must not prevent this.
+    """
     log = logging.getLogger("crawler")
     kept = [RecentErrors() for _ in range(crawls)]
     monkeypatch.setattr(logging.getLogger(), "handlers", [])

@@ -95,7 +95,7 @@ def test_callbacks_get_meta_and_yield_items_of_each_kind(web: Web, tmp_path: Pat
 def test_a_page_whose_callback_fails_is_delivered_again(
     web: Web, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The error is counted and logged with the URL; the next run delivers the page again without fetching it."""
+    """The error is counted, and logged with the URL. The next run delivers the page again without fetching it."""
     given: list[str] = []
 
     def failing(page: crawler.Page) -> Any:

@@ -31,7 +31,7 @@ print("imported", *sys.modules)
 
 
 def _imported(code: str, *argv: str) -> set[str]:
-    """Run `code` in a new interpreter; return the imported modules, which `code` prints at its end."""
+    """Run `code` in a new interpreter. Return the imported modules, which `code` prints at its end."""
     ran = subprocess.run(
         [sys.executable, "-c", code, *argv], capture_output=True, text=True, check=True, timeout=60
     )

@@ -57,7 +57,7 @@ def test_a_truncated_page_is_reported_with_the_limits_key(tmp_path: Path) -> Non
 
 
 class Members:
-    """A site with a login form that has a hidden token; only logged-in clients see `/` and `/more`."""
+    """A site with a login form that has a hidden token. Only logged-in clients see `/` and `/more`."""
 
     def __init__(self) -> None:
         self.routes = {"/login": self.login, "/": self.private, "/more": self.private}

@@ -29,13 +29,13 @@ def python(*arguments: object, **environment: str) -> subprocess.CompletedProces
 
 @pytest.fixture
 def made(tmp_path: Path) -> tuple[Path, Ran]:
-    """Create a new example; return its folder and the output of the command."""
+    """Create an example with `crawler new`. Return the example's folder and the output of the command."""
     folder = tmp_path / "teas"
     return folder, run("new", folder)
 
 
 def test_the_example_passes_its_test_and_crawls_its_site(made: tuple[Path, Ran]) -> None:
-    """The errback receives the product whose page is missing; the other two products are written."""
+    """One product's page is missing, so the errback is called. The other two products are written."""
     folder, said = made
     assert said.code == 0
     assert said.out.decode().splitlines()[1:] == [

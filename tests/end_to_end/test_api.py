@@ -21,7 +21,7 @@ SITE |= {"/d": page(text="d")}
 
 
 def collect(web: Web, directory: Path, **hooks: Any) -> tuple[list[crawler.Page], dict[str, Any]]:
-    """Run a crawl; return its pages and its report."""
+    """Run a crawl. Return its pages and its report."""
 
     async def crawl() -> tuple[list[crawler.Page], dict[str, Any]]:
         async with crawler.Crawl(SETTINGS, directory=directory, seeds=[web.url()], **hooks) as crawling:
@@ -43,7 +43,7 @@ def test_pages_come_with_content_links_and_title(tmp_path: Path) -> None:
 
 
 def test_a_loop_over_pages_can_be_left_early_and_continued(tmp_path: Path) -> None:
-    """Leaving the loop stops the crawl cleanly; the next run fetches nothing again."""
+    """Leaving the loop stops the crawl cleanly. The next run fetches no page again."""
 
     async def first(web: Web) -> str:
         async with crawler.Crawl(SETTINGS, directory=tmp_path, seeds=[web.url()]) as crawling:
@@ -213,7 +213,7 @@ def test_errors_are_raised(tmp_path: Path) -> None:
 
 
 def test_importing_the_package_imports_no_heavy_module() -> None:
-    """`import crawler` loads neither aiohttp nor numpy; the API loads them when it is used."""
+    """`import crawler` loads neither aiohttp nor numpy. The API loads these modules when it is used."""
     code = "import crawler, sys; print('aiohttp' in sys.modules or 'numpy' in sys.modules); crawler.Crawl"
     assert (
         subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout

@@ -46,7 +46,7 @@ class Operator:
             return subprocess.Popen(line, cwd=self.folder, env=self.env, stdout=said, stderr=said)
 
     def types(self, commands: str) -> str:
-        """Run the commands; return their output. No command may fail."""
+        """Run the commands and return their output. No command may fail."""
         done = subprocess.run(
             ["sh", "-e"], input=commands, cwd=self.folder, env=self.env, capture_output=True, text=True,
             timeout=120, check=False,

@@ -87,7 +87,7 @@ class Files(BaseHTTPRequestHandler):
 
 @contextmanager
 def files(size: int, **changes: Any) -> Iterator[tuple[str, list[str]]]:
-    """Serve the file; yield the URL of the page, and a list of the received Range fields."""
+    """Serve the file. Yield the URL of the page that links to the file, and a list of the received Range fields."""
     ranges: list[str] = []
     with served(type("TheseFiles", (Files,), {"size": size, "ranges": ranges, **changes})) as port:
         yield f"http://127.0.0.1:{port}/", ranges
@@ -114,7 +114,7 @@ def responses(directory: Path) -> dict[str, bytes]:
 
 
 def _measured(*arguments: object) -> int:
-    """Crawl in a separate process; return the peak resident memory of this process in bytes."""
+    """Crawl in a separate process. Return the peak resident memory of this process in bytes."""
     command = [sys.executable, "-c", MEASURED, "crawl", "-q", *map(str, (*FAST, *arguments))]
     out = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     return int(out.split()[-1]) << 10

@@ -60,7 +60,7 @@ class Running:
         self.process = subprocess.Popen(program, stderr=pipe, stdout=pipe, start_new_session=True)
 
     def until(self, found: Any) -> Any:
-        """Repeat a call, which may raise an error, until it returns a true value; return this value."""
+        """Repeat a call, which may raise an error, until it returns a true value. Return this value."""
         give_up = time.monotonic() + 30
         while time.monotonic() < give_up:
             assert self.process.poll() is None, self.process.communicate()
@@ -100,7 +100,7 @@ class Running:
 
 @contextmanager
 def serving(directory: Path, *flags: str) -> Iterator[int]:
-    """Run `crawler serve` for a crawl at rest; yield its port."""
+    """Run `crawler serve` for a crawl at rest. Yield the port of the server."""
     words = [*CRAWLER, "serve", "--dir", str(directory), "127.0.0.1:0", *flags]
     process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
     try:

@@ -51,7 +51,10 @@ class _Endless(dict[str, Any]):
 
 
 def _started(folder: Path, web: Web, processes: int) -> Running:
-    """Start a crawl; pause it once it has fetched from all hosts except one, for whose robots.txt it still waits."""
+    """Start a crawl, and pause it when it has fetched from all hosts except one.
+
+    For this host, the crawl still waits for the robots.txt.
+    """
     seeds = [web.url("/", f"h{n}.localhost") for n in range(HOSTS)] + [web.url("/", SILENT)]
     running = Running(folder, seeds, "--delay", "0.05", "--processes", str(processes))
     running.until(

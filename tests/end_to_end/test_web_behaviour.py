@@ -40,7 +40,7 @@ def test_each_scope_accepts_the_right_links(tmp_path: Path) -> None:
 
 
 def test_only_redirects_of_seeds_extend_the_scope(tmp_path: Path) -> None:
-    """A redirect of a seed adds its target to the scope; a redirect of another page does not."""
+    """If a seed redirects, the target is added to the scope. If another page redirects, the target is not added."""
     with Web(
         {"b.localhost/": page("/more", "/away"), "b.localhost/away": redirect("http://c.localhost/")}
     ) as web:
@@ -198,7 +198,7 @@ def test_session_ids_do_not_make_new_pages(tmp_path: Path) -> None:
 
 
 def test_requisites_are_fetched_from_any_host(tmp_path: Path) -> None:
-    """Requisites of a page are fetched from any host; other pages of that host are not crawled."""
+    """Requisites of a page are fetched from any host. Other pages of the hosts of requisites are not crawled."""
     with Web({}) as web:
         image = web.url("/i.png", "cdn.localhost")
         web.routes["a.localhost/"] = f'<link rel=stylesheet href=/s.css><img src="{image}">'

@@ -23,7 +23,7 @@ from collections import defaultdict, deque
 
 
 def address(host: int) -> str:
-    """Return the address of the host with this number; the variable TREE_NET replaces the network 127.1."""
+    """Return the address of the host with this number. The variable TREE_NET replaces the network 127.1."""
     return f"{os.environ.get('TREE_NET', '127.1')}.{host // 250}.{host % 250 + 1}"
 
 

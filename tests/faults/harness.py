@@ -63,7 +63,7 @@ class TreeWeb:
     def __init__(
         self, folder: Path, pages: int, *options: str, hosts: int = 20, inside: Sequence[str] = ()
     ) -> None:
-        """Prepare the server; `inside` is a command prefix, such as one that enters a network namespace."""
+        """Prepare the server. `inside` is a command prefix, such as one that enters a network namespace."""
         self.pages = pages
         self._inside = inside
         self.log = folder / "server.log"
@@ -163,7 +163,7 @@ def settings(*more: str) -> tuple[str, ...]:
 
 
 def judge(web: TreeWeb, directory: Path, kills: Sequence[float] = ()) -> Judgement:
-    """Compare requests and stored pages with the pages of the web; `kills` are the times of the kills."""
+    """Compare requests and stored pages with the pages of the web. `kills` are the times of the kills."""
     truth = {f"/{n}" for n in range(web.pages)}
     again = _refetches(web, kills)
     stored, torn = _stored(directory)

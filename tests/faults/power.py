@@ -52,7 +52,7 @@ def plant(record: Path) -> None:
 
 
 def _plant_level(recorder: Recorder) -> None:
-    """Record LevelDB's own syncs of its log; a RocksDB log is synced like any other file."""
+    """Record the syncs that LevelDB makes of its log. A RocksDB log is synced like any other file."""
     from crawler.storage.level_store import LevelStore
 
     batch, write = LevelStore.batch, LevelStore.write

@@ -38,7 +38,7 @@ def host(number: int) -> str:
 
 
 def tree_page(web: Web, number: int) -> str:
-    """Return the page with this number in a tree over all hosts; every third leaf has the same bytes."""
+    """Return the page with this number in a tree over all hosts. Every third leaf has the same bytes."""
     children = range(number * FANOUT + 1, min(number * FANOUT + FANOUT + 1, PAGES))
     links = [web.url(f"/{child}", host(child)) for child in children]
     return page(*links, text=LEAF if not links and number % 3 else f"page {number}")

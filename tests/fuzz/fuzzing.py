@@ -57,7 +57,7 @@ class Failure(NamedTuple):
 
 
 class Tally(msgspec.Struct):
-    """The result of fuzzing one target; `worst` is its longest turn in CPU seconds, for the input `slowest`."""
+    """The result of fuzzing one target. `worst` is its longest turn in CPU seconds, for the input `slowest`."""
 
     target: str
     seed: int

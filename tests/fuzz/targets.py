@@ -140,7 +140,7 @@ def _text(data: bytes) -> str:
 
 
 def answers(data: bytes, clock: Clock, rng: random.Random) -> Hashable:
-    """Read an answer (head, framing, codings, cookies) whole and in pieces; assert that the outcome is the same."""
+    """Read an answer (head, framing, codings, cookies) whole and in pieces. Assert that the outcome is the same."""
     whole, pieces = Answer(LIMITS), Answer(LIMITS)
     for at in range(0, len(data), READ):
         clock.turn(whole.receive, data[at : at + READ])
@@ -260,7 +260,7 @@ def _pages(runner: asyncio.Runner, data: bytes, clock: Clock, rng: random.Random
 
 
 def copies(data: bytes, clock: Clock, rng: random.Random) -> Hashable:
-    """Rewrite a page for a mirror or the page server; assert that the mapped URLs are canonical."""
+    """Rewrite a page for a mirror or the page server. Assert that the mapped URLs are canonical."""
     seen: list[str] = []
     encoding = rng.choice(("utf-8", "utf-8", "shift_jis", "utf-16le", "windows-1252"))
     xhtml = rng.random() < 0.1
@@ -301,7 +301,7 @@ def sheets(data: bytes, clock: Clock, _rng: random.Random) -> Hashable:
 
 
 def robots(data: bytes, clock: Clock, rng: random.Random) -> Hashable:
-    """Read a robots.txt, store it and read it again; assert that both give the same verdicts on URLs."""
+    """Read a robots.txt, store it and read it again. Assert that both versions give the same verdicts on URLs."""
     store = MemoryStore()
     host = "https://h.test"
     cache = RobotsCache(store, RobotsConfig(), "crawler", 4)
@@ -442,7 +442,7 @@ def _peer_corpus() -> list[bytes]:
 
 
 def requests(data: bytes, clock: Clock, _rng: random.Random) -> Hashable:
-    """Read a request target, its fields and bodies; each parser returns a result or refuses the request."""
+    """Read a request target, its fields and bodies. Each parser returns a result or refuses the request."""
     text = data.decode("latin-1")
     head, _, body = data.partition(b"\r\n\r\n")
     words = head.decode("latin-1").split()

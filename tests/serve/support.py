@@ -75,7 +75,7 @@ class Served:
     def store(
         self, url: str = "http://site.example/", body: bytes = b"<p>page</p>", at: float = 0.0, **values: Any
     ) -> None:
-        """Store an answer in the cache; `extracted` holds the directives of its page."""
+        """Store an answer in the cache. `extracted` contains the directives of the page."""
         extracted = values.pop("extracted", None)
         answer = fetch(url, body, began=START + at, **values)
         self.site.visit(answer, NAMES.fingerprint(url), extracted)

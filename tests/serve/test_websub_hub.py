@@ -252,7 +252,7 @@ def test_a_hub_at_a_forbidden_address_is_not_asked(tmp_path: Path, caplog: pytes
 
 
 def test_a_hub_may_move_within_its_origin(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """After a 307 or 308, the form is sent again (5.1); a redirect loop is ended."""
+    """After a 307 or 308, the form is sent again (section 5.1). A redirect loop is not followed forever."""
 
     async def talk(served: Receiving) -> None:
         hub = Told("HTTP/1.1 308 Moved", "Location: /new")

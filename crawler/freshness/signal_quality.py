@@ -92,11 +92,13 @@ _PRECISION_MAX = cython.declare(cython.double, 0.999999)
 _WEIGHT_MAX = cython.declare(cython.double, 13.8)  # -ln(1 - _PRECISION_MAX)
 _HEARD = cython.declare(cython.double, 1e-6)  # signal count of a source before its first judged crawl
 _TRUSTED_PRECISION = cython.declare(cython.double, 0.5)
-_TRUSTED_SIGNALS = cython.declare(cython.double, 5.0)  # number of true signals after which a source may be trusted
+# after this number of true signals, a source may be trusted
+_TRUSTED_SIGNALS = cython.declare(cython.double, 5.0)
 # signals of trusted sources count as at most this number of changes per interval
 _TRUSTED_CHANGES = cython.declare(cython.double, 16.0)
 _COUNTED_MAX = cython.declare(cython.double, 255.0)
-_GOOD = cython.declare(cython.double, 9.8)  # number of pages with good signals among the pseudo pages of the prior
+# number of pages with good signals among the pseudo pages of the prior
+_GOOD = cython.declare(cython.double, 9.8)
 _JUDGED = cython.declare(cython.double, 10.0)
 _TRUST_STEP = cython.declare(cython.double, 2.0)  # maximum, in nats, by which a crawl changes a page's trust
 TRUST_MAX = 7.9

@@ -29,8 +29,8 @@ class Claims:
     """Gives out fetch tasks.
 
     `patience` is the number of seconds that a finite crawl waits for its last hosts. `waited` measures the
-    time during which there was no fetch task to give out. `taken_at` is the instant of the last try to take
-    one.
+    time during which there was no fetch task to give out. `taken_at` is the time of the last attempt to take
+    a fetch task.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class Claims:
         return self._bench.waits_for() if has_work else "empty"
 
     def _next_fetch_task(self, now: float) -> FetchTask | None:
-        """Take the next fetch task from the side whose turn it is, or from the other side if the first has none."""
+        """Take the next task: a new URL or a known page, whichever has its turn, or the other if there is none."""
         share, turns = self._refetches.share, self._turns
         if share is None:
             return turns.of_front(now)
@@ -150,8 +150,8 @@ class Claims:
     def finished(self, now: float) -> str:
         """Return the reason why a finite crawl is over, or "" if it is not over.
 
-        "done" means that only hosts that are blocked or given up remain, "patience" that all remaining URLs
-        have to wait longer than the patience.
+        "done" means that only blocked hosts and hosts that were given up remain. "patience" means that all
+        remaining URLs must wait longer than the patience.
         """
         if self._refetches.are_endless:
             return ""

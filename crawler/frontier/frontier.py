@@ -7,10 +7,10 @@
 From `claim_next` on, a fetch task holds its host and, if it makes a request, an address and one of the
 `concurrency` fetch slots. When the request ends, `record_outcome` decides what happens to the URL and the
 host. The decision carries the store keys to write, and `stage` puts them into the batch of the commit group.
-If the URL is done, its host is free after `record_outcome`; otherwise the host is free after `release`, which
-follows the commit. The fetch slot is held until `release`, or until the task steps aside or becomes slow
-(`outstanding.py`), so a crash repeats a bounded number of requests (`frontier/README.md`, "Invariants").
-Politeness gaps are measured from `record_outcome`.
+If the URL is done, its host is free after `record_outcome`. Otherwise, the host is free after `release`,
+which is called after the commit. The fetch slot is held until `release`, or until the task steps aside or
+becomes slow (`outstanding.py`), so a crash repeats a bounded number of requests (`frontier/README.md`,
+"Invariants"). Politeness gaps are measured from `record_outcome`.
 
 The parts of this class: `claiming.py` (what to do next), `host_turns.py` (a host's turn),
 `outstanding.py` (fetch tasks given out), `hosts/dispatch_gates.py` (the conditions for a request),
@@ -177,11 +177,11 @@ class Frontier:
     # ---- URLs in and out ----
 
     def enqueue(self, links: Sequence[Link], batch: Batch, now: float) -> None:
-        """Put new URLs, each given once, into their queues; several calls may fill one batch."""
+        """Put new URLs into their queues. Each URL is given only once; several calls may fill one batch."""
         self.intake.add(links, batch, now)
 
     def committed(self, batch: Batch, now: float) -> None:
-        """Note that a batch given to `enqueue`, `improve` or `retire` was written."""
+        """Record that a batch that was passed to `enqueue`, `improve` or `retire` was written."""
         self.intake.committed(batch, now)
 
     # ---- what to do next ----
@@ -192,7 +192,7 @@ class Frontier:
         return self._outstanding.requests
 
     def limit_requests(self, requests_max: int) -> None:
-        """Set the maximum number of requests in flight (at most `concurrency`); it applies until the next call."""
+        """Set the maximum number of requests in flight (at most `concurrency`), until the next call."""
         self._outstanding.requests_max = min(requests_max, self._outstanding.concurrency)
 
     def claim_next(self, now: float) -> FetchTask | None:
@@ -241,8 +241,8 @@ class Frontier:
     def finished(self, now: float) -> str:
         """Return the reason why a finite crawl is over, or "" if it is not over.
 
-        "done" means that only hosts that are blocked or given up remain, "patience" that all remaining URLs
-        have to wait longer than the patience.
+        "done" means that only blocked hosts and hosts that were given up remain. "patience" means that all
+        remaining URLs must wait longer than the patience.
         """
         return self.claims.finished(now)
 

@@ -1,6 +1,6 @@
-"""Handles the redirect hops of a fetch task, on its own host or another host; they are requests outside the queues.
+"""Handles the redirect hops of a fetch task, on its own or another host. Hops are requests outside the queues.
 
-Politeness applies to them as to any other request (`hosts/borrowed_hosts.py`). While a fetch task waits long
+Politeness applies to hops as to any other request (`hosts/borrowed_hosts.py`). While a fetch task waits long
 for a hop, it gives up its fetch slot (`outstanding.py`).
 """
 
@@ -24,7 +24,7 @@ class Hops:
     def borrow(
         self, hostname: str, now: float, fetch_task: FetchTask | None = None, address: str = ""
     ) -> float:
-        """Request a host (and address) for a redirect hop; return 0.0 if granted, else the time of the next try.
+        """Request a host (and address) for a redirect hop. Return 0.0 if they are granted, else the time of the next try.
 
         If `fetch_task` is given, the hop may lead to the fetch task's own host. That host is held
         already, so only the gap after `give_back` applies. A fetch task that has stepped
@@ -52,19 +52,19 @@ class Hops:
         return self._gates.visits.borrow(hostname, now, address)
 
     def step_aside(self, fetch_task: FetchTask, now: float) -> None:
-        """Free the fetch slot and address of a fetch task that waits for a hop; later, `borrow` takes both again."""
+        """Free the fetch slot and the address of a task that waits for a hop. Later, `borrow` takes both again."""
         if self._outstanding.step_aside(fetch_task.host):
             host = self._outstanding.held[fetch_task.host]
             self._gates.shares.release(host.slot, now)
             self._gates.release_address(host, now, now)
 
     def leave_address(self, fetch_task: FetchTask, now: float) -> None:
-        """Free the address of a fetch task that waits for a browser, or whose page makes no request right now."""
+        """Free the address of a fetch task that waits for a browser, or whose page is making no request."""
         host = self._outstanding.held[fetch_task.host]
         self._gates.release_address(host, now, now)
 
     def take_address(self, fetch_task: FetchTask, address: str, now: float) -> float:
-        """Take the address again for a request of the task's page; return 0.0, or the time of the next try.
+        """Take the address again for a request of the task's page. Return 0.0 on success, else the time of the next try.
 
         The task needs no fetch slot for this, because tasks that wait for a browser may hold all slots.
         """
@@ -79,6 +79,6 @@ class Hops:
         return self.verdict(url, now).kind is VerdictKind.ALLOWED
 
     def verdict(self, url: str, now: float) -> Verdict:
-        """Return the verdict of robots.txt on a URL, as far as it is known."""
+        """Return the verdict of robots.txt on a URL, as far as the robots.txt is known."""
         authority, target = entries.split_authority(url)
         return self._permission.verdict(entries.split_url(url)[0], authority, target, now)

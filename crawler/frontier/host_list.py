@@ -1,8 +1,8 @@
-"""The list of hosts: ranks, filters and searches all hosts, and describes only the first ones.
+"""The list of hosts. It ranks, filters and searches all hosts, but describes only the first ones.
 
-Names are not in memory, so a search reads them from the store. It reads at most `SEARCHED_MAX` names, and
-`SEARCHED_AT_ONCE` names between two pauses, which takes about 5 ms. The ranks take 40 bytes of memory per
-host; the descriptions of the listed hosts need further memory.
+Host names are not in memory, so a search reads them from the store. A search reads at most `SEARCHED_MAX`
+names. It pauses after each `SEARCHED_AT_ONCE` names, which take about 5 ms. The ranks take 40 bytes of memory
+per host; the descriptions of the listed hosts need further memory.
 """
 
 from collections.abc import Generator
@@ -41,10 +41,10 @@ class HostList:
     ) -> Generator[None, None, dict[str, Any]]:
         """Return {"hosts": all, "matched", "failing", "unsearched", "rows": [...]}, best rank first.
 
-        A row is a `HostStatus` with its `rank`. If given, `search` is a part of the names of the listed
-        hosts, and `cause` is the cause of their failures. `unsearched` is the number of hosts that the search
-        did not examine. This method is a generator; it yields after each portion of the work, so that other
-        tasks can run.
+        A row is a `HostStatus` with its `rank`. If `search` is given, only hosts whose names contain it are
+        listed. If `cause` is given, only hosts that fail for this cause are listed. `unsearched` is the
+        number of hosts that the search did not examine. This method is a generator. It yields after each
+        portion of the work, so that other tasks can run.
         """
         hosts, troubled = self._registry.hosts, self._authorities.troubled
         among = None if not cause else ranking.with_cause(hosts, troubled, cause)

@@ -50,7 +50,7 @@ class HostTurns:
         self._refetches = refetches
 
     def look_up(self, now: float) -> FetchTask | None:
-        """Return the fetch task of a queued look-up that may begin; it needs no fetch slot."""
+        """Return the fetch task of a queued look-up that may begin. Such a task needs no fetch slot."""
         host = self._gates.look_ups.next(now)
         return None if host is None else self._outstanding.acquire(host, TaskKind.RESOLVE)
 
@@ -64,7 +64,8 @@ class HostTurns:
     def of_idle(self, now: float) -> FetchTask | None:
         """Give turns to the next hosts while their queues in memory are empty; return the task of a due retry, if any.
 
-        Such a host may wait for a retry. It would hide the importance of the new URLs of the hosts behind it.
+        Such a host may be waiting for a retry. At the head of the queue, it would hide how important the new
+        URLs of the hosts behind it are.
         """
         for _ in range(IDLE_MAX):
             slot, order = self._bench.first(now)
@@ -75,7 +76,7 @@ class HostTurns:
         return None
 
     def _of_popped(self, host: FrontHost, now: float) -> FetchTask | None:
-        """Give a host that was removed from the front's plans its turn."""
+        """Give a turn to a host that was removed from the front's plans."""
         caller = host.called_by
         self._gates.shares.note_arrival(host.slot)
         fetch_task = self.of_host(host, now)
@@ -110,7 +111,7 @@ class HostTurns:
         return self._request(host, task, authority, now)
 
     def _request(self, host: FrontHost, task: TaskKind, authority: str, now: float) -> FetchTask | None:
-        """If the host passes the gates, return its request, or the look-up needed before the request; else None."""
+        """If the host passes the gates, return its request, or the look-up that must precede it. Else return None."""
         gates = self._gates
         if gates.resolving and not (host.addresses and now < host.expires):
             return self._outstanding.acquire(host, TaskKind.RESOLVE) if gates.look_ups.ask(host) else None
@@ -128,7 +129,7 @@ class HostTurns:
         )
 
     def _task(self, host: FrontHost, now: float) -> tuple[TaskKind | None, str]:
-        """Return (the kind of the host's next task, its authority); the kind is None if there is no task now."""
+        """Return (the kind of the host's next task, the task's authority). The kind is None if there is no task now."""
         if host.refetch is not None:
             task, authority = self._known_page(host, host.refetch.url, now)
             if host.refetch is not None:
@@ -161,7 +162,7 @@ class HostTurns:
         return None, ""
 
     def _known_page(self, host: FrontHost, url: str, now: float) -> tuple[TaskKind | None, str]:
-        """Like `_task`, but for a known page; if its robots.txt is pending, the page returns to the schedule."""
+        """Like `_task`, but for a known page. If the page's robots.txt is pending, the page returns to the schedule."""
         authority, target = entries.split_authority(url)
         verdict = self._permission.verdict(host.name, authority, target, now)
         if verdict.kind is VerdictKind.WAIT:

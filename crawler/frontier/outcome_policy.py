@@ -1,4 +1,4 @@
-"""The outcome policy: what happens to a URL and its host when a fetch task ends.
+"""The outcome policy decides what happens to a URL and its host when a fetch task ends.
 
     outcome charged to    the URL                                  its host
     nothing               leaves the queue                         waits its gap
@@ -9,12 +9,12 @@
                           other authorities go first (`authorities.py`)
 
 A URL may fail forever on a healthy host: its page may reset the connection each time, or return 503 each
-time. The URL gets a *strike* each time it fails on a host that was healthy before, and the host's other URLs
-go first. After two strikes, every failure of the URL counts as a strike. After `strikes_max` strikes, the
-failure is charged to the URL.
+time. Each time the URL fails on a host that was healthy before, the URL gets a *strike*, and the host's other
+URLs go first. After two strikes, every failure of the URL counts as a strike. After `strikes_max` strikes,
+the failure is charged to the URL.
 
 A decision is final when it is made, but its writes take effect only with the batch of its commit group.
-Between `decide` and the commit, the host's counts in memory are ahead of the store.
+Between `decide` and the commit, the host's counts in memory are newer than those in the store.
 """
 
 import itertools
@@ -88,7 +88,7 @@ def stage(decision: Decision, batch: Batch) -> None:
 class OutcomePolicy:
     """Decides what follows from the outcome of a fetch task.
 
-    `crawl_delay` is the Crawl-delay of the fetch task's authority in seconds, 0 if it has none.
+    `crawl_delay` is the Crawl-delay of the fetch task's authority in seconds, or 0 if the authority has none.
     `indexes` is True if there is an index of waiting URLs (`discovery/waiting_index.py`).
     """
 
@@ -160,7 +160,7 @@ class OutcomePolicy:
     def _refetched(
         self, host: FrontHost, fetch_task: FetchTask, fetch: Fetch, now: float, crawl_delay: float
     ) -> Decision:
-        """Decide the end of a refetch, done or denied; the schedule, not a queue, plans the page's next fetch."""
+        """Decide the end of a refetch that is done or denied. The schedule, not a queue, plans the page's next fetch."""
         until = now
         if fetch_task.kind is TaskKind.PAGE:
             override = self._overrides.for_url(fetch_task.url, host.name) if self._overrides else _NO_OVERRIDE
@@ -225,7 +225,7 @@ class OutcomePolicy:
         return self._with_record(host, decision)
 
     def _host_failed(self, host: FrontHost, decision: Decision, struck: bool) -> Decision:
-        """Let the host wait; if the URL of the task got a strike, the host's other URLs go first."""
+        """Let the host wait. If the URL of the task got a strike, the host's other URLs go first."""
         assert host.busy is not None, host
         order, entry = item = host.busy
         host.busy = None

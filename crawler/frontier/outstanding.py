@@ -16,15 +16,16 @@ from crawler.frontier.hosts.front_host import FrontHost, Refetch
 from crawler.frontier.hosts.table import HostTable
 from crawler.records import FetchTask, TaskKind
 
-SLOW_SHARE = 0.5  # maximum number of slow requests, relative to the fetch slots; each is one more connection
+# the maximum of slow requests, as a share of the fetch slots; each is an additional connection
+SLOW_SHARE = 0.5
 _WITH_PLACE = (TaskKind.PAGE, TaskKind.ROBOTS)
 
 
 class Outstanding:
     """Counts and records the fetch tasks that are taken and not yet released.
 
-    `held` maps host keys to the hosts that tasks hold. `requests` is the number of the `concurrency` fetch
-    slots that are taken; at present, at most `requests_max` slots may be taken.
+    `held` maps host keys to the hosts that tasks hold. `requests` is the number of fetch slots that are
+    taken, out of `concurrency`. At present, at most `requests_max` slots may be taken.
     """
 
     def __init__(self, hosts: HostTable, concurrency: int) -> None:
@@ -50,11 +51,11 @@ class Outstanding:
 
     @property
     def is_nearly_full(self) -> bool:
-        """True if nine in ten fetch slots are taken; the other slots go to the next ready hosts, whichever they are."""
+        """True if nine in ten fetch slots are taken. The other slots go to the next ready hosts, of any kind."""
         return 10 * self.requests >= 9 * self.concurrency
 
     def acquire(self, host: FrontHost, task: TaskKind, url: str = "") -> FetchTask:
-        """Give out a fetch task; a page or denied URL is the host's known page, or else the first entry of its queue."""
+        """Give out a fetch task. A page or denied URL is the host's known page or, without one, first in its queue."""
         assert not host.held and host.key not in self.held, host
         host.held = True
         host.served += 1
@@ -86,7 +87,7 @@ class Outstanding:
         )
 
     def _refetch(self, host: FrontHost, known: Refetch, task: TaskKind, address: str) -> FetchTask:
-        """Return the fetch task for the host's known page; its order is negative, because it is in no queue."""
+        """Return the fetch task for the host's known page. Its order is negative, because the page is in no queue."""
         self._refetches += 1
         host.given_out.add(-self._refetches)
         return FetchTask(

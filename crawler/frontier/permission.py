@@ -1,8 +1,8 @@
 """Permission to fetch a URL: withdrawals, robots.txt, the user's overrides, and the crawl delay that is required.
 
 A canonical URL consists of its authority (`https://host:port`) and its target (path and query). A withdrawn
-URL is denied without consulting robots.txt. robots.txt is not consulted if its policy is `ignore`, either for
-the whole crawl or for this URL (`[[override]]`).
+URL is denied without consulting robots.txt. robots.txt is not consulted if the robots policy is `ignore`,
+either for the whole crawl or for this URL (`[[override]]`).
 """
 
 from collections.abc import Callable
@@ -26,7 +26,7 @@ class Robots(Protocol):
 
 
 class Permission:
-    """Combines the robots cache and the overrides; stateless."""
+    """Combines the robots cache and the overrides. It has no state of its own."""
 
     def __init__(
         self, robots: Robots, config: Config, withdrawn: Callable[[str], bool] = lambda url: False

@@ -1,4 +1,4 @@
-"""Refetches of known pages: their hosts enter the front in the same way as the hosts of new URLs.
+"""Refetches of known pages. The hosts of these pages enter the front in the same way as the hosts of new URLs.
 
     schedule ─► peek ─► its host is free ─► acquire ─► turn ─► fetch task ─► outcome
                   │                                      └─► drop: robots.txt is pending, or the host left
@@ -27,8 +27,8 @@ _NO_ROOM = 1.0  # seconds until the next try of a host that did not fit into the
 class Refetches:
     """Connects the schedule to the front.
 
-    `claims` and `portion` are parts of the schedule, None in a crawl without refresh. `patience` is the number of
-    seconds that a finite crawl waits for its last hosts.
+    `claims` and `portion` are parts of the schedule. In a crawl without refresh, they are None. `patience` is
+    the number of seconds that a finite crawl waits for its last hosts.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Refetches:
         return self._portion is not None and self._portion.endless
 
     def go_on(self, now: float) -> bool:
-        """Return whether known pages are fetched now; a crawl that ends with discovery stops refetching at that time."""
+        """Return whether known pages are fetched now. A crawl that ends with discovery stops refetching at that time."""
         if self._portion is None or self._portion.endless:
             return self._portion is not None
         instant = self._bench.next_event(now) if self._gates.registry.todo else None
@@ -76,7 +76,7 @@ class Refetches:
         return min(self._bench.next_chosen(), self._claims.next_wakeup(now))
 
     def hosts(self, now: float) -> Iterator[FrontHost]:
-        """Yield hosts whose turn it is: first hosts that waited with a known page, then the hosts of the best pages."""
+        """Yield the hosts whose turn it is: first hosts that waited with a known page, then those of the best pages."""
         if self._claims is None:
             return
         while (host := self._bench.pop_chosen(now)) is not None:
@@ -101,7 +101,7 @@ class Refetches:
         ready = self._gates.free_at(slot, now)
         outside = host is None and self._hosts.place[slot] != HostState.IDLE
         if self._hosts.flags[slot] & SILENCED or outside or (host is not None and host.held):
-            claims.shut(refetch)  # it stays shut until the host is unblocked, enters the front or is free
+            claims.shut(refetch)  # it stays shut until it is unblocked, enters the front, or is free
         elif ready > now:
             claims.block(refetch, ready)
         elif host is not None and (host.waiting or host.refetch):
@@ -117,7 +117,7 @@ class Refetches:
         return None
 
     def drop(self, host: FrontHost, now: float, ready: float) -> None:
-        """Return the host's known page, if it has one, to the schedule; it is not fetched before `ready`."""
+        """Return the host's known page, if it has one, to the schedule. The page is not fetched before `ready`."""
         if self._claims is not None and host.refetch is not None:
             refetch, host.refetch = host.refetch, None
             self._claims.give_back(refetch, now, ready)

@@ -1,1 +1,1 @@
-"""Discovery keeps the queues of new URLs on disk, and parks and retires their entries."""
+"""Discovery: it keeps the queues of new URLs on disk, and parks and retires the entries of these queues."""

@@ -69,9 +69,9 @@ class Intake:
         self._by_class = order.name != BREADTH_FIRST
         self._raise_classes = order.raise_classes
         self.index = WaitingIndex(store, keeps=self._by_class and order.raise_classes > 0)
-        # Batch id -> slots of hosts whose retired entries it deletes.
+        # Batch id -> the slots of the hosts whose retired entries the batch deletes.
         self._retiring: dict[int, set[int]] = {}
-        # Batch id -> (the batch, the slots of the hosts to whose queues it adds).
+        # Batch id -> (the batch, the slots of the hosts to whose queues the batch adds entries).
         self._batches: dict[int, tuple[Batch, set[int]]] = {}
         self.unwritten: dict[int, int] = {}  # host slot -> id of the latest batch for its queue
 
@@ -81,7 +81,7 @@ class Intake:
         return len(self._batches)
 
     def add(self, links: Sequence[Link], batch: Batch, now: float) -> None:
-        """Put each link into its host's queue, or park it; several calls may fill one batch."""
+        """Put each link into its host's queue, or park it. Several calls may fill one batch."""
         touched: dict[int, str] = {}
         registry, memo = self._registry, self._registry.memo
         keys, budget = registry.hosts.key, registry.budget
@@ -244,7 +244,7 @@ class Intake:
                 self.settle_place(slot, now)
 
     def committed(self, batch: Batch, now: float) -> None:
-        """Note that the batch was written: entries it adds can be read back, and entries it deletes are gone."""
+        """Record that the batch was written. Now the entries it added can be read, and those it deleted are gone."""
         self._retiring.pop(id(batch), None)
         self.index.written(batch)
         _, slots = self._batches.pop(id(batch), (None, ()))
@@ -258,7 +258,7 @@ class Intake:
                     self.settle_place(slot, now)
 
     def settle_place(self, slot: int, now: float) -> None:
-        """Schedule a host outside the front that has something to do and is in no structure yet."""
+        """Schedule a host that is outside the front, has something to do, and is in no structure yet."""
         hosts = self._registry.hosts
         if hosts.place[slot] not in (HostState.IDLE, HostState.ASIDE):
             return
@@ -288,7 +288,7 @@ class Intake:
     # ---- raised limits ----
 
     def unpark(self) -> int:
-        """Queue the parked URLs that the changed limits allow; return the number of these URLs. Called on opening."""
+        """Queue the parked URLs that the changed limits allow, and return the number of these URLs. Called on opening."""
         registry = self._registry
         if registry.stored_limits == registry.budget.describe() or not sum(registry.parked):
             return 0
@@ -332,8 +332,8 @@ class Intake:
     def retire(self, matches: Callable[[str], object], batch: Batch) -> int:
         """Delete the to-do and parked URLs that match; return their number.
 
-        Reading all entries takes about 4 us per entry. URLs in flight, and new URLs whose batch is
-        not written yet, are kept.
+        Reading all entries takes about 4 us per entry. The method keeps URLs in flight, and new URLs whose
+        batch is not written yet.
         """
         count, begin = 0, PARKED
         while begin:

@@ -45,7 +45,7 @@ class Lookahead:
         return bool(host.queue)
 
     def _correct_count(self, host: FrontHost) -> None:
-        """Set the host's count to the length of its queue; the whole queue is in memory."""
+        """Set the host's count to the length of its queue, which is in memory as a whole."""
         if host.skipped:
             return
         hosts, found = self._registry.hosts, host.held_in_memory()

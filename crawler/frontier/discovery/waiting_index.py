@@ -4,13 +4,13 @@
 
 The batches that change `t/` also update this index. It is rebuilt from `t/` when it is incomplete: in the
 first run under an order, or after the store was resharded or repaired. Without an order there is no index.
-The values of the index are hints: after a look-up, check that the entry at that order belongs to the URL.
-LevelDB uses 25 bytes per URL for the index, and 55 for the entry itself.
+The values of the index are only hints. After a look-up, check that the entry with this order belongs to the
+URL. LevelDB uses 25 bytes per URL for the index, and 55 for the entry itself.
 
-Entries in unwritten batches cannot be read back, so they are held in memory here; their number is limited to
-the entries of the flushes under way. A better class for a URL that is not queued yet (its first link still
-waits in the DUE) is a *promise*: the URL will be queued with that class. Promises exist in memory only: a
-crash loses promises, never URLs.
+Entries in unwritten batches cannot be read from the store, so they are kept in memory here. There are never
+more of them than entries of the flushes under way. If a better class is found for a URL that is not queued
+yet (its first link still waits in the DUE), the class is kept as a *promise*: the URL will be queued with
+this class. Promises exist in memory only. So a crash loses promises, but no URLs.
 """
 
 from collections.abc import Iterable
@@ -30,7 +30,7 @@ def index_key(host_key: int, fingerprint: int) -> bytes:
 
 
 class WaitingIndex:
-    """The index of waiting URLs; `keeps` is True if this crawl has one."""
+    """The index of waiting URLs. `keeps` is True if this crawl has an index."""
 
     def __init__(self, store: KeyValue, *, keeps: bool) -> None:
         self._store = store
@@ -42,7 +42,7 @@ class WaitingIndex:
         self._promises: dict[int, int] = {}  # fingerprint -> class
 
     def open(self) -> None:
-        """Build the index if an order needs it and it is incomplete; drop it if there is no order."""
+        """Build the index if an order needs it and the index is incomplete. Without an order, drop the index."""
         whole = self._store.get(WAITING_WHOLE) is not None
         if self.keeps and not whole:
             self._drop()
@@ -59,7 +59,7 @@ class WaitingIndex:
         self._write((key, None) for key, _ in scan_prefix(self._store, WAITING))
 
     def _write(self, operations: Iterable[tuple[bytes, bytes | None]]) -> None:
-        """Write the operations in batches; the last one is synced."""
+        """Write the operations in batches, and sync the last batch."""
         batch, count = self._store.batch(sync=True), 0
         for key, value in operations:
             if value is None:
@@ -80,7 +80,7 @@ class WaitingIndex:
         self._batches.setdefault(id(batch), []).append(fingerprint)
 
     def written(self, batch: Batch) -> None:
-        """Note that the batch was written, so that its entries can be read back."""
+        """Record that the batch was written, so that its entries can be read from the store."""
         for fingerprint in self._batches.pop(id(batch), ()):
             if self._unwritten.get(fingerprint, (0,))[0] == id(batch):
                 del self._unwritten[fingerprint]
@@ -108,7 +108,7 @@ class WaitingIndex:
             del self._promises[next(iter(self._promises))]
 
     def promised(self, fingerprint: int, place: int) -> int:
-        """Return the class with which to queue a URL now; its first link has the class `place`."""
+        """Return the class with which to queue a URL now. `place` is the class of its first link."""
         if not self._promises:
             return place
         return min(place, self._promises.pop(fingerprint, place))

@@ -5,8 +5,8 @@ half the minimum host gap, times the number of processes. An address with at lea
 registrable domains is shared hosting: it has 16 request slots, each of which stays held for the gap after an
 answer, and a limit of `shared_address_rate` requests per second. This limit grows with the square root of the
 number of domains: an address that serves a hundred times as many sites has more than one small machine behind
-it, but a hundred times as many requests would still be a burden. If the gap is 0, addresses are not limited.
-Durations are in seconds; instants are seconds on the process clock.
+it, but a hundred times as many requests would still be a burden. If the gap is 0, requests to addresses are
+not limited. Durations are in seconds; instants are seconds on the process clock.
 """
 
 from collections import deque
@@ -25,11 +25,11 @@ _SKETCH_BITS = 1024
 class Address(Generic[Host]):
     """One IP address: the number of requests to it, and the hosts that wait for it.
 
-    `domains` holds the registrable domains seen on the address. Once there are enough for shared hosting, it
-    is None, and `sketch` counts the domains with one bit for each value of a hash. `event` is the instant at
-    which the address will next release a waiting host, 0 if no release is planned. `held` (only for shared
-    hosting) lists the instants until which slots without a request are held; it is None for all other
-    addresses, because a deque takes 0.7 KiB.
+    `domains` holds the registrable domains seen on the address. Once there are enough domains for shared
+    hosting, `domains` is None. Then `sketch` counts the domains with one bit for each value of a hash.
+    `event` is the time at which the address will release the next waiting host, or 0 if no release is
+    planned. `held` (only for shared hosting) lists the instants until which slots without a request are held;
+    it is None for all other addresses, because a deque takes 0.7 KiB.
     """
 
     __slots__ = ("domains", "event", "held", "in_flight", "name", "ready", "sketch", "waiting")
@@ -45,7 +45,7 @@ class Address(Generic[Host]):
         self.event = 0.0
 
     def wait(self, host: Host, *, first: bool) -> None:
-        """Add a waiting host to the queue, before the others if `first`."""
+        """Add a waiting host to the queue: at the head if `first`, else at the end."""
         if self.waiting is None:
             self.waiting = deque()
         if first:
@@ -54,7 +54,7 @@ class Address(Generic[Host]):
             self.waiting.append(host)
 
     def add_domain(self, domain: int, shared_domains: int) -> None:
-        """Note a registrable domain; an address with `shared_domains` or more is shared hosting."""
+        """Record a registrable domain. An address with `shared_domains` or more domains is shared hosting."""
         if self.domains is None:
             self.sketch |= 1 << domain % _SKETCH_BITS
             return
@@ -66,7 +66,7 @@ class Address(Generic[Host]):
 
     @property
     def domain_count(self) -> float:
-        """The number of registrable domains; for shared hosting an estimate."""
+        """The number of registrable domains. For shared hosting, it is an estimate."""
         if self.domains is not None:
             return len(self.domains)
         unset = max(1, _SKETCH_BITS - self.sketch.bit_count())
@@ -83,7 +83,7 @@ class Address(Generic[Host]):
 
 
 class Addresses(Generic[Host]):
-    """The addresses in use, and those of the other addresses that were used most recently."""
+    """The addresses in use, and the most recently used ones among all others."""
 
     def __init__(self, config: PolitenessConfig, entries_max: int, processes: int) -> None:
         self._processes = processes
@@ -140,7 +140,7 @@ class Addresses(Generic[Host]):
         return best
 
     def start_at(self, address: Address[Host]) -> float | None:
-        """Return the instant from which the address accepts a request; None if a request in flight must end first."""
+        """Return the time from which the address accepts a request; None if a request in flight must end first."""
         if address.domains is None:
             held = address.held or ()
             surplus = address.in_flight + len(held) - self._shared_in_flight

@@ -2,16 +2,16 @@
 
 Anybody may link to a dead port, for example to `http://host:1/`. A failure before any answer (connection,
 TLS, robots.txt) is charged to that scheme and port, that is, to the authority. The waits of a failing
-authority grow like those of a failing host; meanwhile, the host's other authorities go first. Between
+authority grow like those of a failing host. Meanwhile, the host's other authorities are tried first. Between
 requests to two unknown ports, a host uses `STRANGER_GAPS` gaps for its other URLs, so even a thousand dead
 ports take only one ninth of its turns. The failure is charged to the host only if it has no other authority
 to try and the port is the default port of the scheme.
 
-The `ENTRIES_MAX` authorities that failed last are kept in memory; if one is forgotten, it is requested once
-more. The number of failures and the last outcome are also stored, under `z/`, for the verdicts of the report
-(`frontier/waiting_urls.py`); waits are not stored, so every run tries each authority again. `troubled`
-contains the hosts whose latest request failed in this way. They are shown as failing although no failure is
-charged to them. Durations are in seconds; instants are seconds on the process clock.
+Only the `ENTRIES_MAX` authorities that failed last are kept in memory. If an authority is forgotten, it is
+requested again. The number of failures and the last outcome are also stored, under `z/`, for the verdicts
+of the report (`frontier/waiting_urls.py`). Waits are not stored, so every run tries each authority again.
+`troubled` contains the hosts whose latest request failed in this way. They are shown as failing although no
+failure is charged to them. Durations are in seconds; instants are seconds on the process clock.
 """
 
 import itertools
@@ -44,7 +44,7 @@ class Authorities:
         self.troubled: dict[int, tuple[int, float, str]] = {}
 
     def load(self, store: KeyValue) -> None:
-        """Note which authorities have stored failures, to delete them once the authority answers."""
+        """Record which authorities have stored failures. These are deleted once the authority answers."""
         found = itertools.islice(scan_prefix(store, FAILING), ENTRIES_MAX)
         self._stored = {key[_NAME_AT:].decode() for key, _ in found}
 
@@ -68,7 +68,7 @@ class Authorities:
         return self._strangers.get(slot, 0.0) if names_port(authority) else 0.0
 
     def note_authority(self, slot: int, authority: str, now: float, gap: float) -> None:
-        """Note that a host tries an unknown authority; `gap` is the gap after the host's last answer."""
+        """Record that a host tries an unknown authority. `gap` is the gap after the host's last answer."""
         if not names_port(authority):
             return
         self._strangers.pop(slot, None)
@@ -89,9 +89,9 @@ class Authorities:
         return failures
 
     def failed_robots(self, authority: str, outcome: Outcome) -> int:
-        """Note that an authority answered no robots.txt, for which the cache of these files makes its URLs wait.
+        """Record that an authority gave no answer for its robots.txt. The robots cache makes the authority's URLs wait.
 
-        Return its number of failures in a row.
+        Return the number of failures in a row of this authority.
         """
         failures = self._waits.pop(authority, (0, 0.0, ""))[0] + 1
         self._keep(authority, failures, 0.0, outcome)
@@ -104,7 +104,7 @@ class Authorities:
         self._stored.add(authority)
 
     def answered(self, slot: int, authority: str) -> bool:
-        """Forget the failures of an authority that can be connected to, and the trouble of its host.
+        """Forget the failures of an authority after a successful connection, and the trouble of its host.
 
         Return whether some of the authority's failures are stored.
         """

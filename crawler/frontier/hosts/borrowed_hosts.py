@@ -29,7 +29,7 @@ class BorrowedHosts:
         return len(self._busy)
 
     def borrow(self, hostname: str, now: float, address: str) -> float:
-        """Take a host that no fetch task holds; return 0.0, or the instant at which to try again."""
+        """Take a host that no fetch task holds. Return 0.0 on success, else the time at which to try again."""
         key = self._registry.host_key(hostname)
         instant = self._registry.hosts.ready[self._registry.slot(hostname)]
         if key in self._busy:

@@ -94,7 +94,7 @@ class Budget:
         return msgspec.json.encode([self.limits, tables, self._maps_max]).decode()
 
     def meet_host(self, slot: int) -> None:
-        """Count a new host towards its domain's limit of hosts; if the limit is reached, exclude the host instead."""
+        """Count a new host towards its domain's limit of hosts. If the limit is reached, exclude the host instead."""
         domain = self._hosts.domain[slot]
         if self._domains.hosts[domain] >= self.limits.hosts_per_domain:
             self._hosts.flags[slot] |= HostFlag.EXCLUDED
@@ -108,7 +108,7 @@ class Budget:
             self.meet_host(slot)
 
     def rule(self, slot: int, depth: int, url: str, name: str, flags: int = 0) -> int:
-        """Return the rule that parks a URL of the host `name`; 0 if no rule parks it or the page is already known."""
+        """Return the rule that parks a URL of the host `name`; 0 if no rule parks it or if its page is already known."""
         if flags & _AGAIN:
             return 0
         hosts, limit = self._hosts, self.limits
@@ -131,7 +131,7 @@ class Budget:
         return 0
 
     def accept(self, slot: int, flags: int = 0) -> None:
-        """Count a URL accepted to the host's queue; it is counted once, even if it is queued again."""
+        """Count a URL that was accepted to the host's queue. A URL is counted once, even if it is queued again."""
         if flags & _AGAIN:
             return
         if flags & SITEMAP:

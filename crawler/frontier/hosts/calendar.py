@@ -75,7 +75,7 @@ class Chain:
 
 
 class Calendar:
-    """Slots by instant, in near and far buckets."""
+    """Slots, sorted by time into near and far buckets."""
 
     def __init__(self, hosts: HostTable) -> None:
         self._hosts = hosts
@@ -124,7 +124,7 @@ class Calendar:
         return self._starts[0] / TICKS if self._starts else None
 
     def expire(self, now: float, slots_max: int = EXPIRE_MAX) -> Iterator[int]:
-        """Remove and yield the ready slots of all due buckets; examine at most `slots_max` slots."""
+        """Remove and yield the ready slots of all due buckets, but examine at most `slots_max` slots."""
         while slots_max and self._starts and self._starts[0] <= now * TICKS:
             chain = self._buckets[self._starts[0]]
             while chain and slots_max:

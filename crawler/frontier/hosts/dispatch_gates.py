@@ -24,7 +24,7 @@ from crawler.orders.order import BREADTH_FIRST
 
 
 class DispatchGates:
-    """The parts of this folder, created from one configuration; `load` and `unload` are passed to the workbench.
+    """The parts of this folder, created from one configuration. `load` and `unload` are passed to the workbench.
 
     Args:
         concurrency: fetch slots of this process.
@@ -107,7 +107,7 @@ class DispatchGates:
         return False
 
     def acquire_own_address(self, host: FrontHost, name: str, now: float) -> float:
-        """Take a request slot at the address `name` for a held host; return 0.0, or the instant to try again."""
+        """Take a request slot at the address `name` for a held host. Return 0.0 on success, else when to try again."""
         if host.address is not None or not name or not self.addresses.counted:
             return 0.0
         address = self.addresses.meet(name, host.domain, now)
@@ -119,7 +119,7 @@ class DispatchGates:
         return 0.0
 
     def release_address(self, host: FrontHost, ended: float, now: float) -> None:
-        """Free the request slot that the host may hold at an address; the host's request ended at `ended`."""
+        """Free the request slot, if any, that the host holds at an address. The host's request ended at `ended`."""
         if host.address is not None:
             self.bench.release_address(host.address, ended, now)
             host.address = None

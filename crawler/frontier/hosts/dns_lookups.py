@@ -15,12 +15,12 @@ from crawler.frontier.hosts.rate import Rate
 from crawler.frontier.hosts.table import SILENCED
 from crawler.frontier.hosts.workbench import Workbench
 
-# seconds before its request at which a name is looked up; the look-up of a dead name takes as long
+# a name is looked up this many seconds before its request; the look-up of a dead name takes as long
 AHEAD = 5.0
 
 
 class DnsLookups:
-    """Runs at most `limit` look-ups and queues twice as many; the total is at most rate x AHEAD."""
+    """Runs at most `limit` look-ups at once, and queues twice as many. The total is at most rate x AHEAD."""
 
     def __init__(self, bench: Workbench, limit: int, rate: Rate) -> None:
         self._bench = bench

@@ -5,9 +5,9 @@
 
 Entries below the order `read_to` are in memory: in `queue` (a heap by order), in `later` (a heap by the
 instant of the next try) or in `busy` (held by a fetch task). While `later` is full, further entries that must
-wait are skipped, and `recall` reads again from the first skipped entry. At `read_to` = NO_ORDER the whole
-queue is in memory; new URLs are added to memory directly and never read back. The orders of entries that are
-in `later` or given out may exceed `read_to`; reading skips these entries.
+wait are skipped, and `recall` reads again from the first skipped entry. If `read_to` is NO_ORDER, the whole
+queue is in memory. Then new URLs are added to memory directly and are never read from the store. The orders
+of entries that are in `later` or given out may exceed `read_to`; reading skips these entries.
 """
 
 import heapq
@@ -43,11 +43,12 @@ class Refetch(msgspec.Struct, frozen=True, gc=False):
 class FrontHost:
     """The state of a host of the front; the module docstring describes its queue.
 
-    `held` is True while a fetch task holds the host. `given_out` are the orders of entries whose fetch tasks are not
-    released yet; the store may still hold them although they are done. `tick` marks the host's valid entry in the
-    workbench's heap, and `wake` is that entry's instant. `waiting` is True while the host is in an address's queue or
-    waits for a look-up. `called_by` is the address whose queue has just released the host. `domain` is the key of its
-    registrable domain. `refetch` is a known page to fetch before the host's own queue.
+    `held` is True while a fetch task holds the host. `given_out` are the orders of entries whose fetch tasks
+    are not released yet; the store may still hold them although they are done. `tick` marks the host's valid
+    entry in the workbench's heap, and `wake` is the time of this entry. `waiting` is True while the host is
+    in an address's queue or waits for a look-up. `called_by` is the address whose queue has just released the
+    host. `domain` is the key of the host's registrable domain. `refetch` is a known page to fetch before the
+    host's own queue.
     """
 
     __slots__ = (
@@ -117,7 +118,7 @@ class FrontHost:
         return "" if self.refetch is None else self.refetch.url
 
     def push(self, order: int, entry: Todo) -> None:
-        """Add an entry that is stored or about to be; if its order is `read_to` or more, it stays on disk only."""
+        """Add an entry that is, or will be, in the store. If its order is `read_to` or more, it stays on disk only."""
         if order < self.read_to:
             heapq.heappush(self.queue, (order, entry))
 
@@ -185,7 +186,7 @@ class FrontHost:
         return False
 
     def spill(self, keep: int) -> None:
-        """From memory, drop all entries of the queue except the first `keep`, and all entries beyond them."""
+        """Drop all entries of the queue from memory except the first `keep`, and also all entries after these."""
         self.queue.sort()
         self.read_to = min(self.read_to, self.queue[keep][0])
         self.queue = [item for item in self.queue if item[0] < self.read_to]

@@ -53,7 +53,7 @@ class HostPoliteness:
         override: Override = NO_OVERRIDE,
         charged: bool = True,
     ) -> float:
-        """Charge the end of a request to its host; return the instant from which it may be requested again.
+        """Charge the end of a request to its host. Return the time from which the host may be requested again.
 
         If the answer came from a cache, no request was made, so the host need not wait.
 
@@ -82,7 +82,7 @@ class HostPoliteness:
         return max(self.config.delay, self._hosts.gap[slot])
 
     def hop(self, slot: int, took: float, retry_after: float, now: float) -> None:
-        """Note the end of a request that is not for a URL of the host's queue; this can only lengthen the host's wait."""
+        """Record the end of a request that is for no URL of the host's queue. This can only lengthen the host's wait."""
         hosts = self._hosts
         wait = max(self._gap(slot, took, 0.0, NO_OVERRIDE), min(retry_after, self.config.retry_after_max))
         hosts.ready[slot] = max(hosts.ready[slot], now + wait)
@@ -120,7 +120,7 @@ class HostPoliteness:
         return backoff(hosts.failures[slot], config, fetch.outcome)
 
     def note_silence(self, slot: int, now: float) -> None:
-        """Note a request without an answer; after `give_up_after` seconds without any answer, give up the host."""
+        """Record a request without an answer. After `give_up_after` seconds without any answer, give up the host."""
         hosts = self._hosts
         if not hosts.silent_since[slot]:
             hosts.silent_since[slot] = now
@@ -150,7 +150,7 @@ def gap(took: float, config: PolitenessConfig, override: Override) -> float:
 
 
 def backoff(failures: int, config: PolitenessConfig, outcome: Outcome) -> float:
-    """Return the wait after `failures` failures in a row (at least 1), the last of which was `outcome`.
+    """Return the wait after `failures` failures in a row (at least 1). The last failure was `outcome`.
 
     After two certificate failures, the host is tried only once a day, both for pages and for robots.txt.
     """

@@ -1,4 +1,4 @@
-"""Ranks hosts for lists: the busiest, the failing, those with the longest wait or the largest come first.
+"""Ranks hosts for lists. First are the busiest hosts, the failing ones, those with the longest wait, or the largest.
 
 All hosts, including those outside the front, are ranked by the columns of the host table: O(n) with numpy, 10
 ms for 100,000 hosts. Only the names of hosts that are shown are read. A rank is a single number, so that the
@@ -40,7 +40,7 @@ def with_cause(hosts: HostTable, troubled: Troubles, cause: str) -> np.ndarray:
 
 
 def ranks(order: str, hosts: HostTable, troubled: Troubles, busy: Iterable[int], now: float) -> np.ndarray:
-    """Return a number per host, shape (n,); the host with the highest number is listed first.
+    """Return a number per host, shape (n,). The host with the highest number is listed first.
 
     Args:
         order: one of `ORDERS`.

@@ -1,11 +1,11 @@
 """Limits the rate of the whole process: the starts of requests are spaced evenly.
 
-Starts that are late by up to 100 ms are made up for, but no more, so no burst follows a pause: any window of
-length T contains at most rate * (T + 100 ms) + 1 starts. With a shorter allowance, the actual rate would fall
-on a busy machine, whose event loop may be 0.2 s late.
+The process makes up for starts that are late by up to 100 ms, but not for longer delays. So no burst follows
+a pause: any window of length T contains at most rate * (T + 100 ms) + 1 starts. With a shorter allowance, the
+actual rate would fall on a busy machine, whose event loop may be 0.2 s late.
 """
 
-RATE_SLACK = 0.1  # seconds of lateness that may be made up for
+RATE_SLACK = 0.1  # seconds; the process makes up for starts that are late by up to this time
 
 
 class Rate:

@@ -1,9 +1,9 @@
 """The registry of hosts and domains, and their records in the store.
 
-The registry connects the host table, the domain table and the budget with their stored form: there is one
-record per host under `h/`, and `m/frontier` has the crawl-wide numbers. Some records change outside a commit,
-for example when a host leaves the front or the user blocks a host. They are collected in `notes` and written
-with the next batch.
+The registry loads the host table, the domain table and the budget from the store, and writes them to it.
+There is one record per host under `h/`, and `m/frontier` has the crawl-wide numbers. Some records change
+outside a commit, for example when a host leaves the front or the user blocks a host. They are collected in
+`notes` and written with the next batch.
 """
 
 from collections.abc import Callable, Mapping
@@ -162,7 +162,7 @@ class Registry:
         return slot if slot != NOWHERE else self._slot(name, self._fingerprinter.host_key(name))
 
     def slot_beside(self, name: str, fingerprint: int) -> int:
-        """Like `slot`, but for the host of a URL with that fingerprint, which saves the look-up of the domain."""
+        """Like `slot`, for the host of a URL whose fingerprint is known. This saves the look-up of the domain."""
         return self._slot(name, self._fingerprinter.host_key_beside(name, fingerprint))
 
     def _slot(self, name: str, key: int) -> int:
@@ -186,7 +186,7 @@ class Registry:
         return slot
 
     def reach(self, slot: int) -> None:
-        """Record that the host has answered; this is stored with the host's record."""
+        """Record that the host has answered. This fact is stored with the host's record."""
         if not self.hosts.flags[slot] & HostFlag.REACHED:
             self.hosts.flags[slot] |= HostFlag.REACHED
             self.reached += 1
@@ -199,7 +199,7 @@ class Registry:
         return self._store.get(host_key_bytes(self.hosts.key[slot])) is not None
 
     def record(self, slot: int, name: str) -> tuple[bytes, bytes]:
-        """Return the store key and value of a host, to be written now; drop any pending note for the host."""
+        """Return the store key and value of a host, which must be written now. Drop any pending note for the host."""
         hosts = self.hosts
         key = host_key_bytes(hosts.key[slot])
         if self.notes:

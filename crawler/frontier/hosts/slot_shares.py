@@ -71,7 +71,7 @@ class SlotShares:
         return True
 
     def reacquire(self, slot: int, now: float) -> None:
-        """Take a fetch slot again after a pause; do not queue, because other fetch tasks wait for this one."""
+        """Take a fetch slot again after a pause. The host is not queued, because other fetch tasks wait for this one."""
         (self._prompt if self.is_prompt(slot) else self._others)[slot] = now
 
     def release(self, slot: int, now: float) -> None:
@@ -88,7 +88,7 @@ class SlotShares:
         self._had.pop(slot, None)
 
     def look(self, now: float) -> None:
-        """From now on, count prompt hosts that have held their fetch slots for too long as hosts that are not prompt."""
+        """Count prompt hosts that have held their fetch slots for too long as not prompt, from now on."""
         while self._prompt:
             slot, since = next(iter(self._prompt.items()))
             if now < since + PROMPT_MAX:
@@ -96,7 +96,7 @@ class SlotShares:
             self._others[slot] = self._prompt.pop(slot)
 
     def must_yield(self, slot: int, now: float, *, full: bool = False) -> bool:
-        """Return whether the host must end its request because another host needs the fetch slot; remember True.
+        """Return whether the host must end its request because another host needs the fetch slot. Remember if it must.
 
         `full` is True if nearly all fetch slots are taken.
         """
@@ -133,7 +133,7 @@ class SlotShares:
         self._called.discard(slot)
 
     def record_outcome(self, slot: int, fetch: Fetch, now: float, task: TaskKind = TaskKind.PAGE) -> None:
-        """Free the fetch slot after the host's request; record whether the host answered, and whether it was prompt."""
+        """Free the fetch slot after the host's request, and record whether the host answered and was prompt."""
         self.release(slot, now)
         took = max(fetch.took, self._had.pop(slot, 0.0))
         was_prompt = self.is_prompt(slot)

@@ -1,9 +1,9 @@
 """The host table: the state of every host, as columns of numbers.
 
-A Python object per host costs several hundred bytes; a crawl knows a million hosts and sends requests to a
-few hundred at a time. A host is therefore a *slot*, an index into columns (a struct of arrays), found by its
-64-bit host key through an open-addressing index of 4-byte slots. Names are not kept in the table: all names
-are in the store (`h/`), and the host objects of the front have their own names.
+A crawl knows a million hosts, but sends requests to only a few hundred at a time. A Python object per host
+would take several hundred bytes. A host is therefore a *slot*, an index into columns (a struct of arrays),
+found by its 64-bit host key through an open-addressing index of 4-byte slots. Names are not kept in the
+table: all names are in the store (`h/`), and the host objects of the front have their own names.
 
     key -> index (4 bytes at a load of at most 2/3) -> slot -> columns (64 bytes)
 
@@ -90,7 +90,8 @@ class HostFlag:
     REFUSED = 2  # held after too many refusals in a row
     GIVEN_UP = 4  # given up, for this run only: no answer for days, or no address
     EXCLUDED = 8  # its domain has more hosts than allowed, so the host's URLs are parked
-    PROMPT = 16  # prevents nothing: its last page arrived quickly, so it may use the fetch slots reserved for such hosts
+    # prevents nothing: its last page arrived quickly, so it may use the fetch slots reserved for such hosts
+    PROMPT = 16
     REACHED = 32  # prevents nothing: it has answered a request, in this run or before
     LATE = 64  # prevents nothing: its last page was slow, so it keeps its slot longer than a silent host
 
@@ -101,9 +102,9 @@ SILENCED = int(HostFlag.BLOCKED | HostFlag.REFUSED | HostFlag.GIVEN_UP)
 class KeyedTable:
     """Columns of numbers whose rows (slots) are found by a 64-bit key.
 
-    Slots are assigned in order of insertion and never freed. The key's low 48 bits
-    are already a keyed hash (`urls/fingerprint.py`), so its low bits select the
-    home position; collisions go to the next free position.
+    Slots are assigned in order of insertion and never freed. The low 48 bits of a key are already a keyed
+    hash (`urls/fingerprint.py`). So the low bits select the home position. If this position is taken, the
+    slot goes to the next free one.
     """
 
     columns: ClassVar[dict[str, str]] = {}
@@ -175,7 +176,7 @@ class KeyedTable:
         return NOWHERE
 
     def insert(self, key: int) -> int:
-        """Return a new slot for `key`, which must be new; all its columns are 0."""
+        """Return a new slot for `key`, which must be new. All columns of the slot are 0."""
         if self.count == self._capacity:
             self._grow(self.count + max(256, self.count >> 3))
         slot = self.count
@@ -195,7 +196,7 @@ class KeyedTable:
         index[position] = slot
 
     def _move(self, slots_max: int) -> None:
-        """Move up to `slots_max` slots from the former index; drop that index after the last one."""
+        """Move up to `slots_max` slots from the former index. Drop the former index after its last slot."""
         for slot in self._to_move[:slots_max]:
             self._put(slot)
         self._to_move = self._to_move[slots_max:]
@@ -203,7 +204,7 @@ class KeyedTable:
             self._former = None
 
     def extend(self, records: np.ndarray) -> int:
-        """Append rows from a structured array with fields for some columns; return the first slot."""
+        """Append rows from a structured array with fields for some columns, and return the first slot."""
         first = self.count
         if first + len(records) > self._capacity:
             self._grow(first + max(len(records), first >> 3))
@@ -215,7 +216,7 @@ class KeyedTable:
         return first
 
     def _grow(self, capacity: int) -> None:
-        """Make room for `capacity` rows; the column objects stay the same."""
+        """Make room for `capacity` rows. The column objects stay the same."""
         for column in self._columns.values():
             column.frombytes(bytes(column.itemsize * (capacity - len(column))))
         self._capacity = capacity
@@ -230,7 +231,7 @@ class KeyedTable:
             self._mask = size - 1
 
     def _enter(self, first: int) -> None:
-        """Put the slots from `first` on into the index, in rounds; in each round, some slots find a free position."""
+        """Put the slots from `first` on into the index, in rounds. In each round, some slots find a free position."""
         index = self._index_array
         slots = np.arange(first, self.count, dtype=np.int32)
         positions = self.gather("key", slots) & np.uint64(self._mask)

@@ -11,17 +11,17 @@ there are fetch slots. All other hosts are numbers in the host table:
     ASIDE: new entries are not committed yet; then BACK or CALENDAR
 
 * The heap holds (instant, tick, host) for front hosts that wait for their ready
-  time. An entry is valid only while its tick equals the host's; other entries
-  belong to an earlier plan and are skipped.
-* Hosts planned while they had a known page to fetch are in a separate heap: the
-  frontier, not the workbench, divides the fetches between new and known pages.
-* A ready host whose address is not ready joins the address's queue; the heap
+  time. An entry is valid only while its tick equals the tick of the host. Other entries belong to an earlier
+  plan and are skipped.
+* A host that had a known page to fetch when it was planned is in a separate heap, because the frontier, not
+the workbench, divides the fetches between new and known pages. * A ready host whose address is not ready
+joins the address's queue; the heap
   then holds the address.
 * The front is filled on demand: a host enters from the back queue only when no
-  front host is ready. When the front is full, hosts without work leave first, then
-  those that wait longest. A host whose gap ends within `stay` seconds remains,
-  because its connection stays open that long. Otherwise, a host whose robots.txt has just
-  been fetched would go to the end of the back queue before its first page.
+  front host is ready. When the front is full, hosts without work leave first, then the hosts with the longest
+  waits. A host whose gap ends within `stay` seconds remains, because its connection stays open that long.
+  Otherwise, a host whose robots.txt has just been fetched would go to the end of the back queue before its
+  first page.
 * A host leaves after `turn_max` requests if other hosts are in the back queue,
   so a host with endless links starves no other host. At most
   `waiters_max` hosts of the front wait for any one address.
@@ -31,9 +31,8 @@ there are fetch slots. All other hosts are numbers in the host table:
   whose class is better than those of all ready hosts of the front enters. Hosts that wait
   for an address are served in order of arrival.
 * If there are more ready hosts than the rate or the machine can serve, the front would
-  keep the others out forever. Therefore, if the turn of a host comes `stay` seconds after
-  its ready time, when its connection is lost anyway, the host goes to the end of the back
-  queue, and the first host there enters.
+  keep the others out forever. Therefore, a host whose turn comes `stay` seconds after its ready time goes to
+  the end of the back queue, because its connection is lost anyway. The first host of the back queue enters.
 """
 
 import heapq
@@ -82,7 +81,7 @@ class Workbench:
         self.back: BackQueue | ClassedBackQueue = (
             ClassedBackQueue(hosts, first_come) if self._by_class else BackQueue(hosts)
         )
-        self._due = DueFront(first_come, self._is_valid)  # stays empty without an order
+        self._due = DueFront(first_come, self._is_valid)  # empty if there is no order
         self.calendar = Calendar(hosts)
         self._heap: list[Plan] = []
         self._chosen: list[Plan] = []  # heap of hosts that have a known page to fetch
@@ -105,7 +104,7 @@ class Workbench:
         return self.admits > 0 and len(self.front) < self._front_max
 
     def wanted(self, now: float) -> int:
-        """Return the number of outside hosts that would be requested soon; 0 while a front host is ready.
+        """Return the number of hosts outside the front that could be requested soon; 0 while a front host is ready.
 
         Ready hosts of the front go first, because their connections are already open.
         """
@@ -155,7 +154,7 @@ class Workbench:
             self.wake(host, host.wake)
 
     def sleep(self, host: FrontHost) -> None:
-        """Cancel the host's plan, because the host has nothing to do, or waits for an event and not for an instant."""
+        """Cancel the host's plan: the host has nothing to do, or waits for an event whose time is unknown."""
         self._look_at = 0.0
         host.tick = NO_PLAN
 
@@ -202,7 +201,7 @@ class Workbench:
         return host
 
     def pop_chosen(self, now: float) -> FrontHost | None:
-        """Remove and return the next ready host that had a known page to fetch when it was planned; None if none."""
+        """Remove and return the next ready host that had a known page to fetch when it was planned, or None."""
         while self._chosen and self._chosen[0][0] <= now:
             _, tick, host = heapq.heappop(self._chosen)
             if isinstance(host, FrontHost) and host.tick == tick:
@@ -232,7 +231,7 @@ class Workbench:
         return min(instants) if instants else None
 
     def waits_for(self) -> str:
-        """Return the reason for the present wait: "address" if the gap of an address ends first, else "host"."""
+        """Return what the next request waits for: "address" if the gap of an address ends first, else "host"."""
         self._skip_stale(self._heap)
         return "address" if self._heap and isinstance(self._heap[0][2], Address) else "host"
 
@@ -271,9 +270,10 @@ class Workbench:
                 self.back.append(slot)
 
     def first(self, now: float) -> tuple[int, int]:
-        """Return (slot, order) of the next host, best class first; its first URL has this order or a greater one.
+        """Return (slot, order) of the next host, best class first. The host's first URL has this order or a greater one.
 
-        The result is (NOWHERE, NO_ORDER) if no host is ready; the order is NO_ORDER if the host has no URL to try now.
+        The result is (NOWHERE, NO_ORDER) if no host is ready. The order is NO_ORDER if the host has no URL to
+        try now.
         """
         self._expire(now)
         found: list[tuple[int, int]] = []
@@ -324,7 +324,7 @@ class Workbench:
 
     @staticmethod
     def _started(plan: Plan) -> FrontHost | None:
-        """End a plan and return its host; None if the plan is stale or no host waits at the address."""
+        """End a plan and return its host. Return None if the plan is stale or no host waits at the address."""
         instant, tick, item = plan
         if isinstance(item, FrontHost):
             if item.tick == tick:
@@ -363,7 +363,7 @@ class Workbench:
             self._admit(now)
 
     def _make_room(self, now: float) -> bool:
-        """Remove an eighth of the front: idle hosts first, then those that wait longest."""
+        """Remove an eighth of the front: idle hosts first, then the hosts with the longest waits."""
         if now < self._look_at:
             return False
         movable = [host for host in self.front.values() if host.may_leave() and self._is_waiting(host, now)]

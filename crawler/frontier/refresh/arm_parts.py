@@ -13,14 +13,14 @@ _SHIFT = 40
 
 
 class ArmNumbers:
-    """The arm of each page and host, and the number of each page in its arm."""
+    """Maps pages and hosts to their arms, and pages to their numbers within the arm."""
 
     def __init__(self, schedules: list[Schedule]) -> None:
         self.schedules = schedules
         self.last: dict[int, int] = {}  # host -> arm that last fetched from it
 
     def arm_of(self, fingerprint: int) -> int:
-        """Return the arm of a page; it depends only on the page's hash."""
+        """Return the arm of a page, which depends only on the page's hash."""
         return ((int(fingerprint) * _GOLDEN & _WORD) >> _SHIFT) % len(self.schedules)
 
     def arms_of(self, fingerprints: np.ndarray) -> np.ndarray:
@@ -33,7 +33,7 @@ class ArmNumbers:
         return self.schedules[arm], number, arm
 
     def joined(self, number: int, arm: int) -> int:
-        """Return the number that a page has over all arms; -1 stays -1."""
+        """Return the number of a page among the pages of all arms. For -1, return -1."""
         return number * len(self.schedules) + arm if number >= 0 else -1
 
     def last_asking(self, host: int) -> Schedule:
@@ -147,7 +147,7 @@ class ArmsRecords:
         return schedule.records.page_state(number)
 
     def site_state(self, host: int) -> tuple[int, list[float]]:
-        """Return what the arm that last fetched from a site has learned of it; a restart gives this to all arms."""
+        """Return what the arm that last fetched from a site has learned of it. After a restart, all arms get this."""
         return self._arms.last_asking(host).records.site_state(host)
 
     def hub_state(self, page: int) -> tuple[float, float, float]:

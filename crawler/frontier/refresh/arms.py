@@ -1,4 +1,4 @@
-"""Compares policies within one crawl: the pages are split by hash into arms, which fetch at equal rates.
+"""Compares policies within one crawl. The pages are split by hash into arms, which fetch at equal rates.
 
 Each arm is a `Schedule` with its own settings and its own share of the pages; arms do not learn from one
 another. Together they have the methods of one `Schedule`: the arm that is furthest behind in fetches offers
@@ -7,8 +7,8 @@ its page first, and each host has at most one request in flight over all arms.
     number of a page = its number in its arm * arms + arm
     number of a host = its number in every arm
 
-If an arm finds no free host, it keeps its claim to the missed fetches, up to CLAIM_MAX. The
-rates thus stay equal despite politeness, and no fetch waits for an arm.
+If an arm finds no free host, another arm fetches, and the first arm keeps its claim to the missed fetches, up
+to CLAIM_MAX. So the rates stay equal despite politeness, and no fetch waits for an arm.
 """
 
 from collections.abc import Sequence
@@ -237,7 +237,7 @@ class Arms:
 
     @property
     def revisit(self) -> float:
-        """The mean revisit interval of the first arm; the other arms have similar shares of the pages and of the rate."""
+        """The mean revisit interval of the first arm. Other arms have similar shares of the pages and of the rate."""
         return self.schedules[0].revisit
 
     @revisit.setter

@@ -1,4 +1,4 @@
-"""The intake of change signals, which are hints that known pages have changed, with or without the time of the change."""
+"""The intake of change signals: hints that a known page has changed, with or without the time of the change."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -59,11 +59,11 @@ class ChangeIntake:
     def note_dated(
         self, told_by: int, dated: Iterable[tuple[str, float]], source: str, now: float, batch: Batch
     ) -> int:
-        """Record the change dates of other pages (in request form) that a page lists; return the number of new changes.
+        """Record the change dates that a page lists for other pages (in request form). Return the number of new changes.
 
         A change before a page's last crawl does not count, because that crawl has already seen it. `told_by`
-        is the fingerprint of the page that lists the others; the more its signals are worth, the more often
-        that page is read (`sources.py`).
+        is the fingerprint of the page that lists the others. The more its signals are worth, the more often
+        this page is read (`sources.py`).
         """
         changed, pages = [], []
         for url, changed_at in dated:
@@ -116,5 +116,5 @@ class ChangeIntake:
 
 
 def _latest(changed_at: float) -> float:
-    """Return the latest instant that a date may mean; a date at midnight may mean any time of that day."""
+    """Return the latest time that a date may mean. A date at midnight may mean any time of that day."""
     return changed_at + DAY - 1.0 if changed_at % DAY == 0.0 else changed_at

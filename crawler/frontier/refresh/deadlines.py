@@ -1,6 +1,6 @@
 # mypy: disable-error-code=valid-type
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False, initializedcheck=False
-"""Deadlines: a page is due when its value, by its clock, reaches the level.
+"""Computes deadlines. A page is due when its value, computed from its clock, reaches the level.
 
 For a given level, a page has one deadline: the instant at which its value reaches the level. The deadline
 does not change until the page's next crawl or signal.
@@ -12,8 +12,8 @@ does not change until the page's next crawl or signal.
 A page's clock runs faster while its directory and site are changing. The base deadline does not take this
 effect into account. All pages of a directory get the same bonus, at most `6 Ts c`, unless they were just
 crawled. The bonus is therefore an offset of the directory in its host's heap and of the host in the global
-heap, and no page is touched when a neighbour changes. Offsets fall with time, so keys are optimistic; `due`
-computes the exact value.
+heap, and no page is touched when a neighbour changes. Offsets fall with time, so a key may be too early.
+`due` computes the exact value.
 
 *Signals.* A signal moves a deadline forward by its signal time. Pages that are due because of signals are
 ordered by the excess of their values over the level, in units of the rate at which values grow with lateness.
@@ -74,7 +74,7 @@ _KINDS = {"ncis": 3, "greedy": 0, "cis": 1}
 
 @cython.cclass
 class Deadlines:
-    """Computes values and deadlines of pages under a policy; `page` holds the parameters of the page assigned last."""
+    """Computes values and deadlines of pages under a policy. `page` holds the parameters of the page assigned last."""
 
     def __init__(
         self, tables: Tables, controller: LevelController, learning: Learning, settings: Settings
@@ -105,7 +105,7 @@ class Deadlines:
             watched: cython.double = self.tables.rows[page].watched
             if self.policy == BY_VALUE and not self.plain:
                 seen: cython.double = self.learning.quality.share_watched(host)
-                if seen > 0.0:  # announced changes count until the next crawl shows them
+                if seen > 0.0:  # announced changes count until the next crawl, which shows them
                     w: cython.double = self.learning.quality.reliability(host, self.tables.trust(page))
                     self.unpack(self.tables.rows[page].signals)
                     changes += w * self.learning.quality.announced_changes(host, self.counts)
@@ -196,7 +196,7 @@ class Deadlines:
     @cython.cfunc
     @cython.exceptval(check=False)
     def pace(self, page: cython.int, host: cython.int, now: cython.double) -> cython.double:
-        """Return nu theta: the importance of new pages that a hub would show per unit of time; 0 for other pages.
+        """Return nu theta, the importance of the new pages that a hub shows per unit of time; 0 if it is not a hub.
 
         The importance of a new page is that of `new_page_weight` mean pages of its host, times the host's
         restraint.
@@ -216,7 +216,7 @@ class Deadlines:
     @cython.cfunc
     @cython.exceptval(check=False)
     def note_take(self, page: cython.int, host: cython.int, now: cython.double) -> cython.void:
-        """Record that a page is taken; keep the share of hubs in the host's refreshes within its bound.
+        """Record that a page is taken, and keep the share of hubs in the host's refreshes within its bound.
 
         Endless new pages, such as those of a calendar, would otherwise take all fetches. While the share of
         hubs exceeds the bound, each page taken lowers the worth of new pages on the host; below the bound,
@@ -313,11 +313,11 @@ class Deadlines:
     @cython.cfunc
     @cython.exceptval(check=False)
     def due_by_worth(self, worth: cython.double, now: cython.double) -> cython.double:
-        """Return a deadline that only serves for ordering, for a page worth `worth` times the level (about 1 or more).
+        """Return a deadline that serves only for ordering, for a page worth `worth` times the level (about 1 or more).
 
-        Near the level, a value grows as the square of the age: a page late by a share x of its interval is
-        worth 1 + 2 x. The mean interval is used as the unit for all pages, so that pages are ordered by
-        value.
+        Near the level, a value grows as the square of the age. So a page that is late by the share x of its
+        interval is worth 1 + 2 x times the level. The mean interval is used as the unit for all pages, so
+        that pages are ordered by value.
         """
         return now - 0.5 * self.controller.revisit * max(min(worth, RATIO_MAX) - 1.0, 0.0)
 
@@ -338,7 +338,7 @@ class Deadlines:
     @cython.cfunc
     @cython.exceptval(check=False)
     def _again(self, host: cython.int, now: cython.double) -> cython.double:
-        """Return when to check `page` again, which is not worth a crawl now: the level or the learned rates may fall.
+        """Return when to check `page` again. It is not worth a crawl now, but the level or the learned rates may fall.
 
         The check is sooner if the page's ceiling is near the level.
         """
@@ -374,7 +374,7 @@ class Deadlines:
             due = self._again(host, now)
         elif self.clocked:
             due = crawled + elapsed_of(wait, excess, self.controller.scale)
-            if excess < 0.0:  # if a quiet neighbourhood becomes active, no offset shows it
+            if excess < 0.0:  # no offset shows that a quiet neighbourhood becomes active
                 due = min(due, now + _QUIET_SHARE * self.controller.scale)
         return min(due, crawled + self.tables.max_age(page))
 

@@ -1,4 +1,4 @@
-"""Estimates for users: the freshness of the copies, the gain of a higher rate, the best arm.
+"""Estimates, for users, the freshness of the copies, the gain from a higher rate, and which arm is best.
 
     expected freshness   mean probability that a copy is current, weighted by importance: overall, per host, per arm
     price of the rate    the level is the gain of one more fetch: dF/dR = level / sum of importance
@@ -7,10 +7,9 @@
 
 All probabilities are corrected by the results of refreshes (`freshness/recalibration.py`).
 
-A sample of `SAMPLE` pages, spread evenly over the schedule, represents it; the sample is reused for
-`SAMPLE_AGE`. If a refresh finds a copy unchanged, the copy was fresh since the last crawl. A changed
-copy was fresh until its first change, whose time the model estimates: `fresh_part`. Errors are standard
-errors.
+A sample of `SAMPLE` pages, spread evenly over the schedule, represents the schedule. It is reused for
+`SAMPLE_AGE`. If a refresh finds a copy unchanged, the copy was fresh since the last crawl. A changed copy was
+fresh until its first change, whose time the model estimates: `fresh_part`. Errors are standard errors.
 """
 
 import math
@@ -27,9 +26,9 @@ from crawler.frontier.refresh.schedule import Schedule
 from crawler.frontier.refresh.settings import PageView, RefreshOutcome
 
 SAMPLE = 1000  # pages in the sample for the expected freshness
-SAMPLE_AGE = 2.0  # seconds for which a sample is reused; taking one takes about 10 ms
+SAMPLE_AGE = 2.0  # seconds for which a sample is reused; a new one takes about 10 ms
 DECILES = 10
-MORE_RATE = 0.1  # the shown gain is that of a rate increased by this share
+MORE_RATE = 0.1  # the gain is shown for a rate that is higher by this share
 BY_LEVEL = ("ncis", "greedy", "cis")  # policies whose level is a gain in freshness
 
 
@@ -45,7 +44,7 @@ class _Arm(msgspec.Struct):
     fresh_spans: float = 0.0
 
     def note(self, span: float, part: float, changed: bool) -> None:
-        """Add a refresh after `span` (importance times time); the copy was current for the share `part` of it."""
+        """Add a refresh after `span` (importance times time). The copy was current for the share `part` of the span."""
         fresh = span * part
         self.refreshes += 1
         self.changed += changed

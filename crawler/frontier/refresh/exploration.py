@@ -1,6 +1,6 @@
 # mypy: disable-error-code=valid-type
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False, initializedcheck=False
-"""Exploration: a share of the fetches goes to the pages not visited for the longest time, whatever their values.
+"""Gives a share of the fetches to the pages that were not visited for the longest time, whatever their values.
 
 A hand moves around the table. At each turn, the hand examines the next HAND_ROWS pages and makes the page
 with the oldest visit due. A host explores at most one page at a time.

@@ -1,6 +1,6 @@
 # mypy: disable-error-code=valid-type
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False, initializedcheck=False
-"""Pages in flight: from the moment when a page is taken until its result is processed.
+"""Manages pages in flight. A page is in flight from the moment when it is taken until its result is processed.
 
     begin ──► in flight ──┬─► finish   changed or unchanged: learned, a new deadline; failed or gone: postponed
                           └─► cancel   not fetched: due as before
@@ -87,7 +87,7 @@ class Flights:
 
     @cython.cfunc
     def begin(self, page: cython.int, now: cython.double) -> cython.void:
-        """Begin the flight of a page; its host is busy until `cancel` or `finish`."""
+        """Begin the flight of a page. The page's host is busy until `cancel` or `finish`."""
         self.require_page(page)
         check_instant(now)
         if self.tables.states[page] & (HELD | WITHHELD):
@@ -110,7 +110,7 @@ class Flights:
 
     @cython.cfunc
     def _steer(self, page: cython.int, host: cython.int, now: cython.double) -> cython.void:
-        """Adjust the levels after a page is taken at `now`; explored and retried pages have no effect on the levels."""
+        """Adjust the levels after a page is taken at `now`. Explored and retried pages have no effect on the levels."""
         state: cython.uint = self.tables.states[page]
         self.deadlines.note_take(page, host, now)
         tick: cython.double = now - self.controller.previous
@@ -125,7 +125,7 @@ class Flights:
 
     @cython.cfunc
     def cancel(self, page: cython.int, now: cython.double, ready: cython.double) -> cython.void:
-        """End a flight without a fetch; the page stays due, and its host may be requested from `ready` on."""
+        """End a flight without a fetch. The page stays due, and its host may be requested from `ready` on."""
         signals, removed = self._end_flight(page, now, ready)
         if removed:
             self.free(page)
@@ -205,7 +205,7 @@ class Flights:
 
     @cython.cfunc
     def _renew(self, page: cython.int, now: cython.double) -> cython.void:
-        """Note that the copy of a page was made at `now`."""
+        """Record that the copy of a page was made at `now`."""
         self.tables.crawled[page] = now
         self.away -= self.tables.states[page] & AWAY != 0
         self.tables.states[page] = 0
@@ -219,10 +219,10 @@ class Flights:
         failed: cython.bint,
         now: cython.double,
     ) -> cython.void:
-        """Postpone a page that is away or whose fetch failed; the wait doubles each time.
+        """Postpone a page that is away or whose fetch failed. The wait doubles each time.
 
         Few of the pages that are away come back: 0.4 % in each doubling of the time since they disappeared.
-        Their waits are therefore so long that together they get at most `_GONE_SHARE` of the fetches.
+        So these pages wait so long that all of them together get at most `_GONE_SHARE` of the fetches.
         """
         state: cython.uint = self.tables.states[page]
         wanted: cython.uint = FAILED if failed else AWAY
@@ -245,7 +245,7 @@ class Flights:
 
     @cython.cfunc
     def remove(self, page: cython.int) -> cython.void:
-        """Remove a page; if it is in flight, its row is freed when the flight ends."""
+        """Remove a page. If the page is in flight, its row is freed when the flight ends."""
         self.require_page(page)
         if self.tables.states[page] & HELD:
             self.held[page] = (self.held[page][0], True)
@@ -287,7 +287,7 @@ class Flights:
     @cython.cfunc
     @cython.exceptval(-1, check=True)
     def is_free(self, page: cython.int) -> cython.bint:
-        """Return whether the row belongs to no page; a page removed in flight keeps its row until the flight ends."""
+        """Return whether the row belongs to no page. A page removed in flight keeps its row until the flight ends."""
         if not self.tables.states[page] & HELD:
             return False
         held = self.held.get(page)

@@ -1,6 +1,6 @@
 # mypy: disable-error-code=valid-type
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False, initializedcheck=False
-"""Many heaps in one array of nodes; heaps can be melded, and any node can be removed.
+"""Keeps many heaps in one array of nodes. Heaps can be melded, and any node can be removed.
 
 A heap is identified by the number of its first node (NOBODY if it is empty); a node is in at most one heap.
 Every operation is a meld of two trees, which follows one random path in each tree: O(log n) steps in
@@ -118,7 +118,7 @@ class Heaps:
     @cython.cfunc
     @cython.exceptval(check=False)
     def _meld(self, a: cython.int, b: cython.int) -> cython.int:
-        """Meld two heaps, whose roots have no parent, into one; return its root."""
+        """Meld two heaps, whose roots have no parent, into one. Return the root of the new heap."""
         if a < 0:
             return b
         if b < 0:

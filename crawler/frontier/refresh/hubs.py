@@ -1,6 +1,6 @@
 # mypy: disable-error-code=valid-type
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False, initializedcheck=False
-"""Hubs are pages that have shown new pages, or probably will; this module counts the pages found through each hub.
+"""Counts the pages found through each hub. Hubs are pages that have shown new pages, or probably will.
 
 Any page may become a hub, but few pages do. A page gets a row here with its first credit, or after its first
 copy, if that copy was the first to show several URLs. The row has the number of new pages found through the
@@ -50,7 +50,7 @@ class Hubs:
     @cython.ccall
     @cython.exceptval(-2, check=True)
     def make(self, page: cython.int, watched: cython.double) -> cython.int:
-        """Return the row of a page; add a row if the page has none, with a watched time of `watched` seconds."""
+        """Return the row of a page. If the page has none, add a row with a watched time of `watched` seconds."""
         row: cython.int = self.row_of(page)
         if row >= 0:
             return row
@@ -115,7 +115,7 @@ class Hubs:
     @cython.ccall
     @cython.exceptval(check=False)
     def links_of(self, page: cython.int) -> cython.double:
-        """Return the number of URLs that the page's first copy was the first to show; 0 if it was small."""
+        """Return the number of URLs that the page's first copy was the first to show; 0 if this number was small."""
         row: cython.int = self.row_of(page)
         return self.rows[row].links if row >= 0 else 0.0
 
@@ -127,7 +127,7 @@ class Hubs:
         return float(self.rows[row].found), float(self.rows[row].watched), float(self.rows[row].links)
 
     def restore(self, page: int, found: float, watched: float, links: float) -> None:
-        """Restore the result of `state`."""
+        """Restore what `state` returned."""
         if found > 0.0 or links > 0.0:
             row: cython.int = self.make(page, 0.0)
             self.rows[row].found, self.rows[row].watched, self.rows[row].links = found, watched, links

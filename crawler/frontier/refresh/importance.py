@@ -6,7 +6,7 @@
                  the value from a file         for URLs listed in `refresh.importance_file`
 
 All processes use the same scale, because they compare levels. A page that lists other pages (a sitemap or a
-feed) has no extra importance; the interval at which it is read depends on what its signals save
+feed) has no additional importance. The interval at which it is read depends on what its signals save
 (`sources.py`).
 """
 

@@ -1,18 +1,18 @@
 # mypy: disable-error-code=valid-type
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False, initializedcheck=False
-"""The level controller: the common level, the levels of saturated hosts, and the measured rate.
+"""The level controller sets the common level and the levels of saturated hosts, and measures the rate.
 
 *The common level adjusts itself.* If a page is taken before it is due, the level is too high for the
 bandwidth, and falls. If a page is taken late, the level is too low, and rises. The exception is a page that
-had to wait for its host: a host that was busy until this instant and is rarely idle makes pages late by
-itself.
+had to wait for its host. A host that was busy until now and is rarely idle makes pages late whatever the
+level is.
 
 *A host's own level* is `boost` times the common level. It exceeds the common level only while the host is
-rarely idle: politeness keeps a saturated host from fetching its due pages in time, and under the common level
-they would be taken round robin. The level of a host follows the values of the pages that are fetched from it:
-it rises in small steps and falls at once.
+rarely idle. Because of politeness, a saturated host cannot serve its due pages in time, and under the common
+level these pages would be taken round robin. The level of a host follows the values of the pages that are
+fetched from it: it rises in small steps and falls at once.
 
-*Jumps of importance* occur, for example, when many users request pages; they move the level at once.
+*Jumps of importance* occur, for example, when many users request pages. Such a jump moves the level at once.
 
 Source: Busa-Fekete et al., section 5.2, for control by the pages that are due.
 """
@@ -29,7 +29,8 @@ else:
 
 
 # The size of one step; these constants were chosen so that the level is neither too slow nor overshoots.
-_STEP_OF_ONE = cython.declare(cython.double, 0.25)  # with few pages, a step of the level is this / pages
+# with few pages, a step of the level is this number divided by the number of pages
+_STEP_OF_ONE = cython.declare(cython.double, 0.25)
 _SMALL_STEP_MAX = cython.declare(cython.double, 0.01)
 _STEP_MAX = cython.declare(cython.double, 0.05)
 # number of steps taken at once if a page's value is e times the level, or 1/e of the level
@@ -49,7 +50,7 @@ _IDLE_SHARE = cython.declare(cython.double, 0.25)
 _IDLE_WEIGHT = cython.declare(cython.double, 1.0 / 128.0)  # weight of one fetch in a host's mean idle share
 # If a host is idle for more than _IDLE_SHARE, its own level falls faster by this factor.
 _IDLE_STEP = cython.declare(cython.double, 16.0)
-# number of takes over which the time between takes is averaged
+# the time between takes is averaged over this number of takes
 _TICK_TAKES = cython.declare(cython.double, 1000.0)
 _PAUSE = cython.declare(cython.double, 10.0)  # a longer time between takes, in ticks, is a pause
 _SCALE_EVERY = cython.declare(cython.Py_ssize_t, 64)  # takes
@@ -125,7 +126,7 @@ class LevelController:
     @cython.cfunc
     @cython.exceptval(check=False)
     def adjust(self, before: cython.double, after: cython.double) -> cython.void:
-        """Adjust the level to new importances mu; the sum of their square roots was `before` and is now `after`.
+        """Adjust the level to new importances mu. The sum of their square roots was `before` and is now `after`.
 
         If all pages are fetched often, the rate is the sum of sqrt(mu Delta / (2 level)). At a given rate,
         the level is thus proportional to the square of that sum. By steps alone, the level would need a
@@ -196,7 +197,7 @@ class LevelController:
     @cython.cfunc
     @cython.exceptval(check=False)
     def _boost(self, host: cython.int, side: cython.int, pace: cython.double) -> cython.void:
-        """Move the host's own level one step; until the keys of its pages follow, the steps add up to about 1."""
+        """Move the host's own level one step. Until the keys of its pages follow, the steps add up to about 1."""
         run: cython.int = self.tables.host_rows[host].run
         run = run + side if run * side > 0 else side
         self.tables.host_rows[host].run = run

@@ -48,11 +48,11 @@ class Side(Enum):
 
 
 class Share:
-    """Gives a share `refresh` (0 to 1) of the fetches to refresh, the rest to discovery; an idle side gives up its part.
+    """Gives a share `refresh` (0 to 1) of the fetches to refresh, the rest to discovery. An idle side gives up its part.
 
-    With `auto`, `refresh` is the recent actual share. `of_crawl` is the share that applies to all processes of the
-    crawl together; that of one process differs from it if the process has more or less than its part of the new
-    pages.
+    With `auto`, `refresh` is the recent actual share. `of_crawl` is the share that applies to all processes
+    of the crawl together. The share of one process differs from it if the process has more or less than its
+    part of the new pages.
     """
 
     def __init__(self, refresh: float | Literal["auto"]) -> None:
@@ -76,7 +76,7 @@ class Share:
         return self.refresh if self.auto else self._fixed
 
     def first(self, *, discovery: bool, refresh: bool, new: float = 0.0, known: float = 0.0) -> Side | None:
-        """Return the side whose turn it is among those with work, or None if neither has; changes nothing.
+        """Return the side with work whose turn it is, or None if neither side has work. This changes nothing.
 
         `new` and `known` are the values of the next fetch of each side; only `auto` uses them.
         """
@@ -91,7 +91,7 @@ class Share:
         return Side.REFRESH if known > new else Side.DISCOVERY
 
     def spend(self, side: Side, *, contended: bool) -> None:
-        """Count a fetch of `side`; it changes the credit only if both sides had work (`contended`)."""
+        """Count a fetch of `side`. The fetch changes the credit only if both sides had work (`contended`)."""
         if not contended:
             return
         if self.auto:

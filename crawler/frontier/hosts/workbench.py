@@ -14,9 +14,8 @@ there are fetch slots. All other hosts are numbers in the host table:
   time. An entry is valid only while its tick equals the tick of the host. Other entries belong to an earlier
   plan and are skipped.
 * A host that had a known page to fetch when it was planned is in a separate heap, because the frontier, not
-the workbench, divides the fetches between new and known pages. * A ready host whose address is not ready
-joins the address's queue; the heap
-  then holds the address.
+  the workbench, divides the fetches between new and known pages.
+* A ready host whose address is not ready joins the address's queue. The heap then holds the address.
 * The front is filled on demand: a host enters from the back queue only when no
   front host is ready. When the front is full, hosts without work leave first, then the hosts with the longest
   waits. A host whose gap ends within `stay` seconds remains, because its connection stays open that long.

@@ -1,4 +1,4 @@
-"""Statistics of the new pages that were found by refetching known pages: their number, kinds of hubs, and delays.
+"""Statistics of the new pages found by refetching known pages: their number, the kinds of their hubs, and delays.
 
 The hub that was the first to show a URL is credited when the URL becomes a page (`Schedule.credit_hub`). The
 hub's process counts the page under the kind of the hub. If the publication date of the page is known, the
@@ -32,11 +32,11 @@ class News:
         self.by_kind: Counter[str] = Counter()
 
     def found(self, kind: str) -> None:
-        """Count a page credited to a hub of this kind."""
+        """Count a page that is credited to a hub of this kind."""
         self.by_kind[kind] += 1
 
     def copied(self, born: float | None, record: PageRecord, now: float) -> None:
-        """Count the first fetch of a page that a hub had shown; `born` is its publication date, if one was given."""
+        """Count the first fetch of a page that a hub had shown. `born` is the publication date, if one was given."""
         if born is None:
             born = _instant(record.last_modified)
         if born is not None and 0.0 <= now - born <= NEWS_AGE_MAX:

@@ -3,9 +3,9 @@
 """Maps 64-bit keys to small numbers and back, without a pause when the table grows.
 
 Linear hashing (Litwin 1980): every second insertion splits one bucket into two, so the table is never
-rebuilt. A bucket is a chain of numbers; with three keys per two buckets, a search examines fewer than two
-keys on average. A key and its link are stored together, because with millions of keys every access is a cache
-miss. A key takes 15 bytes. Numbers of removed keys are reused.
+rebuilt. A bucket is a chain of numbers. There are three keys per two buckets, so a search examines fewer than
+two keys on average. A key and its link are stored together, because with millions of keys every access is a
+cache miss. A key takes 15 bytes. Numbers of removed keys are reused.
 
 Cython pure-Python mode; attributes in `numbering.pxd`.
 """

@@ -1,4 +1,4 @@
-"""The minimum and maximum age of single pages: set by an override, or by the reading interval of a source.
+"""Sets the minimum and maximum ages of single pages, from an override or from the reading interval of a source.
 
 A source is a page whose content is signals about other pages: a sitemap or a feed (`sources.py`). The age of
 a source is bounded by its reading interval, unless the user has set bounds for this page.
@@ -77,7 +77,7 @@ class PageAges:
     def heed_source(
         self, fingerprint: int, news: Sequence[int], source: int, now: float, batch: Batch
     ) -> None:
-        """Set the reading interval of a source from the pages just listed; without a gain, treat it like other pages."""
+        """Set the reading interval of a source from the pages just listed. Without a gain, treat it like any page."""
         page = self._schedule.find(fingerprint)
         record = self._record(fingerprint) if page >= 0 else None
         if record is None or not self.is_read_by_value(record):

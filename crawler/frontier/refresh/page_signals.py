@@ -1,10 +1,10 @@
 # mypy: disable-error-code=valid-type
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False, initializedcheck=False
-"""Change signals: each signal moves the deadline of its page forward by the signal time.
-
-Signals come one by one (`note_change`) or in bulk: `enqueue_changes` keeps an array of fingerprints, and later
-calls of the schedule process it in slices (`work_off`). Signals of a page in flight count for its next interval.
-A signal about a page that is gone, moved or denied shortens the wait of the page, which may be back.
+"""Processes change signals. Each signal moves the deadline of its page forward by the signal time. Signals
+arrive one by one (`note_change`) or in bulk: `enqueue_changes` keeps an array of fingerprints, and later
+calls of the schedule process it in slices (`work_off`). Signals of a page in flight count for its next
+interval. A signal about a page that is gone, moved or denied shortens the wait of the page, because the page
+may be available again.
 """
 
 from collections import deque
@@ -174,8 +174,8 @@ class Signals:
     ) -> cython.void:
         """If the source of the signal is used, retry a page that is away as early as a page whose fetch failed.
 
-        The wait doubles each time. Such fetches are limited to about `_RECALL_SHARE` of all fetches, since a
-        page that is gone shows nothing about the precision of the source.
+        The wait doubles each time. Such fetches are limited to about `_RECALL_SHARE` of all fetches, because
+        a page that is gone shows nothing about the precision of the source.
         """
         times: cython.int = self.tables.states[page] // DOUBLING
         due: cython.double = max(now, self.tables.crawled[page] + self.queues.retry_age * (1 << times))

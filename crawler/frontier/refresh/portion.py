@@ -1,4 +1,4 @@
-"""The part of the rate that the known pages of this process get; new URLs and other processes get the rest.
+"""Sets the part of the rate that the known pages of this process get. New URLs and other processes get the rest.
 
 `share` divides the fetches of this process (`frontier/share.py`), and `balance` brings all processes to one
 level (`rate_balancing.py`). The price of a known page is the level of the schedule.
@@ -29,7 +29,7 @@ class Portion:
     """Sets the rate of a schedule.
 
     `known` is the part of the total rate that this process has for known pages. `busy` is the share of the
-    time in which the rate held this process back. `endless` says that the purpose of the crawl is to refresh
+    time in which the rate held this process back. `endless` is True if the purpose of the crawl is to refresh
     known pages.
 
     Args:
@@ -73,7 +73,7 @@ class Portion:
             self.set_rate(known * rate)
 
     def exchange_levels(self, reports: Mapping[str, LevelReport], waited: float, now: float) -> LevelReport:
-        """Update the tilt from the level reports of all processes; return the report of this process.
+        """Update the tilt from the level reports of all processes, and return the report of this process.
 
         `waited` is the total number of seconds so far in which only the rate kept this process from starting
         requests.

@@ -9,8 +9,8 @@
     withheld pages               failed, gone, too young
 
 A page is in exactly one place: in its directory's heap, in the heap of withheld pages, or in flight. A host
-whose level is above the common level goes first as soon as it may be requested. Otherwise its own level would
-delay its turn, and the delay would raise this level further.
+whose level is above the common level goes first as soon as it may be requested. Otherwise, the host's own
+level would delay its turn, and the delay would raise this level further.
 
 *Keys are optimistic.* Offsets only fall between crawls, and levels move in small steps. When an entry reaches
 the top, it is checked: its offset and its value are recomputed. If the key of the entry was too early, the
@@ -22,8 +22,9 @@ its key (`Deadlines.due_by_worth`). The order therefore follows Algorithm 1 even
 example after a restart, a pause, or a jump of the level.
 
 *A hub that is not due steps aside for pages that are worth more.* Among other pages that are not due, the
-first deadline is nearly the greatest value, because their intervals are of one size. The interval of a hub
-may be a hundred times shorter, so a hub at the top is compared by its value (`Deadlines.early_by_worth`).
+page with the first deadline has nearly the greatest value, because the intervals of these pages are similar.
+The interval of a hub may be a hundred times shorter, so a hub at the top is compared by its value
+(`Deadlines.early_by_worth`).
 
 *Bounded work.* A look corrects at most CHECKS_MAX keys and releases at most RELEASES_MAX waiting hosts and
 pages; the next look continues. After a large move of the level, a sweep recomputes the keys of all pages, a
@@ -73,7 +74,7 @@ CHECKS_MAX = 64  # keys recomputed by one look; each costs about 2 us
 
 @cython.cclass
 class Queues:
-    """The heaps of pages, directories and hosts; `checks` counts the keys checked."""
+    """The heaps of pages, directories and hosts. `checks` counts the keys checked."""
 
     def __init__(
         self,
@@ -124,7 +125,7 @@ class Queues:
     @cython.cfunc
     @cython.exceptval(-2, check=True)
     def stand(self, host: cython.int, now: cython.double) -> cython.int:
-        """Return the first page of a host if the keys on its path are correct; else recompute one key and return -1."""
+        """Return the first page of a host if the keys on its path are correct. Else recompute one key and return -1."""
         self.checks += 1
         directory: cython.int = self.tables.host_rows[host].root
         if self.deadlines.clocked:

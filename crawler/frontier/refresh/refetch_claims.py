@@ -24,7 +24,7 @@ _REFRESH = LinkFlag.REFRESH
 
 
 class RefetchClaims:
-    """Gives out known pages; `held` maps the fingerprints of pages under way to their state before the refetch."""
+    """Gives out known pages. `held` maps the fingerprints of pages under way to their states before the refetch."""
 
     def __init__(
         self, schedule: Schedule | Arms, clock: SiteClock, record: Callable[[int], PageRecord | None]
@@ -66,7 +66,7 @@ class RefetchClaims:
         return None
 
     def _refetch(self, page: int) -> Refetch | None:
-        """Return the refetch of a page; a page without a record is removed from the schedule."""
+        """Return the refetch of a page. If the page has no record, remove it from the schedule."""
         fingerprint = self._schedule.records.page_state(page)[0]
         record = self._record(fingerprint)
         if record is None:
@@ -83,7 +83,7 @@ class RefetchClaims:
         return max(self._clock.ours(self._schedule.next_wakeup(then)), now)
 
     def request(self, fingerprint: int) -> bool:
-        """Request a fetch of a known page as soon as its host allows; return False if it is unknown or too many wait."""
+        """Request a fetch of a known page as soon as its host allows. Return False if it is unknown or too many wait."""
         if fingerprint in self._requested or fingerprint in self.held:
             return True
         if fingerprint not in self._schedule or len(self._ahead) >= AHEAD_MAX:
@@ -113,7 +113,7 @@ class RefetchClaims:
             self._ahead.remove(refetch.fingerprint)
 
     def give_back(self, refetch: Refetch, now: float, ready: float) -> None:
-        """Return a page that was not fetched to the schedule; its host may be requested from `ready` on."""
+        """Return a page that was not fetched to the schedule. The page's host may be requested from `ready` on."""
         if self.held.pop(refetch.fingerprint, None) is not None:
             self._schedule.give_back(refetch.page, self._clock.at(now), self._clock.at(ready))
 

@@ -5,7 +5,7 @@
     record_refresh    a page was refetched: changed, unchanged, or postponed
     credit_hub        a page was fetched whose URL a refetch of the hub had shown: the hub gets the credit
 
-Decisions are made in the order of the commit queue; therefore, the stored state never contradicts the records
+Decisions are made in the order of the commit queue. Therefore, the stored state never contradicts the records
 of pages.
 """
 
@@ -120,7 +120,7 @@ class RefetchOutcomes:
         *,
         news: bool = False,
     ) -> None:
-        """Add a page fetched for the first time to the schedule; nothing is learned about its site and directory.
+        """Add a page that was fetched for the first time to the schedule. Learn nothing about its site and directory.
 
         `news` is True if a refetch of a known page had shown the page's URL, and the page is neither a redirect nor a
         duplicate.
@@ -137,7 +137,7 @@ class RefetchOutcomes:
         self._changes.stage(batch)
 
     def expect_news(self, fingerprint: int, links: int, now: float, batch: Batch) -> None:
-        """Note that the first copy of a page was the first to show `links` URLs."""
+        """Record that the first copy of a page was the first to show `links` URLs."""
         page = self._schedule.find(fingerprint)
         if page >= 0 and links >= LINKS_LEAST:
             self._schedule.expect_news(page, links, self._clock.at(now))
@@ -196,7 +196,7 @@ class RefetchOutcomes:
         return via
 
     def credit_hub(self, fingerprint: int, now: float, batch: Batch) -> bool:
-        """Credit a hub with a page whose URL was shown by a refetch of the hub.
+        """Credit a hub with a page whose URL a refetch of the hub had shown.
 
         Return False if the hub is not known.
         """

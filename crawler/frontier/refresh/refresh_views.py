@@ -53,7 +53,7 @@ class RefreshViews:
         return round(self._expectation.fresh(known), FRESH_DIGITS)
 
     def explain(self, fingerprint: int, fetched_at: float, now: float) -> dict[str, Any]:
-        """Return a page's rate and its error, clock, signals, value, deadline and reason to wait; {} if not known.
+        """Return a page's rate and its error, clock, signals, value, deadline and reason to wait; {} if it is not known.
 
         The page's copy was made at `fetched_at`. Instants are in real time; rates, clock and watched time are in
         the time of the sites.

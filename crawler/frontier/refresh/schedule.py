@@ -72,7 +72,7 @@ _FIRST_TAKES = cython.declare(cython.Py_ssize_t, 8)
 _VALUED = ("ncis", "greedy", "cis")
 
 LINKS_LEAST = 4  # a page that was the first to show fewer URLs becomes a hub with its first new page
-LINKS_MOST = 1000  # more links do not raise the expectation further
+LINKS_MOST = 1000  # more links than this do not increase the expected number of new pages
 
 DEFAULTS = Settings()
 
@@ -272,7 +272,7 @@ class Schedule:
         self._queues.reschedule(page, now)
 
     def set_page(self, page: int, parameters: PageParameters, now: float) -> None:
-        """Set a page's own parameters; from now on, they are not learned from the results of its fetches."""
+        """Set a page's own parameters. From now on, the results of its fetches do not change them."""
         self._flights.require_page(page)
         check_instant(now)
         p = parameters
@@ -283,7 +283,7 @@ class Schedule:
         self._queues.reschedule(page, now)
 
     def bound_ages(self, page: int, min_age: float, max_age: float) -> None:
-        """Set age bounds of this page; from its next crawl on, they replace the bounds of the settings.
+        """Set age bounds of this page. From its next crawl on, these replace the bounds of the settings.
 
         Raises:
             ValueError: more than 255 different pairs, or bounds that contradict each other.
@@ -294,7 +294,7 @@ class Schedule:
         self._tables.bound_ages(page, float(min_age), float(max_age))
 
     def expect_news(self, page: int, links: int, now: float) -> None:
-        """Note that the first copy of a page was the first to show `links` URLs: more of them may appear there."""
+        """Record that the first copy of a page was the first to show `links` URLs. It may show more new URLs later."""
         self._flights.require_page(page)
         check_instant(now)
         if links >= LINKS_LEAST and self._tables.hubs.row_of(page) < 0:
@@ -381,11 +381,11 @@ class Schedule:
         return page
 
     def acquire(self, page: int, now: float) -> None:
-        """Begin the flight of a page; its host is busy until `record_outcome` or `give_back`."""
+        """Begin the flight of a page. The page's host is busy until `record_outcome` or `give_back`."""
         self._flights.begin(page, now)
 
     def give_back(self, page: int, now: float, ready: float = 0.0) -> None:
-        """End the flight of a page that was not fetched: it remains due, and its host is free from `ready` on."""
+        """End the flight of a page that was not fetched. The page remains due, and its host is free from `ready` on."""
         self._flights.cancel(page, now, ready)
 
     def record_outcome(self, page: int, now: float, result: int, ready: float = 0.0) -> None:
@@ -399,7 +399,7 @@ class Schedule:
         self._flights.finish(page, now, result, ready)
 
     def work(self, now: float) -> int:
-        """Process a slice of the bulk signals; return the number of signals still queued."""
+        """Process a slice of the bulk signals, and return the number of signals still queued."""
         check_instant(now)
         self.signals.work_off(_WORK_SLICE, now)
         self._queues.sweep(_WORK_SLICE, now)

@@ -22,7 +22,7 @@ else:
 
 @cython.cclass
 class Records:
-    """The learned state of a schedule as plain numbers; deadlines are not included, because they are computed from it."""
+    """The learned state of a schedule, as plain numbers. Deadlines are not included; they follow from it."""
 
     def __init__(self, tables: Tables, learning: Learning, flights: Flights) -> None:
         self.tables, self.learning, self.flights = tables, learning, flights
@@ -103,7 +103,7 @@ class Records:
         )
 
     def restore_site(self, host_key: int, numbers: np.ndarray) -> None:
-        """Restore the result of `site_state`."""
+        """Restore what `site_state` returned."""
         _finite(numbers)
         host: cython.int = self.tables.host(host_key)
         self.learning.sites.restore(host, *numbers[:3])

@@ -107,7 +107,7 @@ class PageView(msgspec.Struct, frozen=True):
 
 
 class HostView(msgspec.Struct, frozen=True):
-    """The schedule's knowledge of a host; `boost` is its level divided by the common level."""
+    """All that the schedule knows of a host. `boost` is the host's level divided by the common level."""
 
     key: int
     pages: int

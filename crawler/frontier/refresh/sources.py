@@ -1,9 +1,9 @@
 """The value of rereading a source of signals (a sitemap, a feed, a listing).
 
 A reading costs one request, whose price is the level L. The signals of a source save fetches of the pages
-that it lists: these pages are refreshed when they have changed, not when their turn comes. For a page with
-importance mu, change rate D and signals of precision p, the value gained per time is at most the maximum over
-T of
+that it lists, because these pages are refreshed when they have changed, and not at regular intervals. For a
+page with importance mu, change rate D and signals of precision p, the value gained per time is at most the
+maximum over T of
 
     g(T) = mu ((1 - exp(-(a+c) T))/(a+c) - L/mu) / ((1 - exp(-c T))/c)     a = 0, c = D/p
 
@@ -19,12 +19,12 @@ time. Therefore
 The sums include every page that a source listed, even if a crawl had already seen the listed change. In a
 time t, a page is listed D t/p times on average, so each listing counts p/(D t). If a source lists only few of
 the changes, the sums therefore count only these changes. The recall that the schedule measures has no effect
-on the interval; it is low if a source is read late. The sums decay with each reading.
+on the interval, because this recall is low if a source is read late. The sums decay with each reading.
 
 A source that does not pay is still read, because the level is high as long as few signals arrive: pages are
-then refreshed blindly, and only readings can show that they would save such fetches. If such a source was
-treated as a page like any other, honest sources were not read for a third of the time. A source without any
-gain (s = 0) is a page like any other.
+then refreshed blindly, and only readings can show that they would save such fetches. When such a source was
+treated like any other page, honest sources were not read for a third of the time. A source without any gain
+(s = 0) is treated like any other page.
 
 Intervals are in plain time, not on the neighbourhood's clock, which would read a source many times in the
 days of a burst, and rarely otherwise. Nothing is learned about a site from the changes of a source, because a
@@ -59,7 +59,7 @@ Column = NDArray[np.float64]
 
 
 class Announced(msgspec.Struct, frozen=True):
-    """The result of a reading: importance and change rate of a sample of the `count` listed pages."""
+    """The result of a reading: the importances and change rates of a sample of the `count` listed pages."""
 
     importance: Sequence[float]
     rate: Sequence[float]
@@ -180,7 +180,7 @@ def gains(importance: Column, rate: Column, level: float, precision: float) -> C
 
 
 def _best(price: Column, signals: float, silent: float) -> Column:
-    """Return the greatest g(T)/mu, at least 0, (n,); rates in units of D, `price` is L D/mu."""
+    """Return the greatest g(T)/mu, at least 0, shape (n,). Rates are in units of D, and `price` is L D/mu."""
     fresh = -np.expm1(-(signals + silent) * _TIMES) / (signals + silent)
     length = -np.expm1(-signals * _TIMES) / signals if signals else _TIMES
     return np.maximum(((fresh - price[:, None]) / length).max(axis=1), 0.0)

@@ -13,9 +13,9 @@
                         (`freshness/learning.py`)
     m/tilt              the weight of a page of this process relative to those of others (`rate_balancing.py`)
 
-Keys are 8 bytes, big-endian; the first two are the bucket. The records of a fetch are written with the commit
-group that ends the fetch. The records of pages that only a signal touched are written with the next group.
-Deadlines are not stored: they are computed from the records on opening.
+Keys are 8 bytes, big-endian. The first two bytes are the bucket. The records of a fetch are written with the
+commit group that ends the fetch. The records of pages that only a signal touched are written with the next
+group. Deadlines are not stored: they are computed from the records on opening.
 """
 
 import struct
@@ -116,7 +116,7 @@ def number_record(number: float) -> bytes:
 
 
 def stage_site(schedule: Schedule | Arms, host: int, batch: Batch) -> int:
-    """Put the record of a site into a batch; return its key."""
+    """Put the record of a site into a batch, and return the key of the record."""
     host_key, numbers = schedule.records.site_state(host)
     batch.put(
         keys.REFRESH_SITE + _key.pack(host_key),

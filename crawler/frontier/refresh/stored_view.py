@@ -35,7 +35,7 @@ def stored_view(
     processes: int = 1,
     name: str = "p0",
 ) -> Refresh | None:
-    """Return the schedule of a store, for queries only; None if there never was one.
+    """Return the schedule of a store, for queries only. Return None if the store never had a schedule.
 
     Args:
         record: returns the page record of a fingerprint.

@@ -1,6 +1,6 @@
 # mypy: disable-error-code=valid-type
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False, initializedcheck=False
-"""The tables of the schedule: one row per page, directory and host, each row with its owner.
+"""The tables of the schedule. They have one row per page, directory and host, and each row names its owner.
 
     pages        fingerprint, last crawl, k, T, signals since, trust in signals, state; owner: a directory
     directories  key, number of pages; owner: a host
@@ -228,7 +228,7 @@ class Tables:
     @cython.inline
     @cython.exceptval(check=False)
     def set_trust(self, page: cython.int, trust: cython.double) -> cython.void:
-        """Set the evidence for the page's signals; an unchanged value is not written to memory."""
+        """Set the evidence for the page's signals. An unchanged value is not written to memory."""
         code: cython.int = cython.cast(cython.int, floor(trust / _TRUST_UNIT + 0.5))
         if self.trusts[page] != code:
             self.trusts[page] = code

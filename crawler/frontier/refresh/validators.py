@@ -1,7 +1,7 @@
-"""Makes requests conditional on those validators that can be trusted (RFC 9110 13.1); some servers lie.
+"""Makes requests conditional on validators that can be trusted (RFC 9110 13.1), because some servers lie.
 
 A known page is requested with the unchanged ETag and Last-Modified of its copy. An answer of 304 saves the
-transfer of the body; after a false 304, a stale copy is kept. Validators are therefore trusted only as far as
+transfer of the body. But after a false 304, a stale copy is kept. So validators are trusted only as far as
 they have proved correct. Trust is learned for each combination of three properties, which depend on the
 program that serves a URL:
 
@@ -30,10 +30,10 @@ hosts. A pattern is still trusted after one lie, but not after two lies without 
                                  compressing server does not recognize them)
     both trusted                 both are sent: the server uses the ETag (RFC 9110 13.2.2)
 
-If two validators were sent and only one of them stayed the same, this one explains a false 304, and the other
-is not charged. If both changed, a change found after n answers 304 existed at the last of them with
-probability q / (q + (1-q) L), where q is the share of lies and L the likelihood of the same answers from an
-honest server. L is 1/(n+1), because the change may have happened later. For a pattern that never showed a
+If two validators were sent and only one of them stayed the same, this one explains a false 304. The other one
+is not charged with the lie. If both changed, a change found after n answers 304 existed at the last of them
+with probability q / (q + (1-q) L), where q is the share of lies and L the likelihood of the same answers from
+an honest server. L is 1/(n+1), because the change may have happened later. For a pattern that never showed a
 change, L is at most 2/((m+1)(m+2)) after m answers 304. A tenth of L is used if the date of the new answer is
 older than the 304; if it is newer, the probability is 0.
 
@@ -70,7 +70,8 @@ COUNT_MAX = 64.0
 WEIGHT = 10.0  # pseudo counts of a prior; also the maximum that one pattern adds to the crawl's prior
 CRAWL_WEIGHT = 100.0  # pseudo counts of the crawl's own prior
 LIES_USUAL = 0.05  # assumed share of lies, before anything is learned
-LIES_MAX = 0.2  # above this share of lies, 304 answers lose more by missed refreshes than they save by omitted bodies
+# above this share of lies, 304 answers lose more by missed refreshes than they save by omitted bodies
+LIES_MAX = 0.2
 TRUST_MAX = 4.0  # maximum factor by which proofs raise `same_answers_max`
 TRIAL_EVERY = 16
 WASTED_MAX = 0.7
@@ -127,10 +128,10 @@ class _Host(msgspec.Struct):
 
 
 class _Page(msgspec.Struct, gc=False):
-    """The state of a page that lied `times` times: the kinds that are not sent, for some requests and until an instant.
+    """The state of a page that lied `times` times: the kinds that are not sent, for some requests and until some time.
 
-    `doubted` is set if the last answers were 304 with validators that differ from those of the page's copy;
-    it holds the validators of the copy.
+    `doubted` is set if the last answers were 304 with validators that differ from those of the page's copy.
+    It holds the validators of the copy.
     """
 
     kinds: int = 0
@@ -141,7 +142,7 @@ class _Page(msgspec.Struct, gc=False):
 
 
 class Validators:
-    """Decides about conditional requests; call `conditions`, then `answered`, for each refetch."""
+    """Decides about conditional requests. For each refetch, call `conditions`, then `answered`."""
 
     def __init__(self, config: RefreshConfig) -> None:
         self._config = config
@@ -180,7 +181,7 @@ class Validators:
         *,
         signalled: bool = False,
     ) -> tuple[str, str]:
-        """Return (ETag, Last-Modified) to send; a value is "" if there is none, or if it is not to be sent."""
+        """Return the (ETag, Last-Modified) to send. A value is "" if there is none, or if it must not be sent."""
         self._under_way.pop(fingerprint, None)
         if not self._config.conditional or record is None or record.state is not PageState.STORED:
             return "", ""
@@ -226,7 +227,7 @@ class Validators:
     def _without_waste(
         self, host: _Host, kinds: tuple[ValidatorKind, ...], pattern: str
     ) -> tuple[ValidatorKind, ...]:
-        """Leave out the ETag if it produces no 304 answers, but the date may produce some."""
+        """Leave out the ETag if it leads to no 304 answers, but the date may lead to some."""
         if len(kinds) < 2:
             return kinds
         tag, date = (self._trust(host, kind, pattern).wasted_share for kind in kinds)
@@ -259,7 +260,7 @@ class Validators:
         now: float,
         batch: Batch,
     ) -> bool:
-        """Update the counts after a request; return whether it has exposed a lie."""
+        """Update the counts after a request, and return whether the request has exposed a lie."""
         sent = self._under_way.pop(fingerprint, ())
         if before is None or before.state is not PageState.STORED or after.state is not PageState.STORED:
             return False
@@ -313,7 +314,7 @@ class Validators:
         sent: tuple[ValidatorKind, ...],
         barred: int,
     ) -> tuple[ValidatorKind, ...]:
-        """Update the counts after a change; return the validators that have probably lied."""
+        """Update the counts after a change, and return the validators that have probably lied."""
         kinds = tuple(kind for kind in _kinds(before) if not barred >> kind & 1)
         same = tuple(kind for kind in kinds if _value(before, kind) == _value(after, kind))
         if same or sent:

@@ -19,12 +19,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import cast
 
-from crawler.config.forms import http_origin
-from crawler.errors import ConfigError, CrawlerError
+from crawler.errors import CrawlerError
 from crawler.serve.connection_slots import ConnectionSlots
 from crawler.serve.dates import dates_of
 from crawler.serve.header_fields import SANDBOX, head
 from crawler.serve.http_error import HttpError, wants_page
+from crawler.serve.listening import cannot_listen
 from crawler.serve.reply import Reply
 from crawler.serve.representation import UNKNOWN_LENGTH
 from crawler.serve.request_reader import RequestReader, ServedRequest
@@ -453,9 +453,7 @@ class HttpListener:
                 self._connection, *address, backlog=BACKLOG, reuse_port=True if shared else None
             )
         except OSError as error:
-            raise ConfigError(
-                f"{key}: cannot listen on {http_origin(*address).removeprefix('http://')}: {_cause(error)}"
-            ) from error
+            raise cannot_listen(*address, key, error) from error
         self._sockets.append(server)
         self.address = server.sockets[0].getsockname()[:2]
         self._sweep_from_now_on()
@@ -520,10 +518,6 @@ class HttpListener:
             task.cancel()
         await asyncio.gather(*answering, return_exceptions=True)
         await asyncio.sleep(0)  # give the transports time to report that they are closed
-
-
-def _cause(error: OSError) -> str:
-    return os.strerror(error.errno) if error.errno else str(error)
 
 
 async def read_body(

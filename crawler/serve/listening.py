@@ -1,4 +1,4 @@
-"""Opens a listening socket early. Clients wait in its queue while the server behind it is imported and opened."""
+"""Opens a listening socket before its server is ready. Until then, clients wait in the queue of the socket."""
 
 import os
 import socket
@@ -16,11 +16,16 @@ def listen(host: str, port: int, key: str) -> socket.socket:
     try:
         made = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except OSError as error:
-        cause = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror
-        where = http_origin(host, port).removeprefix("http://")
-        raise ConfigError(f"{key}: cannot listen on {where}: {cause}") from error
+        raise cannot_listen(host, port, key, error) from error
     made.setblocking(False)
     return made
+
+
+def cannot_listen(host: str, port: int, key: str, error: OSError) -> ConfigError:
+    """Return the error to raise if `error` prevents a server from listening on an address."""
+    cause = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or str(error)
+    where = http_origin(host, port).removeprefix("http://")
+    return ConfigError(f"{key}: cannot listen on {where}: {cause}")
 
 
 def origin(listening: socket.socket) -> str:

@@ -429,6 +429,11 @@ class ServeConfig(_Section, frozen=True):
     key_files_max: Positive = 10_000
     pending_bytes_max: ByteCount = ByteCount(32 << 20)
 
+    @property
+    def withholds_disallowed(self) -> bool:
+        """True if copies are withheld while robots.txt forbids their page."""
+        return self.on_disallow == "withhold"
+
 
 class AdminConfig(_Section, frozen=True):
     """The admin server: dashboard, metrics, state changes (`admin/README.md`)."""

@@ -53,7 +53,7 @@ class Crawled(NamedTuple):
     def disallowed(self) -> Callable[[str], bool] | None:
         """Return a function that tells whether the copies of a URL are withheld (`serve.on_disallow`), or None."""
         config = self.config
-        if config.serve.on_disallow == "keep":
+        if not config.serve.withholds_disallowed:
             return None
         permissions = [
             Permission(RobotsCache(each.store, config.robots, config.identity.token, _ROBOTS_MAX), config)

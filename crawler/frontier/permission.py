@@ -34,7 +34,7 @@ class Permission:
         self._robots = robots
         self._withdrawn = withdrawn
         self._policy = config.robots.policy
-        self._withholds = config.serve.on_disallow == "withhold"
+        self._withholds = config.serve.withholds_disallowed
         self._overrides = Overrides(config.override)
 
     def verdict(self, name: str, authority: str, target: str, now: float) -> Verdict:

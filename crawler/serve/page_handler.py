@@ -57,7 +57,7 @@ class PageHandler:
         self._config = config
         self._rewriter = rewriter
         self._use_rule = use_rule
-        self._withholds = config.on_disallow == "withhold"
+        self._withholds = config.withholds_disallowed
         self.response_cache = ResponseCache(config.ready_bytes_max)
         self.head_cache = ResponseCache(config.head_bytes_max)
         self.copies = CopyReader(config.segments_open_max)

@@ -206,7 +206,7 @@ def withheld(answer: Mapping[str, Any]) -> str:
         return "withdrawn"
     if (answer.get("record") or {}).get("noarchive") or (captures and captures[0]["noarchive"]):
         return "noarchive"
-    return "robots.txt" if robots.get("denied") and robots.get("on_disallow") == "withhold" else ""
+    return "robots.txt" if robots.get("withheld") else ""
 
 
 def _tries(attempts: int) -> str:

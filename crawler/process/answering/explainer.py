@@ -165,7 +165,7 @@ class Explainer:
             "fetched_at": iso_time(copy.fetched_at),
             "line": line or "no rule matches it",
             "denied": bool(self._frontier.views.disallowing_line(url)),
-            "on_disallow": self._context.config.serve.on_disallow,
+            "withheld": bool(self._frontier.views.withholding_line(url)),
         }
 
     def _found_on(self, record: PageRecord | None, answer: Mapping[str, Any]) -> str:

@@ -358,7 +358,7 @@ def test_why_shows_the_rules_of_robots_txt(joint: Joint) -> None:
     rules = b"User-agent: *\nDisallow: /no\nAllow: /no/but\n"
     joint.commit(joint.results.robots(fetch_task, fetch(fetch_task.url, rules), joint.clock.now()))
     at = iso_time(joint.clock.now())
-    common = {"url": "http://a.org/robots.txt", "fetched_at": at, "on_disallow": "keep"}
+    common = {"url": "http://a.org/robots.txt", "fetched_at": at, "withheld": False}
     for path, line, denied in (
         ("no/1", "Disallow: /no", True),
         ("no/but", "Allow: /no/but", False),

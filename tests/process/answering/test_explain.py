@@ -82,13 +82,12 @@ def _record(**values: Any) -> dict[str, Any]:
         ),
         (
             _record(fetches=1, noarchive=False)
-            | {"captures": COPIES, "robots": DENIES | {"on_disallow": "keep"}},
+            | {"captures": COPIES, "robots": DENIES | {"withheld": False}},
             "Stored: 200 at T, fetched once; `Disallow: /x` in http://h/robots.txt forbids it now, so it is not fetched "
             "again; the copy of T is kept and served.",
         ),
         (
-            _record(fetches=1, noarchive=False)
-            | {"captures": COPIES, "robots": DENIES | {"on_disallow": "withhold"}},
+            _record(fetches=1, noarchive=False) | {"captures": COPIES, "robots": DENIES | {"withheld": True}},
             "Stored: 200 at T, fetched once; `Disallow: /x` in http://h/robots.txt forbids it now, so it is not fetched "
             "again; the copy of T is kept but not served (serve.on_disallow = withhold).",
         ),

@@ -9,8 +9,7 @@ cut during a reshard is not simulated; `tests/end_to_end/test_resharding.py` kil
 
 import random
 import shutil
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack
 
 import numpy as np
 
@@ -19,7 +18,7 @@ from crawler.errors import DirectoryError
 from crawler.lab.cluster.machine import Machine
 from crawler.lab.cluster.population import SEED, Population
 from crawler.pages.withdrawals import RuleFile, load_rules
-from crawler.process.opening.stages import Stages
+from crawler.process.opening.stages import Stages, closing_stages
 from crawler.splitter.partition import Partition
 from crawler.storage.keys import BUCKETS
 from crawler.storage.kv import KeyValue
@@ -67,15 +66,8 @@ class Reshard:
         self._verify(made)
         self._switch(made)
 
-    @contextmanager
-    def _opened(self, machine: Machine, *, restore: bool = True) -> Iterator[Stages]:
-        stages = self._population.open(self._population.new_life(machine), restore=restore)
-        clean = False
-        try:
-            yield stages
-            clean = True
-        finally:
-            stages.close(clean=clean)
+    def _opened(self, machine: Machine, *, restore: bool = True) -> AbstractContextManager[Stages]:
+        return closing_stages(self._population.open(self._population.new_life(machine), restore=restore))
 
     def _settle(self) -> None:
         with ExitStack() as stack:

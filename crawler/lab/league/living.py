@@ -284,6 +284,22 @@ def news(seed: int) -> LivingWorld:
 # -- playing
 
 
+def _expect_first(world: LivingWorld, policy: Finder) -> None:
+    """Inform the policy of the number of nodes that each hub is the first to show at the start.
+
+    The roots are the last hubs of their sites, and a crawl fetches them first.
+    """
+    begin, found = (0.0, len(world)), set[int]()
+    for number in reversed(range(len(world.hubs))):
+        hub = world.hubs[number]
+        births = hub.births[: bisect_right(hub.births, begin)]
+        always = hub.always[: bisect_right(hub.always, begin)]
+        links = {node for _, node in births[-hub.most :] + always}
+        if world.born[world.pages + number] <= 0.0:
+            policy.expect(world.pages + number, len(links - found), 0.0)
+        found |= links
+
+
 def play(
     world: LivingWorld,
     policy: Finder,
@@ -346,19 +362,11 @@ def play(
             known[node] = True
             keep(node, 0.0)
             policy.add(node, 0.0)
-    listed_first: set[int] = set()
-    for number in reversed(
-        range(len(world.hubs))
-    ):  # roots are the last hubs of their sites, and are found first
-        hub = world.hubs[number]
+    for number, hub in enumerate(world.hubs):
         shown[number] = bisect_right(hub.births, (0.0, size))
         listed[number] = bisect_right(hub.always, (0.0, size))
-        links = {
-            other for _, other in hub.births[: shown[number]][-hub.most :] + hub.always[: listed[number]]
-        }
-        if world.born[world.pages + number] <= 0.0 and not told:
-            policy.expect(world.pages + number, len(links - listed_first), 0.0)
-        listed_first |= links
+    if not told:
+        _expect_first(world, policy)
     for tick in range(int(rate * horizon)):
         now = (tick + 0.5) / rate
         while met < len(coming) and coming[met][0] <= now:

@@ -303,6 +303,17 @@ def _disk_errors(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
+def closing_stages(stages: Stages) -> Iterator[Stages]:
+    """Close the stages at the end of the block; the close is clean unless the block raises."""
+    clean = False
+    try:
+        yield stages
+        clean = True
+    finally:
+        stages.close(clean=clean)
+
+
+@contextmanager
 def at_rest(
     config: Config,
     directory: CrawlDirectory,
@@ -316,13 +327,8 @@ def at_rest(
 
     `restore` and `lasting` mean the same as for `Stages`.
     """
-    stages = _stages(config, directory, name, clock, restore=restore, lasting=lasting)
-    clean = False
-    try:
+    with closing_stages(_stages(config, directory, name, clock, restore=restore, lasting=lasting)) as stages:
         yield stages
-        clean = True
-    finally:
-        stages.close(clean=clean)
 
 
 @contextmanager

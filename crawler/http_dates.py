@@ -32,9 +32,8 @@ def parse_date(text: str) -> datetime:
     return date
 
 
-@lru_cache(
-    maxsize=512
-)  # answers of the same second have the same Date, and files of one release have the same Last-Modified
+# answers of the same second have the same Date, and files of one release have the same Last-Modified
+@lru_cache(maxsize=512)
 def _fixed_date(text: str) -> datetime | None:
     """Parse a date in the usual form; return None if `text` has another form."""
     match = _fixed(text)

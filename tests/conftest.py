@@ -87,9 +87,8 @@ def _collected(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
     if request.node.nodeid.startswith(LISTENS):
         gc.collect()
-        if (
-            not gc.get_freeze_count()
-        ):  # the test has run a crawl in this process, which ends with `gc.unfreeze`
+        # the test has run a crawl in this process, which ends with `gc.unfreeze`
+        if not gc.get_freeze_count():
             gc.freeze()
 
 

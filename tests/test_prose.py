@@ -31,6 +31,7 @@ FOREIGN = (
     'raise ValueError(f"{x} is no URL")\n',
     'log.info("the crawl goes on with %s", x)\n',
     'parser.add_argument("-x", help="mend the store")\n',
+    "waits: dict[\n    int, float\n] = {}  # host -> the seconds for which it must wait\n",
 )
 PLAIN = (
     'def f():\n    """Return whether a host must wait."""\n',
@@ -39,6 +40,8 @@ PLAIN = (
     'def f():\n    """Call `nobody` first.\n\n    A picture:\n\n        nobody --> lest\n    """\n',
     "x = 1  # it is no longer used, and stages import not one another\n",
     'x = "nobody reads this string"\n',
+    "waits = [\n    1.0,\n    2.0,\n]  # seconds\n",
+    "# host -> the seconds for which it must wait\nwaits: dict[int, float] = {}\n",
 )
 
 

@@ -123,9 +123,8 @@ class Delivery:
         self._callbacks: dict[str, Callback] = {}
         self._keeping: set[bytes] = set()  # keys of handovers in changes that are not yet durable
         self._syncing: asyncio.Task[None] | None = None
-        self._unreached: set[int] = (
-            set()
-        )  # fingerprints of the requests that `deliver_unreached` has delivered
+        # fingerprints of the requests that `deliver_unreached` has delivered
+        self._unreached: set[int] = set()
         self.consume: Consume | None = None
 
     @property

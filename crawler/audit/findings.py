@@ -122,9 +122,8 @@ class Auditor:
         self._urls = self._pages = 0
         self._sections = {name: Section(listed=[]) for name in CHECKS}
         self._dead: dict[int, _Dead] = {}
-        self._redirects: dict[
-            int, tuple[str, int, str]
-        ] = {}  # fingerprint -> (URL, fingerprint and URL of its target)
+        # fingerprint -> (URL, fingerprint and URL of its target)
+        self._redirects: dict[int, tuple[str, int, str]] = {}
         self._found: dict[int, tuple[str, str, int]] = {}  # indexable pages: fingerprint -> (url, via, depth)
         self._noindex: set[int] = set()
         self._denied: set[int] = set()

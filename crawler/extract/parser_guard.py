@@ -8,10 +8,10 @@ Lexbor holds the interpreter lock while it parses, and for some inputs it needs 
     n/2 open formatting elements, n/2 tags that reopen them all (`<b a1><p><b a2><p>...`)
                                                 2,500: 247 ms and 170 MB   5,000: 2.8 s and 750 MB
 
-The last case is the worst, but also the cheapest to prevent. At most three equal formatting elements are kept
-(WHATWG 13.2.4.3), so many are reopened only if they differ in their attributes. Of all formatting elements,
-only `a` has a link in its attributes. So pages with many different formatting elements are parsed without
-these attributes (`without_formatting_attributes`).
+The last case is the worst, but also the cheapest to prevent. A parser keeps at most three equal
+formatting elements (WHATWG 13.2.4.3). A page can therefore have many of them reopened only if their attributes
+differ. The attributes of formatting elements contain no links, except those of `a`. So pages with many
+different formatting elements are parsed without these attributes (`without_formatting_attributes`).
 
 `judge` examines every page, after its conversion to UTF-8. It takes some 20 us for 45 kB, and relatively more
 above 64 KiB:

@@ -102,9 +102,8 @@ class Worker:
         self._turn = asyncio.Lock()
         self._scanning = asyncio.Lock()
         self._waiting = 0
-        self._streams: dict[
-            int, _Child | None
-        ] = {}  # maps the number of a map to the child that has its first pieces
+        # maps the number of a map to the child that has its first pieces
+        self._streams: dict[int, _Child | None] = {}
         self._stream_number = 0
         self.holding: Holding | None = None  # accounts for the memory of parsing
         self.share = LoopShare() if share is None else share  # limits all reading in the event loop

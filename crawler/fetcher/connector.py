@@ -147,9 +147,8 @@ class Connector:
         try:
             proxy = socks.async_.asyncio.Proxy.from_url(self._socks, rdns=True)
             made = await proxy.connect(target.hostname, target.port)
-        except (
-            socks.ProxyError
-        ) as error:  # some of the proxy's errors mean that the target, not the proxy, failed
+        # some of the proxy's errors mean that the target, not the proxy, failed
+        except socks.ProxyError as error:
             of_target = getattr(error, "error_code", None) in _SOCKS_TARGET
             failed = Outcome.CONNECT_ERROR if of_target else Outcome.PROXY_ERROR
             raise ConnectionNotOpened(failed, one_line(error)) from error

@@ -34,8 +34,8 @@ interval, if it is shorter than 25 days. On pages that change hourly and are fet
 in days lost a sixth of the possible gain.
 
 In the estimate of a site's mean, the crawl's mean has the weight of five changes. The pages of a site change
-together, so many changes found on a site may be a single event. Where a page is fetched only once in years, a
-single event must not determine the site's rate. When the weight was 60 days instead, sites whose pages had
+together: a hundred changes found on a site may be a single event. A site whose pages are fetched only once in
+years must not get its rate from a single event. When the weight was 60 days instead, sites whose pages had
 all been edited once were not fetched again for years.
 
 With five sums per site, all updates take O(1), including the update of c_s:

@@ -64,8 +64,8 @@ class HostTurns:
     def of_idle(self, now: float) -> FetchTask | None:
         """Give turns to the next hosts while their queues in memory are empty; return the task of a due retry, if any.
 
-        Such a host may be waiting for a retry. At the head of the queue, it would hide how important the new
-        URLs of the hosts behind it are.
+        Such a host may be waiting for a retry. The share `auto` compares known pages with the next host's new
+        URL. While the next host has no URL in memory, it could not see the new URLs of the other hosts.
         """
         for _ in range(IDLE_MAX):
             slot, order = self._bench.first(now)

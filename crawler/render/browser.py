@@ -125,9 +125,8 @@ class Browser:
         self._ended = ended
         self._home = ""
         self._process: asyncio.subprocess.Process | None = None
-        self._ours: dict[
-            str, asyncio.Future[str]
-        ] = {}  # maps each target that is being opened to its session, once the session is known
+        # maps each target that is being opened to its session, once the session is known
+        self._ours: dict[str, asyncio.Future[str]] = {}
         self._opening_one = asyncio.Lock()
         self._work = WorkAccount()
         self.session: Session

@@ -256,9 +256,8 @@ class PageRun:
         self._has_frames = False
         self._cpu = 0.0
         self._fetched: list[Fetch] = []
-        self._delivering: dict[
-            str, _Delivery
-        ] = {}  # answers that the page has not received yet, by network id
+        # answers that the page has not received yet, by network id
+        self._delivering: dict[str, _Delivery] = {}
 
     async def run(self) -> Rendering:
         """Show the page and return its rendering.

@@ -23,9 +23,8 @@ class ConnectionSlots(Generic[C]):
     def __init__(self, slots_max: int, timeout: float) -> None:
         self.slots_max = slots_max
         self.timeout = timeout
-        self._waiting: dict[
-            C, float
-        ] = {}  # connection -> the time at which its wait began; longest wait first
+        # connection -> the time at which its wait began; longest wait first
+        self._waiting: dict[C, float] = {}
         self._served: set[C] = set()
         self.turned_away = 0
         self.evicted = 0

@@ -70,9 +70,8 @@ class Outbox:
         self._config = config
         self._rng = rng
         self._compacting: Compaction | None = None
-        self._encoded: dict[
-            str, list[tuple[bytes, int]]
-        ] = {}  # used by the writer thread, between `write` and `stage`
+        # used by the writer thread, between `write` and `stage`
+        self._encoded: dict[str, list[tuple[bytes, int]]] = {}
         self._staged: deque[list[Spool]] = deque()
         self.spools: dict[str, Spool] = {}
         self._totals = Totals()

@@ -204,9 +204,8 @@ class RocksStore(DiskStore):
             found.close()
         try:
             self._db.close()
-        except (
-            self._errors
-        ) as error:  # writing the memtable to a table failed, but its content is in the logs
+        # writing the memtable to a table failed, but its content is in the logs
+        except self._errors as error:
             # no error is raised here, because reads report the damage
             if not self._failed and not str(error).startswith(_DAMAGE):
                 raise StoreError(f"store: cannot be closed: {self._said(error)}") from error

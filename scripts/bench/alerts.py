@@ -185,9 +185,8 @@ def _take_descriptors(crawl: Crawl) -> None:
         held.append(socket.create_connection(("127.0.0.1", crawl.serve)))
 
 
-CLOSED = tuple(
-    f"http://127.77.{n // 200}.{n % 200 + 1}:1/" for n in range(400)
-)  # hosts that refuse connections
+# hosts that refuse connections
+CLOSED = tuple(f"http://127.77.{n // 200}.{n % 200 + 1}:1/" for n in range(400))
 FAULTS = {
     "none": Fault(""),
     "missing": Fault("CrawlerProcessMissing", ("--processes", "3"), _kill_one),

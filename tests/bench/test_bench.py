@@ -35,9 +35,8 @@ def test_the_due_benchmark_runs(
     report = json.loads(run(monkeypatch, capsys, *options, "--json"))
     assert {row["contender"] for row in report["rows"]} == set(due.installed())
     assert {row["new"] for row in report["rows"]} == {300}
-    assert (
-        4.0 < report["facts"]["runs"]["bytes a URL"] < 8.0
-    )  # runs are stored in a compact code; the smaller a run, the more bytes per URL it takes
+    # runs are stored in a compact code; the smaller a run, the more bytes per URL it takes
+    assert 4.0 < report["facts"]["runs"]["bytes a URL"] < 8.0
     assert list(tmp_path.iterdir()) == []
 
 

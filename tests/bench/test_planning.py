@@ -242,9 +242,8 @@ def test_fitting_recovers_the_units_of_simulated_crawls() -> None:
             GOAL, pages=fetches, hosts=hosts, page_bytes=size, links=links, urls=new, directories=1.0,
             handshakes=0.0, secure=0.0,
         )  # fmt: skip
-        page = page_cpu(goal, UNITS).mid - 0.000005 * (
-            unformed(goal) - new
-        )  # in this crawl no directory is new
+        # in this crawl no directory is new
+        page = page_cpu(goal, UNITS).mid - 0.000005 * (unformed(goal) - new)
         return CrawlCost(
             cpu=0.5 + hosts * 0.003 + fetches * page + more,
             memory=1e8 + memory,

@@ -170,9 +170,8 @@ def test_files_are_requested_once_and_again_after_a_day() -> None:
     assert desk.book.wanted(SITE, announced, 101.0 + 86_400.0) == both
     assert [each.problem for each in desk.book.site(SITE).statements.files] == ["", ""]
     many = [f"{SITE}/{n}.xml" for n in range(100)]
-    assert (
-        len(desk.book.wanted(SITE, many, 102.0)) == 7
-    )  # each host announces eight licences, of which one is known
+    # each host announces eight licences, of which one is known
+    assert len(desk.book.wanted(SITE, many, 102.0)) == 7
 
 
 def test_a_tdmrep_json_may_reserve_rights_and_a_broken_one_allows_no_mining() -> None:

@@ -334,9 +334,8 @@ def traces(pid: int) -> dict[str, object]:
         "Tcp:RtoMax",
         "Tcp:MaxConn",
     }
-    refused = {
-        "Ip:OutNoRoutes"
-    }  # WebRTC looks up the route to its server; there is no route, so it sends no packet
+    # WebRTC looks up the route to its server; there is no route, so it sends no packet
+    refused = {"Ip:OutNoRoutes"}
     return {name: n for name, n in found.items() if n and name not in settings | refused}
 
 

@@ -242,9 +242,8 @@ def test_requisites_of_style_sheets_and_frames_are_fetched(tmp_path: Path) -> No
     ]
     assert set(needed) <= set(asked)
     assert not {"/no", "/no.png"} & set(asked)
-    assert (
-        len([path for path in asked if path.startswith("/endless")]) == 11
-    )  # the first request and `fetch.redirects_max` further hops
+    # the first request and `fetch.redirects_max` further hops
+    assert len([path for path in asked if path.startswith("/endless")]) == 11
 
 
 def test_with_a_proxy_no_host_is_resolved_locally(tmp_path: Path) -> None:

@@ -101,9 +101,8 @@ def test_a_page_that_takes_too_much_cpu() -> None:
         found, after = await _closing(worker, deep, LARGE)
         assert found.parse_limit and found.hrefs == ["first"]
         assert worker.deaths == 1 and worker.starts == 2
-        assert (
-            _children_cpu() - before < 3.0
-        )  # this takes 0.2 s of parsing and the time to start two processes
+        # this takes 0.2 s of parsing and the time to start two processes
+        assert _children_cpu() - before < 3.0
         assert not after.parse_limit and after.hrefs == ["x"]
 
     _run(test())

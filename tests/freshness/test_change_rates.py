@@ -198,6 +198,5 @@ def test_long_intervals_before_anything_is_known_do_no_lasting_harm() -> None:
             if page % 10 == 0:
                 learning.renew(site)
                 learning.renew_crawl()
-    assert (
-        0.9 < found / predicted < 1.25
-    )  # the ratio would be 1.8 if each change were counted with the whole interval
+    # the ratio would be 1.8 if each change were counted with the whole interval
+    assert 0.9 < found / predicted < 1.25

@@ -34,9 +34,8 @@ def test_links_to_dead_ports_do_not_stop_a_host() -> None:
 
 
 def test_hundreds_of_links_to_one_dead_port_do_not_stop_a_host() -> None:
-    crawl = Crawl(
-        answer=dead_ports
-    )  # for each host, up to four entries are set aside, and up to three are read ahead
+    # for each host, up to four entries are set aside, and up to three are read ahead
+    crawl = Crawl(answer=dead_ports)
     crawl.add([link(f"http://a.org:1/{n}") for n in range(900)])
     crawl.add([link(url) for url in GOOD])
     crawl.run(30.0)

@@ -90,9 +90,8 @@ class FrontierMachine(RuleBasedStateMachine):
         self.uncommitted: set[str] = set()
         self.done: set[str] = set()
         self.blocked: set[str] = set()
-        self.free_at: dict[
-            str, float
-        ] = {}  # host or address -> the instant before which no request may start
+        # host or address -> the instant before which no request may start
+        self.free_at: dict[str, float] = {}
         self.durable: dict[str, float] = {}  # host -> `free_at` of its last committed page
         self.busy: set[str] = set()
         self._open(clean=True)

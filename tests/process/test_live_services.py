@@ -350,9 +350,8 @@ def test_an_old_key_file_is_requested_again_if_possible(
     fresh: Shown, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fresh.joint.clock.advance(KEY_AGE_MAX + 1.0)
-    monkeypatch.setattr(
-        fresh.joint.stages.refresh.claims, "request", lambda fingerprint: False
-    )  # too many pages wait already
+    # too many pages wait already
+    monkeypatch.setattr(fresh.joint.stages.refresh.claims, "request", lambda fingerprint: False)
     assert key_file(fresh, monkeypatch, HOME) == (None, 600)
 
 

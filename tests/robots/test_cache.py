@@ -170,9 +170,8 @@ def test_a_clock_set_back_by_an_hour_delays_no_try_by_an_hour() -> None:
     assert cache.verdict(HOST, "/", NOW - 3000.0) is FETCH
     for n in range(1, 4):
         _down(cache, NOW + n)
-    assert (
-        cache.verdict(HOST, "/", NOW + 2.5).kind is VerdictKind.WAIT
-    )  # after the fourth failure, the cache waits for an hour
+    # after the fourth failure, the cache waits for an hour
+    assert cache.verdict(HOST, "/", NOW + 2.5).kind is VerdictKind.WAIT
     assert cache.verdict(HOST, "/", NOW - 10.0) is FETCH
 
 

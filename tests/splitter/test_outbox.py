@@ -427,9 +427,8 @@ def test_totals_are_read_without_a_loop_over_the_queues() -> None:
     store, peers = MemoryStore(), ["p1", "p2", "p3"]
     outbox = Outbox(store, peers, CONFIG, rng)
     commit(store, outbox, [(peer, make_links(rng, 3)) for peer in peers])
-    outbox.welcome(
-        "p1", outbox.spools["p1"].state.epoch, 7, 0, 0
-    )  # this confirms more entries than were sent
+    # this confirms more entries than were sent
+    outbox.welcome("p1", outbox.spools["p1"].state.epoch, 7, 0, 0)
     outbox._check()
     outbox.spools = Unread(outbox.spools)
     assert (outbox.links, outbox.appended, outbox.urgent) == (9, 9, True)

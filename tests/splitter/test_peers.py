@@ -403,13 +403,11 @@ def test_a_connection_arriving_during_close_leaks_no_socket() -> None:
         p0 = Process("p0", CONFIG)
         (address,) = await start(p0)
         await asyncio.sleep(0)  # now, p0 waits for connections
-        with socket.create_connection(
-            address
-        ):  # the connection is in the queue of the kernel; the event loop has not seen it yet
+        # the connection is in the queue of the kernel; the event loop has not seen it yet
+        with socket.create_connection(address):
             for task in p0.peers._tasks:
-                asyncio.get_running_loop().call_later(
-                    0.0, task.cancel
-                )  # the cancellation runs after the events of the selector
+                # the cancellation runs after the events of the selector
+                asyncio.get_running_loop().call_later(0.0, task.cancel)
             await asyncio.sleep(0.0)
             await asyncio.sleep(0.0)
             await p0.peers.close()

@@ -106,9 +106,8 @@ def test_a_reference_to_a_receipt_that_nothing_can_restore_is_removed(crawled: t
     assert "is missing, although a page refers to it" in check(directory, code=3)
     loose = ("--allow", "train-ai", "--unknown", "allow")
     rows = run("export", "--dir", directory, "--format", "jsonl", "--fields", "url", *loose).text.splitlines()
-    assert rows and capture.url not in {
-        json.loads(row)["url"] for row in rows
-    }  # the lost receipt might have contained a refusal
+    # the lost receipt might have contained a refusal
+    assert rows and capture.url not in {json.loads(row)["url"] for row in rows}
     assert "1 copies have lost their consent receipts" in check(directory, "--repair")
     check(directory)
 

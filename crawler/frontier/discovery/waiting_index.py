@@ -35,9 +35,8 @@ class WaitingIndex:
     def __init__(self, store: KeyValue, *, keeps: bool) -> None:
         self._store = store
         self.keeps = keeps
-        self._unwritten: dict[
-            int, tuple[int, int, Todo]
-        ] = {}  # fingerprint -> (id of the batch, order, entry)
+        # fingerprint -> (id of the batch, order, entry)
+        self._unwritten: dict[int, tuple[int, int, Todo]] = {}
         self._batches: dict[int, list[int]] = {}  # id -> fingerprints
         self._promises: dict[int, int] = {}  # fingerprint -> class
 

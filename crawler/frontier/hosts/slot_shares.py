@@ -42,9 +42,8 @@ class SlotShares:
         # Prompt hosts with a fetch slot: host slot -> the instant at which the host took it, oldest first.
         self._prompt: dict[int, float] = {}
         self._others: dict[int, float] = {}  # the same for hosts that are not prompt
-        self._had: dict[
-            int, float
-        ] = {}  # host slot -> seconds for which its running task has held earlier fetch slots
+        # host slot -> seconds for which its running task has held earlier fetch slots
+        self._had: dict[int, float] = {}
         self._yielding: set[int] = set()  # hosts that are not prompt and whose fetch slot was reclaimed
         self._line: deque[FrontHost] = deque()
         self._called: set[int] = set()  # slots of hosts taken from the queue that wait for their turn

@@ -42,9 +42,8 @@ class ChangeIntake:
         self._ages = ages
         self._births = births
         self._record = record
-        self._delays: dict[
-            tuple[int, str], list[float]
-        ] = {}  # (host, source) -> [number of dated signals, sum of their delays]
+        # (host, source) -> [number of dated signals, sum of their delays]
+        self._delays: dict[tuple[int, str], list[float]] = {}
 
     def note_changes(self, fingerprints: Sequence[int], source: int, now: float) -> int:
         """Record signals that pages have changed; return the number of these pages that are in the schedule."""

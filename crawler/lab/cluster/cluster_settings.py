@@ -77,9 +77,8 @@ class Observed(msgspec.Struct):
     done: list[Fault] = []
     acts: list[Act] = []
     visits: list[float] = []  # instants at which a process was restarted because another waited for it
-    resharded: list[
-        float
-    ] = []  # instants at which the crawl was divided anew, in seconds from the start of the run
+    # instants at which the crawl was divided anew, in seconds from the start of the run
+    resharded: list[float] = []
     cloned_at: float = 0.0
     restored: dict[str, float] = {}  # name of a process -> when its disk was last restored from a backup
     told_to_stop: dict[int, float] = {}  # life -> the instant at which it received TERM
@@ -113,9 +112,8 @@ def config_of(settings: ClusterSettings, web: SyntheticWeb) -> Config:
         "splitter": {"window_bytes": 20_000, "entry_bytes": 500, "frame_bytes_max": 40_000},
         "extract": {"inline_bytes_max": 1 << 24, "inline_tags_max": 1 << 20},
         "traps": {"same_digest_pages_max": 1 << 20},
-        "politeness": {
-            "address_delay_share": 0.0
-        },  # no hosts share an address, so only a host's own gap matters
+        # no hosts share an address, so only a host's own gap matters
+        "politeness": {"address_delay_share": 0.0},
     }
     if web.spec.scripted:
         tree["render"] = {"when": "always"}

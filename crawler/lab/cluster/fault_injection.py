@@ -226,9 +226,8 @@ class FaultInjector:
         population, life = self._population, machine.life
         running = population.running.get(machine.label)
         alone = set(population.observed.restored) <= {machine.name}
-        resharded = (
-            fault.kind == "restore" and population.observed.resharded
-        )  # the backup has another bucket table
+        # the backup has another bucket table
+        resharded = fault.kind == "restore" and population.observed.resharded
         if (
             alone
             and not resharded

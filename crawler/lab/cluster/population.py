@@ -80,15 +80,13 @@ class Population:
         # machine -> the process that lost links; the process of the machine must recover these links first
         self._to_recover: dict[str, str] = {}
         self._home: dict[str, str] = {}  # machine whose process has ended for good -> the reason
-        self.first_commands: dict[
-            str, list[dict[str, Any]]
-        ] = {}  # machine -> commands given before its next start
+        # machine -> commands given before its next start
+        self.first_commands: dict[str, list[dict[str, Any]]] = {}
         self.is_closed = False  # True while a command changes the crawl at rest; no process can start
         self.pending = 0  # number of scheduled acts; the run does not end before they are done
         self._begun = Counter[str]()  # starts by machine
-        self._away: dict[
-            str, float
-        ] = {}  # machine whose process was told to stop -> seconds until its next start
+        # machine whose process was told to stop -> seconds until its next start
+        self._away: dict[str, float] = {}
         self._numbers = 0
         # requests at the last failed start; failed starts in a row without a request
         self._requests = self._fruitless = 0

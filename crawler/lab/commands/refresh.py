@@ -22,7 +22,7 @@ from crawler.lab.progress_line import ProgressLine
 from crawler.lab.refresh import pages_file, policies, simulate
 
 SIZE_MAX = 5_000_000
-CRAWLS_MAX = 100_000_000  # maximum number of crawls per run; the instants of so many crawls take 3 GB
+CRAWLS_MAX = 100_000_000  # maximum number of crawls per run; the instants of 100 million crawls take 3 GB
 RATE_MAX = 1e9  # maximum number of crawls per unit of time
 DELAY_MAX = 1e6  # ticks
 

@@ -190,9 +190,8 @@ def delayed_signals(options: Options) -> Drawing:
     second = msgspec.structs.replace(options, report=part(options.report, 0.67, 1.0))
     late = _sweep(first, sizes, ["baseline", "ncis", "ncis-d"], "noisy", 60, delay=6.0)
     prompt = _sweep(second, sizes, ["ncis"], "noisy", 60)
-    for (
-        size
-    ) in sizes:  # two bounds on the same instances: the baseline without signals, and NCIS without delay
+    # two bounds on the same instances: the baseline without signals, and NCIS without delay
+    for size in sizes:
         for here, there in zip(late[size], prompt[size], strict=True):
             here["prompt"] = there["ncis"]
     columns, rows = _accuracy_table(late, "prompt")

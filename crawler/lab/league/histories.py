@@ -25,7 +25,7 @@ from crawler.errors import UsageError
 BY_PAGE = ("born", "died", "hash", "dir")
 BY_CHANGE = ("page", "time", "added", "removed")
 COLUMNS = (*BY_PAGE, *BY_CHANGE, "published")
-ROWS_MAX = 20_000_000  # maximum number of rows per column; so many rows take 160 MB
+ROWS_MAX = 20_000_000  # maximum number of rows per column; 20 million rows take 160 MB
 SITES_MAX = 10_000
 TIME_MAX = 1 << 33  # a time in the year 2242; a larger number cannot be a time in seconds
 

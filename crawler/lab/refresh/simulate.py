@@ -37,7 +37,7 @@ DISCARD_TICKS = 5.0  # T_DELAY = 5/R (their Appendix C)
 WARMUP = 0.2
 SIGNALS = ("none", "perfect", "noisy")
 CHANGES = ("poisson", "bursty", "periodic")
-EVENTS_MAX = 200_000_000  # maximum number of events per run; so many events take 5 GB
+EVENTS_MAX = 200_000_000  # maximum number of events per run; 200 million events take 5 GB
 BURST = 5.0  # mean number of changes in a burst
 POLICIES = (
     "baseline",

@@ -13,9 +13,8 @@ class Tasks:
     def __init__(self, fail: Fail, ended: Callable[[], None] = lambda: None) -> None:
         self._fail = fail
         self._ended = ended
-        self._running: dict[
-            asyncio.Task[None], None
-        ] = {}  # a dict is ordered, so a simulated run can be repeated exactly
+        # a dict is ordered, so a simulated run can be repeated exactly
+        self._running: dict[asyncio.Task[None], None] = {}
 
     def __len__(self) -> int:
         return len(self._running)

@@ -33,9 +33,8 @@ def reopened(store: MemoryStore) -> Crawl:
 
 
 def hop(frontier: Frontier, now: float) -> None:
-    assert (
-        frontier.hops.borrow(UNKNOWN, now, address="10.9.9.9") == now + 0.5
-    )  # the first request waits, because the address may have received requests before
+    # the first request waits, because the address may have received requests before
+    assert frontier.hops.borrow(UNKNOWN, now, address="10.9.9.9") == now + 0.5
     assert frontier.hops.borrow(UNKNOWN, now + 0.5, address="10.9.9.9") == 0.0
     frontier.hops.give_back(UNKNOWN, now + 2.0, 0.1)
 
@@ -73,9 +72,8 @@ def test_only_the_table_touches_the_memory_of_its_columns() -> None:
     """No other module may create a view of a column, because a view prevents the table from growing."""
     table_only = {"_columns", "_view", "_grow", "memoryview"}
     for path in sorted(FRONTIER.glob("**/*.py")):
-        if (
-            path == FRONTIER / "hosts" / "table.py" or path.parent.name == "refresh"
-        ):  # these modules have tables of their own
+        # these modules have tables of their own
+        if path == FRONTIER / "hosts" / "table.py" or path.parent.name == "refresh":
             continue
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             name = node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")

@@ -181,9 +181,8 @@ def test_fifty_domains_make_an_address_shared_hosting() -> None:
         assert address.domains is not None
     address = addresses.meet("10.0.0.1", 49, 0.0)
     for _ in range(16):
-        assert (
-            addresses.start_at(address) == 0.5
-        )  # the gap begins at opening, as if a request had ended at this moment
+        # the gap begins at opening, as if a request had ended at this moment
+        assert addresses.start_at(address) == 0.5
         addresses.acquire(address)
     assert addresses.start_at(address) is None
     addresses.release(address, 5.0)

@@ -18,9 +18,8 @@ class Model:
     """The exact greedy algorithm: for every choice, it computes the values of all pages."""
 
     def __init__(self) -> None:
-        self.pages: dict[
-            int, tuple[PageParameters, float, int, int]
-        ] = {}  # parameters, last crawl, signals, host
+        # parameters, last crawl, signals, host
+        self.pages: dict[int, tuple[PageParameters, float, int, int]] = {}
         self.ready: dict[int, float] = {}
 
     def values(self, now: float) -> dict[int, float]:

@@ -438,7 +438,6 @@ def test_very_noisy_signals_have_nearly_no_effect() -> None:
     """The value was once far too low at this noise, because only the first 100,000 terms of its series were summed."""
     noisy, silent = PageParameters(1.0, 0.1, 0.5, 1e5), PageParameters(1.0, 0.1, 0.0, 0.0)
     schedule = plain(noisy, silent, level=1e-9)
-    value = schedule.overview.page(
-        1, 2.5
-    ).value  # 2.5 instead of 5, because only half of the changes of the noisy page are silent
+    # 2.5 instead of 5, because only half of the changes of the noisy page are silent
+    value = schedule.overview.page(1, 2.5).value
     assert schedule.overview.page(0, 5.0).value == pytest.approx(value, rel=1e-4)

@@ -295,9 +295,8 @@ REFRESHING: dict[str, Any] = {
 RESHARDS: dict[str, Any] = {"faults": ("reshard",), "count": 3}
 BROKEN = WebSpec(hosts=12, pages=150, broken=True)
 SCRIPTED = WebSpec(hosts=12, pages=150, scripted=True)
-SLOW_SCRIPTED = WebSpec(
-    hosts=12, pages=150, scripted=True, latency=0.5
-)  # the gap depends on the duration of answers
+# the gap depends on the duration of answers
+SLOW_SCRIPTED = WebSpec(hosts=12, pages=150, scripted=True, latency=0.5)
 # name -> (rule, patches, settings)
 PLANTS: dict[str, tuple[str, Any, dict[str, Any]]] = {
     "limits-not-kept": (

@@ -142,9 +142,8 @@ def test_a_suspended_process_does_not_slow_the_others(monkeypatch: pytest.Monkey
         sum(10.0 < row.at - START < 35.0 and row.machine != "p2" for row in each.log.rows)
         for each in (stopped, free)
     ]
-    assert asked[1] > 10 and asked[0] > 0.6 * asked[1], (
-        asked
-    )  # the missing requests are only those for links that p2 would have found
+    # the missing requests are only those for links that p2 would have found
+    assert asked[1] > 10 and asked[0] > 0.6 * asked[1], asked
     assert not any(10.0 < row.at - START < 35.0 for row in stopped.log.rows if row.machine == "p2")
 
 

@@ -14,9 +14,8 @@ def test_the_command_prints_a_table_and_a_verdict_and_writes_a_file(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = "worlds issue --seeds 2 --policies ncis,uniform --processes 1 --check --aim 5 --out"
-    assert (
-        main("lab", [*words.split(), str(tmp_path)]) == 1
-    )  # five times the possible gain is required; no policy reaches it
+    # five times the possible gain is required; no policy reaches it
+    assert main("lab", [*words.split(), str(tmp_path)]) == 1
     printed = capsys.readouterr().out
     assert "below uniform in 0 of 1 worlds" in printed and "gain below 5 in 1: issue" in printed
     lines = (tmp_path / "worlds.csv").read_text().splitlines()

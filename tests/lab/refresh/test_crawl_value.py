@@ -291,9 +291,8 @@ def test_monte_carlo_of_the_threshold_process() -> None:
     page, at, rng = PageParameters(1.0, 0.4, 0.6, 0.2), 4.0, np.random.default_rng(7)
     beta, gamma, q = page.signal_time, page.signal_rate, page.false_rate / page.signal_rate
     arrivals = np.cumsum(rng.exponential(1 / gamma, (20_000, 30)), axis=1)
-    due = np.maximum(
-        at - beta * np.arange(1, 31), arrivals
-    )  # the first instant at which the effective elapsed time reaches `at`
+    # the first instant at which the effective elapsed time reaches `at`
+    due = np.maximum(at - beta * np.arange(1, 31), arrivals)
     reached = arrivals + beta * np.arange(1, 31) >= at
     first = np.argmax(reached, axis=1)
     before = np.where(first > 0, at - beta * first, at)

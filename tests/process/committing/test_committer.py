@@ -155,9 +155,8 @@ class Load:
 
         With `heed`, results are queued only while the process may begin fetches.
         """
-        self.stages.frontier.pauses.pause(
-            "test"
-        )  # a paused frontier never counts as dry, so only the limits of the DUE cause flushes
+        # a paused frontier never counts as dry, so only the limits of the DUE cause flushes
+        self.stages.frontier.pauses.pause("test")
         loop = asyncio.create_task(self.process.commits.run())
         while results:
             while (

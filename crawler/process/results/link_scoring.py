@@ -97,7 +97,7 @@ class LinkScoring:
         return _classes(worth - told if self._order.adds else worth), np.flatnonzero(news).tolist()
 
     def improve(self, links: Sequence[Link], change: Change) -> None:
-        """Move the waiting URLs of `links` forward in their queues, because these links have improved the URLs' scores."""
+        """Move the waiting URLs of `links` forward in their queues, because the links have improved their scores."""
         if links:
             self._improve(links, change)
 

@@ -416,7 +416,7 @@ class ChangingWeb:
     # -- judgement
 
     def freshness(self, begin: float, end: float, weights: Sequence[float] | None = None) -> float:
-        """Return the share of page time from `begin` to `end` in which the client's copy was the current version.
+        """Return the share of the pages' total time from `begin` to `end` in which the client's copy was current.
 
         The result depends only on the log. The client's copy of a page is the last answer 200. Time before
         the first such answer counts as not current. The time of a page begins with its birth. `weights` holds

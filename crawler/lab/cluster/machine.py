@@ -157,7 +157,7 @@ class SystemCalls:
 
     @contextmanager
     def installed(self) -> Iterator[None]:
-        """Install the replacements. If code that belongs to no life calls them, they call the real functions."""
+        """Install the replacements. If code that belongs to no life calls a replacement, the real function is called."""
         calls = {
             "open": self._open,
             "close": self._close,

@@ -30,6 +30,20 @@ def collect_rarely() -> None:
 
 
 @contextmanager
+def uncollected() -> Iterator[None]:
+    """Import modules without collections, and exclude the imported objects from all later collections.
+
+    Modules never become garbage. Without this, collections take an eighth of the CPU time of a short command.
+    """
+    gc.disable()
+    try:
+        yield
+        gc.freeze()
+    finally:
+        gc.enable()
+
+
+@contextmanager
 def frozen() -> Iterator[None]:
     """Call `freeze` on entry and `thaw` on exit."""
     freeze()

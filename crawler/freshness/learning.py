@@ -384,5 +384,5 @@ class Learning:
 @cython.cfunc
 @cython.exceptval(check=False)
 def _ratio(found: cython.double, told: cython.double) -> cython.double:
-    """Return the ratio of changes found to changes expected, shrunk towards 1 while there are few."""
+    """Return the ratio of changes found to changes expected, shrunk towards 1 while few changes are expected."""
     return min(max((_BIAS_WEIGHT + found) / (_BIAS_WEIGHT + told), _BIAS_LOW), _BIAS_HIGH)

@@ -190,7 +190,7 @@ def _not_allowed(methods: str) -> HttpError:
     return refusal
 
 
-_HOP = "X-Crawler-Hop"  # marks a request forwarded by a sibling, which is never forwarded again
+_HOP = "X-Crawler-Hop"  # marks a request that a sibling forwarded; such a request is never forwarded again
 SOCKET = "serve.sock"
 # maximum number of seconds until the owner's first byte arrives; the owner is on a nearby network
 CONNECT_TIMEOUT = 5.0

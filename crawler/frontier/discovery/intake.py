@@ -8,9 +8,9 @@ The entries of a batch are not in the store until the batch is written. Until th
 * a host that had nothing to do enters the front immediately, with its new entries in
   memory, if the front has room; otherwise it waits outside for its turn.
 
-Under an order, an entry has the class that came with its link. `improve` moves an entry to a
-better class: one batch deletes the old key and adds the new one, so an entry never occurs
-twice in a queue.
+Under an order of new URLs (`orders/`), an entry has the class that came with its link. `improve` moves an
+entry to a better class: one batch deletes the old key and adds the new one, so an entry never occurs twice in
+a queue.
 """
 
 import itertools

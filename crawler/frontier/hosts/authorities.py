@@ -45,7 +45,10 @@ class Authorities:
         self.troubled: dict[int, tuple[int, float, str]] = {}
 
     def load(self, store: KeyValue) -> None:
-        """Record which authorities have stored failures. These are deleted once the authority answers."""
+        """Record which authorities have stored failures.
+
+        The stored failures of an authority are deleted once it answers.
+        """
         found = itertools.islice(scan_prefix(store, FAILING), ENTRIES_MAX)
         self._stored = {key[_NAME_AT:].decode() for key, _ in found}
 

@@ -57,7 +57,10 @@ class DrawnWeb(SyntheticWeb):
         self.number = {host.name: k for k, host in enumerate(self.hosts)}
 
     def url(self, page: int) -> str:
-        """Return the URL of the index page of the host number `page`. That of host 0 is the seed of the crawl."""
+        """Return the URL of the index page of the host with the number `page`.
+
+        The index page of host 0 is the seed of the crawl.
+        """
         return f"http://{self.hosts[page].name}/"
 
     def page_url(self, page: int) -> str:

@@ -118,7 +118,7 @@ _WANTS = {
 
 
 def _wants(record: Mapping[str, Any]) -> str:
-    """Return a clause that says what the server requires; "" if no flag provides it, or if it requires nothing."""
+    """Return a clause that says what the server requires; "" if it requires nothing that a flag provides."""
     if record["outcome"] == Outcome.LICENSE_REQUIRED:
         return "; the site demands a licence token (RSL), and the crawler buys none"
     return _WANTS.get(record["status"], "")

@@ -218,7 +218,7 @@ class Answer:
         return True
 
     def _go_on(self, file: FileBody, head: Head) -> None:
-        """Accept `head`, which answers a request for the rest of a file. It continues the first answer."""
+        """Accept `head`, the answer to a request for the rest of a file, as the continuation of the first answer."""
         if head.status == 416 or (head.status == 206 and not file.resume(head)):
             file.drop()
             raise BadAnswer(

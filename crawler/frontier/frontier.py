@@ -24,12 +24,12 @@ in another. Rules for the caller:
   decisions that are staged, `retire`, `flush`), with one first-in, first-out commit queue. The
   counts in the host records depend on this order.
 * Call `committed(batch, now)` after each batch is written. The entries of a batch are read back only after
-  this call. A host whose whole queue is in memory may be given out earlier, because the results of its URLs
-  are committed after the batch anyway.
+  this call. URLs of a host whose whole queue is in memory may be given out earlier, because their results are
+  committed after the batch anyway.
 
-Host-wide waits delay the host: the politeness gap, the address, robots.txt, the back-off and
-the commit of a failure. A retry delays only its URL. `next_wakeup` returns the next instant at
-which `claim_next` may succeed.
+These waits delay the whole host: the politeness gap, the address, robots.txt, the back-off and the commit of
+a failure. A retry delays only its URL. `next_wakeup` returns the next instant at which `claim_next` may
+succeed.
 """
 
 import random

@@ -208,7 +208,7 @@ class Intake:
             hosts.cursor[slot] = order
             if self._by_class and host is None:
                 bench.improved(slot)
-        if todo == 1:  # the entry is the whole queue
+        if todo == 1:  # the queue consists of this entry alone
             if host is not None:
                 host.read_to = NO_ORDER
             elif (
@@ -258,7 +258,7 @@ class Intake:
                     self.settle_place(slot, now)
 
     def settle_place(self, slot: int, now: float) -> None:
-        """Schedule a host that is outside the front, has something to do, and is in no structure yet."""
+        """Schedule a host that is outside the front, has something to do, and is not scheduled yet."""
         hosts = self._registry.hosts
         if hosts.place[slot] not in (HostState.IDLE, HostState.ASIDE):
             return
@@ -335,8 +335,8 @@ class Intake:
     def retire(self, matches: Callable[[str], object], batch: Batch) -> int:
         """Delete the to-do and parked URLs that match; return their number.
 
-        Reading all entries takes about 4 us per entry. The method keeps URLs in flight, and new URLs whose
-        batch is not written yet.
+        Reading all entries takes about 4 us per entry. The method does not delete URLs in flight, nor new
+        URLs whose batch is not written yet.
         """
         count, begin = 0, PARKED
         while begin:

@@ -84,7 +84,7 @@ class Address(Generic[Host]):
 
 
 class Addresses(Generic[Host]):
-    """The addresses in use, and the most recently used ones among all others."""
+    """The addresses in use, and the most recently used of the other addresses."""
 
     def __init__(self, config: PolitenessConfig, entries_max: int, processes: int) -> None:
         self._processes = processes

@@ -91,7 +91,7 @@ class Calendar:
             yield from chain
 
     def add(self, slot: int, instant: float, now: float) -> None:
-        """Add a slot under its instant."""
+        """Add a slot that is due at `instant`."""
         if instant - now < NEAR_SPAN:
             start = ceil(instant * TICKS)
         else:
@@ -100,7 +100,7 @@ class Calendar:
         self._count += 1
 
     def add_many(self, slots: np.ndarray, now: float) -> None:
-        """Add slots under their ready times."""
+        """Add slots that are due at their ready times."""
         instants = self._hosts.gather("ready", slots)
         far = np.floor(instants * TICKS) // FAR_TICKS * FAR_TICKS
         starts = np.where(instants - now < NEAR_SPAN, np.ceil(instants * TICKS), far).astype(np.int64)

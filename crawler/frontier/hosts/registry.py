@@ -20,7 +20,7 @@ from crawler.frontier.hosts.table import NOWHERE, HostFlag, HostTable, host_key_
 from crawler.storage.keys import FRONTIER
 from crawler.storage.kv import Batch, KeyValue, seal, unseal
 
-_MEMO_MAX = 32_768  # host names whose slot is kept in memory: about 4 MB
+_MEMO_MAX = 32_768  # number of host names whose slots are kept in memory: about 4 MB
 _FEW = 32  # below this number of hosts, packing records one by one is faster
 
 

@@ -146,7 +146,7 @@ def _tried(record: Mapping[str, Any], answer: Mapping[str, Any]) -> str:
 
 
 def _shown(record: Mapping[str, Any]) -> str:
-    """Return a clause that says why a browser showed the page, or failed, and at which cost; "" if none was tried."""
+    """Return a clause that says why a browser showed the page or failed, and at what cost; "" if none was tried."""
     facts = record.get("shown")
     failed = _not_shown(facts) if facts and facts["failures"] else ""
     if not record.get("rendered"):
@@ -169,7 +169,7 @@ def _not_shown(facts: Mapping[str, Any]) -> str:
 
 
 def _withdrawn(withdrawn: Mapping[str, Any]) -> str:
-    """Return the sentence that says when and why a URL was withdrawn, what is kept, and if it is fetched again."""
+    """Return the sentence that says when and why a URL was withdrawn, what is kept, and whether it is fetched again."""
     copies = withdrawn["copies"]
     kept = "no copy is kept"
     if copies:

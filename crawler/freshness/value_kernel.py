@@ -474,8 +474,8 @@ class Parameters:
     ) -> cython.double:
         """Return the time since the last crawl (not the effective one) at which V reaches `level`, given `signals`.
 
-        Return 0 if the signals alone reach the level. Return infinity if V never reaches it without further
-        signals.
+        Return 0 if the signals alone reach the level. Return infinity if V never reaches the level without
+        further signals.
         """
         if level <= 0.0:
             return 0.0

@@ -83,7 +83,7 @@ class Registry:
     def open(self, now: float, clean: bool) -> None:
         """Load all records.
 
-        After an unclean stop, each host first waits for its gap, or for the minimum delay if that is longer.
+        After an unclean stop, each host first waits for its gap, or for `politeness.delay` if that is longer.
         If no frontier has used the store before, no request has been made and no host waits.
         """
         domain_keys = [np.array(records["domain_key"]) for records in self.hosts.load(self._store)]
@@ -104,7 +104,7 @@ class Registry:
         """Limit the stored ready times to now + gap, and let hosts that were given up be tried again.
 
         After an unclean stop, there may have been requests that no record mentions. So each host waits for
-        its gap, or for the minimum delay if that is longer, counted from the opening after that stop.
+        its gap, or for `politeness.delay` if that is longer, counted from the opening after that stop.
         """
         hosts = self.hosts
         # float32 is too coarse for instants

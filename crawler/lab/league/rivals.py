@@ -207,7 +207,7 @@ class Heritrix(DueFirst):
 
 
 def estimated_rate(visits: int, unchanged: int, watched: float) -> float:
-    """Estimate a change rate by Cho and Garcia-Molina, *Estimating frequency of change* (TOIT 2003), Eq. 4.
+    """Estimate a change rate as Cho and Garcia-Molina do in *Estimating frequency of change* (TOIT 2003), Eq. 4.
 
     The rate, per unit of `watched`, is -ln((X + .5) / (n + .5)) / I, where n visits were I apart on average
     and X of them found no change. The rate is 0 if no visit found a change.

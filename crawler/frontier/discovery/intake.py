@@ -125,7 +125,7 @@ class Intake:
         return max(0, min(place + self._priority(link) - NEUTRAL, WORST))
 
     def improve(self, links: Sequence[Link], batch: Batch, now: float) -> int:
-        """Move waiting URLs to the class of a new link to them if it is better; return the number of URLs moved.
+        """Move waiting URLs to the class of a new link if this class is better; return the number of URLs moved.
 
         A URL is moved only if the class is better by at least `order.raise_classes`. A URL is not moved if it
         is in flight, was tried before, is parked or done, or has a priority set by the user. A URL that is

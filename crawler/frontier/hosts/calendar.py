@@ -1,4 +1,6 @@
-"""Keeps hosts outside the front in queues (`Chain`) and in the calendar. A column of the host table links them.
+"""Keeps hosts outside the front in queues (`Chain`) and in the calendar.
+
+A column of the host table links the hosts of a queue.
 
     Chain     first in, first out; 12 bytes per chain, nothing per host
     Calendar  hosts by the instant from which they are ready: 16 chains per

@@ -186,7 +186,7 @@ class FrontHost:
         return False
 
     def spill(self, keep: int) -> None:
-        """Keep the first `keep` entries of the queue in memory. Drop all entries behind them, also those in `later`."""
+        """Keep the first `keep` entries of the queue in memory. Drop all entries behind these, also those in `later`."""
         self.queue.sort()
         self.read_to = min(self.read_to, self.queue[keep][0])
         self.queue = [item for item in self.queue if item[0] < self.read_to]

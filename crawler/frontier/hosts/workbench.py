@@ -15,7 +15,8 @@ there are fetch slots. All other hosts are numbers in the host table:
   plan and are skipped.
 * A host that had a known page to fetch when it was planned is in a separate heap, because the frontier, not
   the workbench, divides the fetches between new and known pages.
-* A ready host whose address is not ready joins the address's queue. The heap then holds the address instead of the host.
+* A ready host whose address is not ready joins the address's queue. The heap then holds the address instead of
+  the host.
 * The front is filled on demand: a host enters from the back queue only when no
   front host is ready. When the front is full, hosts without work leave first, then the hosts with the longest
   waits. A host whose gap ends within `stay` seconds remains, because its connection stays open that long.
@@ -30,7 +31,8 @@ there are fetch slots. All other hosts are numbers in the host table:
   all ready hosts of the front. Hosts that wait for an address are served in order of arrival.
 * If there are more ready hosts than the rate or the machine can serve, the front would
   keep the others out forever. Therefore, a host whose turn comes `stay` seconds or more after its ready
-  time goes to the end of the back queue, because its connection is lost anyway. The first host of the back queue enters.
+  time goes to the end of the back queue, because its connection is lost anyway. The first host of the back
+  queue enters.
 """
 
 import heapq

@@ -62,7 +62,7 @@ _INFINITY = cython.declare(cython.double, float("inf"))
 _FIRST_REVISIT = cython.declare(cython.double, 28.0 * 86_400.0)  # revisit interval until a rate is known
 
 # The queues use the following two constants, too.
-# a page whose value is at least this share of the level is due, because keys are accurate to 1e-3
+# A page whose value is at least this share of the level is due, because keys are accurate to 1e-3.
 STANDS = 0.97
 RATIO_MAX = 1e4  # values above this multiple of the level are treated as equal
 
@@ -200,7 +200,10 @@ class LevelController:
     @cython.cfunc
     @cython.exceptval(check=False)
     def _boost(self, host: cython.int, side: cython.int, pace: cython.double) -> cython.void:
-        """Move the host's own level one step. The steps made before the keys of its pages follow add up to about 1."""
+        """Move the host's own level one step.
+
+        The steps that are made before the keys of the host's pages follow the level add up to about 1.
+        """
         run: cython.int = self.tables.host_rows[host].run
         run = run + side if run * side > 0 else side
         self.tables.host_rows[host].run = run

@@ -13,8 +13,9 @@ A host whose level is above the common level goes first as soon as it may be req
 own level would delay its turn, and the delay would raise this level further.
 
 *Keys are optimistic*, that is, they may be too early, because offsets only fall between crawls, and levels
-move in small steps. When an entry reaches the top of its heap, it is checked: its offset and its value are recomputed. If
-the key of the entry was too early, the entry is put back with the correct key, and the next entry is checked.
+move in small steps. When an entry reaches the top of its heap, it is checked: its offset and its value are
+recomputed. If the key of the entry was too early, the entry is put back with the correct key, and the next
+entry is checked.
 Even a page that is worth the level is taken only with a correct key; otherwise the host with the largest
 offset would always go first.
 

@@ -10,7 +10,7 @@ host. The decision carries the store keys to write, and `stage` puts them into t
 If the URL is done, its host is free after `record_outcome`. Otherwise, the host is free after `release`,
 which is called after the commit. The fetch slot is held until `release`, or until the task steps aside or
 becomes slow (`outstanding.py`), so a crash repeats a bounded number of requests
-(`frontier/README.md`, "Invariants"). Politeness gaps are measured from `record_outcome`.
+(`frontier/README.md`, "Invariants"). A politeness gap begins when `record_outcome` is called.
 
 The parts of this class: `claiming.py` (what to do next), `host_turns.py` (a host's turn),
 `outstanding.py` (fetch tasks given out), `hosts/dispatch_gates.py` (the conditions for a request),

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from crawler.serve.interfaces import Located
 from crawler.serve.representation import Representation
 
-_ASKED_MAX = 8192  # number of requests for uncached answers that are remembered, by hash; they use 1 MB
+_ASKED_MAX = 8192  # number of remembered requests for uncached answers; the hashes of these requests use 1 MB
 
 
 class CachedResponse(msgspec.Struct):

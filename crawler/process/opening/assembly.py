@@ -218,7 +218,7 @@ def make_frontier(
 
 
 def make_splitter(context: ProcessContext, store: KeyValue, *, whole: bool) -> tuple[Outbox, Inbox]:
-    """Open the queues to and from other processes. If `whole` is false, the outbox may have lost its tail."""
+    """Open the queues to and from other processes. If `whole` is false, the last entries of the outbox may be lost."""
     topology, config = context.topology, context.config.splitter
     outbox = Outbox(store, topology.peers, config, context.environment.rng, clean=whole)
     return outbox, Inbox(store, topology.partition, topology.me, topology.peers, config)

@@ -45,7 +45,10 @@ class Environment:
         return os.urandom(count)
 
     def open_store(self, path: Path, config: StoreConfig) -> tuple[KeyValue, str]:
-        """Open the store in a folder. Return it, and a description of the data that had to be cut off to open it."""
+        """Open the store in a folder.
+
+        Return the store, and a description of the data that had to be cut off to open it.
+        """
         store = open_store(
             path,
             config.engine,

@@ -296,7 +296,8 @@ class Delivery:
     ) -> Iterator[tuple[str, Awaitable[bool]]]:
         if self._sink is not None:
             yield "sink", _called(self._sink, page)
-        shown = page.outcome != Outcome.NOT_RENDERED  # else parts that scripts build are missing
+        # otherwise, the parts of the page that scripts build are missing
+        shown = page.outcome != Outcome.NOT_RENDERED
         if final and page.ok and shown and (self._parse is not None or handover.callback):
             yield "callback", self._call_back(page, handover.callback, found)
         elif final and handover.errback and not page.ok and page.outcome != Outcome.REDIRECT:

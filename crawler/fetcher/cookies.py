@@ -1,8 +1,8 @@
 """Cookies (RFC 6265) within size limits, kept for the crawl or for one redirect chain.
 
-A cookie is sent back to the host that set it, or, if it names a domain that is not a public suffix, to the
-hosts below this domain. The limits (`fetcher/README.md`, "Cookies, credentials and TLS") are 4 KiB per
-cookie, 50 cookies per registrable domain, 8 KiB per request, and a maximum number of domains; the oldest
+A cookie is sent back to the host that set it. If the cookie names a domain that is not a public suffix, it is
+sent to all hosts of this domain. The limits (`fetcher/README.md`, "Cookies, credentials and TLS") are 4 KiB
+per cookie, 50 cookies per registrable domain, 8 KiB per request, and a maximum number of domains; the oldest
 cookies are dropped first. The prefixes `__Secure-` and `__Host-` are enforced, and a plain http answer can
 neither set a Secure cookie nor replace one (RFC 6265bis 5.7). SameSite is ignored, since no site embeds a
 crawler.

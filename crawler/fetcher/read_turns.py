@@ -5,11 +5,11 @@ answer. A connection is fresh while reading its answer has taken less than `FRES
 are resumed before all others (like new flows in fq_codel, RFC 8290, 4.2). Without this rule, a page queued
 after 500 bodies of two-byte chunks would wait half a second for each of its pieces. A turn resumes up to
 `RESUMED_MAX` fresh connections. Then it resumes other connections: at least one, and as many as fit into the
-share of the turn, given the recent cost of reading one.
+share of the turn, judging by the recent cost of reading from a connection.
 
-While the loop has other work, long answers get only a quarter of the CPU time: after each piece of a long
-answer, other work may use `OTHERS` times as much CPU time as the piece took, before the next piece is read.
-In a turn without other work, the rest of this time is cancelled.
+While the loop has other work, long answers get only a quarter of the CPU time: after a piece of a long
+answer, the next piece waits until other work could use `OTHERS` times as much CPU time as the piece took. In
+a turn without other work, the rest of this wait is cancelled.
 """
 
 from collections import deque

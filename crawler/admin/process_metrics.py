@@ -91,8 +91,8 @@ class RecentErrors(logging.Handler):
     """The latest warnings and errors of the log, for the dashboard.
 
     Python shows warnings on standard error as long as no logger has a handler. This handler would prevent
-    that, although it shows nothing itself. So in a script that has not configured logging, it passes messages
-    on to Python's last-resort handler.
+    that, although it shows nothing itself. So in a script that has not configured logging, this handler
+    passes messages on to Python's last-resort handler.
     """
 
     def __init__(self) -> None:

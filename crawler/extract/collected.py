@@ -98,8 +98,8 @@ class Collected:
         self.refresh = ""
         self.canonical = ""
         self.robots_metas: list[str] = []
-        # Without repeats, in order: (name, content) of meta elements about the use of the page; raw URLs of
-        # RSL documents
+        # In order and without repeats: (name, content) of the meta elements about the use of the page, and
+        # the raw URLs of RSL documents
         self.statements: dict[tuple[str, str], None] = {}
         self.licenses: dict[str, None] = {}
         for raw_url, relations in link_headers(page.link_values):

@@ -257,7 +257,7 @@ class LinkScanner(TagReader):
 
     @cython.final
     def _is_misplaced(self, element: cython.int) -> cython.bint:
-        """Return whether a start tag here is in a table but outside its cells, where the parser moves it out."""
+        """Return whether a start tag here is in a table but outside its cells, so that the parser moves it out."""
         if element == tags.INPUT:
             return self.type is None or self.type.lower() != "hidden"
         return element not in (tags.STYLE, tags.SCRIPT, tags.TEMPLATE, tags.FORM)

@@ -24,7 +24,8 @@ if cython.compiled:
 COMPILED: bool = cython.compiled
 
 NOTHING, START, END = range(3)  # results of `next_tag`
-BLANK, TEXT, NUL = range(3)  # kinds of text before a tag, by its first character that is not blank
+# the kinds of text before a tag, by the first character of the text that is not blank
+BLANK, TEXT, NUL = range(3)
 
 # Numbers for the elements that must be distinguished. Attributes are read for A to IFRAME; IFRAME to
 # NOFRAMES contain raw text.

@@ -48,7 +48,7 @@ class OwnProcess:
 
 
 class Supervision(Protocol):
-    """The knowledge of the parent of several processes."""
+    """What the parent of several processes knows about them."""
 
     @property
     def ending(self) -> bool:

@@ -178,7 +178,7 @@ class Worker:
         self, child: _Child, stream: MapStream, content: Iterable[bytes], document: Document
     ) -> None:
         rest = stream.rest(content, again=self._streams[stream.number] not in (None, child))
-        # `content` may be read from disk and decoded
+        # this may read `content` from disk and decode it
         while (piece := await asyncio.to_thread(next, rest, None)) is not None:
             _write(child, msgspec.structs.replace(piece, document=document))
             await child.writer.drain()

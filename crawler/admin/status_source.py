@@ -48,7 +48,7 @@ class OwnProcess:
 
 
 class Supervision(Protocol):
-    """What the parent of several processes knows about them."""
+    """The knowledge of a parent about its processes."""
 
     @property
     def ending(self) -> bool:

@@ -51,7 +51,7 @@ class Crawled(NamedTuple):
         return self.fingerprinter.fingerprint
 
     def disallowed(self) -> Callable[[str], bool] | None:
-        """Return a function that tells whether the copies of a URL are withheld; None if `serve.on_disallow` withholds none."""
+        """Return the function that tells whether copies of a URL are withheld; None if none are (`serve.on_disallow`)."""
         config = self.config
         if not config.serve.withholds_disallowed:
             return None

@@ -1,7 +1,7 @@
 """Determines, from the configuration and the header of the answer, how a page is read.
 
 The crawl uses this module to make the `Context` of a page, and so do programs that later read the stored
-pages. 
+pages.
 """
 
 from collections.abc import Iterable

@@ -9,7 +9,7 @@ crawler.
 
 Cookie values sent by a jar are never recorded (`redaction.py`). A jar `lasts` if it outlives one redirect
 chain. Such a jar may hold a login, from a file (Netscape's `cookies.txt`, as written by browser add-ons, curl
-and wget) or from a submitted form. So the values of cookies that it receives are not recorded either.
+and wget) or from a submitted form. So the values of cookies that such a jar receives are not recorded either.
 """
 
 import re
@@ -310,7 +310,7 @@ def _is_public(domain: str) -> bool:
 
 
 def parse_cookie_date(text: str) -> float | None:
-    """Return the time in a cookie's Expires; None if it is unreadable. Its parts may have any order (RFC 6265 5.1.1)."""
+    """Return the time in a cookie's Expires; None if it is unreadable. Its parts may be in any order (RFC 6265 5.1.1)."""
     found: dict[str, str] = {}
     for token in _DATE_DELIMITER.split(text):
         for part, pattern in _DATE_PARTS:

@@ -17,7 +17,7 @@ from typing import Generic, TypeVar
 
 SHARE = 0.005  # seconds of reading per turn of the loop
 FRESH = 0.002  # seconds of reading; a page of 100 kB takes 0.2 ms, 64 KiB of two-byte chunks 3 ms
-RESUMED_MAX = 8  # connections resumed per turn: 1 MiB, some 2 ms
+RESUMED_MAX = 8  # maximum number of connections resumed per turn; they read 1 MiB in some 2 ms
 OTHERS = 3.0
 IDLE = 0.0003  # seconds of CPU; a turn of the loop without work takes 0.05 ms
 _FADING = 0.9
@@ -60,7 +60,7 @@ class ReadTurns(Generic[_C]):
         return fresh + old
 
     def _look(self, cpu: float) -> None:
-        """Update the CPU time that other work may still use, after the turn that has ended."""
+        """After a turn, update the CPU time that other work may still use before a long answer is resumed."""
         others = cpu - self._looked_at - self._read
         if self._old_went:
             self._owed = OTHERS * self._read

@@ -1,4 +1,4 @@
-"""Defines the types of values that the page cache has in the store, and their encoding.
+"""Defines the types of the values in the page cache's store, and their encoding.
 
     u/<fp>          PageRecord     the URL's state after its last try
     c/<fp><ms>      Capture        the place of an answer; one per stored answer

@@ -2,8 +2,8 @@
 
 The test finds traps that show one page under endless URLs. The test also finds hosts that answer 200 for
 missing pages (soft 404; Bar-Yossef et al. 2004, section 3). A soft 404 page often contains the requested URL,
-so contents are compared without the URL. If pages of different hosts have the same content, it is stored only
-once (`page_cache.py`), but the links of each page are followed.
+so contents are compared without the URL. If pages of different hosts have the same content, the content is
+stored only once (`page_cache.py`), but the links of each page are followed.
 """
 
 import re

@@ -13,6 +13,7 @@ from crawler.config import convert
 from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.topology import Topology
 from crawler.errors import ConfigError, DamageError, DirectoryError, StoreError
+from crawler.frontier.refresh import RefreshOutcome
 from crawler.frontier.refresh.importance import read_values
 from crawler.pages.captures import record_key
 from crawler.process.opening.assembly import queued_fingerprints
@@ -313,16 +314,23 @@ def test_a_reader_computes_with_the_importance_and_the_ages_of_the_crawl(
     path.write_text(f"{other} 7.5\n")
     unscheduled: dict[str, Any] = {
         "refresh": {"importance_file": str(path)},
-        "override": [{"match": "a.org", "min_age": 100.0}],
+        "override": [{"match": "a.org", "min_age": 7200.0}],
     }
     refreshing = unscheduled | {"refresh": unscheduled["refresh"] | REFRESHING["refresh"]}
 
-    def facts(stages: Stages, now: float = 1000.0) -> list[Any]:
+    def facts(stages: Stages, now: float = 2e6) -> list[Any]:
         assert stages.views.freshness is not None
-        schedule, number = stages.views.freshness.schedule, stages.fingerprinter.fingerprint
-        pages = [schedule.overview.page(schedule.find(number(url)), now) for url in (URL, other)]
+        schedule = stages.views.freshness.schedule
+        found = []
+        for url in (URL, other):
+            row = schedule.find(stages.fingerprinter.fingerprint(url))
+            importance = schedule.overview.page(row, now).importance
+            schedule.peek(now)  # pages beyond their minimum age are then no longer withheld
+            schedule.acquire(row, now)
+            schedule.record_outcome(row, now, RefreshOutcome.UNCHANGED)
+            found.append((importance, schedule.overview.page(row, now).deadline - now))
         stages.close()
-        return [(page.fingerprint, page.importance, page.level, page.deadline) for page in pages]
+        return found
 
     for url, tree in ((URL, refreshing), (other, unscheduled)):
         stages = opened(tmp_path, tree=tree)
@@ -330,11 +338,11 @@ def test_a_reader_computes_with_the_importance_and_the_ages_of_the_crawl(
         stages.close()
     resting = facts(opened(tmp_path, tree=unscheduled, brief=True))
     path.rename(tmp_path / "away")
-    assert facts(opened(tmp_path, tree=unscheduled, brief=True))[1][1] == 1.0, "the usual importance"
+    assert facts(opened(tmp_path, tree=unscheduled, brief=True))[1][0] == 1.0, "the usual importance"
     assert "importance_file" in caplog.text
     (tmp_path / "away").rename(path)
     assert resting == facts(opened(tmp_path, tree=refreshing))
-    assert resting[1][1] == pytest.approx(7.5, rel=1e-3), "stored with few digits"
+    assert resting[1] == (pytest.approx(7.5, rel=1e-3), 7200.0), "an importance is stored with few digits"
 
 
 def test_urls_that_are_done_go_back_into_the_queues(tmp_path: Path) -> None:

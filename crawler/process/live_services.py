@@ -119,7 +119,9 @@ class LiveServices:
             )
             self._in_background(subscriber.run())
         server = PageServer(
-            PageHandler(self.crawl, config, rewriter(), UseRule.of(config.allow, self._config.consent)),
+            PageHandler(
+                self.crawl, config, rewriter(), UseRule.of(config.allow, self._config.consent), folder
+            ),
             config,
             self._now,
             ready=self.crawl.ready,

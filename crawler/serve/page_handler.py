@@ -12,6 +12,7 @@ store, the record is read once to check this.
 
 import math
 from collections.abc import Hashable, Mapping
+from pathlib import Path
 
 from msgspec.structs import replace
 
@@ -25,6 +26,7 @@ from crawler.serve import copy_selection, header_fields, memento
 from crawler.serve.client_headers import ClientHeaders
 from crawler.serve.conditions import conditional
 from crawler.serve.dates import dates_of
+from crawler.serve.disk_cache import DiskCache
 from crawler.serve.http_error import HttpError
 from crawler.serve.interfaces import Ahead, AheadState, Located, ServedCrawl
 from crawler.serve.reply import Reply
@@ -44,7 +46,11 @@ class OwnedByOther(Exception):
 
 
 class PageHandler:
-    """Answers requests for pages of one crawl. `rewriter` points links to /page, and may be None."""
+    """Answers requests for pages of one crawl. `rewriter` points links to /page, and may be None.
+
+    `folder` is the place of the cache on disk, unless the configuration names another. If it is None, there
+    is no such cache.
+    """
 
     def __init__(
         self,
@@ -52,6 +58,7 @@ class PageHandler:
         config: ServeConfig,
         rewriter: Rewriter | None = None,
         use_rule: UseRule | None = None,
+        folder: Path | None = None,
     ) -> None:
         self._crawl = crawl
         self._config = config
@@ -60,7 +67,9 @@ class PageHandler:
         self._withholds = config.withholds_disallowed
         self.response_cache = ResponseCache(config.ready_bytes_max)
         self.head_cache = ResponseCache(config.head_bytes_max)
-        self.copies = CopyReader(config.segments_open_max)
+        place = Path(config.disk_cache_folder) if config.disk_cache_folder else folder
+        self.disk_cache = DiskCache(place, config.disk_cache_bytes) if place is not None else None
+        self.copies = CopyReader(config.segments_open_max, self.disk_cache)
 
     def again(
         self, target: bytes, client_headers: ClientHeaders, conditions: Mapping[str, str], now: float

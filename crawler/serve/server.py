@@ -86,7 +86,7 @@ class PageServer:
 
     async def close(self) -> None:
         await self.listener.close()
-        self._handler.copies.files.close()
+        self._handler.copies.close()
 
     async def _answer(self, request: ServedRequest, connection: ServedConnection) -> Sending:
         close = False

@@ -23,6 +23,8 @@ from pathlib import Path
 
 from isal.isal_zlib import crc32
 
+from crawler.config import ServeConfig
+from crawler.errors import ConfigError
 from crawler.serve.asked_before import AskedBefore
 
 log = logging.getLogger("crawler")
@@ -35,30 +37,25 @@ FREE_SHARE = 8
 
 
 class DiskCache:
-    """Bodies in a file in `folder`, of at most `bytes_max` bytes. With `bytes_max` 0, nothing is stored.
+    """Bodies in a file in `folder`, of at most `bytes_max` bytes. Once the disk is full, nothing is stored any more.
 
-    If no file can be created in the folder, or if the disk is full, nothing is stored either.
     `hits` counts the bodies that were read.
+
+    Raises:
+        OSError: no file can be created in the folder.
     """
 
     def __init__(self, folder: Path, bytes_max: int) -> None:
-        self.bytes_max = 0
+        self._file = _nameless_file(folder)
+        system = os.fstatvfs(self._file)
+        self.bytes_max = min(bytes_max, system.f_bavail * system.f_frsize // FREE_SHARE)
         self.bytes = 0
         self.hits = 0
-        self._file = -1
         self._end = 0  # where the next body is written
         self._places: OrderedDict[bytes, int] = (
             OrderedDict()
         )  # offset, length and checksum; the oldest is first
         self._asked = AskedBefore()
-        if bytes_max:
-            try:
-                self._file = _nameless_file(folder)
-                system = os.fstatvfs(self._file)
-            except OSError as error:
-                log.info("serve: inflated pages are not kept on disk: %s: %s", folder, error.strerror)
-            else:
-                self.bytes_max = min(bytes_max, system.f_bavail * system.f_frsize // FREE_SHARE)
 
     def __len__(self) -> int:
         return len(self._places)
@@ -160,6 +157,24 @@ class KeptBody:
     def write(self, body: bytes) -> None:
         """Store the body."""
         self._cache.write(self._key, body)
+
+
+def open_disk_cache(config: ServeConfig, folder: Path | None) -> DiskCache | None:
+    """Return the cache that the configuration describes, by default in `folder`; None if there is none.
+
+    Raises:
+        ConfigError: the folder that the configuration names cannot be used.
+    """
+    place = Path(config.disk_cache_folder) if config.disk_cache_folder else folder
+    if place is None or not config.disk_cache_bytes:
+        return None
+    try:
+        return DiskCache(place, config.disk_cache_bytes)
+    except OSError as error:
+        if config.disk_cache_folder:
+            raise ConfigError(f"serve.disk_cache_folder: {place}: {error.strerror}") from error
+        log.info("serve: inflated pages are not kept on disk: %s: %s", place, error.strerror)
+        return None
 
 
 def _nameless_file(folder: Path) -> int:

@@ -55,6 +55,7 @@ class PageServer:
     ) -> None:
         self._handler = handler
         self.response_cache = handler.response_cache
+        self.disk_cache = handler.disk_cache
         self._config = config
         self._now = now
         self._ready = ready

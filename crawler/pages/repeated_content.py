@@ -6,7 +6,6 @@ so contents are compared without the URL. If pages of different hosts have the s
 once (`page_cache.py`), but the links of each page are followed.
 """
 
-import html
 import re
 from array import array
 
@@ -18,11 +17,15 @@ _ESCAPED = re.compile(r"[&<>\"']")  # characters that `html.escape` replaces
 
 
 def digest_without_url(content: bytes, path: str, digest: bytes) -> bytes:
-    """Remove a page's own path from its content, and return the digest (16 bytes); `digest` if nothing is removed."""
+    """Remove a page's own path from its content and return the digest (16 bytes); `digest` if the path does not occur."""
     if not PATH_CHARS_MIN <= len(path) <= len(content) <= COMPARED_BYTES_MAX:
         return digest
     own = path.encode("ascii", "replace")
-    forms = [own, html.escape(path).encode("ascii", "replace")] if _ESCAPED.search(path) else [own]
+    forms = [own]
+    if _ESCAPED.search(path):
+        import html  # few paths contain such characters
+
+        forms.append(html.escape(path).encode("ascii", "replace"))
     if not any(form in content for form in forms):
         return digest
     for form in forms:

@@ -141,7 +141,10 @@ async def _serve(
     crawl = StoredCrawl({name: served_process(each) for name, each in stages.items()})
     rule = UseRule.of(args.allow or config.serve.allow, config.consent)
     server = PageServer(
-        PageHandler(crawl, config.serve, rewriter(), rule), config.serve, clock.now, ready=crawl.ready
+        PageHandler(crawl, config.serve, rewriter(), rule, directory.path),
+        config.serve,
+        clock.now,
+        ready=crawl.ready,
     )
     async with contextlib.AsyncExitStack() as running:
         await server.start_on(listening)

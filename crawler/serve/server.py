@@ -55,6 +55,7 @@ class PageServer:
     ) -> None:
         self._handler = handler
         self.response_cache = handler.response_cache
+        self.disk_cache = handler.disk_cache
         self._config = config
         self._now = now
         self._ready = ready
@@ -86,7 +87,7 @@ class PageServer:
 
     async def close(self) -> None:
         await self.listener.close()
-        self._handler.copies.files.close()
+        self._handler.copies.close()
 
     async def _answer(self, request: ServedRequest, connection: ServedConnection) -> Sending:
         close = False

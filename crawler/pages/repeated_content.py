@@ -6,8 +6,8 @@ so contents are compared without the URL. If pages of different hosts have the s
 stored only once (`page_cache.py`), but the links of each page are followed.
 """
 
+import mmap
 import re
-from array import array
 
 import mmh3
 
@@ -43,8 +43,9 @@ class RepeatedContent:
 
     def __init__(self, slots: int = 1 << 18) -> None:
         assert slots & (slots - 1) == 0, slots
-        self._pairs = array("Q", bytes(8 * slots))
-        self._counts = array("I", bytes(4 * slots))
+        # memory that the kernel fills with zeros when it is first used, so a small crawl takes little of it
+        self._pairs = memoryview(mmap.mmap(-1, 8 * slots, flags=mmap.MAP_PRIVATE)).cast("Q")
+        self._counts = memoryview(mmap.mmap(-1, 4 * slots, flags=mmap.MAP_PRIVATE)).cast("I")
         self._mask = slots - 1
 
     def count(self, host: int, digest: bytes) -> int:

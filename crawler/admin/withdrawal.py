@@ -45,7 +45,7 @@ class TakeDown(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     erase: bool = False
 
     def rule(self, now: float) -> Withdrawal:
-        """Return the withdrawal rule that selects the copies of this order.
+        """Return the withdrawal rule that selects the same copies.
 
         Raises:
             UsageError: it names none, or an option is invalid.
@@ -155,8 +155,8 @@ def _add_up(result: Withdrawn, step: str) -> Generator[dict[str, Any], Sequence[
 def _in_portions(step: Mapping[str, Any]) -> Generator[dict[str, Any], Sequence[Any], list[Any]]:
     """Repeat a step until every process has reached its end; return all answers.
 
-    Every process receives the same request. It contains the place where each process must continue, taken
-    from the answers of the previous round.
+    Every process receives the same request. The request contains the place where each process must continue,
+    taken from the answers of the previous round.
     """
     found: list[Any] = []
     places: dict[str, str] | None = None

@@ -25,7 +25,7 @@ _BEING_REMOVED = ".removed"
 
 
 class CachedStart(NamedTuple):
-    """The directory to which the existing crawl was moved, if it still exists, and the crawls whose answers are used."""
+    """The directory to which the existing crawl was moved (None if it is gone), and the crawls to take answers from."""
 
     aside: Path | None
     answers_from: list[str]

@@ -246,7 +246,7 @@ class Export:
     def _content(
         self, crawled: Crawled, known: Iterable[Known], fields: Iterable[str]
     ) -> Iterator[dict[str, Any]]:
-        """Yield the rows with the fields that are read from pages, and with the URL that a duplicate page repeats."""
+        """Yield the rows with the fields that are read from pages and, for duplicates, the URL of the first such page."""
         names = {*fields} | self._where_fields()
         work = RowWork(crawled.config, _folders(crawled), [*names], main_content=self._request.main_content)
         originals = Originals() if "duplicate_of" in names else None

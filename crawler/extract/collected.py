@@ -15,8 +15,9 @@ from crawler.extract.link_attributes import FOLLOWED_RELATIONS
 from crawler.records import META_NOARCHIVE, META_NOINDEX, Extracted
 
 TITLE_CHARACTERS_MAX = 1000
-# Limits of what is kept for `consent/`. It reads 64 statements about the use of a page, 8 licences, and 8,192
-# characters of each. One more than each limit is kept, so that `consent/` notices if the page has more.
+# Limits of what is kept for `consent/`. `consent/` reads 64 statements about the use of a page, 8 licences,
+# and 8,192 characters of each. One more than each limit is kept, so that `consent/` notices if the page has
+# more.
 STATEMENTS_KEPT, LICENSES_KEPT, STATEMENT_CHARACTERS = 65, 9, 8193
 _LICENSE_TYPE = "application/rsl+xml"
 BASES_MAX = 16  # maximum number of <base> elements examined per page

@@ -60,7 +60,7 @@ class LinkScanner(TagReader):
         super().__init__(content)
         self.phase = BEFORE_HEAD
         self.templates = 0
-        self.has_hidden_link = self.has_marker = False  # in the open templates
+        self.has_hidden_link = self.has_marker = False  # whether the open templates contain these
         self.has_template = False
         # The place in the innermost table: TABLE if content is misplaced here; CAPTION, TD or TH; OTHER if no
         # table is open.

@@ -119,7 +119,7 @@ def judge(content: bytes, config: ExtractConfig) -> Judgement:
 
 
 def strip(content: bytes) -> bytes:
-    """Return `content`. If it may have many formatting elements, remove their attributes, except those of `a`."""
+    """Return `content`. If the page may have many formatting elements, remove their attributes, except those of `a`."""
     tags, _, formatting = survey(content)
     return without_formatting_attributes(content) if len(formatting) * tags > REOPENED_MAX else content
 
@@ -198,7 +198,7 @@ def _excessive_tag(content: bytes, enough: int) -> bool:
 
 
 def _ends_tags(content: bytes, most: int) -> bool:
-    """Return whether `most` bytes never pass without a `>`, so that no plain tag is longer than that."""
+    """Return whether every `most` bytes contain a `>`, so that no plain tag is longer than that."""
     at = 0
     while len(content) - at >= most:
         at = content.rfind(b">", at, at + most) + 1

@@ -45,7 +45,7 @@ HREF, REL, SRC, CONTENT, NAME, HTTP_EQUIV, TYPE = (1 << place for place in range
 _HASH_SLOTS = cython.declare(cython.int, 256)
 _MASK = cython.declare(cython.ulonglong, (1 << 64) - 1)
 _FACTOR = cython.declare(cython.ulonglong, 0x9E3779B97F4A7C15)
-_keys = cython.declare(cython.ulonglong[256])  # names as numbers, in an open hash table
+_keys = cython.declare(cython.ulonglong[256])  # names as 64-bit numbers, in a hash table with open addressing
 _elements = cython.declare(cython.uchar[256])
 _classes = cython.declare(cython.uchar[256])
 # classes of bytes; NUL ends names and values, because a NUL follows the last byte of the page

@@ -140,8 +140,9 @@ class Worker:
         return found if found is not None else Extracted(page.url, parse_limit=True)
 
     def follow(self, document: Document, least: int) -> MapStream:
-        """Return a stream for a map that may exceed `least` bytes. If many streams are open, the stream is a late one.
+        """Return a stream for a map that may exceed `least` bytes.
 
+        If many streams are open, the stream is `late`: it sends nothing until the map is complete.
         The caller must end the stream with `read_stream` or `drop`.
         """
         self._stream_number += 1
@@ -224,7 +225,7 @@ class Worker:
             await self._end()
 
     async def _parse(self, job: Job) -> Extracted | None:
-        """Return what the child extracts from a page. Until then, account for the memory that parsing uses."""
+        """Return what the child extracts from a page. Until it answers, account for the memory that parsing uses."""
         if self.holding is None:
             return await self._ask_job(job)
         tree = min(PARSED_FACTOR * len(job.content), self._config.worker_memory_bytes_max)

@@ -21,7 +21,8 @@ from crawler.storage.parts import Part
 
 INTERIM_MAX = 16  # maximum number of 1xx answers before the final answer (RFC 9110 15.2 sets no limit)
 _PREFIX = b"HTTP/"
-_FRAMING_MAX = 256 << 10  # bytes by which chunk sizes, extensions and headers may be longer than the payload
+# number of bytes by which chunk sizes, extensions and headers together may exceed the payload
+_FRAMING_MAX = 256 << 10
 # An answer may have this many chunks, plus one for each 64 bytes: a chunk costs as much time as a kilobyte of
 # payload.
 _CHUNKS_MAX, _CHUNK_BYTES_MEAN = 50_000, 64
@@ -274,7 +275,7 @@ class Answer:
     def _take_chunks(self, chunks: framing.ChunkDecoder, data: bytes) -> None:
         try:
             pieces = chunks.feed(data)
-            if pieces:  # join the pieces: each bytes object of two bytes takes forty
+            if pieces:  # join the pieces, because a bytes object of two bytes takes forty bytes of memory
                 self._take_payload(pieces[0] if len(pieces) == 1 else b"".join(pieces))
         except BadAnswer as error:
             self._fail(error.outcome, str(error))

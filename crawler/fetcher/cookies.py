@@ -34,7 +34,7 @@ _FOREVER = float("inf")
 
 
 class Cookie(msgspec.Struct, gc=False):
-    """A stored cookie. `domain` has no leading dot. `host_only` means that only the host that set it receives it."""
+    """A stored cookie. `domain` has no leading dot. With `host_only`, the cookie is sent only to the host that set it."""
 
     name: str
     value: str

@@ -91,9 +91,9 @@ class FetchRequest(msgspec.Struct):
     `tls` is "verify", "record", or "" to use the client's setting. `slot` is the fetch slot that the request
     holds and may have to give up. The memory of the answer is charged to `owner` until the client's `let_go`
     is called for that owner; without an owner, the charge ends with the answer. `body` is sent after the
-    head. `secrets` are the names of its fields whose values are never recorded. `listener` receives the
-    content of each answer piece by piece, as it arrives. `proxy` is the proxy for this request, or "" to use
-    the client's proxy. `file` receives the body of a large file; without it, every body stays in memory.
+    head. `secrets` are the names of the body's fields whose values are never recorded. `listener` receives
+    the content of each answer piece by piece, as it arrives. `proxy` is the proxy for this request, or "" to
+    use the client's proxy. `file` receives the body of a large file; without it, every body stays in memory.
     """
 
     url: str

@@ -224,7 +224,7 @@ class ChunkDecoder:
         return pieces
 
     def _take_plain(self, data: bytes, position: int, pieces: list[bytes]) -> int:
-        """Decode complete chunks in their plainest form and return the next position. This is ten times as fast."""
+        """Decode complete chunks in their plainest form, ten times as fast as other chunks; return the next position."""
         find, size_of, begun = data.find, _SIZES.get, len(pieces)
         while (end := find(b"\r\n", position, position + 6)) > 0 and (size := size_of(data[position:end])):
             behind = end + 2 + size

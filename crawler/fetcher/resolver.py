@@ -34,7 +34,8 @@ _RESOLUTION_DELAY = 0.25
 _ABANDONED = 4  # maximum number of look-ups without a waiting caller, per look-up with a waiting caller
 
 
-_Found = tuple[list[tuple[str, float]], str]  # (addresses with their TTL, why there is no answer, or "")
+# (addresses with their TTL; the reason why there is no answer, or "")
+_Found = tuple[list[tuple[str, float]], str]
 
 
 class Resolver:

@@ -86,7 +86,10 @@ class Claims:
         return self._bench.waits_for() if has_work else "empty"
 
     def _next_fetch_task(self, now: float) -> FetchTask | None:
-        """Take the next task: a new URL or a known page, whichever has its turn, or the other if there is none."""
+        """Take the next task: a new URL or a known page, whichever has its turn.
+
+        If there is none, take the other kind.
+        """
         share, turns = self._refetches.share, self._turns
         if share is None:
             return turns.of_front(now)

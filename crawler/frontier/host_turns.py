@@ -62,10 +62,11 @@ class HostTurns:
         return None
 
     def of_idle(self, now: float) -> FetchTask | None:
-        """Give turns to the next hosts while their queues in memory are empty; return the task of a due retry, if any.
+        """Give turns to the next hosts as long as they have no URL in memory; return the task of a due retry, if any.
 
-        Such a host may be waiting for a retry. The share `auto` compares known pages with the next host's new
-        URL. While the next host has no URL in memory, it could not see the new URLs of the other hosts.
+        A host without a URL in memory may be waiting for a retry. The share `auto` compares the value of
+        known pages with that of the next host's new URL. A next host without a URL in memory would hide the
+        new URLs of the hosts behind it.
         """
         for _ in range(IDLE_MAX):
             slot, order = self._bench.first(now)
@@ -173,7 +174,7 @@ class HostTurns:
         return _TASK_OF[verdict.kind], authority
 
     def _starts_too_soon(self, host: FrontHost, url: str, now: float) -> bool:
-        """Return whether a gap may still run after an unrecorded request that an unclean stop interrupted."""
+        """Return whether an unclean stop may have interrupted a request of the host whose gap is not over yet."""
         unclean_at = self._gates.registry.unclean_at
         if not unclean_at:
             return False

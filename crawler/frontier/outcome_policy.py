@@ -43,7 +43,7 @@ from crawler.storage.kv import Batch
 
 _NO_OVERRIDE = Override()
 _DENIED_GAP = 0.01  # seconds between two denied URLs of a host; checks of URLs need time, too
-_OTHERS_LOOKED_AT = 64  # number of entries of a host in which another authority is searched
+_OTHERS_LOOKED_AT = 64  # number of a host's entries that are searched for another authority
 _REFRESH = LinkFlag.REFRESH
 _SUSPECT = 2  # from this number of strikes on, every failure counts as a strike
 _NO_ADDRESS = (Outcome.DNS_NOT_FOUND, Outcome.ADDRESS_DENIED)

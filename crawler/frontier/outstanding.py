@@ -55,7 +55,11 @@ class Outstanding:
         return 10 * self.requests >= 9 * self.concurrency
 
     def acquire(self, host: FrontHost, task: TaskKind, url: str = "") -> FetchTask:
-        """Give out a fetch task. A page or denied URL is the host's known page or, without one, first in its queue."""
+        """Give out a fetch task.
+
+        If it is a page or a denied URL, take the host's known page or, without one, the first URL of its
+        queue.
+        """
         assert not host.held and host.key not in self.held, host
         host.held = True
         host.served += 1

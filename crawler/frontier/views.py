@@ -76,7 +76,10 @@ class UrlWait(NamedTuple):
 
 
 class FrontierViews:
-    """Read-only views of registry, workbench and stored queues; `importance` maps an order to the URL's importance."""
+    """Read-only views of the registry, the workbench and the stored queues.
+
+    `importance` returns the importance of a URL, given its order.
+    """
 
     def __init__(
         self,
@@ -128,7 +131,7 @@ class FrontierViews:
         return self._registry.reached
 
     def explain(self, url: str, now: float) -> dict[str, Any]:
-        """Return what a URL, or else its host, waits for, as `describe` does; state "unknown" for an unknown host."""
+        """Return the status of a URL's host, with what the URL waits for; state "unknown" for an unknown host."""
         name, tail = entries.split_url(url)
         slot = self._registry.find(name)
         if slot == NOWHERE:
@@ -144,7 +147,7 @@ class FrontierViews:
         return self._registry.stored_name(slot) if slot != NOWHERE and self._registry.is_stored(slot) else ""
 
     def disallowing_line(self, url: str) -> str:
-        """Return the line of the latest robots.txt that forbids a URL; "" if none does, or it is not obeyed."""
+        """Return the line of the latest robots.txt that forbids a URL; "" if no line does or robots.txt is not obeyed."""
         return self._permission.disallowing_line(entries.split_url(url)[0], url)
 
     def withholding_line(self, url: str) -> str:
@@ -231,7 +234,7 @@ class FrontierViews:
         )
 
     def _first_order(self, slot: int) -> int:
-        """Return the lowest order that the host's first URL can have; NO_ORDER if it has nothing to do."""
+        """Return a lower bound of the order of the host's first URL; NO_ORDER if the host has nothing to do."""
         if not self._registry.hosts.todo[slot]:
             return NO_ORDER
         front = self._bench.front.get(slot)

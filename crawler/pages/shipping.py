@@ -1,6 +1,6 @@
 """Ships finished segments, which means that they are copied to object storage.
 
-If configured, the local files are deleted.
+If configured, their local files are then deleted.
 
     NAME.warc.gz            a finished segment
     NAME.warc.gz.shipped    a note: the URL of its object, its length and digest

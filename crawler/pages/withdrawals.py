@@ -14,9 +14,9 @@ can be undone.
     these + before   the same copies, if fetched before an instant    no
     before alone     all copies fetched before an instant             no
 
-Rules ignore the scheme and a leading `www.`, so a rule covers all these spellings of a URL. A rule for a host
-covers all ports of the host. A rule for a URL holds the URL and its digest. When the copies are erased, the
-URL is removed from the rule.
+Rules ignore the scheme and a leading `www.`, so a rule covers all spellings of a URL that differ only in
+these. A rule for a host covers all ports of the host. A rule for a URL holds the URL and its digest. When the
+copies are erased, the URL is removed from the rule.
 """
 
 import hashlib

@@ -155,7 +155,9 @@ class PageHandler:
     def _shown(
         self, archive: Archive, located: Located, asked: ParsedRequest, form: CopyForm
     ) -> CachedResponse:
-        """Return the copy and its representation, cached or newly built. `_conditional` caches a new one later.
+        """Return the copy and its representation, cached or newly built.
+
+        If the representation is new, `_conditional` caches it later.
 
         Raises:
             HttpError: there is no copy, or it may not be shown.
@@ -205,7 +207,7 @@ class PageHandler:
     def _chosen(
         self, archive: Archive, asked: ParsedRequest, fingerprint: int, at: float | None, proof: bytes
     ) -> tuple[PageRecord | None, Capture | None]:
-        """Return the URL's record, decoded from `proof`, and the copy for the time `at`; each may be None.
+        """Return the URL's record, decoded from its bytes `proof`, and the copy for the time `at`; each may be None.
 
         Raises:
             HttpError: 451, no copy of this page may be shown.

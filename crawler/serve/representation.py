@@ -55,8 +55,8 @@ class CopyForm(msgspec.Struct, frozen=True, cache_hash=True):
     """The form in which a client wants a copy: everything in the request, except the URL, on which the answer depends.
 
     `base` is the scheme and authority with which the client addressed this server. `taken` holds the content
-    codings that it can decode. `at` is the time for which the client wants the copy; None means now. With
-    `rewrite`, links lead to /page. With `static`, the client gets the server's answer even if a browser
+    codings that the client can decode. `at` is the time for which the client wants the copy; None means now.
+    With `rewrite`, links lead to /page. With `static`, the client gets the server's answer even if a browser
     showed the page. With `proxied`, the client uses this server as a proxy, so Accept-Datetime selects the
     copy.
     """

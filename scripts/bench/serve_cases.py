@@ -35,7 +35,7 @@ from typing import NamedTuple
 
 from serve import CRAWLER, FULL_RATE, Load, load, running, write_pages
 
-from crawler.bench import meters
+from crawler.bench import harness, meters
 from crawler.cli.loopback import free_port, free_ports
 
 NGINX = """
@@ -182,9 +182,7 @@ def run(folder: Path, program: str, options: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = harness.parser(__doc__)
     parser.add_argument("--pages", type=int, default=20_000)
     parser.add_argument("--few", type=int, default=400)
     parser.add_argument("--bytes", type=int, default=25_000)

@@ -10,7 +10,6 @@ score of an extractor is the F1 score over words. A planted near-duplicate is a 
 words is replaced. Different pages of one site must not be identified as copies.
 """
 
-import argparse
 import logging
 import random
 import re
@@ -22,6 +21,7 @@ from pathlib import Path
 
 from selectolax.lexbor import LexborHTMLParser
 
+from crawler.bench import harness
 from crawler.pages.formats import text
 from crawler.pages.formats.duplicates import DISTANCE_MAX
 from crawler.pages.formats.simhash import simhash
@@ -96,16 +96,13 @@ def compare_main_content(files: list[Path]) -> None:
             found = extract(page)
             taken[name] += time.process_time() - began
             scores[name].append(f1(found, truth))
-    print(
-        "| main content | pages | F1 median | mean | tenth percentile | least | ms a page |\n"
-        "|---|---|---|---|---|---|---|"
+    table = harness.Table(
+        "main content", "pages", "F1 median", " mean", "tenth percentile", "least", "ms a page"
     )
     for name, values in scores.items():
         values.sort()
-        print(
-            f"| {name} | {len(values)} | {statistics.median(values):.3f} | {statistics.mean(values):.3f} "
-            f"| {values[len(values) // 10]:.3f} | {values[0]:.3f} | {1000 * taken[name] / len(values):.1f} |"
-        )
+        figures = (statistics.median(values), statistics.mean(values), values[len(values) // 10], values[0])
+        table.row(name, len(values), *(f"{each:.3f}" for each in figures), 1000 * taken[name] / len(values))
 
 
 def plant(files: list[Path], seed: int) -> None:
@@ -115,13 +112,13 @@ def plant(files: list[Path], seed: int) -> None:
     texts = list({" ".join(each): each for each in texts if len(each) >= 100}.values())
     vocabulary = [word for each in texts for word in each[:200]]
     hashes = [_hash(each) for each in texts]
-    print(f"\n| words replaced | found of {len(texts)} |\n|---|---|")
+    table = harness.Table("words replaced", f"found of {len(texts)}")
     for share in REPLACED:
         found = 0
         for each, fingerprint in zip(texts, hashes, strict=True):
             copy = [draw.choice(vocabulary) if draw.random() < share else word for word in each]
             found += (_hash(copy) ^ fingerprint).bit_count() <= DISTANCE_MAX
-        print(f"| {share:.1%} | {found / len(texts):.3f} |")
+        table.row(f"{share:.1%}", f"{found / len(texts):.3f}")
     pairs = [
         (one, other)
         for one in range(len(texts))
@@ -141,9 +138,7 @@ def _hash(content: list[str]) -> int:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = harness.parser(__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--per-site", type=int, default=80)
     parser.add_argument("--seed", type=int, default=1)

@@ -125,7 +125,7 @@ class Intake:
         return max(0, min(place + self._priority(link) - NEUTRAL, WORST))
 
     def improve(self, links: Sequence[Link], batch: Batch, now: float) -> int:
-        """Move waiting URLs to the class of their link if it is better; return the number of URLs moved.
+        """Move waiting URLs to the class of a new link to them if it is better; return the number of URLs moved.
 
         A URL is moved only if the class is better by at least `order.raise_classes`. A URL is not moved if it
         is in flight, was tried before, is parked or done, or has a priority set by the user. A URL that is
@@ -223,7 +223,7 @@ class Intake:
             self._push(host, order, entry)
 
     def _spill(self, host: FrontHost) -> None:
-        """Limit a host's queue in memory to its share, at most four times the number of entries read at once."""
+        """Limit a host's queue in memory to its share of `entries_max` and to four times `read_ahead` entries."""
         share = self._entries_max // len(self._bench.front)
         share = max(self._read_ahead, min(share, 4 * self._read_ahead))
         if len(host.queue) > share:
@@ -288,7 +288,10 @@ class Intake:
     # ---- raised limits ----
 
     def unpark(self) -> int:
-        """Queue the parked URLs that the changed limits allow, and return the number of these URLs. Called on opening."""
+        """Queue the parked URLs that the changed limits allow, and return the number of these URLs.
+
+        Called on opening.
+        """
         registry = self._registry
         if registry.stored_limits == registry.budget.describe() or not sum(registry.parked):
             return 0
@@ -394,7 +397,7 @@ class Intake:
             registry.todo -= 1
 
     def waiting(self) -> Iterator[tuple[bool, str]]:
-        """Yield (True if it is parked, URL) for each stored entry, host by host, in order."""
+        """Yield (whether it is parked, its URL) for each stored entry: first the queues, then the parked entries."""
         for prefix in (TODO, PARKED):
             for _, name, _, _, entry in self._scan(prefix):
                 yield prefix == PARKED, join_url(name, entry.tail)

@@ -60,7 +60,10 @@ class DomainTable(KeyedTable):
     hosts: "array[int]"
 
     def fill(self, keys: np.ndarray, hosts: HostTable) -> None:
-        """Build the table from the domain key of each host, shape (len(hosts),), and link the hosts to it."""
+        """Build the table and link the hosts to it.
+
+        `keys` holds the domain key of each host and has shape (len(hosts),).
+        """
         unique, inverse = np.unique(keys, return_inverse=True)
         counted = (hosts.array("flags") & HostFlag.EXCLUDED) == 0
         records = np.zeros(len(unique), dtype=[("key", "u8"), ("pages", "u4"), ("hosts", "u4")])

@@ -186,7 +186,7 @@ class FrontHost:
         return False
 
     def spill(self, keep: int) -> None:
-        """Drop all entries of the queue from memory except the first `keep`, and also all entries after these."""
+        """Keep the first `keep` entries of the queue in memory. Drop all later entries, also those in `later`."""
         self.queue.sort()
         self.read_to = min(self.read_to, self.queue[keep][0])
         self.queue = [item for item in self.queue if item[0] < self.read_to]

@@ -68,13 +68,16 @@ _KEY_TYPE = np.dtype([("prefix", "S2"), ("key", ">u8")])
 _STORED = [name for name in _RECORD_TYPE.names or () if name != "domain_key"]
 _LEFT_OUT = [name for name in _STORED if name != "key" and name not in _SHORT_COLUMNS]
 _TYPECODES = {"u8": "Q", "f8": "d", "f4": "f", "u4": "I", "i4": "i", "u2": "H", "u1": "B"}
-# slots that each insert moves to a larger index; thus the move ends long before the index doubles again
+# number of slots that each insert moves to a larger index, so that the move ends long before the next doubling
 _MOVED_AN_INSERT = 16
 _OPEN_CHUNK = 65_536  # hosts decoded at once on opening: 5 MB of records in memory
 
 
 class HostState:
-    """The one structure that holds a host, as a plain number, because operations on enum members take 0.5 us."""
+    """The state of a host, that is, which structure holds the host.
+
+    States are plain integers, because an operation on an enum member takes 0.5 us.
+    """
 
     IDLE = 0  # it has nothing to do, or must not be requested
     BACK = 1  # in the back queue: it is ready and waits to enter the front
@@ -253,13 +256,13 @@ class KeyedTable:
 class HostTable(KeyedTable):
     """All hosts of this process.
 
-    `ready` is the instant from which the host may be requested, `gap` the wait in seconds after its last
-    request, `slowdown` the factor on the gap after 429 and 503 (0 means 1), `silent_since` the instant of the
-    first failure since the last answer (0 if there is none), `cursor` a lower bound of the orders in the
-    host's queue, `todo` the number of entries in the queue, including the entry in flight, `parked` the
-    number of parked entries, `known` the number of pages ever accepted and `maps` the number of sitemaps
-    (both for budgets), `domain` the slot in the table of domains, and `cause` the reason why the host was
-    given up or held.
+    `ready` is the instant from which the host may be requested. `gap` is the wait in seconds after its last
+    request, and `slowdown` is the factor on the gap after 429 and 503 (0 means 1). `silent_since` is the
+    instant of the first failure since the last answer (0 if there is none). `cursor` is a lower bound of the
+    orders in the host's queue. `todo` is the number of entries in the queue, including the entry in flight,
+    and `parked` is the number of parked entries. The budgets use `known`, the number of pages ever accepted,
+    and `maps`, the number of sitemaps. `domain` is the slot in the table of domains. `cause` is the reason
+    why the host was given up or held.
     """
 
     columns: ClassVar[dict[str, str]] = {
@@ -405,7 +408,7 @@ def _is_full(key: bytes, payload: bytes) -> bool:
 
 
 def full_record(key: bytes, payload: bytes) -> bytes:
-    """Return RECORD and name of a host, given its store key `key` and its `payload` in either form.
+    """Return RECORD and the name of a host from its store key `key` and its `payload`, which may be full or short.
 
     Raises:
         DamageError: the payload belongs to another host, or is too short.

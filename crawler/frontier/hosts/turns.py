@@ -3,9 +3,9 @@
     DueFront           hosts of the front that are ready (and addresses that release a host)
     ClassedBackQueue   ready hosts outside the front, one queue per class
 
-The best class goes first; within a class, the host that arrived first. A share of the turns, `first_come`,
-goes to the host that has waited longest, whatever its class. So if n hosts arrived earlier, a host waits for
-at most n / first_come turns, even if better hosts keep arriving.
+Hosts of the best class go first; within a class, the host that arrived first goes first. A share of the
+turns, `first_come`, goes to the host that has waited longest, whatever its class. So if n hosts arrived
+earlier, a host waits for at most n / first_come turns, even if better hosts keep arriving.
 
 Taking the next host from the front costs O(log n). In the back queue, most turns only need the lowest set bit
 in a mask of classes; a turn by waiting time compares the first hosts of all classes. A host in the back queue

@@ -249,7 +249,7 @@ class Workbench:
         return host.served >= self._turn_max and self.back.holds(others=self.admitting_others)
 
     def _is_late(self, host: FrontHost, now: float) -> bool:
-        """Return whether hosts in the back queue go before a due host because that host has had a turn and came late."""
+        """Return whether a due host must give way to hosts in the back queue, because it is late and has had a turn."""
         return (
             now > host.wake + self._stay
             and host.served >= TURN_MIN
@@ -353,7 +353,7 @@ class Workbench:
         return False
 
     def _admit_better(self, now: float) -> None:
-        """Admit one host from the back queue if there is room and its class is better than that of every due host."""
+        """Admit one host from the back queue if there is room and this host has a better class than every due host."""
         if not (self.has_room() and self._may_admit()):
             return
         self._note_due(now)

@@ -19,7 +19,8 @@ from crawler.errors import DamageError
 from crawler.storage import keys
 from crawler.storage.kv import Batch, KeyValue, scan_prefix, seal, unseal
 
-BIRTHS_MAX = 100_000  # number of URLs whose date is kept, 100 bytes each; above it, the oldest are dropped
+# maximum number of URLs whose date is kept, 100 bytes each; if there are more, the oldest are dropped
+BIRTHS_MAX = 100_000
 _INSTANT = struct.Struct("<d")
 
 

@@ -198,8 +198,8 @@ class Deadlines:
     def pace(self, page: cython.int, host: cython.int, now: cython.double) -> cython.double:
         """Return nu theta, the importance of the new pages that a hub shows per unit of time; 0 if it is not a hub.
 
-        The importance of a new page is that of `new_page_weight` mean pages of its host, times the host's
-        restraint.
+        The importance of a new page is `new_page_weight` times the mean importance of the host's pages, times
+        the host's restraint.
         """
         row: cython.int = self.tables.hubs.row_of(page)
         if row < 0 or self._new_page_weight <= 0.0:

@@ -2,8 +2,9 @@
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False, initializedcheck=False
 """Gives a share of the fetches to the pages that were not visited for the longest time, whatever their values.
 
-A hand moves around the table. At each turn, the hand examines the next HAND_ROWS pages and makes the page
-with the oldest visit due. A host explores at most one page at a time.
+A *hand* moves around the table of pages, like the hand of a clock. At each turn, the hand examines the next
+HAND_ROWS pages and makes the page with the oldest visit due. At most one page of a host is explored at a
+time.
 """
 
 import cython

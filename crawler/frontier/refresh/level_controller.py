@@ -28,8 +28,8 @@ else:
     from crawler.frontier.refresh.tables import Tables
 
 
-# The size of one step; these constants were chosen so that the level is neither too slow nor overshoots.
-# with few pages, a step of the level is this number divided by the number of pages
+# The size of one step; these constants were chosen so that the level neither lags nor overshoots.
+# With few pages, a step of the level is this number divided by the number of pages
 _STEP_OF_ONE = cython.declare(cython.double, 0.25)
 _SMALL_STEP_MAX = cython.declare(cython.double, 0.01)
 _STEP_MAX = cython.declare(cython.double, 0.05)
@@ -37,7 +37,7 @@ _STEP_MAX = cython.declare(cython.double, 0.05)
 _FAR = cython.declare(cython.double, 20.0)
 # maximum number of steps taken at once, for a page whose value is far from the level
 _FAR_MAX = cython.declare(cython.double, 32.0)
-# maximum number of times that a long run to one side doubles the step
+# maximum number of times that a long run of steps in one direction doubles the step
 _RUN_MAX = cython.declare(cython.int, 4)
 _HOST_GAIN_MAX = cython.declare(cython.double, 0.05)  # maximum step of a small host's own level
 _HOST_STEP_MAX = cython.declare(cython.double, 0.2)
@@ -61,7 +61,8 @@ _INFINITY = cython.declare(cython.double, float("inf"))
 _FIRST_REVISIT = cython.declare(cython.double, 28.0 * 86_400.0)  # revisit interval until a rate is known
 
 # The queues use the following two constants, too.
-STANDS = 0.97  # a page with at least this part of the level is due, because keys are accurate to 1e-3
+# a page whose value is at least this share of the level is due, because keys are accurate to 1e-3
+STANDS = 0.97
 RATIO_MAX = 1e4  # values above this multiple of the level are treated as equal
 
 
@@ -179,10 +180,11 @@ class LevelController:
     @cython.cfunc
     @cython.exceptval(check=False)
     def _turn(self, side: cython.int, worth: cython.double) -> cython.void:
-        """Move the level one step to a side after taking a page whose value is `worth` times the level.
+        """Move the level one step up or down after taking a page whose value is `worth` times the level.
 
-        The step grows with the distance between that value and the level, and with the length of a run to one side.
-        Larger steps would overshoot, because most keys follow the level only at their next check.
+        The step grows with the distance between that value and the level, and with the number of steps in a
+        row in the same direction. Larger steps would overshoot, because most keys follow the level only at
+        their next check.
         """
         self._run = self._run + 1 if side == self._side else 1
         self._side = side
@@ -197,7 +199,7 @@ class LevelController:
     @cython.cfunc
     @cython.exceptval(check=False)
     def _boost(self, host: cython.int, side: cython.int, pace: cython.double) -> cython.void:
-        """Move the host's own level one step. Until the keys of its pages follow, the steps add up to about 1."""
+        """Move the host's own level one step. The steps made before the keys of its pages follow add up to about 1."""
         run: cython.int = self.tables.host_rows[host].run
         run = run + side if run * side > 0 else side
         self.tables.host_rows[host].run = run

@@ -83,7 +83,10 @@ class RefetchClaims:
         return max(self._clock.ours(self._schedule.next_wakeup(then)), now)
 
     def request(self, fingerprint: int) -> bool:
-        """Request a fetch of a known page as soon as its host allows. Return False if it is unknown or too many wait."""
+        """Request a fetch of a known page as soon as its host allows.
+
+        Return False if the page is unknown or too many requested pages wait.
+        """
         if fingerprint in self._requested or fingerprint in self.held:
             return True
         if fingerprint not in self._schedule or len(self._ahead) >= AHEAD_MAX:

@@ -1,6 +1,8 @@
 # mypy: disable-error-code=valid-type
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False, initializedcheck=False
-"""The tables of the schedule. They have one row per page, directory and host, and each row names its owner.
+"""The tables of the schedule. They have one row per page, directory and host.
+
+A row of a page names its owner, a directory; a row of a directory names its owner, a host.
 
     pages        fingerprint, last crawl, k, T, signals since, trust in signals, state; owner: a directory
     directories  key, number of pages; owner: a host

@@ -135,7 +135,7 @@ class Withdrawing:
     # -- erasure
 
     def _detach(self, rule: Withdrawal, begin: bytes, entries: int) -> Steps:
-        """Store again each copy that is stored as a repetition of a covered copy.
+        """Store again, in full, each copy that is stored only as a repetition of a covered copy.
 
         Queue the changes and count these copies.
         """

@@ -91,7 +91,7 @@ class CommitLoop:
         self._in_thread = in_thread
         self._committer = Committer(config.store, config.crawl.concurrency)
         self._heavy_links_max = config.due.buffer_entries_max
-        # An HTTP server of this process would also make its clients wait for the disk.
+        # The clients of an HTTP server of this process would have to wait for the disk, too.
         self._alone = not config.serve.address
         self._steps = {
             Step.WAIT: self._wait,

@@ -281,7 +281,10 @@ class PeerExchange(Exchange):
         self._has_share = share > 0.0 or not rate
 
     def _tell_level(self, refresh: Refresh, now: float) -> None:
-        """Pass the levels of the peers to `refresh`. It returns a level, which the next heartbeats will contain."""
+        """Pass the levels of the peers to `refresh`.
+
+        `refresh` returns a level, which the next heartbeats will contain.
+        """
         said = self.coordination.rates_stated()
         reports = {name: LevelReport(each.level, each.weight, each.busy) for name, each in said.items()}
         waited = self._frontier.views.why_slow(now)["rate"]

@@ -216,7 +216,7 @@ class FetchTasks:
         self._frontier.hops.leave_address(fetch_task, self._clock.now())
 
     def configure(self, config: Config) -> None:
-        """Apply a new configuration. It may differ from the present one only in the pages that a browser shows."""
+        """Apply a new configuration. It may differ from the present one only in which pages a browser shows."""
         self._config = config
         if self._made_rendering is not None:
             self._made_rendering.configure(config)

@@ -65,7 +65,7 @@ def freeze() -> None:
 
 
 def thaw() -> None:
-    """Undo one `freeze`. When all are undone, collections examine all objects again."""
+    """Undo one `freeze`. When all calls of `freeze` are undone, collections examine all objects again."""
     gc.callbacks.remove(_freeze_survivors)
     if _freeze_survivors not in gc.callbacks:
         gc.unfreeze()

@@ -45,7 +45,7 @@ log = logging.getLogger("crawler")
 
 
 def open_store(context: ProcessContext) -> tuple[KeyValue, str]:
-    """Open the store. Return it, and a description of the data that had to be cut off to open it ("" if none)."""
+    """Open the store. Return the store, and a description of the data that had to be cut off to open it ("" if none)."""
     store, mended = context.environment.open_store(
         context.opened / "store", context.config.store, copy=context.copy is not None
     )

@@ -452,8 +452,7 @@ class ResultProcessor:
         if self._stamping is None:
             return
         fetch, record = capturing.fetch, capturing.record
-        repeats = extracted is None and capturing.unchanged and before is not None
-        known = before.receipt if repeats and before is not None else None
+        known = before.receipt if extracted is None and capturing.unchanged and before is not None else None
         stamp = self._stamping.stamp(fetch, capturing.fingerprint, extracted, known, change)
         capturing.stamp = stamp
         if record is not None and (fetch.outcome in SUCCESSES or record.state is not PageState.STORED):

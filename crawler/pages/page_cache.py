@@ -537,9 +537,9 @@ class PageCache(Archive):
         """
         damage.forget(self, batch, self.lost, self.recovery.damaged)
 
-    def check(self) -> Iterator[Problem]:
+    def check(self, sharing: damage.Sharing = map) -> Iterator[Problem]:
         """Read every committed record and verify its digests; yield each problem found."""
-        return damage.check(self, tails=not self._reading)
+        return damage.check(self, sharing, tails=not self._reading)
 
     def _check(self) -> None:
         """Assert the invariants that hold between two commit groups."""

@@ -45,7 +45,9 @@ log = logging.getLogger("crawler")
 
 def open_store(context: ProcessContext) -> tuple[KeyValue, str]:
     """Open the store. Return the store, and a description of the data that had to be cut off to open it ("" if none)."""
-    store, mended = context.environment.open_store(context.opened / "store", context.config.store)
+    store, mended = context.environment.open_store(
+        context.opened / "store", context.config.store, copy=context.copy is not None
+    )
     if mended and context.copy is None:
         log.error("store: %s", mended)
     return store, mended

@@ -190,8 +190,8 @@ def stored_headers(
     """Return the fields of an answer as they are stored in its record.
 
     If the answer had a `Content-Length` or a transfer coding, `Content-Length` becomes the length of the
-    payload. If `payload_length` is None, the field is kept; in a 304, for example, it is not the length of
-    the payload. If a coding was undone, the field that stated it is renamed.
+    payload. If `payload_length` is None, the field is kept; this is for a 304, for example, where the field
+    is not the length of the payload. If a coding was undone, the field that stated it is renamed.
     """
     stored = []
     has_length = recoded = False

@@ -1,9 +1,9 @@
 """The I/O shell of the HTTP servers: connections, limits and bytes.
 
-`request_reader.py` parses requests. Responses are written here byte by byte, because a stored answer is sent
-as it was received. Each limit has a key in `[serve]`: the number of connections (`connection_slots.py`), the
-bytes of a request header, the time until the header is complete, and the time in which a client must read the
-data buffered for it.
+`request_reader.py` parses requests. This module composes the bytes of responses itself, because a stored
+answer is sent exactly as it was received. Each limit has a key in `[serve]`: the number of connections
+(`connection_slots.py`), the bytes of a request header, the time until the header is complete, and the time in
+which a client must read the data buffered for it.
 
 `start` opens a listener. `close` closes it, with a grace period for answers in progress.
 """

@@ -105,7 +105,7 @@ def whole(reply: Reply, now: float) -> bytes:
 
 
 class Sending:
-    """A reply that is being sent to one client. Afterwards, `keep_alive` tells whether the connection may continue."""
+    """A reply that is being sent to one client. After `send`, `keep_alive` tells whether the connection may continue."""
 
     __slots__ = ("_connection", "_reply", "keep_alive")
 
@@ -219,7 +219,7 @@ class ServedConnection(asyncio.Protocol):
     # -- callbacks of the event loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's transport class does not inherit from it
+        # uvloop's transport class does not inherit from `asyncio.Transport`
         self._transport = cast(asyncio.Transport, transport)
         self._listener.enter(self)
 

@@ -190,7 +190,8 @@ class PageHandler:
         elif ready.stored is not None and not shown.bodiless:
             shown.bodiless = True
             ready.stored.release()  # a 304 does not need the bytes of the member
-            ready.body = None  # the cache counts the memory that the answer uses when it is stored
+            # remove the body now, because the cache counts the memory of an answer when it stores the answer
+            ready.body = None
             self.head_cache.put(shown)
         if shown.bodiless:
             ready.body = None

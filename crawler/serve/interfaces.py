@@ -26,7 +26,7 @@ class AheadState(StrEnum):
     QUEUED = "queued"
     # no requests are sent to the page's host for some time, or until the operator unblocks the host
     BLOCKED = "blocked"
-    DISALLOWED = "disallowed"  # robots.txt forbids it
+    DISALLOWED = "disallowed"  # robots.txt forbids the page
     OUT_OF_SCOPE = "out_of_scope"  # a rule of the URL filter rejects the page's URL
     PARKED = "parked"  # the page exceeds a limit of the crawl, such as pages_per_host
     RETIRED = "retired"  # the operator has dropped the page

@@ -74,7 +74,7 @@ def date_text(instant: float) -> bytes:
 
 
 def base32(digest: bytes) -> bytes:
-    """Return the Base32 form (RFC 4648) of 20 bytes.
+    """Return 20 bytes as Base32 (RFC 4648).
 
     This implementation takes a quarter of the time of the standard library's.
     """

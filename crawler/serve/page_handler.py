@@ -1,4 +1,4 @@
-"""Builds the answer to a request for a page. The parsed request is turned into bytes without waiting.
+"""Builds the answer to a request for a page. The reply to a parsed request is built without waiting.
 
     ParsedRequest --> place of its copies --> which copy --> may it be shown, is it fresh enough
           --> representation (cached, or built) --> 304, 206, 412, 416 or the whole

@@ -2,7 +2,7 @@
 
 The values are read from report.json, crawl.toml and the first `LINES_MAX` lines of pages.jsonl, and converted
 to the units of the arguments. The sample crawl may still be running. Pages are assumed to be distributed over
-hosts as in the sample: the largest host of a larger crawl is assumed to have the same share of the pages.
+hosts as in the sample. So the largest host of a larger crawl has the same share of the pages.
 """
 
 from collections import Counter
@@ -17,10 +17,11 @@ from crawler.errors import UsageError
 from crawler.records import Outcome
 from crawler.storage.rotating_file import generations
 
-# The maximum number of lines to read. Reading them takes about ten seconds, and remembering their hosts and
-# directories takes at most 300 MB.
+# The maximum number of lines to read. Reading so many lines takes about ten seconds, and remembering their
+# hosts and directories takes at most 300 MB.
 LINES_MAX = 1_000_000
-# assumed compressed size of a page, as a share of its decoded size, unless the sample shows less
+# assumed compressed size of a page, as a share of its decoded size; used unless the sample shows a smaller
+# share
 _DEFLATED = 0.2
 
 

@@ -9,10 +9,10 @@ are appended meanwhile follow without a gap:
     after                     [boundary-N+1 . boundary][boundary+1 ...]   new generation | generation 0
 
 Nothing refers to the new entries until one batch stores the new boundary, the generation and a fresh epoch.
-When the outbox is next opened, it deletes the new entries if that batch was not written, and the replaced
-entries if it was. So either all entries are swapped or none. Each batch of new entries is synced. A synced
-write at the end would not be enough: it does not make earlier writes durable if LevelDB has begun another log
-file since.
+If that batch was not written, the outbox deletes the new entries when it is next opened; if the batch was
+written, it deletes the replaced entries. So either all entries are swapped or none. Each batch of new entries
+is synced. A single synced write at the end would not be enough: if LevelDB has begun another log file
+meanwhile, that write does not make earlier writes durable.
 
 A compaction takes slightly more than 8 bytes of memory per link, and another 16th of that while sorting. For
 1 GiB of entries, this is about 120 MB. Each link is decoded twice, and each remaining link is encoded once. A
@@ -163,7 +163,7 @@ class Compaction:
 
 
 def first_occurrences(fingerprints: np.ndarray) -> np.ndarray:
-    """Return a mask, bool (n,), of the fingerprints, uint64 (n,), that do not occur earlier in the array."""
+    """Return a mask, bool (n,), that is True for each of `fingerprints`, uint64 (n,), at its first occurrence."""
     keep = np.zeros(len(fingerprints), dtype=bool)
     for remainder in range(_RANGES):
         positions = np.flatnonzero(fingerprints % np.uint64(_RANGES) == remainder)

@@ -169,7 +169,7 @@ class Outbox:
 
     @property
     def links(self) -> int:
-        """The number of links in the outbox: those that were appended and are not yet confirmed."""
+        """The number of links in the outbox, which are the links that were appended and not confirmed yet."""
         return self._totals.links
 
     @property

@@ -54,7 +54,8 @@ from tests.faults.harness import (  # noqa: E402
 )
 
 HOSTS = 200
-# Segments of a few hundred pages, and a flush of the DUE after 200 links, so that there are many flushes and merges.
+# These settings give segments of a few hundred pages, and a flush of the DUE after 200 links, so that there
+# are many flushes and merges.
 SMALL = ("--set", "pages.segment_bytes=200000", "--set", "due.buffer_entries_max=200")
 FAULTS = [
     "seeds loading:1",

@@ -184,7 +184,7 @@ class LinkScanner(TagReader):
     def _is_repeated(self):
         """Return whether an earlier link of this page has the same `href` up to the fragment.
 
-        The answer is no if that link is not remembered: there is room for one link for each value of a hash.
+        A link that is not remembered counts as new; of the links with the same hash, the last one is remembered.
         Four of five links of a documentation page are repeated. So no string is made of them.
         """
         if not cython.compiled:

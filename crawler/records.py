@@ -53,9 +53,15 @@ class LinkFlag:
     EXTERNAL = 8192
     RENDER = 16384  # show this page in a browser, even if the configuration says otherwise
     STATIC = 32768  # never show this page in a browser
+    RETIRED = (
+        65536  # `crawler retire` dropped the URL while the link waited for its owner; it is never fetched
+    )
 
 
 # The answer to a link with one of these flags is not a page of the crawl.
+MESSAGE = (
+    LinkFlag.SCOPE | LinkFlag.SIGNAL | LinkFlag.CREDIT
+)  # something told to the owner of a URL; not a link
 NO_PAGE = LinkFlag.REQUISITE | LinkFlag.SITEMAP | LinkFlag.FEED | LinkFlag.EXTERNAL
 
 

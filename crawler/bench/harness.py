@@ -1,4 +1,4 @@
-"""What all benchmarks share: the parser of their options, and how they print tables, ratios and JSON."""
+"""The parser of the options that all benchmarks share, and the printing of their tables, ratios and JSON."""
 
 import argparse
 import json

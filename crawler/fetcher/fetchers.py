@@ -46,7 +46,7 @@ class Fetcher(Protocol):
         """Carry out one task and return its result."""
 
     def hold_more(self, owner: Hashable, nbytes: int) -> None:
-        """Charge memory derived from an answer to its owner until `let_go`."""
+        """Charge further memory, for data derived from an answer, to the answer's owner until `let_go`."""
 
     def let_go(self, owner: Hashable) -> None:
         """Release all memory charged to `owner`. If there is none, nothing happens."""

@@ -1,4 +1,4 @@
-"""Parses the header fields of a client once: they give its properties, and the forms of a copy that it accepts.
+"""Parses the header fields of a client once, to find the client's properties and the forms of a copy that it accepts.
 
 A client sends the same fields with each request. `ClientHeadersCache` maps the bytes of a header block to its
 meaning. So if a block is known, only the target of the request is parsed. The cache remembers a block only if

@@ -342,7 +342,7 @@ class ServedConnection(asyncio.Protocol):
                 self._transport.pause_reading()
 
     def _tell(self) -> None:
-        """Wake the reader of a body."""
+        """Wake the task that reads a body."""
         news, self._news = self._news, None
         if news is not None and not news.done():
             news.set_result(None)

@@ -1,10 +1,10 @@
-"""The schedule of a stored crawl (at rest or in a snapshot), opened only for queries about the copies of its pages.
+"""Opens the refresh schedule of a stored crawl (at rest or in a snapshot), for queries about the copies of its pages.
 
     store --Refresh.open--> schedule, recalibration --RefreshViews.probability--> P[the copy is current]
 
-A running crawl queries its own `Refresh`. `unopened` makes both from the same configuration. Both use the same
-code to rebuild the schedule and the same formula, so the probability that a copy is current does not depend on
-the caller. Opening costs about 3 us per page.
+A running crawl queries its own `Refresh`. `unopened` makes the `Refresh` of a stored view and that of a running
+crawl from the same configuration. Both use the same code to rebuild the schedule and the same formula, so the
+probability that a copy is current does not depend on the caller. Opening costs about 3 us per page.
 """
 
 import logging

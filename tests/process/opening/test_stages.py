@@ -155,8 +155,8 @@ def test_bytes_cut_off_when_a_store_is_opened_are_logged(
     tmp_path: Path, mended: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Mended(Environment):
-        def open_store(self, path: Path, config: Any) -> tuple[KeyValue, str]:
-            return super().open_store(path, config)[0], mended
+        def open_store(self, path: Path, config: Any, *, copy: bool = False) -> tuple[KeyValue, str]:
+            return super().open_store(path, config, copy=copy)[0], mended
 
     opened(tmp_path, environment=Mended()).close()
     assert [record.getMessage() for record in caplog.records] == [f"store: {mended}"] * bool(mended)

@@ -124,10 +124,19 @@ def test_pages_have_the_age_bounds_of_their_override() -> None:
         assert side.view(name).deadline == START + min_age
 
 
-def test_pages_that_a_signal_touches_are_known_until_they_are_stored() -> None:
-    schedule = Side(page("a.org/x")).refresh.schedule
-    schedule.signals.note_change(0, START, 0)
-    assert schedule.signals.pop_touched() == [0]
+@pytest.mark.parametrize("arms", [[], ["ncis", "ncis"]])
+def test_pages_that_a_signal_touches_are_known_until_they_are_stored(arms: list[str]) -> None:
+    schedule = Side(page("a.org/x"), arms=arms).refresh.schedule
+    row = schedule.find(NAMES.fingerprint("http://a.org/x"))
+    schedule.signals.note_change(row, START, 0)
+    assert schedule.signals.pop_touched() == [row]
+
+
+def test_requests_raise_the_importance_that_the_parts_share() -> None:
+    side, number = Side(page("a.org/x")), NAMES.fingerprint("http://a.org/x")
+    side.refresh.importance.asked = lambda fingerprint, now: 24.0 / (24 * HOUR)
+    side.refresh.outcomes.renew_importance([number], START, side.store.batch())
+    assert side.view("a.org/x").importance == pytest.approx(25.0, rel=0.01)
 
 
 @pytest.mark.parametrize("prefix", [keys.REFRESH_SITE, keys.VALIDATORS, keys.BIRTHS])

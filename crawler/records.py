@@ -56,8 +56,12 @@ class LinkFlag:
     EXTERNAL = 8192
     RENDER = 16384  # show this page in a browser, even if the configuration says otherwise
     STATIC = 32768  # never show this page in a browser
+    # `crawler retire` dropped the URL while the link waited for its owner; the URL is never fetched
+    RETIRED = 65536
 
 
+# A link with one of these flags is a message to the owner of its URL, not a link.
+MESSAGE = LinkFlag.SCOPE | LinkFlag.SIGNAL | LinkFlag.CREDIT
 # If a link has one of these flags, the answer to it is not a page of the crawl.
 NO_PAGE = LinkFlag.REQUISITE | LinkFlag.SITEMAP | LinkFlag.FEED | LinkFlag.EXTERNAL
 

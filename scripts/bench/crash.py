@@ -21,7 +21,8 @@ no budgets. So a lost page stays lost. The server's log and the WARC files are t
                          restored from a backup, killed repairs, cut segments, reshards, hostile directories; and a
                          planted bug that each scenario must detect. At most 1,000 pages.
 
-Power cuts and random instants are repeated with each of the --seeds seeds. After a kill, the fetches that were
+The default runs took 15 minutes with one process and 35 with three on two cores with a load of 8. Power cuts and
+random instants are repeated with each of the --seeds seeds. After a kill, the fetches that were
 in flight may be repeated. `worst` is the largest number of fetches that were repeated after one kill. A row
 fails if a page is lost or stored twice, if a fault is not reached, or if a planted bug is not found.
 """
@@ -66,8 +67,8 @@ from tests.faults.power import family  # noqa: E402
 
 ENGINES = ("leveldb", "rocksdict")
 HOSTS = 200
-# Segments of a few hundred pages, and a flush of the DUE after 200 links, so that there are many flushes and merges.
-SMALL = ("--set", "pages.segment_bytes=200000", "--set", "due.buffer_entries_max=200")
+# Segments of a hundred pages, and a flush of the DUE after 50 links, so that there are many flushes and merges.
+SMALL = ("--set", "pages.segment_bytes=100000", "--set", "due.buffer_entries_max=50")
 PAUSE_MAX = 4.0  # seconds between two random kills
 STOPPED = 60.0  # seconds
 SEEDS_A_BATCH = 10_000
@@ -75,14 +76,11 @@ FAULTS = [
     "seeds loading:1",
     "fetch begun:50",
     "record appended:5",
-    "record appended:10",
     "links written:5",
     "links synced:5",
     "synced:5",
     "batch written:5",
-    "batch written:10",
     "committed:5",
-    "committed:10",
     "segment begun:1",
     "segment rolled:1",
     *(f"flush {step}:1" for step in ("joined", "written", "synced", "renamed", "named", "ran")),
@@ -117,7 +115,7 @@ class Crash(NamedTuple):
 
     @property
     def faults(self) -> list[str]:
-        return FAULTS + EXCHANGED * (self.processes > 1)
+        return EXCHANGED * (self.processes > 1) + FAULTS
 
     def flags(self, *more: str) -> tuple[str, ...]:
         return (*SMALL, *several(self.processes), *more)
@@ -265,7 +263,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--pages", type=int, default=12_000, help="pages of the web (12000)")
+    parser.add_argument("--pages", type=int, default=12_000, help="pages of the web for each process (12000)")
     parser.add_argument(
         "--folder", type=Path, default=None, help="folder for the crawls (the temporary directory)"
     )
@@ -283,7 +281,9 @@ def main() -> None:
     if args.folder is not None:
         args.folder.mkdir(parents=True, exist_ok=True)
     right, begun = True, time.monotonic()
-    print(f"{args.pages:,} pages on {HOSTS} hosts, {CONCURRENCY} fetches in flight in each process")
+    print(
+        f"{args.pages:,} pages for each process on {HOSTS} hosts, {CONCURRENCY} fetches in flight in each process"
+    )
     print(
         f"{'':20}{'proc':>4} {'engine':10}{'seed':>5}{'kills':>6}{'lost':>7}{'unstored':>9}{'twice':>7}",
         end="",
@@ -294,7 +294,7 @@ def main() -> None:
         for name in args.case or CASES:
             for seed in range(1, args.seeds + 1 if name in SEEDED else 2):
                 if name != "seeds loaded" or processes == 1:
-                    size = Crash(args.pages, processes, engine, args.kills, seed)
+                    size = Crash(args.pages * processes, processes, engine, args.kills, seed)
                     right &= run(name, size, args.folder)
     print(f"{time.monotonic() - begun:.0f} s in all")
     raise SystemExit(

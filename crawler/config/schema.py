@@ -82,6 +82,7 @@ class PolitenessConfig(_Section, frozen=True):
     shared_address_domains: Count = 50  # an address with this many registrable domains is shared hosting
     shared_address_in_flight: Count = 16
     shared_address_rate: Number = 8.0  # requests/s to a shared address over all processes; 0 = no limit
+    domain_rate: Number = 8.0  # requests/s to a registrable domain over all its hosts; 0 = no limit
     backoff_first: Seconds = Seconds(60)
     backoff_max: Seconds = Seconds(14_400)
     give_up_after: Seconds = Seconds(259_200)  # 3 days; a host that does not answer for this long is given up

@@ -12,7 +12,9 @@ from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
 
-from tests.faults.harness import TreeWeb, crawl, end, finish, judge, settings, start
+import pytest
+
+from tests.faults.harness import TreeWeb, crawl, end, finish, judge, settings, several, start
 
 # The server records the beginning of a request after it arrived, and the end before the answer was sent. So a
 # gap looks longer to the server than it was for the crawler. A millisecond of slack is allowed because two
@@ -71,6 +73,19 @@ def test_hosts_on_one_address_share_a_gap(tmp_path: Path) -> None:
         found = judge(web, tmp_path / "crawl")
     assert ended.code == 0 and found.lost == 0, ended
     assert all(after - ended >= DELAY / 2 - SLACK for (_, ended), (after, _) in pairwise(requests))
+
+
+@pytest.mark.parametrize("more", [(), several(3), (*several(3), "--set", "urls.partition=host")])
+def test_hosts_of_one_domain_share_a_rate(tmp_path: Path, more: tuple[str, ...]) -> None:
+    """Forty hosts could get 80 requests a second. Their domain gets 12, whichever processes own the hosts."""
+    limits = ("--set", "politeness.domain_rate=12", "--set", "politeness.address_delay_share=0")
+    with TreeWeb(tmp_path, 60, "--names", "--fanout", "30", hosts=40) as web:
+        ended = crawl(tmp_path / "crawl", web.seed, *polite(*limits, *more))
+        starts = sorted(begin for begin, *_ in web.requests())
+        found = judge(web, tmp_path / "crawl")
+    assert ended.code == 0 and found.lost == found.stored_twice == 0, ended
+    # a loaded machine may start a request late and the next ones in time
+    assert all(late - early >= 1.7 for early, late in zip(starts, starts[24:], strict=False)), starts
 
 
 def test_robots_txt_is_fetched_first_and_obeyed(tmp_path: Path) -> None:

@@ -18,28 +18,10 @@ import msgspec
 import pytest
 
 from crawler.errors import DirectoryError
-from tests.faults.harness import TreeWeb, end, judge, settings, start
+from tests.faults.harness import TreeWeb, end, judge, pids, settings, several, start
 
 PAGES = 1500
-PROCESSES = 3
-FLAGS = (
-    "--processes",
-    str(PROCESSES),
-    "--set",
-    "splitter.heartbeat=0.2",
-    "--set",
-    "splitter.backoff_max=0.3",
-)
-
-
-def pids(directory: Path) -> list[int]:
-    """Return the process ids that hold the locks of the crawl's folders."""
-    found = []
-    for lock in sorted(directory.glob("p*/node.lock")):
-        fields = lock.read_text().split()
-        if len(fields) == 3 and Path(f"/proc/{fields[1]}").exists():
-            found.append(int(fields[1]))
-    return found
+FLAGS = several(3)
 
 
 def kill_one(directory: Path, rng: random.Random) -> list[float]:

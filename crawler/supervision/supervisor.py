@@ -29,7 +29,7 @@ from typing import Any
 import msgspec
 
 from crawler.admin import report
-from crawler.admin.process_metrics import RecentErrors
+from crawler.admin.process_metrics import DIED, RecentErrors
 from crawler.admin.report import Report
 from crawler.admin.status import Status, merge, resting, whole
 from crawler.clock import SystemClock
@@ -282,7 +282,8 @@ class _Child:
                 case Next.FAIL:
                     return self._supervisor.fail(_failure(self.name, code, self._said))
             delay = self._restarts.delay
-            log.error("%s: %s; restarting it in %.1f s", self.name, self._said or _cause(code), delay)
+            why = self._said or _cause(code)
+            log.error("%s: %s; restarting it in %.1f s", self.name, why, delay, extra=DIED)
             await self._wait(delay)
 
     async def _wait(self, delay: float) -> None:

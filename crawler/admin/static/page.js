@@ -41,11 +41,11 @@ function verdict() {
   const status = latest.status, health = status.health || { state: "", problems: [] };
   const state = connection === "live" ? health.state : connection;
   const title = {
-    healthy: "Healthy", unhealthy: "Not healthy", paused: "Paused", "at rest": "At rest", late: "Slow to answer",
+    healthy: "Healthy", degraded: "Works, but needs a look", unhealthy: "Not healthy", paused: "Paused", "at rest": "At rest", late: "Slow to answer",
     reconnecting: "Reconnecting", lost: "The crawl does not answer", stopped: "Stopped", failed: "Ended with an error",
   }[state] || "Connecting";
   say($("verdict"), title);
-  $("health").className = { unhealthy: "bad", lost: "bad", failed: "bad", healthy: "good" }[state] || "calm";
+  $("health").className = { unhealthy: "bad", lost: "bad", failed: "bad", degraded: "warn", healthy: "good" }[state] || "calm";
   const texts = connection === "live" ? health.problems.map((each) => each.text) : [about(connection)];
   const list = $("problems");
   if (list.dataset.shown !== texts.join("\n")) {
@@ -72,7 +72,7 @@ function state() {
   const health = latest && latest.status.health;
   const words = { live: health ? health.state : "live", late: "slow", lost: "no answer" }[connection] || connection;
   say($("state"), words);
-  $("state").className = ["lost", "failed"].includes(connection) || (connection === "live" && words === "unhealthy") ? "bad" : "";
+  $("state").className = { lost: "bad", failed: "bad", live: { unhealthy: "bad", degraded: "warn" }[words] }[connection] || "";
 }
 
 // -- the figures ------------------------------------------------------------------

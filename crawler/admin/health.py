@@ -37,6 +37,7 @@ ERRORS_AGE = 600.0
 DEATHS_MAX = (
     2  # deaths of processes in that time; with more deaths, the crawl is unhealthy although all run again
 )
+RESTARTING = "; restarting it"  # what follows the cause in the message about a death
 DEGRADED, UNHEALTHY = "degraded", "unhealthy"
 LAG_MAX = 2.0  # seconds of event-loop lag; normal garbage collections and flushes stay below 0.5
 DESCRIPTORS_MAX = 0.9  # share of the limit of open files that may be in use
@@ -215,9 +216,9 @@ def _deaths(status: CrawlSigns) -> Finding:
     deaths = [each for each in _late_errors(status) if each.get("died")]
     if not deaths:
         return DEGRADED, ""
-    latest = max(deaths, key=lambda each: each["at"])["message"]
+    latest = max(deaths, key=lambda each: each["at"])["message"].rpartition(RESTARTING)[0]
     if len(deaths) <= DEATHS_MAX:
-        return DEGRADED, f"a process was started again in the last 10 minutes: {latest}"
+        return DEGRADED, f"a process died in the last 10 minutes: {latest}"
     return UNHEALTHY, f"processes died {len(deaths)} times in the last 10 minutes, the latest: {latest}"
 
 

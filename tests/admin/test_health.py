@@ -34,7 +34,8 @@ def error(age: float, level: str = "error") -> dict[str, Any]:
 
 
 DISCONNECTED = {"p0": {"p1": PeerStatus(7, 70, connected=False)}}
-DEATH = {"died": True, "message": "p1: ended with signal 9; restarting it in 0.2 s"}
+CAUSE = "p1: ended with signal 9 (SIGKILL)"
+DEATH = {"died": True, "message": f"{CAUSE}; restarting it in 0.2 s"}
 ILL: list[tuple[str, dict[str, Any], str]] = [
     ("missing", {"members": [MemberStatus("p0", "running"), MemberStatus("p1", "missing")]}, "p1 is not running"),
     (
@@ -60,7 +61,7 @@ ILL: list[tuple[str, dict[str, Any], str]] = [
     (
         "deaths",
         {"errors": [error(400) | DEATH, error(30) | DEATH, error(599) | DEATH]},
-        f"processes died 3 times in the last 10 minutes, the latest: {DEATH['message']}",
+        f"processes died 3 times in the last 10 minutes, the latest: {CAUSE}",
     ),
     ("peers", {"peers": DISCONNECTED}, "no connection from p0 to p1 (7 links wait)"),
 ]  # fmt: skip
@@ -78,7 +79,7 @@ WEAK: list[tuple[str, dict[str, Any], str]] = [
     (
         "deaths",
         {"errors": [error(30) | DEATH, error(599) | DEATH, error(601) | DEATH]},
-        f"a process was started again in the last 10 minutes: {DEATH['message']}",
+        f"a process died in the last 10 minutes: {CAUSE}",
     ),
     (
         "errors",

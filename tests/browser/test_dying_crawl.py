@@ -147,9 +147,7 @@ def test_the_ends_of_a_crawl_before_a_browser(tmp_path: Path, tree: list[str]) -
         async with watched(tmp_path, tree) as (crawl, page):
             await crawl.kill("p1")
             await reads(page, "verdict", "Works, but needs a look")
-            assert "a process was started again in the last 10 minutes: p1: ended" in await shown(
-                page, "problems"
-            )
+            assert "a process died in the last 10 minutes: p1: ended" in await shown(page, "problems")
             await check(page, "degraded")
             await click(page, "#stop")
             await click(page, "#stop")

@@ -340,7 +340,7 @@ def test_a_child_is_restarted_as_a_new_program(tmp_path: Path, monkeypatch: pyte
     [
         (3, "the store is missing", "p0: the store is missing", 3),
         (127, "", "p0: ended with exit code 127", 127),
-        (-9, "", "p0: ended with signal 9", 1),
+        (-9, "", "p0: ended with signal 9 (SIGKILL, perhaps by the kernel because memory ran out)", 1),
         (128, "", "p0: ended with exit code 128", 1),
         (75, "disk full", "p0: the store failed (disk full); start again when the disk is repaired", 75),
         (75, "", "p0: the store failed; start again when the disk is repaired", 75),
@@ -397,7 +397,7 @@ def test_a_child_that_dies_is_started_again_later_each_time(
             assert two.supervisor.failure is None and two.told == []
 
     asyncio.run(play())
-    assert "p0: ended with signal 9; restarting it in 0.2 s" in caplog.text
+    assert "p0: ended with signal 9 (SIGKILL, perhaps by the kernel because memory ran out); restarting it in 0.2 s" in caplog.text
     assert "p0: ended with exit code 1; restarting it in 0.4 s" in caplog.text
 
 

@@ -27,16 +27,15 @@ TROUBLE = (
     Outcome.CONNECT_ERROR, Outcome.DNS_ERROR, Outcome.TLS_ERROR, Outcome.PROXY_ERROR, Outcome.HEADER_TIMEOUT,
     Outcome.RESET, Outcome.TEMPORARY, Outcome.HOST_BUSY, Outcome.FRAMING, Outcome.BAD_STATUS, Outcome.INTERNAL_ERROR,
 )  # fmt: skip
-REQUESTS_MIN = 20  # with fewer requests in the last minute, the share of failures is not meaningful
-HOSTS_MIN = 5  # with fewer hosts in the last minute, the share of failures is not meaningful
+REQUESTS_MIN = 20  # with fewer requests than this in the last minute, the share of failures is not meaningful
+HOSTS_MIN = 5  # with fewer hosts than this in the last minute, the share of failures is not meaningful
 SHARE_SOME = 0.25  # share of requests or hosts that may fail in a healthy crawl
 SHARE_MAX = 0.5  # share of requests or hosts that may fail in a degraded crawl
 SPAN_MIN = 30.0  # a crawl counts as stalled only after this many seconds
 # number of seconds for which the verdict mentions a logged error, or the death of a process that runs again
 ERRORS_AGE = 600.0
-DEATHS_MAX = (
-    2  # deaths of processes in that time; with more deaths, the crawl is unhealthy although all run again
-)
+# deaths of processes in that time; with more deaths, the crawl is unhealthy although all processes run again
+DEATHS_MAX = 2
 RESTARTING = "; restarting it"  # what follows the cause in the message about a death
 DEGRADED, UNHEALTHY = "degraded", "unhealthy"
 LAG_MAX = 2.0  # seconds of event-loop lag; normal garbage collections and flushes stay below 0.5

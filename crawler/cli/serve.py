@@ -65,7 +65,7 @@ def main(command: str, argv: list[str]) -> int:
 
 # `crawler serve` answers these commands, since it has the crawl open
 ANSWERED = ("withdraw", "why", "get")
-RULES_INTERVAL = 1.0  # seconds between two checks whether another command has changed the withdrawals
+RULES_INTERVAL = 1.0  # seconds between two checks of whether another command has changed the withdrawals
 
 
 def _opened(directory: CrawlDirectory, stack: contextlib.ExitStack) -> "tuple[dict[str, Stages], str]":

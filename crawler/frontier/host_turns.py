@@ -19,7 +19,7 @@ from crawler.records import FetchTask, TaskKind
 from crawler.robots.cache import VerdictKind
 
 LOOKS_MAX = 256  # number of entries of a host examined per turn; each may need a check of robots.txt
-IDLE_MAX = 16  # number of hosts without a URL to try that are passed over at a time
+IDLE_MAX = 16  # maximum number of hosts without a URL in memory that get a turn in one call
 
 _TASK_OF = {
     VerdictKind.ALLOWED: TaskKind.PAGE,
@@ -55,7 +55,7 @@ class HostTurns:
         return None if host is None else self._outstanding.acquire(host, TaskKind.RESOLVE)
 
     def of_front(self, now: float) -> FetchTask | None:
-        """Return the fetch task of the next host of the front that has one."""
+        """Return the fetch task of the next front host that has a task to give out."""
         while (host := self._bench.pop(now)) is not None:
             if (fetch_task := self._of_popped(host, now)) is not None:
                 return fetch_task

@@ -52,9 +52,8 @@ class DiskCache:
         self.bytes = 0
         self.hits = 0
         self._end = 0  # where the next body is written
-        self._places: OrderedDict[bytes, int] = (
-            OrderedDict()
-        )  # offset, length and checksum; the oldest is first
+        # offset, length and checksum of each body; the oldest body is first
+        self._places: OrderedDict[bytes, int] = OrderedDict()
         self._asked = AskedBefore()
 
     def __len__(self) -> int:

@@ -170,7 +170,7 @@ class PageServer:
         return await self._receive(asked, request, body)
 
     def _remember(self, request: ServedRequest, client_headers: ClientHeaders) -> None:
-        """Remember the client's headers by the bytes of its header fields, for `_again`."""
+        """Remember the client's headers under the bytes of its header fields, for `_again`."""
         line_end = request.raw.find(b"\r\n")
         if _PLAIN_LINE.fullmatch(request.raw[:line_end]):
             self._client_headers.put(request.raw[line_end:], client_headers)
@@ -191,7 +191,7 @@ def _not_allowed(methods: str) -> HttpError:
     return refusal
 
 
-_HOP = "X-Crawler-Hop"  # marks a request forwarded by a sibling, which is never forwarded again
+_HOP = "X-Crawler-Hop"  # marks a request that a sibling forwarded; such a request is never forwarded again
 SOCKET = "serve.sock"
 # maximum number of seconds until the owner's first byte arrives; the owner is on a nearby network
 CONNECT_TIMEOUT = 5.0

@@ -337,7 +337,10 @@ class ResultProcessor:
         return change
 
     def hop_robots(self, fetch_task: FetchTask, fetch: Fetch, now: float) -> Making:
-        """Build the `Change` for a robots.txt that was fetched outside of the queues. Keep the state of its host."""
+        """Build the `Change` for a robots.txt that was fetched outside of the queues.
+
+        Do not change the state of its host.
+        """
         change = Change()
         ignored, rules_ignored = self._robots.sitemaps_ignored, self._robots.rules_ignored
         yield from self._read_robots(change, fetch_task, fetch, now)

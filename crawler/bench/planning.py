@@ -10,8 +10,12 @@
     processes       rate x CPU per page without the idle share / the usable share of a core
     rate of hosts   hosts / (answer time + gap): the limit by politeness, however many machines there are
     rate of a host  1 / (answer time + gap): the largest host ends last, if its share of the pages is above average
+                    (a request for robots.txt comes before these, but no gap follows the last page)
+    of addresses    addresses / (answer time + gap of an address), if hosts share addresses; requests for
+                    robots.txt count
     rendering       share of the pages that a browser shows x CPU of a rendering; it runs beside the processes
-    rate            the least of: requested, hosts, the largest host's rate / its share of the pages, bandwidth, cores
+    rate            the least of: requested, hosts, addresses, the largest host's rate / its share of the pages,
+                    bandwidth, cores
     WARC            (pages + hosts, for robots.txt) x capture + pages x KiB, as compressed by gzip, x the ratio of
                     the WARC's compression to gzip, which differs for bodies sent compressed
     disk            WARC + pages x (line of the journal + store) + known URLs x (DUE + links log) + waiting URLs x queue
@@ -169,23 +173,26 @@ class Goal(msgspec.Struct, frozen=True):
     """The crawl to plan.
 
     With `rate` 0, the crawl is as fast as `machines` allows. Then `machines` must be at least 1.
-    `known_hosts` is the number of hosts to which links lead. It is used instead of `hosts` if it is larger.
-    `largest_host` is the share of the pages that the largest host has. It is used instead of the mean share
-    if it is larger. `compressed` is the size of a page after gzip (level 6) as a share of its decoded size.
-    `coded` is the share of pages that are sent compressed, `secure` the share of pages sent over TLS.
-    `handshakes` is the number of full TLS handshakes per page, `urls` the number of distinct new URLs per
-    page, and `directories` the number of directories with pages per host. `refresh` is the number of
-    additional fetches of known pages per second. The share `changed` of these fetches finds a changed page.
-    The gap between two requests to a host is `delay`, or `delay_factor` times the answer time. `cores`,
-    `memory`, `disk` (bytes) and `bandwidth` (bytes per second) are those of one machine. `usable` is the
-    share of a core that may be used. The share `rendered` of the fetches is rendered in a browser. Each
-    rendering takes `render_cpu` CPU seconds; 0 means the value of the unit costs.
+    `known_hosts` is the number of hosts to which links lead. It is used instead of `hosts` if it is
+    larger. `largest_host` is the largest host's share of the pages. It is used instead of the mean share if it
+    is larger.
+    `addresses` is the number of IP addresses of the hosts; 0 means that each host has its own.
+    `compressed` is the size of a page after gzip (level 6) as a share of its decoded size. `coded` is the
+    share of pages that are sent compressed, `secure` the share of pages sent over TLS. `handshakes` is the
+    number of full TLS handshakes per page, `urls` the number of distinct new URLs per page, and `directories`
+    the number of directories with pages per host. `refresh` is the number of additional fetches of known
+    pages per second. The share `changed` of these fetches finds a changed page. The gap between two requests
+    to a host is `delay`, or `delay_factor` times the answer time. `cores`, `memory`, `disk` (bytes) and
+    `bandwidth` (bytes per second) are those of one machine. `usable` is the share of a core that may be used.
+    The share `rendered` of the fetches is rendered in a browser. Each rendering takes `render_cpu` CPU
+    seconds; 0 means the value of the unit costs.
     """
 
     pages: float
     hosts: float
     known_hosts: float = 0.0
     largest_host: float = 0.0
+    addresses: float = 0.0
     rate: float = 0.0
     refresh: float = 0.0
     changed: float = 0.2
@@ -283,16 +290,35 @@ def idle_share(busy: float, lone: float, processes: float) -> float:
     return max(0.0, processes - busy) / (processes + lone)
 
 
-def host_rate(goal: Goal) -> float:
-    """Return the pages per second that politeness allows over all hosts."""
+def _visit(goal: Goal) -> float:
+    """Return the seconds between the starts of two requests to a host."""
     most = float(_DEFAULT.politeness.delay_max)
-    gap = max(goal.delay, min(goal.delay_factor * goal.latency, most))
-    return goal.hosts / (goal.latency + gap) if goal.latency + gap else math.inf
+    return goal.latency + max(goal.delay, min(goal.delay_factor * goal.latency, most))
+
+
+def host_rate(goal: Goal) -> float:
+    """Return the pages per second that politeness allows over all hosts of equal size."""
+    return _pages_in(goal, goal.pages / goal.hosts * _visit(goal))
 
 
 def skewed_rate(goal: Goal) -> float:
-    """Return the mean pages per second if nothing but politeness to the largest host limits the crawl."""
-    return host_rate(goal) / goal.hosts / goal.largest_host
+    """Return the mean pages per second of a crawl if only politeness to the largest host limits it."""
+    return _pages_in(goal, goal.largest_host * goal.pages * _visit(goal))
+
+
+def address_rate(goal: Goal) -> float:
+    """Return the pages per second that politeness to the addresses allows, if all have equally many hosts."""
+    politeness = _DEFAULT.politeness
+    shared = goal.hosts / goal.addresses / politeness.shared_address_domains
+    if shared >= 1.0:  # shared hosting and CDNs
+        each = 1.0 / (politeness.shared_address_rate * math.sqrt(shared))
+    else:
+        each = goal.latency + politeness.address_delay_share * goal.delay
+    return _pages_in(goal, (goal.pages + goal.hosts) / goal.addresses * each)
+
+
+def _pages_in(goal: Goal, seconds: float) -> float:
+    return goal.pages / seconds if seconds else math.inf
 
 
 def plan(goal: Goal, units: UnitCosts) -> Plan:
@@ -302,6 +328,8 @@ def plan(goal: Goal, units: UnitCosts) -> Plan:
     bounds = {"hosts: politeness": host_rate(goal)}
     if goal.largest_host * goal.hosts > 1.0:
         bounds["the largest host: politeness"] = skewed_rate(goal)
+    if 0.0 < goal.addresses < goal.hosts:
+        bounds["addresses that hosts share: politeness"] = address_rate(goal)
     if goal.rate:
         bounds["the rate asked for"] = goal.rate
     if goal.machines or not goal.rate:

@@ -195,6 +195,7 @@ FAULTS = {
     "requests": Fault("CrawlerRequestsFail", seeds=CLOSED),
     "hosts": Fault("CrawlerHostsFail", seeds=CLOSED[:40]),
     "peers": Fault("CrawlerPeerUnreachable", seeds=CLOSED[:40], command="node"),
+    "deaths": Fault("CrawlerProcessDies", ("--processes", "3"), _kill_one),
     "errors": Fault("CrawlerErrorLogged", act=_damage_and_read),
     "lag": Fault("CrawlerLoopBlocked", act=_stop_and_go),
     "descriptors": Fault("CrawlerDescriptorsShort", act=_take_descriptors),

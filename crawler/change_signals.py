@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-TOLD_MAX = 100  # the answer to a notification lists this many of its URLs
+TOLD_MAX = 100  # the answer to a notification lists at most this many of its URLs
 
 
 class SignalSource(NamedTuple):
@@ -54,7 +54,8 @@ class Fate(StrEnum):
 
     NOTED = "noted"  # the page is kept fresh: it is fetched sooner, depending on how reliable its source was
     QUEUED = "queued"  # in scope but not fetched yet: it waits like any link
-    SENT = "sent"  # another process owns the URL and decides; the signal waits here until it arrives
+    # another process owns the URL and decides its fate; the signal waits here until that process receives it
+    SENT = "sent"
     NOT_REFRESHED = "not_refreshed"  # the page is known, but this crawl does not fetch pages again
     RETIRED = "retired"  # `crawler retire` removed it before it was fetched
     OUT_OF_SCOPE = "out_of_scope"  # a rule of the URL filter rejects it
@@ -62,7 +63,11 @@ class Fate(StrEnum):
 
 
 class Told(msgspec.Struct, omit_defaults=True):
-    """The fate of one URL. `why` is the filter's rule, the owner's name, or the reason of a refusal."""
+    """The fate of one URL.
+
+    Depending on the fate, `why` is the rule of the filter, the name of the owner, or the reason of the
+    refusal.
+    """
 
     url: str
     fate: Fate
@@ -70,9 +75,10 @@ class Told(msgspec.Struct, omit_defaults=True):
 
 
 class Signalled(msgspec.Struct):
-    """The result of a notification: the number of URLs by fate, refusals by reason, and the first `TOLD_MAX` URLs.
+    """The result of a notification.
 
-    A URL that a notification contains twice counts once.
+    It contains the number of URLs with each fate, and the number of URLs refused for each reason. `urls`
+    lists the fates of the first `TOLD_MAX` URLs. A URL that a notification contains twice counts once.
     """
 
     noted: int = 0

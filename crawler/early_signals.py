@@ -22,7 +22,8 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-# this signal is blocked here and in child processes, since a service manager may send it to them too
+# asks a process to reopen its logs; blocked here and in child processes, since a service manager may send it
+# to these, too
 REOPEN = signal.SIGUSR1
 AT_ONCE = 130  # exit code after a second signal, or after a Ctrl-C before anything has begun
 _came: list[int] = []

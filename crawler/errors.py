@@ -90,7 +90,10 @@ class StoreError(CrawlerError):
 
 
 class ObjectStoreError(CrawlerError):
-    """Object storage cannot be reached, or refuses an operation. Unconfirmed files stay on this disk."""
+    """Object storage cannot be reached, or refuses an operation.
+
+    Files whose upload was not confirmed stay on this disk.
+    """
 
     exit_code = 75
 

@@ -27,7 +27,8 @@ from collections.abc import Callable, Iterable
 from crawler import early_signals
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
-Work = Callable[[socket.socket], int]  # (the child's end of a socket pair) -> exit code; runs in the child
+# runs in the child: it gets the child's end of a socket pair, and returns the exit code
+Work = Callable[[socket.socket], int]
 
 
 def can_fork() -> bool:
@@ -36,7 +37,7 @@ def can_fork() -> bool:
 
 
 class ForkedChild:
-    """A running child. `link` is the parent's end of its socket pair."""
+    """A running child. `link` is the parent's end of the socket pair between the two processes."""
 
     def __init__(self, pid: int, link: socket.socket) -> None:
         self.pid = pid
@@ -53,7 +54,7 @@ class ForkedChild:
                 await ended.wait()
             finally:
                 loop.remove_reader(self._ended)
-            if self.returncode is None:  # unless another task has reaped the child in the meantime
+            if self.returncode is None:  # another task may have reaped the child meanwhile
                 self._reap()
         assert self.returncode is not None
         return self.returncode
@@ -87,8 +88,8 @@ def fork_children(
 ) -> list[ForkedChild]:
     """Start `count` children, each of which runs `work` and then ends.
 
-    With `helpers`, the children have no state to save, so the kernel ends them together with this process
-    (more precisely, with the thread that forks them). `siblings` are the other running children.
+    `helpers` means that the children have no state to save. The kernel then ends them together with this
+    process (more precisely, with the thread that forks them). `siblings` are the other running children.
     """
     gc.freeze()  # without this, a garbage collection in a child would copy all memory pages of imported modules
     sys.stdout.flush()
@@ -114,7 +115,7 @@ def _be_child(work: Work, link: socket.socket) -> None:
     """Run `work` and exit; never return into the parent's code."""
     code = 1
     try:
-        os.setsid()  # so that signals from a terminal reach only the parent
+        os.setsid()  # in a new session, a signal from the terminal does not reach the child, only the parent
         early_signals.forget()
         nothing = os.open(os.devnull, os.O_RDONLY)
         os.dup2(nothing, 0)

@@ -23,8 +23,8 @@ TROUBLE = (
     Outcome.CONNECT_ERROR, Outcome.DNS_ERROR, Outcome.TLS_ERROR, Outcome.PROXY_ERROR, Outcome.HEADER_TIMEOUT,
     Outcome.RESET, Outcome.TEMPORARY, Outcome.HOST_BUSY, Outcome.FRAMING, Outcome.BAD_STATUS, Outcome.INTERNAL_ERROR,
 )  # fmt: skip
-REQUESTS_MIN = 20  # with fewer requests in the last minute, the share of failures is not meaningful
-HOSTS_MIN = 5  # with fewer hosts in the last minute, the share of failures is not meaningful
+REQUESTS_MIN = 20  # with fewer requests than this in the last minute, the share of failures is not meaningful
+HOSTS_MIN = 5  # with fewer hosts than this in the last minute, the share of failures is not meaningful
 SHARE_MAX = 0.5  # share of requests or hosts that may fail
 SPAN_MIN = 30.0  # a crawl counts as stalled only after this many seconds
 ERRORS_AGE = 600.0  # a logged error makes the crawl unhealthy for this many seconds

@@ -73,6 +73,8 @@ NUMBERS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("serve_ready_bytes", ("serve", "ready_bytes"), "Bytes of cached answers."),
     ("serve_ready_hits_total", ("serve", "ready_hits"), "Requests answered from cached answers."),
     ("serve_ready_misses_total", ("serve", "ready_misses"), "Requests whose answer was not cached."),
+    ("serve_disk_bytes", ("serve", "disk_bytes"), "Bytes of inflated pages in the cache on disk."),
+    ("serve_disk_hits_total", ("serve", "disk_hits"), "Pages read from the cache on disk."),
     ("serve_counted_pages", ("serve", "counted_pages"), "Pages whose requests are counted exactly."),
     ("refresh_level", ("refreshing", "level"), "Crawl value at which a page is due (Lambda)."),
     ("refresh_expected_freshness", ("refreshing", "expected_freshness"), "Expected share of fresh copies."),

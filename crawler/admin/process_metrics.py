@@ -91,8 +91,8 @@ class RecentErrors(logging.Handler):
     """The latest warnings and errors of the log, for the dashboard.
 
     Python shows warnings on standard error as long as no logger has a handler. This handler would prevent
-    that, although it shows nothing itself. So in a script that has not configured logging, it passes messages
-    on to Python's last-resort handler.
+    that, although it shows nothing itself. So in a script that has not configured logging, this handler
+    passes messages on to Python's last-resort handler.
     """
 
     def __init__(self) -> None:
@@ -109,7 +109,7 @@ class RecentErrors(logging.Handler):
             logging.lastResort.handle(record)
 
     def _is_only_handler(self) -> bool:
-        """Return whether the log's only handlers are this one and those of later crawls in the process."""
+        """Return whether the log has no handlers but this one and those of later crawls in this process."""
         handlers = [*logging.getLogger("crawler").handlers, *logging.getLogger().handlers]
         return handlers[:1] == [self] and all(isinstance(each, RecentErrors) for each in handlers)
 

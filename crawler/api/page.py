@@ -150,7 +150,10 @@ _PSEUDO_ELEMENT = re.compile(r"(.*?)\s*::(?:(text)|attr\(\s*['\"]?([^)'\"]*?)['\
 
 
 def _as_written_here(query: str) -> str:
-    """Return advice on how to write a selector with one of Scrapy's pseudo-elements here; "" for other selectors."""
+    """Return advice on what to write instead of one of Scrapy's pseudo-elements.
+
+    Return "" if `query` contains no pseudo-element.
+    """
     found = _PSEUDO_ELEMENT.fullmatch(query)
     if found is None:
         return ""
@@ -183,19 +186,21 @@ def _fields_of(form: Element) -> dict[str, str]:
     return fields
 
 
-_PRESSED = "\0"  # marks the first button, which is the button that is pressed
+# this key holds the name of the form's first button, because a browser would press that button
+_PRESSED = "\0"
 
 
 class Page(msgspec.Struct, frozen=True, dict=True):
-    """A fetched page, which is durable.
+    """A fetched page, which is already stored durably.
 
-    `url` is the URL in request form, `content` is the body without content coding, `fetched_at` is an
-    instant, `links` are the raw URLs of its links, and `meta` is the `meta` of its `Request`. If a browser
-    showed the page (`render.when`), `rendered` is true and `content` is the DOM in UTF-8. For a file (not a
-    page) of more than `fetch.body_bytes_max`, `content` is b"": the file is only in the archive and in a
-    mirror. `consent` is the receipt of the page: what its site allowed when it was fetched ("y", "n" or
-    "unknown" for `search`, `ai_input`, `train_ai` and `tdm`), which source decided this, and the statements
-    of the site. `text` and `tree` are computed once, when they are first used.
+    `url` is the URL in request form, and `content` is the body without content coding. `fetched_at` is an
+    instant. `links` are the raw URLs of the page's links, and `meta` is the `meta` of its `Request`. If a
+    browser showed the page (`render.when`), `rendered` is true and `content` is the DOM in UTF-8. If the
+    answer is not a page but a file of more than `fetch.body_bytes_max`, `content` is b"", and the file is
+    only in the archive and in a mirror. `consent` is the consent receipt of the page. It says what the site
+    allowed when the page was fetched: "y", "n" or "unknown" for each of `search`, `ai_input`, `train_ai` and
+    `tdm`. It also names the source that decided this, and contains the statements of the site. `text` and
+    `tree` are computed once, when they are first used.
 
         >>> from crawler import Page
         >>> page = Page.of("http://x/shop/", "<title>Shop</title><h1>Tea</h1><a href=green>Green</a>")
@@ -361,9 +366,9 @@ class Page(msgspec.Struct, frozen=True, dict=True):
     ) -> Request:
         """Return a request that submits a form of the page with `fields`; other fields keep the form's values.
 
-        With `jar`, the cookies of that jar are sent; give the jar of the page's own request. Of the forms
-        that match `css`, the one that has the most of `fields` is used. Raise ValueError if no form matches.
-        The values of its password fields are not archived.
+        With `jar`, the cookies of that jar are sent; give the jar of the request that fetched this page. Of
+        the forms that match `css`, the one that has the most of `fields` is used. Raise ValueError if no form
+        matches. The values of the form's password fields are not archived.
 
         >>> from crawler import Page
         >>> page = Page.of("http://x/in", "<form method=post><input name=token value=7><input name=user></form>")

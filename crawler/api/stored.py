@@ -1,4 +1,4 @@
-"""Reads the stored pages of a process for the user's code; the copies that exports leave out are left out here too."""
+"""Reads the stored pages of a process for the user's code. Copies that exports leave out are left out here, too."""
 
 import logging
 from collections.abc import Iterator

@@ -78,12 +78,14 @@ class Audit(msgspec.Struct):
 class Repeated:
     """Groups of URLs that share a key.
 
-    To save memory, only an 8-byte hash and a reference to the URL are stored for a key that occurs once.
+    To save memory, a key that has occurred only once is stored as an 8-byte hash, with a reference to its
+    URL.
     """
 
     def __init__(self) -> None:
         self._first: dict[int, str] = {}
-        self.repeated: dict[str, tuple[int, list[str]]] = {}  # key -> (number of URLs, the first of them)
+        # key -> (number of URLs with this key, the first of these URLs)
+        self.repeated: dict[str, tuple[int, list[str]]] = {}
 
     def add(self, key: str, url: str) -> None:
         """Add a URL with this key."""
@@ -103,7 +105,7 @@ class Repeated:
         return [(key, count, urls) for key, (count, urls) in ranked]
 
 
-_Dead = tuple[str, str, str]  # (url, description, via), by fingerprint
+_Dead = tuple[str, str, str]  # (url, description, via); the dictionaries map fingerprints to these
 
 
 class Auditor:
@@ -147,7 +149,10 @@ class Auditor:
     def record(
         self, row: Mapping[str, Any], fingerprint: int, target: tuple[int, str] | None, flags: int
     ) -> None:
-        """Note a URL that the crawl tried to fetch. `target` is the (fingerprint, URL) to which it redirects."""
+        """Note a URL that the crawl tried to fetch.
+
+        If the URL redirects, `target` is the (fingerprint, URL) of the target.
+        """
         if flags & _EXTERNAL:
             return self._note_external(row, fingerprint, target, flags)
         self._urls += 1
@@ -252,7 +257,7 @@ class Auditor:
             self._add(name, finding)
         # To save memory, use the string object that is already stored.
         url, *_ = self._found.get(page.fingerprint, (page.url,))
-        if page.canonical is None:  # a page that names another page as canonical is a copy on purpose
+        if page.canonical is None:  # a page that names another page as canonical is an intended copy
             for text, groups in ((page.title, self._titles), (page.description, self._descriptions)):
                 if text:
                     groups.add(text, url)
@@ -315,8 +320,8 @@ class Auditor:
         for fingerprint, (url, behind, via) in ranked:
             count, sources = self._sources.get(fingerprint, (0, []))
             if not sources and fingerprint in self._external_ends & self._external_hops:
-                continue  # the link that redirects here is listed instead
-            if not sources and via:  # the linking page is not stored
+                continue  # the finding about the link that redirects here is listed instead
+            if not sources and via:  # the page `via` is not stored
                 count, sources = 1, [via]
             self._add(name, Finding(url, behind, tuple(sources), count))
 
@@ -423,7 +428,7 @@ def _found_on(url: str, via: str | None, value: str = "") -> Finding:
 
 
 def unreachable(cause: str, tries: int) -> str:
-    """Return the verdict on a URL whose server does not answer: the reason, and how often the server was tried."""
+    """Return the verdict on a URL whose server does not answer: the reason, and the number of tries."""
     words = _CAUSES.get(cause) or (
         _behind(None, Outcome(cause)) if cause in _OUTCOMES else cause or "no answer"
     )

@@ -24,6 +24,7 @@ from typing import Any
 
 import uvloop
 
+from crawler.bench import harness
 from crawler.clock import SystemClock
 from crawler.config import SplitterConfig
 from crawler.records import Link
@@ -42,7 +43,7 @@ SECRET = b"benchmark secret"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--links", type=lambda text: int(float(text)), default=1_000_000)
+    parser.add_argument("--links", type=harness.count_argument, default=1_000_000)
     parser.add_argument("--directory", type=Path, help="folder for the stores (the temporary directory)")
     parser.add_argument("--json", action="store_true", help="print JSON")
 

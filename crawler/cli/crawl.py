@@ -101,7 +101,10 @@ def _broken_off(directory: CrawlDirectory) -> int:
 
 
 def _misses_files(args: argparse.Namespace, config: Config, report: dict[str, Any]) -> bool:
-    """Return whether a requested file is incomplete. With --mirror or --accept, all files count, else the seeds."""
+    """Return whether a requested file is incomplete.
+
+    With --mirror or --accept, every file counts as requested; otherwise, only the seeds do.
+    """
     wants_files = args.mirror or bool(config.filter.accept)
     return bool(
         incomplete(report) if wants_files else report["run"].get("bodies", {}).get("asked_incomplete")
@@ -144,7 +147,7 @@ def _logged_in(args: argparse.Namespace, layers: Layers, directory: CrawlDirecto
 
 
 def _write_mirror(args: argparse.Namespace) -> None:
-    """Write the pages stored so far as files, which replace the copy of an earlier run."""
+    """Write the pages stored so far as files, in place of the files that an earlier run wrote."""
     from crawler.export import worker_pool, writing
 
     problems: list[str] = []

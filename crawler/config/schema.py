@@ -416,6 +416,8 @@ class ServeConfig(_Section, frozen=True):
     held_bytes_max: ByteCount = ByteCount(1 << 20)
     ready_bytes_max: ByteCount = ByteCount(32 << 20)
     head_bytes_max: ByteCount = ByteCount(64 << 20)
+    disk_cache_bytes: ByteCount = ByteCount(1 << 30)
+    disk_cache_folder: str = ""  # a folder for the cache on disk; empty = the crawl directory
     segments_open_max: Positive = 64
     on_disallow: Literal["keep", "withhold"] = "keep"
     allow: str = ""  # a use, such as "search"; only copies that may be used for it are served

@@ -20,7 +20,10 @@ from crawler.due.runs import Fingerprints
 
 
 class Piece(msgspec.Struct, frozen=True):
-    """The fingerprints of the links in one stretch of the links log, in order. The stretch ends at `position`."""
+    """The fingerprints of the links in one stretch of the links log, in the order of the log.
+
+    The stretch ends at `position`.
+    """
 
     fingerprints: Fingerprints
     position: int
@@ -41,7 +44,7 @@ class PendingLinks:
         self._unstaged: list[Piece] = []
         self._staged: deque[list[Piece]] = deque()
         self._pieces: deque[Piece] = deque()
-        self.count = 0  # the number of waiting links, which `take` can return
+        self.count = 0  # the number of links that wait, that is, that `take` can return
 
     def append(self, fingerprints: Sequence[int], position: int) -> None:
         """Add links of the group being written. In the log, these links end at `position`. Writer."""

@@ -19,7 +19,7 @@ from crawler.records import Link
 
 
 class Flushed(msgspec.Struct, frozen=True, array_like=True):
-    """Value of `d/flushed`: the flushed position of the links log, and the number of known and new links before."""
+    """Value of `d/flushed`: the flushed position of the links log, and the numbers of known and new links before it."""
 
     position: int = 0
     known: int = 0
@@ -71,7 +71,7 @@ class FlushPlan:
     def run(self) -> None:
         """Prepare the next part: read its new links and write their run.
 
-        The first call joins all links with the runs before that. Each call also frees the runs that earlier
+        Before that, the first call joins all links with the runs. Each call also closes the runs that earlier
         plans replaced.
 
         Raises:

@@ -1,4 +1,4 @@
-"""The work on one page, which any of the processes that share an export may do.
+"""Does the work on one page of an export; any of the processes that share the export may do it.
 
 This module combines the formats of `crawler/pages` with `crawler/extract`. The latter finds the encoding and
 the links of a page, and decides whether the page may be parsed.

@@ -35,7 +35,7 @@ COMPILED: bool = cython.compiled
 
 # phases: the insertion modes of 13.2.6.4.1 to 7
 BEFORE_HEAD, IN_HEAD, IN_NOSCRIPT, AFTER_HEAD, IN_BODY = range(5)
-_DEPTH_MAX = 200  # open tables, or open elements of SVG or MathML
+_DEPTH_MAX = 200  # maximum number of open tables, and of open elements of SVG or MathML
 # Start tags that end SVG and MathML (13.2.6.5), or whose content the parser treats differently inside SVG and
 # MathML.
 _BREAKOUTS = frozenset(
@@ -60,7 +60,7 @@ class LinkScanner(TagReader):
         super().__init__(content)
         self.phase = BEFORE_HEAD
         self.templates = 0
-        self.has_hidden_link = self.has_marker = False  # in the open templates
+        self.has_hidden_link = self.has_marker = False  # whether the open templates contain these
         self.has_template = False
         # The place in the innermost table: TABLE if content is misplaced here; CAPTION, TD or TH; OTHER if no
         # table is open.
@@ -257,7 +257,7 @@ class LinkScanner(TagReader):
 
     @cython.final
     def _is_misplaced(self, element: cython.int) -> cython.bint:
-        """Return whether a start tag here is in a table but outside its cells, where the parser moves it out."""
+        """Return whether a start tag here is in a table but outside its cells, so that the parser moves it out."""
         if element == tags.INPUT:
             return self.type is None or self.type.lower() != "hidden"
         return element not in (tags.STYLE, tags.SCRIPT, tags.TEMPLATE, tags.FORM)

@@ -15,9 +15,9 @@ write at the end would not be enough: it does not make earlier writes durable if
 file since.
 
 A compaction takes slightly more than 8 bytes of memory per link, and another 16th of that while sorting. For
-1 GiB of entries, this is about 120 MB. Each link is decoded twice, and each link that is left is encoded
-once. A compaction takes 1.5 us per link (measured with 300,000 links in 24 MB, of which 60,000 links in 4.8
-MB were left).
+1 GiB of entries, this is about 120 MB. Each link is decoded twice, and each remaining link is encoded once. A
+compaction takes 1.5 us per link (measured with 300,000 links in 24 MB, of which 60,000 links in 4.8 MB were
+left).
 """
 
 from array import array
@@ -104,7 +104,10 @@ class Compaction:
         return self.bytes_before - self.bytes_after
 
     def sweep(self) -> None:
-        """Delete the old entries if the new ones are current; otherwise, delete the new ones (worker thread)."""
+        """Delete the old entries if the new ones are current; otherwise, delete the new ones.
+
+        Call this in a worker thread.
+        """
         sweep(self._store, self._old_keys() if self.adopted else self._new_keys())
 
     def _old_keys(self) -> Iterator[bytes]:

@@ -2,7 +2,7 @@
 
 `session.py` decides what to send, and this module transfers the bytes. For each peer, one task dials the peer
 for as long as the process lives. It resolves the peer's name at every attempt, because addresses change in a
-cluster. While a peer is missing, it costs one attempt per back-off. Nothing waits for a write to finish:
+cluster. While a peer is missing, there is one attempt per back-off. Nothing waits for a write to finish:
 unsent entries stay in the outbox, and a transport buffers at most one window of entries.
 
     process                              peers
@@ -128,7 +128,8 @@ class _Connection(asyncio.Protocol):
         if self._guarded(lambda: self.session.receive(data, self._peers.now())):
             self.flush()
         if self.session.state is not before:
-            self._peers.flush_parted()  # this session may have replaced another one
+            # write the last messages of another session, which this session may have replaced
+            self._peers.flush_parted()
         self._peers.tell_news()
 
     def connection_lost(self, error: BaseException | None) -> None:
@@ -192,7 +193,7 @@ class _Connection(asyncio.Protocol):
         self.pump()
 
     def pump(self) -> None:
-        """Send what a commit has made ready."""
+        """Send the entries and acks that a commit has made ready."""
         if self._guarded(lambda: self.session.pump(self._peers.now())) and self.session.has_news:
             self.flush()
 
@@ -215,7 +216,7 @@ class _Connection(asyncio.Protocol):
         due = self.session.next_wakeup()
         if self._timer is not None:
             if due >= self._timer_at:
-                return  # when the timer fires, it is set again; the extra tick does no harm
+                return  # the timer fires too early, and is then set again; this does no harm
             self._timer.cancel()
         self._timer_at = due
         delay = max(0.0, due - self._peers.now())
@@ -297,7 +298,8 @@ class Peers:
         self.now = clock.now
         self.linger = float(common.config.handshake_timeout)
         self._doorkeeper = Doorkeeper(sessions_max=len(self._addresses) + common.config.strangers_max)
-        self._connections: dict[_Connection, None] = {}  # a dict, whose order is repeatable
+        # a dict instead of a set, because its order is repeatable
+        self._connections: dict[_Connection, None] = {}
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._socket: socket.socket | None = None
         tls = tls_contexts(common.config)
@@ -335,7 +337,7 @@ class Peers:
         self._recheck_dialling()
 
     def flush(self, peers: Container[str]) -> None:
-        """Send these peers what a commit has made ready.
+        """Send these peers the entries and acks that a commit has made ready.
 
         Call this after every commit.
         """
@@ -430,7 +432,7 @@ class Peers:
             self.flush_parted()
 
     async def _take(self, connection: _Connection, accepted: socket.socket) -> None:
-        """Create the transport of an accepted connection."""
+        """Create the transport of a connection that was accepted."""
         tls, limit = self._listen_tls, self.linger if self._listen_tls else None
         try:
             await asyncio.get_running_loop().connect_accepted_socket(

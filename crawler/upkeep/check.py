@@ -1,6 +1,6 @@
 """`crawler check`: read and compare all data of a process, and report the repairs made when it was opened."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -10,6 +10,9 @@ from crawler.config import Config
 from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.topology import Topology
 from crawler.errors import DamageError
+from crawler.export.worker_pool import WorkerPool
+from crawler.pages.captures import Problem
+from crawler.pages.damage import PROBLEMS_MAX, SegmentPart
 from crawler.process.opening.process_views import ProcessViews
 from crawler.process.opening.stages import BALLAST, Stages, at_rest
 from crawler.storage.commit import CommitPoint
@@ -26,11 +29,15 @@ from crawler.upkeep.repair import RepairNote
 from crawler.urls.equivalence import Equivalences
 from crawler.urls.fingerprint import Fingerprinter
 
-PROBLEMS_MAX = 1000  # maximum number of problems reported
 
+def check(stages: Stages, processes: int = 1) -> list[str]:
+    """Return a list of the problems found, one line each. Every value, run and WARC record is read.
 
-def check(stages: Stages) -> list[str]:
-    """Return a list of the problems found, one line each. Every value, run and WARC record is read."""
+    The WARC records are read by this number of `processes`.
+
+    Raises:
+        CrawlerError: a process that read WARC records was killed, and so was its replacement.
+    """
     store, views, due, pages = stages.store, stages.views, stages.due, stages.pages
     problems = list(views.problems())
     problems += _damaged_values(store)
@@ -39,8 +46,19 @@ def check(stages: Stages) -> list[str]:
     problems += _foreign_keys(store, stages.topology)
     problems += lost_receipts.problems(store)
     problems += due.check()
-    problems += [f"{problem.where}: {problem.message}" for problem in pages.check()]
+    problems += [
+        f"{problem.where}: {problem.message}" for problem in pages.check(partial(_shared, processes))
+    ]
     return problems[:PROBLEMS_MAX]
+
+
+def _shared(
+    processes: int, work: Callable[[SegmentPart], list[Problem]], parts: Iterable[SegmentPart]
+) -> Iterator[list[Problem]]:
+    """Yield the problems of each part, in the order of the parts, which several processes read."""
+    pool: WorkerPool[SegmentPart, list[Problem]] = WorkerPool(lambda part, _careful: work(part), processes)
+    with pool:
+        yield from pool.results(parts)
 
 
 def _damaged_values(store: KeyValue) -> list[str]:
@@ -108,8 +126,12 @@ def begin_repair(directory: CrawlDirectory, names: Sequence[str]) -> list[str]:
     return lines
 
 
-def repair(config: Config, directory: CrawlDirectory, name: str, clock: Clock) -> tuple[list[str], list[str]]:
+def repair(
+    config: Config, directory: CrawlDirectory, name: str, clock: Clock, processes: int = 1
+) -> tuple[list[str], list[str]]:
     """Repair one process; return the repairs made and the problems that remain, one line each.
+
+    The WARC records are checked by this number of `processes`.
 
     If the store was rebuilt and the process has peers, the repair is complete only after
     `behind.recover_behind`.
@@ -122,7 +144,7 @@ def repair(config: Config, directory: CrawlDirectory, name: str, clock: Clock) -
     done, _ = repair_before_opening(folder, config.store.engine, partial(note.begin, store_damaged=True))
     found: list[str] = []
     if not (note.store_damaged or note.cut_off):
-        found, opening = _opened(config, directory, name, clock)
+        found, opening = _opened(config, directory, name, clock, processes)
         done += opening
         if not found:
             note.end()
@@ -143,7 +165,7 @@ def repair(config: Config, directory: CrawlDirectory, name: str, clock: Clock) -
     directory.note_state(name, 0)
     with at_rest(config, directory, name, clock=clock) as stages:
         done += refind(stages, mended.lost, links, reread=True)
-        left = check(stages)
+        left = check(stages, processes)
     if not (note.store_damaged and stages.topology.peers):
         note.end()
     return done, left
@@ -169,12 +191,12 @@ def mend_stores(directory: CrawlDirectory) -> list[str]:
 
 
 def _opened(
-    config: Config, directory: CrawlDirectory, name: str, clock: Clock
+    config: Config, directory: CrawlDirectory, name: str, clock: Clock, processes: int
 ) -> tuple[list[str], list[str]]:
     """Open the stages. Return the problems found in them, and the repairs that were made when they were opened."""
     try:
         with at_rest(config, directory, name, clock=clock) as stages:
-            return check(stages), repaired(stages)
+            return check(stages, processes), repaired(stages)
     except DamageError as error:
         return [str(error)], []
 

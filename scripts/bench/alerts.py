@@ -10,7 +10,6 @@ URLs directly to the files of the crawl (200 MB). The script needs Debian's pack
 the full disk.
 """
 
-import argparse
 import contextlib
 import json
 import os
@@ -36,6 +35,7 @@ from msgspec.structs import replace
 from serve import CRAWLER, running
 from serve_cases import free_ports
 
+from crawler.bench import harness
 from crawler.due.eliminator import Appended, Flushed, Manifest
 from crawler.due.runs import DiskRuns
 from crawler.storage.engines import open_store
@@ -313,9 +313,7 @@ def walk(folder: Path, names: list[str]) -> bool:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = harness.parser(__doc__)
     parser.add_argument("--only", nargs="+", choices=FAULTS, default=list(FAULTS))
     options = parser.parse_args()
     if shutil.which("prometheus") is None:

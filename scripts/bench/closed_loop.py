@@ -32,6 +32,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from crawler.bench import harness
 from crawler.cli.loopback import free_port
 from crawler.clock import SystemClock
 from crawler.lab.changing.readers import Readers, calibration
@@ -162,9 +163,7 @@ def show(title: str, runs: Sequence[Run]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = harness.parser(__doc__)
     for name, value in (
         ("pages", 300),
         ("rate", 12),

@@ -26,6 +26,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from crawler.bench import harness
 from crawler.cli import access
 from crawler.clock import SystemClock
 from crawler.errors import CrawlerError
@@ -121,9 +122,7 @@ async def compare(options: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = harness.parser(__doc__)
     parser.add_argument("--processes", default="1,2,4")
     for name, value in (("pages", 480), ("rate", 40), ("seconds", 240)):
         parser.add_argument(f"--{name}", type=int, default=value)

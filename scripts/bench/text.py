@@ -10,7 +10,6 @@ score of an extractor is the F1 score over words. A planted near-duplicate is a 
 words is replaced. Different pages of one site must not be identified as copies.
 """
 
-import argparse
 import logging
 import random
 import re
@@ -23,6 +22,7 @@ from pathlib import Path
 import numpy as np
 from selectolax.lexbor import LexborHTMLParser
 
+from crawler.bench import harness
 from crawler.pages.formats import text
 from crawler.pages.formats.duplicates import EQUAL_MIN, Originals
 from crawler.pages.formats.simhash import minhash, simhash
@@ -97,16 +97,13 @@ def compare_main_content(files: list[Path]) -> None:
             found = extract(page)
             taken[name] += time.process_time() - began
             scores[name].append(f1(found, truth))
-    print(
-        "| main content | pages | F1 median | mean | tenth percentile | least | ms a page |\n"
-        "|---|---|---|---|---|---|---|"
+    table = harness.Table(
+        "main content", "pages", "F1 median", " mean", "tenth percentile", "least", "ms a page"
     )
     for name, values in scores.items():
         values.sort()
-        print(
-            f"| {name} | {len(values)} | {statistics.median(values):.3f} | {statistics.mean(values):.3f} "
-            f"| {values[len(values) // 10]:.3f} | {values[0]:.3f} | {1000 * taken[name] / len(values):.1f} |"
-        )
+        figures = (statistics.median(values), statistics.mean(values), values[len(values) // 10], values[0])
+        table.row(name, len(values), *(f"{each:.3f}" for each in figures), 1000 * taken[name] / len(values))
 
 
 def plant(files: list[Path], seed: int) -> None:
@@ -119,14 +116,14 @@ def plant(files: list[Path], seed: int) -> None:
     hashes = [simhash(" ".join(each)) or 0 for each in texts]
     for each, originals_of in zip(texts, originals, strict=True):
         originals_of.add("original", "", minhash(" ".join(each)))
-    print(f"\n| words replaced | found of {len(texts)} | by simhash (3 bits) |\n|---|---|---|")
+    table = harness.Table("words replaced", f"found of {len(texts)}", "by simhash (3 bits)")
     for share in REPLACED:
         found = by_simhash = 0
         for number, each in enumerate(texts):
             copy = " ".join(draw.choice(vocabulary) if draw.random() < share else word for word in each)
             found += originals[number].add("copy", "", minhash(copy)) == "original"
             by_simhash += ((simhash(copy) or 0) ^ hashes[number]).bit_count() <= 3
-        print(f"| {share:.1%} | {found / len(texts):.3f} | {by_simhash / len(texts):.3f} |")
+        table.row(f"{share:.1%}", f"{found / len(texts):.3f}", f"{by_simhash / len(texts):.3f}")
     signatures = np.array([list(minhash(" ".join(each)) or b"") for each in texts], np.uint8)
     likeness = []
     for one in range(len(texts)):
@@ -144,9 +141,7 @@ def phrases(content: list[str]) -> set[tuple[str, ...]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = harness.parser(__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--per-site", type=int, default=80)
     parser.add_argument("--seed", type=int, default=1)

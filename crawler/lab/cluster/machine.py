@@ -15,7 +15,7 @@ import random
 import shutil
 import stat
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from contextvars import Context, ContextVar, copy_context
 from pathlib import Path
 from typing import Any
@@ -157,7 +157,7 @@ class SystemCalls:
 
     @contextmanager
     def installed(self) -> Iterator[None]:
-        """Install the replacements. If code that belongs to no life calls them, they call the real functions."""
+        """Install the replacements. If code that belongs to no life calls a replacement, the real function is called."""
         calls = {
             "open": self._open,
             "close": self._close,
@@ -175,29 +175,33 @@ class SystemCalls:
         finally:
             for name, call in self._real.items():
                 setattr(os, name, call)
-            for descriptor in (*self._kept, self._null):
-                os.close(descriptor)
+            for descriptor in self._kept:
+                if _path_of(descriptor) == os.devnull:  # a file object may have closed it
+                    os.close(descriptor)
             self._kept.clear()
+            os.close(self._null)
 
     def end(self, life: Life) -> None:
         """Close all files of a life, and release the locks, as the kernel would.
 
         Objects may still refer to the files.
         """
-        disown_locks(life.descriptors)
-        for descriptor in sorted(life.descriptors):
-            os.dup2(self._null, descriptor, inheritable=False)
-            self._kept.add(descriptor)
-        life.descriptors.clear()
-        for descriptor in _open_below(life.machine.folder):
+        # a file object closes its descriptor without `os.close`; another life may have opened a file under the number
+        left = _open_below(life.machine.folder)
+        own = life.descriptors.intersection(left)
+        disown_locks(own)
+        for descriptor in left:
             # the object that holds this descriptor may close it later
             os.dup2(self._null, descriptor, inheritable=False)
+        self._kept |= own
+        life.descriptors.clear()
 
     # -- the calls ------------------------------------------------------------------
 
     def _open(self, path: Any, flags: int, mode: int = 0o777, **more: Any) -> int:
         life = _alive()
         descriptor = self._real["open"](path, flags, mode, **more)
+        self._kept.discard(descriptor)
         if life is not None:
             life.descriptors.add(descriptor)
         return descriptor
@@ -242,15 +246,28 @@ class SystemCalls:
 
 def _open_below(folder: Path) -> list[int]:
     """Return the descriptors of all open files below a folder, including those of memory maps and file objects."""
-    found, device = [], os.stat(folder.parent).st_dev
-    for name in os.listdir("/proc/self/fd"):
-        with suppress(OSError):  # the descriptor of this listing is already closed
-            # reading the name of a file takes much longer than reading its device
-            if os.fstat(int(name)).st_dev == device and os.readlink(f"/proc/self/fd/{name}").startswith(
-                f"{folder}/"
-            ):
-                found.append(int(name))
-    return found
+    device = os.stat(folder.parent).st_dev
+    descriptors = map(int, os.listdir("/proc/self/fd"))
+    # reading the path of a file takes much longer than reading its device
+    return [
+        each for each in descriptors if _device_of(each) == device and _path_of(each).startswith(f"{folder}/")
+    ]
+
+
+def _device_of(descriptor: int) -> int:
+    """Return the device of the file that a descriptor refers to; -1 if the descriptor is closed."""
+    try:
+        return os.fstat(descriptor).st_dev
+    except OSError:
+        return -1
+
+
+def _path_of(descriptor: int) -> str:
+    """Return the path of the file that a descriptor refers to; "" if the descriptor is closed."""
+    try:
+        return os.readlink(f"/proc/self/fd/{descriptor}")
+    except OSError:
+        return ""
 
 
 def _alive() -> Life | None:

@@ -63,7 +63,8 @@ FIELDS: dict[str, type] = {
     "links": int,
     "noindex": bool,
     "noarchive": bool,
-    "consent_search": str,  # may search use the copy? y, n or unknown, from its receipt; likewise below
+    # whether search may use the copy, by its receipt: y, n or unknown; likewise for the next uses
+    "consent_search": str,
     "consent_ai_input": str,
     "consent_train_ai": str,
     "consent_tdm": str,

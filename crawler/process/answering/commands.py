@@ -317,7 +317,10 @@ def _end_of(steps: Generator[None, None, T]) -> T:
 
 
 def _checked(command: Callable[..., Any]) -> Callable[[Mapping[str, Any]], Any]:
-    """Return `command` as a function of a mapping of arguments. It raises a UsageError if they do not fit."""
+    """Return `command` as a function of a mapping of arguments.
+
+    The function raises a UsageError if the arguments do not fit the command.
+    """
     name = command.__name__.removeprefix("_")
     fields = [
         (each.name, each.annotation, msgspec.NODEFAULT if each.default is each.empty else each.default)

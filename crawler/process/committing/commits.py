@@ -56,7 +56,7 @@ class Commits:
     def flush_change(self, plan: FlushPlan) -> Making:
         """Build the `Change` that records the plan's new URLs as known and adds them to the frontier.
 
-        This change must be queued like any other. It writes host records, and these records count pages whose
+        This change must be queued like any other, because it writes host records that count pages whose
         changes are still in the queue.
         """
         reach("flush ran")

@@ -337,7 +337,10 @@ class ResultProcessor:
         return change
 
     def hop_robots(self, fetch_task: FetchTask, fetch: Fetch, now: float) -> Making:
-        """Build the `Change` for a robots.txt that was fetched outside of the queues. Keep the state of its host."""
+        """Build the `Change` for a robots.txt that was fetched outside of the queues.
+
+        Do not change the state of its host.
+        """
         change = Change()
         ignored, rules_ignored = self._robots.sitemaps_ignored, self._robots.rules_ignored
         yield from self._read_robots(change, fetch_task, fetch, now)
@@ -452,8 +455,7 @@ class ResultProcessor:
         if self._stamping is None:
             return
         fetch, record = capturing.fetch, capturing.record
-        repeats = extracted is None and capturing.unchanged and before is not None
-        known = before.receipt if repeats and before is not None else None
+        known = before.receipt if extracted is None and capturing.unchanged and before is not None else None
         stamp = self._stamping.stamp(fetch, capturing.fingerprint, extracted, known, change)
         capturing.stamp = stamp
         if record is not None and (fetch.outcome in SUCCESSES or record.state is not PageState.STORED):

@@ -5,6 +5,7 @@ the judge's rules that the bug breaks.
 """
 
 import os
+import stat
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -29,8 +30,8 @@ from crawler.lab.cluster.disk import JournalStore
 from crawler.lab.cluster.judge import RunVerdict, judge
 from crawler.lab.cluster.synthetic_web import WebSpec
 from crawler.pages import segments
+from crawler.process.committing.commits import Commits
 from crawler.process.exchange.peer_exchange import PeerExchange
-from crawler.process.opening.stages import Stages
 from crawler.process.results.admission import Owners, Seen
 from crawler.splitter import compaction
 from crawler.splitter.coordination import Coordination
@@ -89,7 +90,7 @@ def _names_not_synced() -> list[tuple[Any, str, Any]]:
     def nothing(path: Path) -> None:
         pass
 
-    return [(module, "sync_directory", nothing) for module in (files, runs, links_log, segments)]
+    return [(module, "sync_directory", nothing) for module in (files, links_log, segments)]
 
 
 def _no_truncation() -> list[tuple[Any, str, Any]]:
@@ -131,27 +132,37 @@ def _failed_write_goes_on() -> list[tuple[Any, str, Any]]:
 
 def _flush_before_commit() -> list[tuple[Any, str, Any]]:
     """Bug: a flush becomes durable before the to-do entries of its new links."""
-    flush_change = Stages.flush_change
+    flush_change = Commits.flush_change
 
-    def flush_early(self: Stages, plan: FlushPlan) -> Any:
+    def flush_early(self: Commits, plan: FlushPlan) -> Any:
         runs_before = list(self.due._manifest.runs)
-        batch = self.store.batch(sync=True)
+        store = self.point._store
+        batch = store.batch(sync=True)
         self.due.stage_flush(plan, batch)
-        self.store.write(batch)
+        store.write(batch)
         self.due._manifest.runs[:] = runs_before
         return flush_change(self, plan)
 
-    return [(Stages, "flush_change", flush_early)]
+    return [(Commits, "flush_change", flush_early)]
 
 
 def _run_not_synced() -> list[tuple[Any, str, Any]]:
     class NoSync:
-        """Stands in for the module `os`. Its syncs do nothing."""
+        """Stands in for the module `os`. It syncs directories but no files."""
 
         def __getattr__(self, name: str) -> Any:
-            return (lambda descriptor: None) if name in ("fsync", "fdatasync") else getattr(os, name)
+            return _sync_names if name in ("fsync", "fdatasync") else getattr(os, name)
 
-    return [(runs, "os", NoSync())]
+    def _sync_names(descriptor: int) -> None:
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            os.fsync(descriptor)
+
+    @contextmanager
+    def new_file(path: Path, **options: Any) -> Iterator[Any]:
+        with patch.object(files, "os", NoSync()), files.new_file(path, **options) as file:
+            yield file
+
+    return [(runs, "os", NoSync()), (runs, "new_file", new_file)]
 
 
 def _gaps_forgotten() -> list[tuple[Any, str, Any]]:

@@ -22,6 +22,7 @@ from crawler.lab.cluster.cluster_settings import ClusterSettings
 from crawler.lab.cluster.judge import judge
 from crawler.lab.cluster.synthetic_web import WebSpec
 from crawler.process.opening.stages import Stages
+from tests.faults.planted import OWN
 from tests.lab.cluster.planted import PLANTS, planted, run, settings_of
 
 TINY = ClusterSettings(web=WebSpec(hosts=8, pages=60), count=6, within=40.0)
@@ -139,6 +140,16 @@ CHEAP = {
     "empty-disk-accepted": 1,
     "notices-ignored": 1,
 }
+
+
+def test_every_bug_can_be_planted() -> None:
+    """Each patch replaces an attribute that exists; otherwise the search for the bug could find nothing."""
+    for bug in PLANTS:
+        with planted(bug):
+            pass
+    for patches in OWN.values():
+        for where, name, _ in patches():
+            assert hasattr(where, name), (where, name)
 
 
 @pytest.mark.parametrize("bug", CHEAP)

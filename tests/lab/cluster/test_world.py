@@ -33,7 +33,7 @@ def make_life(folder: Path, name: str = "p0", number: int = 1) -> Life:
     return Life(Machine(name, name, folder, random.Random(2)), number)
 
 
-def in_life(life: Life, function, *args):  # type: ignore[no-untyped-def]
+def in_life(life: Life | None, function, *args):  # type: ignore[no-untyped-def]
     context = contextvars.copy_context()
     context.run(CURRENT.set, life)
     return context.run(function, *args)
@@ -258,6 +258,31 @@ def test_dead_lives_cannot_write_and_a_full_disk_accepts_nothing(tmp_path: Path)
         os.close(descriptor)  # late cleanup code cannot close a file of another process
         os.write(descriptor, b"four")
     assert (tmp_path / "file").read_bytes() == b"onet"
+
+
+def test_the_end_of_a_life_closes_no_file_that_has_the_number_of_a_file_it_had_closed(tmp_path: Path) -> None:
+    """A file object closes its descriptor without `os.close`, so the number may belong to another life."""
+    system = SystemCalls()
+    first, second = make_life(tmp_path / "first"), make_life(tmp_path / "second")
+    for life in (first, second):
+        life.machine.folder.mkdir()
+    with system.installed():
+        descriptor = in_life(first, os.open, first.machine.folder / "file", os.O_WRONLY | os.O_CREAT)
+        open(descriptor, "wb").close()
+        assert (
+            in_life(second, os.open, second.machine.folder / "file", os.O_WRONLY | os.O_CREAT) == descriptor
+        )
+        system.end(first)
+        assert in_life(second, os.write, descriptor, b"kept") == 4
+
+        late = open(descriptor, "wb")  # noqa: SIM115 - late cleanup code of the second life closes the file
+        system.end(second)
+        late.close()
+        assert in_life(None, os.open, tmp_path / "other", os.O_WRONLY | os.O_CREAT) == descriptor
+    os.write(descriptor, b"open")
+    os.close(descriptor)
+    assert (second.machine.folder / "file").read_bytes() == b"kept"
+    assert (tmp_path / "other").read_bytes() == b"open"
 
 
 def test_a_lock_of_a_dead_life_closes_no_file_of_another_process(tmp_path: Path) -> None:

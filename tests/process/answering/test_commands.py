@@ -409,10 +409,12 @@ def test_records_and_captures_are_plain() -> None:
         via=255,
         flags=LinkFlag.SEED,
         digest=b"\x01",
+        receipt=b"\x04",
         fetched_at=3.0,
     )
     plain = explainer._plain_record(record)
     assert (plain["digest"], plain["content_digest"], plain["via"]) == ("01", "", f"{255:016x}")
+    assert plain["receipt"] == "04"
     assert (plain["flags"], plain["fetched_at"], plain["changed_at"]) == (
         "SEED",
         iso_time(3.0),

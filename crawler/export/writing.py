@@ -254,8 +254,8 @@ class Export:
         test = self._where.test if self._where is not None and self._where.fields & CONTENT_FIELDS else None
         for row in self._done(work, known):
             if originals is not None and row["outcome"] in (Outcome.FETCHED, Outcome.UNCHANGED):
-                fingerprint = int(row["simhash"], 16) if row["simhash"] else None
-                row["duplicate_of"] = originals.add(row["url"], row["digest"] or "", fingerprint) or None
+                minhash = bytes.fromhex(row["minhash"]) if row["minhash"] else None
+                row["duplicate_of"] = originals.add(row["url"], row["digest"] or "", minhash) or None
             if test is None or test(row):
                 yield row
 

@@ -179,7 +179,7 @@ def test_a_partial_answer_to_a_refresh_does_not_replace_the_copy(
             running = Running(tmp_path, [], *flags, command="refresh")
             try:
                 running.until(lambda: web.paths().count("/a") > 1)
-                before = running.status()["refresh"]["done"]
+                before = running.until(lambda: running.status().get("refresh"))["done"]
                 running.until(lambda: running.status()["refresh"]["done"] > before + 1)
                 status, _, body = ask(running.serve, f"/page?url={url}")
                 assert status == 200 and body.decode() == WHOLE

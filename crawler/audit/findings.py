@@ -72,9 +72,8 @@ class Audit(msgspec.Struct):
     sections: dict[str, Section]
     compared_with: str = ""  # the earlier crawl
     comparison: dict[str, Section] = {}  # sections of `comparison.py`
-    damage: list[
-        str
-    ] = []  # segments that are missing or too short, whose pages the report lacks; a line for each
+    # a line for each segment that is missing or too short; the report lacks the pages of such segments
+    damage: list[str] = []
     external: dict[str, int] = {}  # number of checked links out of scope, by status or outcome
 
 

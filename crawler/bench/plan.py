@@ -7,9 +7,10 @@
     crawler bench units --out units.json && crawler plan --units units.json --pages 1e8 --hosts 1e6 --machines 3
 
 The estimate is computed from unit costs (crawler/bench/planning.py). These are the costs of a reference
-machine, or the costs that `crawler bench units` measured on your machine. Unit costs are ranges, so the results are ranges, too.
-With --sample, a small crawl provides the arguments that are not given: hosts, their addresses, pages of the
-largest host, sizes, links, times. A plan assumes that all pages of the hosts are fetched.
+machine, or the costs that `crawler bench units` measured on your machine. Unit costs are ranges, so the
+results are ranges, too. With --sample, a small crawl provides the arguments that are not given: hosts, their
+addresses, pages of the largest host, sizes, links, times. A plan assumes that all pages of the hosts are
+fetched.
 """
 
 import argparse

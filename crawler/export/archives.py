@@ -46,7 +46,7 @@ class Crawled(NamedTuple):
     fingerprinter: Fingerprinter
 
     def damage(self) -> list[str]:
-        """Return a line for each segment that is missing or too short, whose pages the crawl no longer has."""
+        """Return a message for each segment that is missing or too short. The crawl no longer has its pages."""
         return [
             f"{archive.folder / segment}: missing or too short; `crawler check --repair` queues its pages again"
             for archive in self.archives

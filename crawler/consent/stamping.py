@@ -75,7 +75,9 @@ class Stamping:
     def stamp(
         self, fetch: Fetch, fingerprint: int, extracted: Extracted | None, before: bytes | None, batch: Batch
     ) -> ReceiptStamp:
-        """Return the stamp of an answer's receipt. Add to the batch the parts of the receipt that are not stored yet.
+        """Return the receipt of an answer in the form that the page cache writes.
+
+        Add to the batch the parts of the receipt that are not stored yet.
 
         Call this in the order of the commits. A call takes about 10 us.
 

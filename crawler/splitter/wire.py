@@ -39,7 +39,7 @@ PROTOCOL = 5  # the protocol number in the handshake; processes with different n
 TAG_BYTES = 16
 LENGTH_BYTES = 4
 _SEAL_BYTES = 5  # length of the version and the crc32 at the start of an entry
-FRAME_OVERHEAD = 1 + TAG_BYTES  # the part of `length` that is not payload
+FRAME_OVERHEAD = 1 + TAG_BYTES  # number of bytes that `length` counts but that are not payload
 # maximum size of a frame from a peer that has not yet proved that it knows the secret
 HANDSHAKE_BYTES_MAX = 4096
 

@@ -1,8 +1,8 @@
 """Makes the receipt of each page that is stored, and puts it into the page's batch.
 
-Most pages of a host have equal statements, so finished receipts are cached. The key of the cache has
+Most pages of a host have equal statements, so finished receipts are cached. The key of the cache contains
 everything on which a receipt depends: the state of the site, the rule of robots.txt, the page's own
-statements, and the path if the site has statements about paths. A look-up takes about 5 us.
+statements, and, if the site has statements about paths, the path. A look-up takes about 5 us.
 """
 
 from collections import OrderedDict

@@ -366,7 +366,7 @@ def chained(chain: int, entry: bytes) -> int:
     """Return the checksum of an epoch's entries up to `entry`. `chain` is the checksum of the earlier entries, or 0.
 
     If two queues have different checksums at the same epoch and number, one of them was continued from a copy
-    or an older state of the store, and has used the same numbers for other entries.
+    or an older state of the store. It has then used the same numbers for other entries.
     """
     return zlib.crc32(entry[:_SEAL_BYTES], chain)
 

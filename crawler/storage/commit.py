@@ -50,7 +50,7 @@ class Participant(Protocol):
 
 
 class CaptureAppender(Participant, Protocol):
-    """The page cache, to which captures are appended. They are durable when `write` returns."""
+    """The page cache, to which captures are appended. Captures are durable when `write` returns."""
 
     def write(self, capturings: list[Any]) -> int: ...
 

@@ -60,8 +60,8 @@ _REQUISITE = LinkFlag.REQUISITE
 _EXTERNAL = LinkFlag.EXTERNAL
 _ANY_HOST = LinkFlag.SEED | LinkFlag.SITEMAP | LinkFlag.REQUISITE | _EXTERNAL
 _ANY_EXTENSION = LinkFlag.SEED | LinkFlag.SITEMAP | _EXTERNAL
-# Limits on the directories whose verdict is remembered: their number, and their length in characters. They
-# take at most about 4 MB.
+# Limits on the directories whose verdict is remembered: their number, and their length in characters. The
+# verdicts take at most about 4 MB.
 _DIRECTORIES_MAX = 1 << 13
 _DIRECTORY_LENGTH_MAX = 400
 

@@ -214,9 +214,9 @@ def _normal_escape(match: re.Match[str]) -> str:
 
 
 # Version 2. Names are case-insensitive. A value ends at the next delimiter of the path or the query, wherever
-# it is. If a name has other common meanings, its value counts as an identifier only if it consists of 32
-# hexadecimal digits, or of at least 16 letters and digits, with at least one of each. Other values, as in
-# `sid=7` and `session_id=autumn`, describe the page's content.
+# it is. Some names also have other meanings. The value of such a name counts as an identifier only if it
+# consists of 32 hexadecimal digits, or of at least 16 letters and digits, with at least one of each. Other
+# values, as in `sid=7` and `session_id=autumn`, describe the page's content.
 _SESSION_PATH = re.compile(r";jsessionid=[^/;]*|/\(S\([^/()]*\)\)(?=/|$)", re.IGNORECASE)
 _SESSION_QUERY = re.compile(
     r"(?:PHPSESSID|CFID|CFTOKEN)=.*"

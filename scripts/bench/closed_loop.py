@@ -4,12 +4,12 @@
                                  [--webs 1] [--exponent 1.0]
 
 A web of four hosts changes, and `crawler refresh --serve` keeps its copies fresh at `--rate` fetches per
-second. Readers send `--readers` requests per second. These are distributed over the pages by Zipf's law. Two
-crawls of equal webs run side by side at equal rates. In one of them, the requests of readers count. In the
-other, the readers identify themselves as robots, whose requests do not count, so all pages have equal weight.
-After `--learn` seconds, two things are measured for `--seconds`: the share of answers that equalled the live
-page, and the same share among the answers that stated P[fresh] = p, for each p. `--changes` is the number of
-changes per fetch, over all pages.
+second. Readers send `--readers` requests per second. The requests are distributed over the pages by Zipf's
+law. Two crawls of equal webs run side by side at equal rates. In one of them, the requests of readers count.
+In the other, the readers identify themselves as robots, whose requests do not count, so all pages have equal
+weight. After `--learn` seconds, two things are measured for `--seconds`: the share of answers that equalled
+the live page, and the same share among the answers that stated P[fresh] = p, for each p. `--changes` is the
+number of changes per fetch, over all pages.
 
 By Zipf's law, a sixth of all requests go to a single one of 300 pages. The freshness of this page affects the
 result strongly, and the results of two webs differ by .03. Therefore, the printed errors treat the pages as

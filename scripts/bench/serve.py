@@ -82,8 +82,8 @@ class Load(NamedTuple):
 def write_pages(folder: Path, count: int, size: int, text: str = "words") -> None:
     """Write linked pages: `words` are equally frequent words; `html` is markup with words by Zipf's law.
 
-    Deflate reduces `words` to 52 % of their size. Most pages can be compressed better than this. It reduces
-    `html` to 30 %, like the pages of manuals.
+    Deflate reduces `words` to 52 % of their size. Most pages can be compressed better than this. Deflate
+    reduces `html` to 30 %, like the pages of manuals.
     """
     rng = random.Random(1)
     words = ["".join(rng.choices("abcdefghijklmnopqrstuvwxyz", k=rng.randint(2, 9))) for _ in range(3000)]

@@ -110,7 +110,10 @@ class Ending(msgspec.Struct, frozen=True):
 
 
 class Random(Protocol):
-    """The methods of a random generator that sessions need. Outside tests, it is `random.SystemRandom()`."""
+    """The methods of a random generator that sessions need.
+
+    Outside tests, the generator is `random.SystemRandom()`.
+    """
 
     def getrandbits(self, bits: int, /) -> int: ...
 
@@ -192,7 +195,8 @@ class _Session:
         self._heard_at = now
         self._told_at = now  # the time when counters were last sent
         self.more = False  # whether `pump` must be called again after the current data is sent
-        self.step = ""  # the fault point (`storage.faults`) that is reached when the bytes are sent
+        # the name of the fault point (`storage.faults`) that is reached when the bytes are sent
+        self.step = ""
         # The deadline of the handshake, or infinity once the handshake is complete.
         self._deadline = now + common.config.handshake_timeout
 

@@ -74,7 +74,7 @@ class Frame(IntEnum):
     REFUSE = 5  # either side: the reason for closing
     ENTRIES = 6  # dialler: entries of its outbox
     ACK = 7  # listener: the number of the last durable entry, and the listener's counters
-    RESYNC = 8  # listener: an entry is missing; send again from the one after this number
+    RESYNC = 8  # listener: an entry is missing; send again from the entry after this number on
     HEARTBEAT = 9  # either side: its counters, sent as a sign of life
 
 

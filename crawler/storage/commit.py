@@ -184,7 +184,10 @@ class CommitPoint:
         self.unmade += 1
 
     def drop_heavy(self) -> None:
-        """Drop the functions passed to `add_heavy` that have not started. Their fetches then count as unfinished."""
+        """Drop the functions passed to `add_heavy` that have not started.
+
+        The fetches for which they were queued then count as unfinished.
+        """
         self.unmade -= len(self._heavy)
         self._heavy.clear()
 

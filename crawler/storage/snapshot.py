@@ -25,7 +25,7 @@ from pathlib import Path
 from crawler.errors import DamageError, DirectoryError, StoreError
 from crawler.storage.manifest import next_file
 
-TRIES = 50  # attempts; the manifest changes only once per flush, every few MB of writes
+TRIES = 50  # number of attempts; the manifest changes only once per flush, every few MB of writes
 PAUSE = 0.02  # seconds between two attempts
 _LINKED = (".ldb", ".sst")
 _COPIED = ("CURRENT", "IDENTITY", "OPTIONS-", "rocksdict-config")

@@ -12,9 +12,10 @@ the live page, and the same share among the answers that stated P[fresh] = p, fo
 number of changes per fetch, over all pages.
 
 By Zipf's law, a sixth of all requests go to a single one of 300 pages. The freshness of this page affects the
-result strongly, and the results of two webs differ by .03. Therefore, the printed errors treat the pages as
-drawn at random. `--webs` runs this many pairs at the same time and adds up their results. Each pair has its
-own web and its own readers. With `--exponent 0`, all pages are requested equally often.
+result strongly, and the results of two webs differ by .03. Therefore, the printed errors are computed as if
+the pages were drawn at random. `--webs` sets the number of pairs that run at the same time; their results are
+added up. Each pair has its own web and its own readers. With `--exponent 0`, all pages are requested equally
+often.
 
 Stores are not synced, so the disk does not affect the result.
 

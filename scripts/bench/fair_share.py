@@ -80,7 +80,7 @@ SETTLED = 3.0  # the gap is measured from this time on, in seconds after the sta
 class Turns:
     """Measures the turns of the loop in which it is started.
 
-    The loop calls `_beat` at short intervals, which notes the time since the last call. With `stacks`,
+    At short intervals, the loop calls `_beat`, which notes the time since the last call. With `stacks`,
     another thread looks at the stack of the loop's thread.
     """
 

@@ -30,7 +30,7 @@ CONFIG = ExtractConfig()
 URL = "http://h.example/dir/page.html"
 PAGES = [Context(URL, token="me", obey_robots=obey) for obey in (True, False)]
 SHOWN_MAX = 10
-STEPS = (64, 16, 4, 1)  # to shorten a page with different results, this many bytes are left out at a time
+STEPS = (64, 16, 4, 1)  # number of bytes that are left out at a time to shorten a page with different results
 
 
 class Tally:

@@ -9,8 +9,8 @@ removed in the meantime. The crawling process is not involved.
     CURRENT, MANIFEST-*, *.log    copied (a few MB); also the files by which a RocksDB store is recognized
     *.ldb, *.sst                  linked; see `link`
 
-Cost: one link per table, 20 us each. As long as the copy exists, tables that the store has removed in
-compactions still take disk space.
+A copy costs one link per table, which takes 20 us. As long as the copy exists, tables that the store has
+removed in compactions still take disk space.
 """
 
 import os

@@ -162,8 +162,8 @@ def own_statements(
 ) -> OwnStatements:
     """Return what an answer says about its page.
 
-    If the answer repeats a known copy, the meta elements of that copy apply, which are in the `earlier`
-    receipt. Header fields that a 304 does not send keep their earlier values (RFC 9111, section 3.2).
+    If the answer repeats a known copy, the meta elements of that copy apply; `earlier` is the receipt that
+    contains them. Header fields that a 304 does not send keep their earlier values (RFC 9111, section 3.2).
     """
     fields = _own_fields(fetch.headers)
     if not fields and extracted is not None and not extracted.statements and not extracted.licenses:
@@ -188,7 +188,10 @@ def own_statements(
 
 
 def _own_fields(headers: Iterable[tuple[bytes, bytes]]) -> _Fields:
-    """Return the header fields about uses: names in lower case, values cut one octet beyond the limit of the parsers."""
+    """Return the header fields about uses.
+
+    Names are in lower case, and values are cut one octet beyond the limit of the parsers.
+    """
     return tuple(
         [
             (lowered.decode("latin-1"), value[: FIELD_OCTETS_MAX + 1].decode("latin-1"))

@@ -52,9 +52,10 @@ COMPILED: bool = cython.compiled
 
 # Matches the beginning of hrefs whose result depends on the whole base, or that the parser trims.
 _NOT_BY_DIRECTORY = re.compile(r"$|[ ?]|https?:(?![/\\])", re.IGNORECASE)
-_ENTRY_BYTES = 300  # size of an entry without its characters: slot, link, integer and two string headers
+# size in bytes of an entry without its characters: slot, link, integer and two string headers
+_ENTRY_BYTES = 300
 # Limits on the recently judged URLs whose results are stored: their number, and the length of a request form.
-# They take at most about 5 MB.
+# The results take at most about 5 MB.
 _JUDGED_MAX = 1 << 13
 _JUDGED_LENGTH_MAX = 400
 _TABLE_BYTES = 1000  # size of a table in bytes, without its entries and the characters of its ancestors
@@ -64,7 +65,7 @@ _REQUEST_FORM = re.compile(r"https?://[a-z0-9.-]+(?::[0-9]+)?/[!$-;=@-\[\]_a-z|~
 
 
 class Accepted(NamedTuple):
-    """The accepted links of a page in order of appearance. No two have the same fingerprint.
+    """The accepted links of a page in order of appearance. No two links have the same fingerprint.
 
     `urls` are the request forms of the links, and `fingerprints` are their fingerprints, shape (n,).
     `rejected` counts the other links by rule.
@@ -307,7 +308,7 @@ def _without_fragments(hrefs: Iterable[str]) -> Collection[str]:
 def _sort_out(results: list) -> Accepted:
     """Return the accepted links, and the number of links rejected by each rule.
 
-    The accepted links are unique by fingerprint. Of several spellings, the first one is kept.
+    Of several links with the same fingerprint, the first one is kept.
     """
     unique: dict[int, str] = {}
     rejected: dict[str, int] = {}

@@ -139,7 +139,7 @@ class Scope:
         )
 
     def names(self, url: str) -> bool:
-        """Return whether a URL itself is named as in scope: as a seed of kind `page`, or by a SURT prefix."""
+        """Return whether a URL is in scope whatever its directory is: as a seed of kind `page`, or by a SURT prefix."""
         if PAGE in self._others and self._others[PAGE]._has(url):
             return True
         return bool(self._surts) and surt_of(url).startswith(self._surts)

@@ -23,7 +23,7 @@ from crawler.errors import DamageError
 from crawler.storage.keys import RECEIPT
 from crawler.storage.kv import KeyValue, seal, unseal
 
-# bytes; a page stores two digests, which take at most 40 bytes together with its share of the receipts
+# size of a digest in bytes; the two digests of a page and its share of the receipts take at most 40 bytes
 DIGEST_BYTES = 14
 
 

@@ -116,7 +116,8 @@ FAMILIES = (
 # The keys of `m/`, each with one value. `METAS` lists their owners.
 CLEAN = b"m/clean"  # this key exists from a clean end until the next opening
 STATE = b"m/state"  # number of openings and clean ends so far
-ENDED = b"m/ended"  # progress of this process and its peers at the time when no process had work left
+# the progress of this process and its peers at the end of the crawl, when no process had work left
+ENDED = b"m/ended"
 BUCKET_TABLE = b"m/buckets"  # the table with which this process was opened
 SETTLED = b"m/settled"  # settings on which stored state depends
 COUNTERS = b"m/counters"  # the durable counters

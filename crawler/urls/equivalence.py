@@ -54,14 +54,14 @@ class Equivalences:
         return False
 
     def answered(self, url: str) -> None:
-        """Note that a request form was answered with a page.
+        """Record that a request form was answered with a page.
 
         The authority of the URL will then never become an alias.
         """
         self._note(authority(url), _ANSWERED)
 
     def state(self) -> dict[str, str]:
-        """Return the state to be stored for a restart. It is the argument `proven` of a new object."""
+        """Return the state to be stored. After a restart, pass it to a new object as `proven`."""
         return dict(self.proven)
 
     def _prove(self, source: str, other: str) -> bool:

@@ -15,7 +15,7 @@ overloaded.
 
 With `--crawl`, three spans of `--seconds` are measured: the crawl alone, the crawl under load, and the crawl
 alone again. The CPU of a page is the CPU of the process minus the CPU that the same number of requests takes
-when the crawl is at rest.
+when the crawl is not running.
 """
 
 import argparse
@@ -170,7 +170,10 @@ def at_rest(folder: Path, nginx: int, script: Path, options: argparse.Namespace)
 
 
 def beside_a_crawl(folder: Path, price: float, script: Path, options: argparse.Namespace) -> None:
-    """Request pages of a crawl that runs at full rate. `price` is the CPU seconds of a request to a crawl at rest."""
+    """Request pages of a crawl that runs at full rate.
+
+    `price` is the CPU seconds that a request takes when the crawl is not running.
+    """
     cache = f"http://127.0.0.1:{options.port + 1}"
     seeds = folder / "seeds"
     seeds.write_text("".join(f"http://127.0.1.{n + 1}:{options.port + 2}/p0.html\n" for n in range(HOSTS)))

@@ -24,7 +24,7 @@ from pathlib import Path
 from crawler.storage.files import write_all
 
 _INSTANT = re.compile(rb"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d")
-_HEAD_BYTES = 4096  # the time of the first line is looked for in this many bytes at the start of a file
+_HEAD_BYTES = 4096  # number of bytes at the start of a file in which the time of the first line is looked for
 _THREAD = "reopen"
 _files: "weakref.WeakSet[RotatingFile]" = weakref.WeakSet()  # the files of this process
 

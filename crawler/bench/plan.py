@@ -8,8 +8,8 @@
 
 The estimate is computed from unit costs (crawler/bench/planning.py). These are the costs of a reference
 machine, or the costs that `crawler bench units` measured on your machine. Unit costs are ranges, so the
-results are ranges, too. With --sample, a small crawl provides the arguments that are not given: hosts, pages
-of the largest host, sizes, links, times.
+results are ranges, too. With --sample, a small crawl provides those arguments that are not given: hosts,
+pages of the largest host, sizes, links, times.
 """
 
 import argparse

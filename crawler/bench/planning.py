@@ -21,10 +21,10 @@
 
 Every fetch counts as a page, whatever the status of the answer. A web is described by its mean page (KiB,
 compressed share, links, distinct new URLs, length of a URL), and a machine by its unit costs. Each unit cost
-is a range, and so are the results. Unit costs are measured by `crawler bench units`, or taken from REFERENCE,
-an estimate. Where a setting of the crawler limits a quantity, the plan assumes the default of this setting.
-`TABLES_RESIDENT`, `NAME_BYTES`, `MEMO_ENTRY`, `PLAIN_CONNECTION` and `LINK_BYTES` are estimates, not
-measurements.
+is a range, and so are the results. Unit costs are either measured by `crawler bench units`, or those of
+REFERENCE, which are estimates. Where a setting of the crawler limits a quantity, the plan assumes the default
+of this setting. `TABLES_RESIDENT`, `NAME_BYTES`, `MEMO_ENTRY`, `PLAIN_CONNECTION` and `LINK_BYTES` are
+estimates, not measurements.
 """
 
 import math
@@ -139,8 +139,8 @@ REFERENCE = UnitCosts(
     machine="a sketch of a reference machine; `crawler bench units` measures yours",
 )
 
-# The URL of a page is stored this many times: in the store before compaction (queue entry and record), and in
-# the journal.
+# The URL of a page is stored this many times: in the store before compaction (in its queue entry and its
+# record), and in the journal.
 STORE_URLS, JOURNAL_URLS = 2.0, 1.0
 ROUNDED = 1e-9  # an excess up to this size is a rounding error and does not add a process
 STORE_URL_PACKED = 0.3  # share of a URL's bytes that compression leaves in a sorted table
@@ -173,10 +173,10 @@ class Goal(msgspec.Struct, frozen=True):
     `largest_host` is the share of the pages that the largest host has. It is used instead of the mean share
     if it is larger. `compressed` is the size of a page after gzip (level 6) as a share of its decoded size.
     `coded` is the share of pages that are sent compressed, `secure` the share of pages sent over TLS.
-    `handshakes` is the number of full TLS handshakes per page, `urls` the number of distinct new URLs per
-    page, and `directories` the number of directories with pages per host. `refresh` is the number of
-    additional fetches of known pages per second. The share `changed` of these fetches finds a changed page.
-    The gap between two requests to a host is `delay`, or `delay_factor` times the answer time. `cores`,
+    `handshakes` is the number of full TLS handshakes per page, and `urls` is the number of distinct new URLs
+    per page. `directories` is the number of directories per host that contain pages. `refresh` is the number
+    of additional fetches of known pages per second. The share `changed` of these fetches finds a changed
+    page. The gap between two requests to a host is `delay`, or `delay_factor` times the answer time. `cores`,
     `memory`, `disk` (bytes) and `bandwidth` (bytes per second) are those of one machine. `usable` is the
     share of a core that may be used. The share `rendered` of the fetches is rendered in a browser. Each
     rendering takes `render_cpu` CPU seconds; 0 means the value of the unit costs.

@@ -1,7 +1,8 @@
 """Measures the unit costs of this machine for `crawler plan`: CPU, disk and memory per page, KiB, link and host.
 
-`crawler crawl` crawls the synthetic web (`crawler lab web`) on loopback, and the CPU, memory and directory of each crawl
-are measured. Each cost is the difference between two crawls that differ in one property:
+`crawler crawl` crawls the synthetic web (`crawler lab web`) on loopback. The CPU time, the memory and the
+directory of each crawl are measured. Each cost is the difference between two crawls that differ in one
+property:
 
     few pages, many pages                a page, and the start of a process
     short pages, long pages              a KiB; WARC of a body, WARC of an exchange
@@ -56,7 +57,8 @@ from crawler.storage.engines import open_store
 from crawler.storage.files import atomic_write
 
 HOSTS, HOSTS_MAX = 50, 2000
-# Links per page. With fewer links, a web is so deep that its crawl often waits until new pages become known.
+# Links per page. With fewer links per page, a web is so deep that a crawl of it often waits until new pages
+# become known.
 LINKS = 40
 PIECE = 16 << 10  # a segment is decompressed in pieces of this many bytes
 SAMPLE = 50  # this many bodies are compressed to estimate the compressed size of all bodies
@@ -393,7 +395,7 @@ def _size(folder: Path) -> int:
 
 
 class _Peak(threading.Thread):
-    """Samples the resident bytes of a process and its children and keeps the peak; 0 on systems other than Linux."""
+    """Samples the resident bytes of a process and its children, and keeps the peak; 0 on systems other than Linux."""
 
     def __init__(self, pid: int) -> None:
         super().__init__(daemon=True)

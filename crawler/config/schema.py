@@ -325,7 +325,8 @@ class StoreConfig(_Section, frozen=True):
     block_cache_bytes: ByteCount = ByteCount(16 << 20)
     table_bytes: Annotated[ByteCount, Meta(extra={"least": 1 << 20})] = ByteCount(2 << 20)
     tables_max: Annotated[int, Meta(ge=64, le=ENDLESS)] = 64  # tables that may be open and mapped at once
-    # With less free space than this (or than 5 % of the disk, if that is less), fetching stops.
+    # Fetching stops if less space than this is free. On a disk of which 5 % is less than this value, the
+    # limit is 5 % of the disk.
     low_water_bytes: ByteCount = ByteCount(2 << 30)
     stop_water_bytes: ByteCount = ByteCount(256 << 20)  # stop cleanly
     ballast_bytes: ByteCount = ByteCount(0)

@@ -40,8 +40,7 @@ from crawler.storage.files import atomic_write, rename, sync_directory
 SEED_BYTES = 16
 FORMAT = 4  # the current storage format; `upgrade/` has a step from each earlier format to the next
 BEGUN = ".begun"
-# The hosts are in a comment, so that they do not apply to another crawl that uses this file as its
-# configuration.
+# The hosts are in a comment. So they do not apply if another crawl uses this file as its configuration.
 _PLACES = "# Looser settings were given for the seeds at: "
 _HEAD = "# Written by crawler, up to the line that says so; `--set` and flags change it, or an editor."
 _END = "# The end."
@@ -109,7 +108,7 @@ class CrawlDirectory:
     def forget_begun(self, name: str) -> None:
         """Allow a process whose folder is lost to start again.
 
-        Before this call, the other processes must have queued its links for it again.
+        Before this call, the other processes must have queued the links of the lost process for it again.
         """
         self.path.joinpath(name + BEGUN).unlink(missing_ok=True)
 
@@ -154,7 +153,7 @@ class CrawlDirectory:
         atomic_write(self.format_file, _with_crc(number))
 
     def renew_format(self) -> str:
-        """Remove an unreadable format number, so that all upgrades run again; return what was done, "" if nothing."""
+        """Remove an unreadable format number, so that all upgrades run again; return what was done, or "" for nothing."""
         try:
             self.format()
         except DamageError:

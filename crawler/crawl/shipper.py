@@ -2,7 +2,7 @@
 
 A storage that cannot be reached never stops a crawl. The segments stay in the crawl directory, and the pause
 between two attempts doubles up to `PAUSE_MAX`. When the crawl has ended, its last segments are shipped within
-`pages.ship_patience`; `crawler ship` copies the segments that are left.
+`pages.ship_patience`. `crawler ship` copies any segments that are left.
 """
 
 import asyncio

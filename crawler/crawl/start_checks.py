@@ -32,7 +32,7 @@ HOOK_GROUPS = {
 
 
 def check_start(config: Config, directory: Path | None = None) -> None:
-    """Check that a crawl can start with a configuration; if `directory` is given, that it can start there.
+    """Check that a crawl can start with this configuration and, if `directory` is given, in this directory.
 
     Raises:
         ConfigError: a value is meaningless, or what it names does not exist or cannot be read.

@@ -1,8 +1,8 @@
 """Orders: an order scores each newly found URL by the link to it and by the page with this link.
 
 An order is any object with a method `score(link, context) -> float` that returns 0 to 1. An order is chosen
-by its name (`naming.py`): it is either an order of the crawler itself (`builtin_orders.py`), or an entry
-point of an installed package, in the group `crawler.orders`. The entry point is called with the section
+by its name (`naming.py`). It is either an order of the crawler itself (`builtin_orders.py`), or an entry
+point of an installed package in the group `crawler.orders`. The entry point is called with the section
 `order` of the configuration.
 
     class Short:                                     [project.entry-points."crawler.orders"]
@@ -42,7 +42,8 @@ class FoundOn(msgspec.Struct, frozen=True, gc=False):
 
     `score` is the score of the class that the page itself had when it was fetched. `depth` is the page's
     depth, and `links` is the number of links on the page. `kind` is "page", "listing", "feed", "sitemap",
-    "requisite" (the links are parts of the page), or "seed" (there is no page: `url` is "" and `score` 1).
+    "requisite" or "seed". With "requisite", the links are parts of the page. With "seed" there is no page:
+    `url` is "" and `score` is 1.
     """
 
     url: str = ""
@@ -66,7 +67,7 @@ class Order(Protocol):
     counts_from: float = 0.0
 
     def score(self, link: FoundLink, context: FoundOn) -> float:
-        """Return the score of the link's URL, from 0 to 1, judged only by the link and the page that holds it."""
+        """Return the score of the link's URL, from 0 to 1. Only the link and the page that contains it are known."""
 
 
 class Ranking:

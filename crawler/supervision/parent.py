@@ -2,7 +2,7 @@
 
 The pipe may be full, or unread bytes may have broken it, and the child's event loop may be blocked. So a
 thread waits for the end of the parent process. A process descriptor (on Linux: pidfd_open) becomes readable
-at the moment when the process ends.
+when the process ends.
 """
 
 import contextlib

@@ -253,7 +253,7 @@ class Supervisor:
 
 
 class _Child:
-    """Starts one process, receives its messages, restarts the process if needed, and reaps it."""
+    """Starts one process, receives its messages, restarts it if needed, and reaps it."""
 
     def __init__(self, supervisor: Supervisor, name: str) -> None:
         self._supervisor = supervisor
@@ -321,7 +321,8 @@ class _Child:
             return forked, forked.link
         ours, theirs = socket.socketpair()
         environ = dict(os.environ)
-        if self._process is not None:  # only the first start gets faults, or restarts would fail, too
+        # only the first start gets the faults, because otherwise, restarts would fail, too
+        if self._process is not None:
             environ.pop("CRAWLER_FAULT", None)
         with theirs:
             process = await asyncio.create_subprocess_exec(

@@ -59,7 +59,7 @@ def _damaged_values(store: KeyValue) -> list[str]:
 
 
 def _missing_keys(store: KeyValue, point: CommitPoint) -> list[str]:
-    """Return a line for each kind of key for which the number of keys in the store differs from its counter."""
+    """Return a line for each kind of key whose number of keys in the store differs from the counter of this kind."""
     problems = []
     for name, prefix in KEPT.items():
         found, counted = sum(1 for _ in scan_prefix(store, prefix)), point.counters[name]

@@ -74,7 +74,10 @@ def of_record(record: reading.Record) -> ReceiptBlock | None:
 
 
 def missing(store: KeyValue, fingerprint: int, block: ReceiptBlock) -> Iterator[tuple[bytes, bytes]]:
-    """Yield those (key, value) pairs of a receipt, for a page with this fingerprint, that are missing in the store."""
+    """A page with this fingerprint needs the (key, value) pairs of a receipt.
+
+    Yield those pairs that the store lacks.
+    """
     values: tuple[Stored, ...] = (block.receipt, block.site)
     for value in values:
         if (item := put_once(store, fingerprint, *packed(value))) is not None:

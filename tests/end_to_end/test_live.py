@@ -60,7 +60,7 @@ class Running:
         self.process = subprocess.Popen(program, stderr=pipe, stdout=pipe, start_new_session=True)
 
     def until(self, found: Any) -> Any:
-        """Repeat a call, which may raise an error, until it returns a true value. Return this value."""
+        """Repeat a call until it returns a true value; the call may raise an error meanwhile. Return this value."""
         give_up = time.monotonic() + 30
         while time.monotonic() < give_up:
             assert self.process.poll() is None, self.process.communicate()

@@ -66,7 +66,7 @@ def test_commands_next_to_a_running_crawl(tmp_path: Path, tree: list[str]) -> No
 
 
 def test_commands_work_on_a_read_only_file_system(tmp_path: Path) -> None:
-    """On such a file system, each command once ended with "cannot lock: Read-only file system"."""
+    """Once, each command ended on such a file system with "cannot lock: Read-only file system"."""
     directory, port = tmp_path / "crawl", free_port()
     with Web(ROUTES) as web:
         crawl(directory, web.url())

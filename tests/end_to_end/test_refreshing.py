@@ -146,7 +146,8 @@ def test_processes_share_one_rate_for_known_pages(tmp_path: Path, command: str) 
         assert last - first > 1.6, "more than the rate over two seconds"
     if command == "refresh":
         assert {each.page for each in web.log if each.at > begun and each.page >= 0} == set(range(len(web)))
-        # Shares follow the latest heartbeats, so their sum is about 1; without heartbeats it would be 2.
+        # Shares follow the latest heartbeats, so the sum of the shares is about 1; without heartbeats it
+        # would be 2.
         assert report["refreshing"]["share"] == pytest.approx(1.0, abs=0.1)
 
 

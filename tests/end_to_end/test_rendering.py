@@ -95,8 +95,8 @@ def browsers() -> set[int]:
 def no_orphan(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     """Give the test's browsers a folder that identifies them; after the test, assert that none is left running.
 
-    The user `nobody` may enter the folder. The fixture requests `tmp_path`, so that pytest creates its base
-    folder first. Otherwise pytest would create it inside the folder of this test.
+    The user `nobody` may enter the folder. The fixture requests `tmp_path`, so that pytest creates the base
+    folder of all tests first. Otherwise pytest would create it inside the folder of this test.
     """
     folder = tempfile.mkdtemp()
     os.chmod(folder, 0o755)
@@ -204,9 +204,10 @@ def test_requests_of_a_page_obey_robots_txt_on_every_host(tmp_path: Path) -> Non
 
 
 def test_requests_of_workers_frames_and_other_origins_are_answered(tmp_path: Path) -> None:
-    """Workers, frames and other origins get answers to their requests, and the page shows these answers.
+    """Workers, frames and other origins get answers to their requests.
 
-    If a request to another origin needs permission, only the server of this origin can give it.
+    The page shows these answers, so the test can read them. If a request to another origin needs permission,
+    only the server of this origin can give it.
     """
     app = """
     const here = location.port, said = {};
@@ -334,7 +335,7 @@ def traces(pid: int) -> dict[str, object]:
         "Tcp:RtoMax",
         "Tcp:MaxConn",
     }
-    # WebRTC looks up the route to its server; there is no route, so it sends no packet
+    # WebRTC looks up the route to its server; since there is no route, it sends no packet
     refused = {"Ip:OutNoRoutes"}
     return {name: n for name, n in found.items() if n and name not in settings | refused}
 

@@ -52,7 +52,7 @@ SETTINGS: dict[str, Any] = {
 
 
 def ask(port: int, target: str, body: bytes | None = None, **fields: str) -> tuple[int, dict[str, str], Any]:
-    """Send a request to the page server; return its status, header fields and JSON."""
+    """Send a request to the page server; return the status, header fields and JSON of the answer."""
     link = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
     try:
         headers = {name.replace("_", "-"): value for name, value in fields.items()}
@@ -293,8 +293,8 @@ def test_signals_to_any_of_three_processes_reach_the_owner(tmp_path: Path) -> No
 def test_signals_of_every_fate_reach_their_owners_while_one_of_three_processes_dies(tmp_path: Path) -> None:
     """Each URL is signalled to every process, so the receiver is sometimes the owner, and sometimes another process.
 
-    One process is killed before the first signals for its own URLs arrive, and again as soon as it has confirmed
-    signals for the others.
+    One process is killed twice: before the first signals for its own URLs arrive, and as soon as it has
+    confirmed signals for the other processes.
     """
     hosts = 18
     robots = ("--robots", "User-agent: *|Disallow: /forbidden")
@@ -371,8 +371,8 @@ class HubbedWeb(Web):
 def test_indexnow_and_websub_reach_the_right_process(tmp_path: Path) -> None:
     """Once, a key file was never fetched if another process owned its host.
 
-    Also, each process subscribed to every topic. A delivery with the token of another process was answered with
-    410, which makes a hub delete its subscriber.
+    Also, each process subscribed to every topic. A delivery with the token of another process was answered
+    with 410, and a hub deletes its subscriber after such an answer.
     """
     with HubbedWeb() as web:
         urls = [web.url("/", host) for host in HOSTS]

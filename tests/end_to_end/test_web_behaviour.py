@@ -153,7 +153,8 @@ def test_a_later_noarchive_withholds_the_copies(tmp_path: Path, kept: str) -> No
 def test_robots_txt_is_obeyed_and_sitemaps_are_read(tmp_path: Path) -> None:
     """Rules are obeyed.
 
-    Sitemaps in robots.txt are read, even if gzipped; /sitemap.xml is read only if guessing is allowed.
+    Sitemaps that robots.txt names are read, even if gzipped. /sitemap.xml is read only if guessing is
+    allowed.
     """
 
     def urlset(*paths: str) -> str:

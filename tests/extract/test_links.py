@@ -32,7 +32,7 @@ def context(
     want_requisites: bool = False,
     xhtml: bool = False,
 ) -> Context:
-    """Return the context of a page; by default only its URL is set."""
+    """Return the context of a page; by default, nothing but its URL is set."""
     return Context(
         url,
         charset,

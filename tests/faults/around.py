@@ -1,6 +1,6 @@
 """Scenarios around a crawl: readers, wrong clocks, backups, killed repairs, cut files, reshards, hostile directories.
 
-Each scenario works in the given folder with a `Setting`, asserts what must be true during the run, and
+Each scenario works in the given folder with a `Setting`. It asserts what must be true during the run, and
 returns a verdict on the stored pages. `scripts/bench/crash.py` runs the scenarios at full size, and
 `test_around.py` runs them at a small size. Both also run each scenario with the bug in `PLANTED` that the
 scenario must find.
@@ -55,7 +55,7 @@ class Setting(NamedTuple):
         return _run([sys.executable, "-m", *self.module(), *words, "--dir", str(directory)])
 
     def crawl(self, directory: Path, web: TreeWeb, *more: str, bugs: Sequence[str] = ()) -> Ended:
-        """Crawl until the end, or until a limit that is set in `more`."""
+        """Crawl until the end, or until a limit is reached that `more` sets."""
         return end(
             start(directory, web.seed, *self.flags(*more), module=self.module(*bugs)), timeout=COMMAND_MAX
         )
@@ -236,8 +236,8 @@ def segments_cut(folder: Path, setting: Setting) -> Judgement:
 def resharded(folder: Path, setting: Setting) -> Judgement:
     """Reshard a crawl to more and fewer processes, then rebuild its stores from the archive.
 
-    Each page must be in the folder of one process, so that folders can be moved to other disks, and each page
-    must keep its receipt.
+    Each page must be in the folder of only one process, so that folders can be moved to other disks. Each
+    page must also keep its receipt.
     """
     directory, more = folder / "crawl", setting.processes + 2
     with TreeWeb(folder, setting.pages, "--fanout", "4") as web:

@@ -39,7 +39,7 @@ class Ran(NamedTuple):
 
 
 def run(folder: Path, command: Callable[..., Any], *arguments: Any, kill_at: int = 0) -> Ran | None:
-    """Call `command` in a separate process, which is killed before its write number `kill_at` (0: never) in `folder`.
+    """Call `command` in a separate process, which is killed before its write number `kill_at` in `folder` (0: never).
 
     Return None if the process was killed.
     """

@@ -1,7 +1,7 @@
 """Kill a crawl repeatedly, let it finish, and compare the result with the pages that the tree-shaped web has.
 
-The comparison does not use the crawler: requested pages are counted in the server's log,
-and stored pages in the WARC files, read by FastWARC.
+The comparison does not use the crawler: requested pages are counted in the server's log, and FastWARC counts
+stored pages in the WARC files.
 """
 
 import os
@@ -50,8 +50,8 @@ class Judgement(NamedTuple):
     def flawless(self) -> bool:
         """True if no page is lost or stored twice, and no kill caused too many refetches.
 
-        A page that must be fetched again because of one kill may be fetched only after the next kill, and
-        then counts for the next kill. So the limit is twice the number of fetches in flight.
+        A kill may force a page to be fetched again only after the next kill. This refetch then counts for the
+        next kill. So the limit is twice the number of fetches in flight.
         """
         wrong = self.lost + self.unstored + self.stored_twice + self.torn
         return not wrong and self.worst <= 2 * CONCURRENCY
@@ -114,7 +114,7 @@ def start(
     module: Sequence[str] = ("crawler",),
     file_bytes_max: int = 0,
 ) -> "subprocess.Popen[str]":
-    """Start `crawler crawl` on `directory`; with a `fault` ("point:n"), the crawl kills itself at that point.
+    """Start `crawler crawl` on `directory`. With a `fault` ("point:n"), the crawl kills itself at that point.
 
     With `file_bytes_max`, no file can grow beyond that size, and further writes fail as on a full disk.
     """

@@ -32,7 +32,7 @@ _NEWS = LinkFlag.NEWS
 
 
 class Left(NamedTuple):
-    """The content of a store: credited pages, hubs, births, keys of validators and sources, and errors."""
+    """The content of a store: credited pages, hubs, births, keys of validators, keys of sources, and errors."""
 
     credited: int
     hubs: int

@@ -31,7 +31,7 @@ from tests.lab.cluster.planted import PLANTS
 
 
 def _slow_disk() -> list[tuple[Any, str, Any]]:
-    """Delay commits, so that a crash can happen between an acknowledgement and its commit."""
+    """Delay commits, so that a crash can happen after an acknowledgement but before its commit."""
     write = CommitPoint.write
 
     def write_slowly(self: CommitPoint, group: Sequence[Change]) -> None:

@@ -71,7 +71,7 @@ class Relay:
 
 
 async def joined(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, port: int) -> None:
-    """Forward bytes between a client and a port on loopback, until both sides have ended."""
+    """Forward bytes between a client and a port on loopback until both of them have ended."""
     far_reader, far_writer = await asyncio.open_connection("127.0.0.1", port)
     await asyncio.gather(_pipe(reader, far_writer), _pipe(far_reader, writer))
 

@@ -1,4 +1,4 @@
-"""Test the change rates pooled by site: their sums, their limits, and the bounded influence of a page."""
+"""Test the change rates that are pooled by site: their sums, their limits, and the bounded influence of a page."""
 
 import math
 

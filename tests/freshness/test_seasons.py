@@ -1,4 +1,4 @@
-"""Test what is learned about the weekly rhythm of sites, when it is used, its clock and its stored form."""
+"""Test the weekly rhythm of sites: what is learned about it, when it is used, its clock and its stored form."""
 
 import math
 

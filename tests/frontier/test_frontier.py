@@ -665,7 +665,10 @@ def test_a_host_that_failed_waits_for_its_commit() -> None:
 def test_retiring_does_not_scan_tombstones_for_parked_entries(
     parked: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If no entry is parked, a scan for parked entries would read only tombstones: 160 ms for a million URLs."""
+    """If no entry is parked, a scan for parked entries would read nothing but tombstones.
+
+    This takes 160 ms for a million URLs.
+    """
     crawl = Crawl(config(crawl={"depth": 2}))
     batch = crawl.store.batch()
     links = [link(f"https://a.org/{n}", depth=3 if parked and not n else 1) for n in range(8)]
@@ -792,7 +795,7 @@ def test_look_ups_continue_while_all_slots_are_taken_and_do_not_fill_the_front()
 
 
 def many_seeds(hosts: int, concurrency: int, **settings: Any) -> Crawl:
-    """Return a crawl with two URLs per host, each host with its own robots.txt and address."""
+    """Return a crawl with two URLs per host. Each host has a robots.txt and an address of its own."""
     crawl = Crawl(
         config(**settings),
         concurrency=concurrency,

@@ -67,7 +67,7 @@ def test_names_are_stable_after_eviction(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_torn_pages_are_not_read(tmp_path: Path) -> None:
-    """After a crash, there may be links without their page, an incomplete word, or a page without its links."""
+    """After a crash, a trace may have links without their page, an incomplete word, or a page without its links."""
     written(tmp_path / "t", PAGES)
     links, pages = tmp_path / "t" / LINKS_FILE, tmp_path / "t" / PAGES_FILE
     whole = links.read_bytes()

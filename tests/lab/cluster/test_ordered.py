@@ -1,4 +1,4 @@
-"""Test whole processes with a URL order: kills while URLs are moved neither lose a URL nor repeat a fetch."""
+"""Test whole processes with a URL order. Kills while URLs are moved neither lose a URL nor repeat a fetch."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Test links between processes whose connections break: the owner of a link applies it once, and the crawl ends.
+"""Test links between processes whose connections break. Each link is applied once by its owner, and the crawl ends.
 
 The judge finds lost links. If a link is applied twice or never, the crawl does not end.
 """

@@ -53,7 +53,7 @@ def test_time_jumps_and_equal_instants_keep_their_order(loop: VirtualLoop) -> No
 
 
 def test_time_passes_during_waits_of_zero_seconds(loop: VirtualLoop) -> None:
-    """If no time passed, a wait whose time is rounded to 0 would be repeated forever at the same instant."""
+    """If no time passed, a wait whose duration is rounded to 0 would be repeated forever at the same instant."""
 
     async def spin() -> None:
         until = loop.time() + 2e-6

@@ -23,7 +23,7 @@ from typing import Generic, TypeVar
 
 SMALL_BYTES = 64 << 10  # the median page has 30 kB
 YOUNGER_PART = 4  # all shares but the oldest may together hold 1/4 of the limit
-CHARGED_PART = 8  # 1/8 of the limit may be charged while the oldest share grows beyond it
+CHARGED_PART = 8  # while more than 1/8 of the limit is charged, the oldest share may not exceed the limit
 
 _O = TypeVar("_O", bound=Hashable)
 

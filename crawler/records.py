@@ -511,7 +511,7 @@ class FrontierCounts(msgspec.Struct, kw_only=True):
 
 
 class DueCounts(msgspec.Struct, kw_only=True):
-    """Counts pending links, links found to be known or new since the crawl began, and runs on disk."""
+    """Counts pending links, runs on disk and, since the crawl began, links to known URLs and links to new URLs."""
 
     pending: int = 0
     known: int = 0

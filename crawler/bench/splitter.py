@@ -1,4 +1,4 @@
-"""Measures the host splitter against a bare loop. Both send links from one process to another.
+"""Measures the host splitter against a bare loop: both send links from one process to another.
 
 Both make the links durable before they acknowledge them.
 

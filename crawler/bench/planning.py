@@ -142,7 +142,7 @@ REFERENCE = UnitCosts(
 # The URL of a page is stored this many times: in the store before compaction (in its queue entry and its
 # record), and in the journal.
 STORE_URLS, JOURNAL_URLS = 2.0, 1.0
-ROUNDED = 1e-9  # an excess up to this size is a rounding error and does not add a process
+ROUNDED = 1e-9  # an excess of at most this size is a rounding error and does not add a process
 STORE_URL_PACKED = 0.3  # share of a URL's bytes that compression leaves in a sorted table
 TODO_LOG = 18.0  # bytes per waiting URL before compaction, besides the URL (10,000 links of 400 pages)
 LINK_BYTES = 30.0  # bytes per line of the links log, besides the URL
@@ -463,6 +463,9 @@ def _memory(goal: Goal, units: UnitCosts, processes: CostRange, rate: float) -> 
 
 
 def _largest_page(goal: Goal, units: UnitCosts) -> CostRange:
-    """Return the memory of the child that parses the largest page. It holds the tree and copies of the bytes."""
+    """Return the memory of the child that parses the largest page.
+
+    The child holds the tree of the page, and copies of its bytes.
+    """
     size, tags = min(goal.largest_bytes, BODY_MAX), min(goal.largest_tags, TAGS_MAX)
     return units.large_memory * size + units.tag_memory * tags

@@ -197,7 +197,7 @@ def _receiver(pipe: Connection, folder: Path, links: int) -> None:
         cpu = time.process_time()
         while process.inbox.applied < links:
             await process.commit_received()
-        await asyncio.sleep(0.1)  # wait until the last ack can have arrived
+        await asyncio.sleep(0.1)  # wait long enough for the last ack to arrive
         pipe.send({"cpu": time.process_time() - cpu, "commits": process.commits, "peak": _peak()})
         await process.peers.close()
 

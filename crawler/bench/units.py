@@ -124,7 +124,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Measure the costs, predict the cost of a crawl that was not used to measure them, and print the error."""
+    """Measure the costs, predict the cost of a crawl that was not used for the measurement, and print the error."""
     if not 100 <= arguments.pages <= 1_000_000 or not 1 <= arguments.repeats <= 100:
         raise UsageError("--pages must be 100 to 1,000,000 and --repeats 1 to 100")
     rounds, links, partly = [], [], []

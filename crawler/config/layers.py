@@ -34,7 +34,7 @@ def read_file(path: Path) -> dict[str, Any]:
 
 
 def environment_overrides(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return the `CRAWLER_SECTION__KEY=value` variables as {"section.key": value}."""
+    """Return the environment variables `CRAWLER_SECTION__KEY=value` as {"section.key": value}."""
     found = {}
     for name, value in environ.items():
         if name.startswith("CRAWLER_") and "__" in name:

@@ -58,7 +58,7 @@ class Overrides:
 
 
 def _host_of(prefix: str) -> str:
-    """Return the host name in a URL prefix; "" if the prefix may end before the host name does."""
+    """Return the host name in a URL prefix. If the prefix may end before the host name does, return ""."""
     authority, slash, _ = prefix.partition("://")[2].partition("/")
     name, colon, port = authority.rpartition(":")
     return (name if colon and port.isdigit() else authority) if slash else ""

@@ -40,7 +40,7 @@ _REMEDIES = {
 
 
 class Journal(msgspec.Struct, forbid_unknown_fields=True):
-    """The command in progress, and the facts that it has recorded, by name."""
+    """The command in progress, and the facts that it has recorded, each under a name."""
 
     command: str
     subject: str = ""

@@ -9,7 +9,7 @@ With such links, a crawl can be spread over several disks. Folders of other name
 exports, are not entered. An entry with a fixed name must be of the kind that the crawl expects, a file or a
 folder. A file that is read into memory as a whole must not be larger than `WHOLE_BYTES_MAX`.
 
-The examination takes 0.5 us per file and opens no file.
+The examination opens no file, and takes 0.5 us per file.
 """
 
 import os

@@ -16,7 +16,8 @@ from crawler.errors import UsageError
 from crawler.urls.canonical import canonical, hostname
 from crawler.urls.suffixes import registrable_domain
 
-PLACES_MAX = 1000  # maximum number of recorded hosts; settings given for more hosts apply to any host
+# maximum number of recorded hosts; if there are more, the relaxed settings apply to any host
+PLACES_MAX = 1000
 ANYWHERE = "*"
 _SHOWN = 3
 

@@ -1,4 +1,4 @@
-"""Reads a seeds file. Each of its lines has a URL, and limits for the pages under this URL.
+"""Reads a seeds file. Each line has a URL, and limits for the pages under this URL.
 
     url                          scope    depth  limit  render
     https://example.org/docs/    prefix   3      500    auto

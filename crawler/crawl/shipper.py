@@ -89,7 +89,7 @@ def folders(directory: Path) -> list[Path]:
 def ship_waiting(
     directory: Path, config: PagesConfig, now: Callable[[], float], *, before: float | None = None
 ) -> list[shipping.ShippingNote]:
-    """Ship the waiting segments that were last written before `before`; return the notes about the shipped segments.
+    """Ship the waiting segments that were last written before `before`; return notes about the shipped segments.
 
     With `pages.ship_delete`, delete the segments that the storage has confirmed.
 

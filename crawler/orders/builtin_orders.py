@@ -31,7 +31,7 @@ class Depth:
         self._decay = config.depth_decay
 
     def score(self, link: FoundLink, context: FoundOn) -> float:
-        """Return a score that falls by the same factor with each hop from the seeds."""
+        """Return a score that falls by a fixed factor with each hop from the seeds."""
         return float(self._decay**link.depth)
 
 

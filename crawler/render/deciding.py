@@ -90,7 +90,7 @@ def signs(content: bytes) -> Signs:
 
 
 def adds(before: Signs, after: Signs, new_links: int) -> bool:
-    """Return whether a rendering has shown something new: links in scope, or a fifth more text."""
+    """Return whether a rendering has shown something new: links in scope, or a fifth more visible text."""
     grown = after.text_bytes - before.text_bytes
     return new_links > 0 or (grown >= ADDED_TEXT_MIN and grown > ADDED_TEXT * before.text_bytes)
 

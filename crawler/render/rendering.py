@@ -6,12 +6,12 @@
 
 Only one browser at a time receives new pages. This browser is replaced after `render.pages_per_browser`
 pages. The browser is also replaced when it ends by itself, or when its memory exceeds
-`render.memory_bytes_max` and no page is to blame.
+`render.memory_bytes_max` although no single page is to blame.
 
 When a browser ends, each of its open pages is suspected of having caused the end. A suspect gets one more
 try, in a browser of its own. So a hostile page only delays the other pages in its browser. If that browser
-ends too, or if a page shows no DOM, the page's static answer is used. The `Rendering` then contains no DOM,
-but only the reason and the answers that were fetched for the page.
+ends, too, or if a page shows no DOM, the static answer of the page is used. The `Rendering` then contains no
+DOM, but only the reason and the answers that were fetched for the page.
 """
 
 import asyncio
@@ -37,8 +37,9 @@ log = logging.getLogger("crawler")
 
 WATCH_INTERVAL = 1.0  # seconds between two measurements of a page's CPU time and of the browser's memory
 _READ_MAX = 5.0  # maximum time to read the DOM, in seconds; a page's scripts may never yield
-_STOPPED_MAX = 15.0  # the same limit, once the scripts have been stopped
-_NO_DOM = frozenset({"crash", "navigation"})  # limits and failures after which a page has no DOM to read
+_STOPPED_MAX = 15.0  # the same limit after the scripts of the page have been stopped
+# if a visit ends for one of these reasons, the page has no DOM to read
+_NO_DOM = frozenset({"crash", "navigation"})
 # if the browser does not report that an answer has arrived, the answer counts as received after this many
 # seconds
 _DELIVERY_MAX = 3.0
@@ -158,7 +159,7 @@ class BrowserRenderer:
             await self._discard_retired()
 
     async def _ready(self) -> Browser | None:
-        """Return the browser for the next page, and start one if needed; return None if no browser can be started."""
+        """Return the browser for the next page, after starting one if needed; None if no browser can be started."""
         async with self._starting:
             if self._browser is not None and self._browser.pages >= self._config.pages_per_browser:
                 self._retire(self._browser)
@@ -297,7 +298,10 @@ class PageRun:
         return self._rendering(dom, view)
 
     def without_dom(self) -> Rendering:
-        """Return a rendering without a DOM: it has the answers that were fetched for the page, and the reason."""
+        """Return a rendering without a DOM.
+
+        It contains the answers that were fetched for the page, and the reason.
+        """
         self._visit.end("crash")
         return self._rendering(b"", b"")
 
@@ -462,7 +466,7 @@ class PageRun:
             self._delivered(network)
 
     def _delivered(self, network: str) -> None:
-        """Note that the page has received an answer, after which it can request what the answer refers to."""
+        """Note that an answer has reached the page. From now on, the page can request what the answer refers to."""
         delivery = self._delivering.pop(network, None)
         if delivery is not None:
             delivery.timer.cancel()

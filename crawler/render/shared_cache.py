@@ -14,7 +14,7 @@ from crawler.http_dates import parse_date
 from crawler.records import Fetch, Outcome
 
 SHARED = frozenset({"Script", "Stylesheet", "Font"})  # resource types that are cached
-_SILENT = 3600.0  # seconds for which an answer without caching fields stays fresh
+_SILENT = 3600.0  # an answer without caching fields stays fresh for this number of seconds
 _AGE_MAX = 7 * 86_400.0  # seconds; longer lifetimes are reduced to this value
 _HARMLESS_VARY = frozenset({"accept-encoding", "accept", "user-agent"})
 

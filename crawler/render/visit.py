@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from crawler.config import RenderConfig
 
-PICTURES = frozenset({"Image", "Media", "Font"})  # resource types that only affect how the page looks
+PICTURES = frozenset({"Image", "Media", "Font"})  # resource types that affect only the look of the page
 ENDLESS = frozenset({"EventSource", "WebSocket", "Ping", "CSPViolationReport", "Prefetch"})
 _SCHEMES = ("http://", "https://")
 _URL_CHARS_MAX = 8192

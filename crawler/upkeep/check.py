@@ -69,7 +69,7 @@ def _missing_keys(store: KeyValue, point: CommitPoint) -> list[str]:
 
 
 def _queue_lengths(store: KeyValue, views: ProcessViews) -> list[str]:
-    """Return a line for each queue whose number of URLs differs from the number in the host records."""
+    """Return a line for each queue whose number of URLs differs from the number that the host record states."""
     counts = views.frontier_counts()
     problems = []
     for prefix, said in ((TODO, counts.todo), (PARKED, counts.parked)):

@@ -44,7 +44,7 @@ def problems(store: KeyValue) -> Iterator[str]:
 
 
 def _named(store: KeyValue) -> Iterator[bytes]:
-    """Yield the key of each receipt to which a capture or a page record refers. Skip damaged captures and records."""
+    """Yield the key of each receipt to which a capture or page record refers. Skip damaged captures and records."""
     for key, value in scan_prefix(store, CAPTURE):
         with suppress(DamageError):
             if digest := unpack_capture(key, value).receipt:

@@ -42,7 +42,7 @@ COMMAND = "reshard"
 
 
 class Switch(msgspec.Struct, forbid_unknown_fields=True):
-    """The journal's entry for a switch: old and new processes, and the files that describe them."""
+    """The journal's entry for a switch: the old and the new processes, and the files that describe them."""
 
     old: list[str]
     new: list[str]

@@ -184,7 +184,8 @@ def test_a_crawl_of_three_processes_serves_and_obeys(tmp_path: Path, tree: list[
     try:
         running.until(lambda: len(running.status().get("processes", [])) == 3 and running.fetched() > 30)
         for seed in seeds:
-            for _ in range(6):  # new connections, which the kernel assigns to any of the three processes
+            # the kernel may assign each of these new connections to any of the three processes
+            for _ in range(6):
                 status, _, body = ask(running.serve, f"/page?url={seed}")
                 assert status == 200 and body, (seed, status)
         assert ask(running.admin, "/readyz")[0] == 200

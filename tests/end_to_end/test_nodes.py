@@ -85,7 +85,7 @@ def _left_of_two(
     elsewhere = f"127.0.0.1:{free_port()}"
     while True:
         shutil.rmtree(nodes.folder / "copy", ignore_errors=True)
-        # `cp` fails if the node deletes a file during the copy; this copy is inconsistent, too
+        # `cp` fails if the node deletes a file during the copy; such a copy is inconsistent, too
         subprocess.run(["cp", "-a", str(nodes.folder / "a"), str(nodes.folder / "copy")], check=False)
         copy = nodes.start("a", *arguments, "--listen", elsewhere, folder="copy")
         while copy.poll() is None:
@@ -165,7 +165,7 @@ def test_wrong_settings_are_refused_in_one_line(
 
 
 def test_a_crawl_of_one_process_continues_as_two_nodes(tmp_path: Path) -> None:
-    """After a reshard, a process's folder, the seed and the table are moved to a second machine.
+    """After a reshard, the folder of a process, the seed and the table are moved to a second machine.
 
     No page is fetched again.
     """

@@ -27,7 +27,7 @@ from tests.faults.planted import plant
 YEAR = 365 * 86_400
 COMMAND_MAX = 60.0  # seconds after which a command counts as hanging
 READERS = 2
-BESIDE = 12.0  # duration, in seconds, of a crawl that is read meanwhile
+BESIDE = 12.0  # seconds for which a crawl runs while it is read
 KILLS = ("committed:10", "flush committed:2", "segment rolled:1", "batch written:15", "closing:1")
 _SMALL = ("--set", "pages.segment_bytes=20000", "--set", "due.buffer_entries_max=200")
 _QUICK = ("--set", "splitter.heartbeat=0.2", "--set", "splitter.backoff_max=0.3")
@@ -42,7 +42,10 @@ class Setting(NamedTuple):
     bug: str = ""
 
     def module(self, *more: str) -> tuple[str, ...]:
-        """Return a module and its arguments. It runs commands with the bug of the setting and the bugs in `more`."""
+        """Return the module that runs commands, and its arguments.
+
+        It runs commands with the bug of the setting and the bugs in `more`.
+        """
         bugs = ",".join(filter(None, (self.bug, *more)))
         return ("tests.faults.planted", bugs) if bugs else ("crawler",)
 
@@ -109,7 +112,7 @@ def _read(directory: Path, setting: Setting) -> Iterator[list[Ended]]:
 
 
 def read_until_told(directory: Path) -> int:
-    """Read the crawl until standard input ends.
+    """Read the crawl again and again until standard input ends.
 
     Print the problems or the number of readings. Return the exit code.
     """
@@ -141,7 +144,7 @@ def read(directory: Path) -> list[str]:
 
 
 def clock_ahead(folder: Path, setting: Setting) -> Judgement:
-    """Set the clock a year ahead in two runs, and kill one of them.
+    """Set the clock a year ahead in two runs, one of which is killed.
 
     The next run must neither wait nor lose a page.
     """

@@ -1,8 +1,8 @@
 """Kill a command before its n-th write: a write to a file, a rename, or a batch to a store.
 
 The command runs in a fork of a server that has imported all modules and never opened a store. The fork counts
-file operations, which it learns from Python's audit events, and batches. At the n-th write, the fork kills
-itself with SIGKILL.
+batches and file operations; it learns of file operations from Python's audit events. At the n-th write, the
+fork kills itself with SIGKILL.
 """
 
 import faulthandler

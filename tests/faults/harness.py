@@ -255,8 +255,8 @@ def run_with_kills(
 def load_seeds_with_kills(folder: Path, count: int, faults: Sequence[str]) -> Counter[int]:
     """Load `count` seeds with a command that is killed at `faults`.
 
-    Return the number of entries that each seed has at the end. Only one URL of each host may be fetched, and no
-    server answers, so nearly all URLs are parked at the end.
+    Return the number of entries that each seed has at the end. Only one URL of each host may be fetched, and
+    no server answers. So nearly all URLs are parked at the end.
     """
     listed = folder / "seeds"
     with listed.open("w") as file:

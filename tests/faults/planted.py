@@ -1,4 +1,4 @@
-"""Run the crawler with a bug that is planted in all its processes, and that the tests must find.
+"""Run the crawler with a bug that is planted in all its processes, so that a test can show that it finds the bug.
 
     python -m tests.faults.planted BUG crawl ...
 

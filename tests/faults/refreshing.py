@@ -62,7 +62,7 @@ speed = {SPEED}
 
 
 class Known(NamedTuple):
-    """The state of a page in the store: times by the web's clock, number of changes, and time of observation."""
+    """The state of a page in the store: times by the web's clock, number of changes, and time under observation."""
 
     crawled_at: float
     fetched_at: float

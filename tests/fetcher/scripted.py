@@ -19,7 +19,7 @@ from crawler.records import Fetch
 
 
 class Do(Enum):
-    """The steps of a script other than sending bytes."""
+    """The steps of a script, except for sending bytes."""
 
     CLOSE = "close"
     RESET = "reset"
@@ -27,7 +27,8 @@ class Do(Enum):
     POUR = "pour"  # repeat the preceding bytes forever
 
 
-Script = Sequence[bytes | Do | float]  # bytes are sent to the client; a float is a pause in seconds
+# a step may also be bytes, which are sent to the client, or a float, which is a pause in seconds
+Script = Sequence[bytes | Do | float]
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 5\r\n\r\nhello"
 

@@ -257,7 +257,10 @@ class FrontierMachine(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from([0.0, 0.2, 60.0]))
     def crash(self, seconds: float) -> None:
-        """Lose all unwritten batches. The DUE is written in the same batches, so it returns the lost URLs again."""
+        """Lose all unwritten batches.
+
+        The DUE is written in the same batches, so after the crash it returns the lost URLs again.
+        """
         self._forget_requests()
         self.now += seconds
         again = [self.waiting[url] for url in sorted(self.uncommitted)]
@@ -407,8 +410,8 @@ class Ordered(FrontierMachine):
     """Links have classes, and better links to URLs that already wait are added.
 
     A crash loses the links that are not written yet. `places` holds the classes of waiting URLs;
-    `durable_places` holds those of these classes that are stored. A URL that was tried once, or is in flight,
-    keeps its class.
+    `durable_places` holds those of these classes that are stored. A URL that was tried once, or that is in
+    flight, keeps its class.
     """
 
     settings = config(
@@ -495,7 +498,7 @@ class Ordered(FrontierMachine):
 
 
 class OrderedFew(Ordered, FewHosts):
-    """With few hosts, all queues fit into memory, and entries move to other classes before they are written."""
+    """With few hosts, all queues fit into memory, so entries move to other classes before they are written."""
 
 
 FrontierMachine.TestCase.settings = FewHosts.TestCase.settings = Ordered.TestCase.settings = settings(

@@ -57,7 +57,10 @@ class Failure(NamedTuple):
 
 
 class Tally(msgspec.Struct):
-    """The result of fuzzing one target. `worst` is its longest turn in CPU seconds, for the input `slowest`."""
+    """The result of fuzzing one target.
+
+    `worst` is its longest turn in CPU seconds. The input `slowest` caused this turn.
+    """
 
     target: str
     seed: int

@@ -171,7 +171,7 @@ def test_static_holds_the_most_requested(items: list[int], size: int) -> None:
 @settings(max_examples=80)
 @given(items=requests, bins=st.integers(1, 7))
 def test_properties_of_any_policy(items: list[int], bins: int) -> None:
-    """All bounds of `check` hold, and the misses of the windows sum to the total.
+    """All bounds of `check` hold, and the misses of the windows add up to the total.
 
     A cache with room for all URLs misses each URL once.
     """

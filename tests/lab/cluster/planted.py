@@ -237,7 +237,7 @@ def _gap_taken() -> list[tuple[Any, str, Any]]:
 
 
 def _foreign_taken() -> list[tuple[Any, str, Any]]:
-    """Bug: a process keeps links that belong to a peer."""
+    """Bug: a process keeps links that belong to another process."""
     split = Owners.split
 
     def split_own(self: Owners, fingerprints: Any) -> dict[str, list[int]]:
@@ -312,7 +312,7 @@ def _uncounted() -> list[tuple[Any, str, Any]]:
 
 
 def _made_out_of_turn() -> list[tuple[Any, str, Any]]:
-    """Bug: the change of a flush is computed before the queued changes on which it depends."""
+    """Bug: the change of a flush is computed too early, before the queued changes on which it depends."""
     add = commit.CommitPoint.add
 
     def add_made(self: commit.CommitPoint, change: Any) -> None:

@@ -42,7 +42,7 @@ HOUR = 3600.0
 
 
 def _limits_not_kept() -> Patches:
-    """Bug: the stored end of a crawl is trusted, even if the limits have changed since then."""
+    """Bug: the stored end of a crawl is trusted even if the limits have changed since it was stored."""
     extent = PeerExchange._extent
     return [(PeerExchange, "_extent", lambda self: msgspec.structs.replace(extent(self), limits=""))]
 
@@ -236,7 +236,7 @@ def _share_forgotten() -> Patches:
 
 
 def _stay_behind(family: bytes) -> Patches:
-    """Bug: a reshard does not move the keys of a family."""
+    """Bug: a reshard does not move the keys of one family."""
     copy = NewProcess.copy
 
     def copy_others(self: NewProcess, prefix: bytes) -> Any:

@@ -35,7 +35,7 @@ class Nodes:
     def start(
         self, name: str, *arguments: str, secret: Path | None = None, folder: str = "", clock: str = ""
     ) -> "subprocess.Popen[str]":
-        """Start the node `name`. By default, its folder has the same name.
+        """Start the node `name`. By default, the folder of the node has the name of the node.
 
         `clock` names a planted clock (`planted.py`).
         """
@@ -85,7 +85,7 @@ def _left_of_two(
     elsewhere = f"127.0.0.1:{free_port()}"
     while True:
         shutil.rmtree(nodes.folder / "copy", ignore_errors=True)
-        # `cp` fails if the node deletes a file during the copy; this copy is inconsistent, too
+        # `cp` fails if the node deletes a file during the copy; such a copy is inconsistent, too
         subprocess.run(["cp", "-a", str(nodes.folder / "a"), str(nodes.folder / "copy")], check=False)
         copy = nodes.start("a", *arguments, "--listen", elsewhere, folder="copy")
         while copy.poll() is None:
@@ -99,12 +99,12 @@ def _left_of_two(
 
 
 def test_a_running_node_or_its_copy_is_stopped(tmp_path: Path) -> None:
-    """Two nodes with the same name once ran together: pages were fetched twice, and gaps were only 0.1 ms.
+    """Two nodes with the same name once ran together. Pages were then fetched twice, and gaps were only 0.1 ms.
 
     The folder of a running process is copied with `cp -a`, and the copy is started under the same name at
-    another port. If the original has received links from the peer that are missing in the copy, the peer
-    refuses the copy, and the original continues. Otherwise the original stops, because the copy started
-    later. The copy continues after `recover`.
+    another port. If the original has received links from the peer that the copy lacks, the peer refuses the
+    copy, and the original continues. Otherwise the original stops, because the copy started later. The copy
+    continues after `recover`.
     """
     nodes = Nodes(tmp_path, "ab")
     slow, pages = ("--rate", "5"), 500  # on a busy machine, starting the copy can take more than ten seconds
@@ -165,7 +165,7 @@ def test_wrong_settings_are_refused_in_one_line(
 
 
 def test_a_crawl_of_one_process_continues_as_two_nodes(tmp_path: Path) -> None:
-    """After a reshard, a process's folder, the seed and the table are moved to a second machine.
+    """After a reshard, the folder of a process, the seed and the table are moved to a second machine.
 
     No page is fetched again.
     """
@@ -233,7 +233,8 @@ def test_a_node_that_was_killed_at_the_end_ends_although_its_peers_have_left(
 ) -> None:
     """Node `c` is killed after it has learned of the end, and is started again after its peers have ended.
 
-    Then node `c` ends cleanly, either by itself, or after one peer is started again, as its warning asks.
+    Then node `c` ends cleanly. It ends either by itself, or after one peer is started again, as the warning
+    of `c` asks.
     """
     nodes = Nodes(tmp_path, "abc")
     patient = ("--patience", "2", "--set", "splitter.silence_max=2")

@@ -118,9 +118,9 @@ def test_links_in_meta_refresh_and_feeds_and_robots_directives(tmp_path: Path) -
 
 @pytest.mark.parametrize("kept", ["304", "200"])
 def test_a_later_noarchive_withholds_the_copies(tmp_path: Path, kept: str) -> None:
-    """A page was once still shown after it began to forbid copies without changing its text.
+    """Once, if a page began to forbid copies without changing its text, it was still shown.
 
-    A document was shown in any case.
+    A document, such as a PDF, was always still shown.
     """
     said: dict[str, str] = {}
     meta = ""
@@ -153,7 +153,8 @@ def test_a_later_noarchive_withholds_the_copies(tmp_path: Path, kept: str) -> No
 def test_robots_txt_is_obeyed_and_sitemaps_are_read(tmp_path: Path) -> None:
     """Rules are obeyed.
 
-    Sitemaps in robots.txt are read, even if gzipped; /sitemap.xml is read only if guessing is allowed.
+    Sitemaps that robots.txt names are read, even if gzipped. /sitemap.xml is read only if guessing is
+    allowed.
     """
 
     def urlset(*paths: str) -> str:

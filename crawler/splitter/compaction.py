@@ -12,15 +12,15 @@ read. So the entries that are appended meanwhile follow without a gap:
     after                     [boundary-N+1 . boundary][boundary+1 ...]   new generation | generation 0
 
 Nothing refers to the new entries until one batch stores the new boundary, the generation and a fresh epoch.
-When the outbox is next opened, it deletes the new entries if that batch was not written, and the replaced
-entries if it was. So either all entries are swapped or none. Each batch of new entries is synced. A synced
-write at the end would not be enough: it does not make earlier writes durable if LevelDB has begun another log
-file since.
+If that batch was not written, the outbox deletes the new entries when it is next opened; if the batch was
+written, it deletes the replaced entries. So either all entries are swapped or none. Each batch of new entries
+is synced. A single synced write at the end would not be enough: if LevelDB has begun another log file
+meanwhile, that write does not make earlier writes durable.
 
 A compaction takes slightly more than 8 bytes of memory per link, and another 16th of that while sorting. For
-1 GiB of entries, this is about 120 MB. Each link is decoded twice, and each link that is left is encoded
-once. A compaction takes 1.5 us per link (measured with 300,000 links in 24 MB, of which 60,000 links in 4.8
-MB were left).
+1 GiB of entries, this is about 120 MB. Each link is decoded twice, and each remaining link is encoded once. A
+compaction takes 1.5 us per link (measured with 300,000 links in 24 MB, of which 60,000 links in 4.8 MB were
+left).
 """
 
 from array import array
@@ -137,7 +137,10 @@ class Compaction:
         return self.bytes_before - self.bytes_after
 
     def sweep(self) -> None:
-        """Delete the old entries if the new ones are current; otherwise, delete the new ones (worker thread)."""
+        """Delete the old entries if the new ones are current; otherwise, delete the new ones.
+
+        Call this in a worker thread.
+        """
         sweep(self._store, self._old_keys() if self.adopted else self._new_keys())
 
     def _old_keys(self) -> Iterator[bytes]:
@@ -194,7 +197,7 @@ class Compaction:
 
 
 def first_occurrences(fingerprints: np.ndarray) -> np.ndarray:
-    """Return a mask, bool (n,), of the fingerprints, uint64 (n,), that do not occur earlier in the array."""
+    """Return a mask, bool (n,), that is True for each of `fingerprints`, uint64 (n,), at its first occurrence."""
     keep = np.zeros(len(fingerprints), dtype=bool)
     for remainder in range(_RANGES):
         positions = np.flatnonzero(fingerprints % np.uint64(_RANGES) == remainder)

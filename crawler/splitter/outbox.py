@@ -75,7 +75,8 @@ class Outbox:
         self._staged: deque[list[Spool]] = deque()
         self.spools: dict[str, Spool] = {}
         self._totals = Totals()
-        # Peers whose queues a commit has changed; at first, all peers. The caller clears this after sending.
+        # Peers whose queues a commit has changed; at first, all peers. The caller clears this set after
+        # sending.
         self.news = dict.fromkeys(sorted(peers))
         self._open(list(self.news), clean)
 
@@ -154,7 +155,10 @@ class Outbox:
         return greeting
 
     def start_over(self, peer: str) -> None:
-        """Accept that a peer has lost confirmed links. Call this after these links were queued again."""
+        """Accept that a peer has lost confirmed links, and begin a fresh epoch.
+
+        Call this after these links were queued again.
+        """
         self.spools[peer].start_over(self._fresh_epoch())
 
     # -- sizes and totals -------------------------------------------------------------------------
@@ -165,7 +169,7 @@ class Outbox:
 
     @property
     def links(self) -> int:
-        """The number of links in the outbox: those that were appended and are not yet confirmed."""
+        """The number of links in the outbox, which are the links that were appended and not confirmed yet."""
         return self._totals.links
 
     @property
@@ -235,10 +239,10 @@ class Outbox:
         )
 
     def adopt(self, compaction: Compaction) -> bool:
-        """Make a finished compaction current with the next group; return False if the queue has changed meanwhile.
+        """Make a compacted queue current with the next group; return False if the queue has changed meanwhile.
 
-        Afterwards, call `Compaction.sweep` in a worker thread. If the result is True, wait until that group
-        is committed; if it is False, call it at once.
+        Afterwards, call `Compaction.sweep` in a worker thread. If this method returns True, wait with `sweep`
+        until that group is committed.
         """
         assert compaction is self._compacting, compaction
         self._compacting = None

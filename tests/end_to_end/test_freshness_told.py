@@ -88,7 +88,7 @@ def _rows(directory: Path, target: Path, now: float) -> dict[str, Any]:
 def test_all_views_give_the_same_probability(
     crawled: tuple[Path, float, dict[str, float | None]], tmp_path: Path, refreshes: bool, processes: int
 ) -> None:
-    """A different estimator was once used for a crawl at rest.
+    """Once, a different estimator was used for a crawl that is not running.
 
     `refreshes` is True if the latest run refreshed pages. The views agree to the last digit.
     """

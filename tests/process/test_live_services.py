@@ -509,7 +509,7 @@ def test_a_page_server_listens_and_is_shown(open_joint: Callable[..., Joint], tm
 
 
 def test_processes_query_each_other_over_their_own_sockets(open_joint: Callable[..., Joint]) -> None:
-    """Besides, the processes of a machine share the address of the page server."""
+    """The processes of a machine also share the address of the page server."""
     shown = Shown(open_joint(names=("p0", "p1"), serve={"address": "127.0.0.1:0"}))
 
     async def play() -> None:

@@ -33,10 +33,14 @@ ROOT = Path(__file__).resolve().parent.parent
 # thread.
 MODULES = (
     "encodings.ascii", "encodings.cp1252", "encodings.idna", "encodings.utf_8_sig", "uvloop",
-    "crawler.admin.server", "crawler.api", "crawler.cli.change", "crawler.cli.check", "crawler.cli.crawl",
-    "crawler.cli.export", "crawler.cli.inspect", "crawler.cli.refresh", "crawler.cli.reshard", "crawler.cli.running",
-    "crawler.cli.serve", "crawler.cli.summary", "crawler.process.process", "crawler.serve.server",
-    "crawler.supervision.child", "crawler.supervision.supervisor", "tests.faults.harness",
+    "crawler.admin.lazy_server", "crawler.admin.server", "crawler.api", "crawler.cli.change", "crawler.cli.check",
+    "crawler.cli.crawl", "crawler.cli.export", "crawler.cli.inspect", "crawler.cli.node", "crawler.cli.progress",
+    "crawler.cli.refresh", "crawler.cli.reshard", "crawler.cli.running", "crawler.cli.serve", "crawler.cli.summary",
+    "crawler.fetcher.client", "crawler.fetcher.resolver", "crawler.process.process", "crawler.serve.rewriting",
+    "crawler.serve.server", "crawler.signing.request_signer", "crawler.storage.level_store",
+    "crawler.storage.rocks_store", "crawler.storage.torn_log", "crawler.supervision.child",
+    "crawler.supervision.supervisor", "crawler.upkeep.check", "crawler.upkeep.recover", "crawler.upkeep.repair",
+    "publicsuffixlist", "tests.faults.harness",
 )  # fmt: skip
 _EXECUTABLE = sys.executable  # a test may replace `sys.executable` by a program that does not exist
 _COLD = (__name__, "tests.faults.early")  # `early` sends itself a signal while it imports the crawler

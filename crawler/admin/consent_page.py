@@ -7,7 +7,7 @@ from typing import Any
 from crawler.consent.statements import USES
 from crawler.consent.summary import ANSWERS, total
 
-HOSTS_SHOWN = 200  # rows that the page shows; /consent?format=json has all rows
+HOSTS_SHOWN = 200  # maximum number of rows that the page shows; /consent?format=json has all rows
 
 
 def page(rows: Sequence[Mapping[str, Any]], missing: Sequence[str]) -> bytes:

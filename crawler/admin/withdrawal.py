@@ -3,8 +3,9 @@
     rule file ─► apply ─► count                    withdrawn: no process shows the copies any more
     rule file ─► apply ─► detach ─► erase          erased: each step is completed by all processes before the next
 
-A process may hold copies that repeat a response of another process (`pages/reshard.py`), so every process detaches its
-copies before any process erases.
+A process may hold copies that repeat a response of another process (`pages/reshard.py`), so in the
+step `detach`, every process first writes again its copies of responses that will be erased. Only then does any
+process erase.
 
 `conduct` is a generator: it yields the request that every process must answer next, and receives the answers.
 So each caller sends the requests in its own way.
@@ -23,7 +24,8 @@ from crawler.errors import UsageError
 from crawler.pages.shipping import refuse_elsewhere
 from crawler.pages.withdrawals import RuleFile, Subject, Withdrawal
 
-ENTRIES = 20_000  # the number of store entries that one request examines in a running process; this takes about 0.2 s
+# the number of store entries that one request examines in a running process; this takes about 0.2 s
+ENTRIES = 20_000
 
 Requests = Generator[dict[str, Any], Sequence[Any], "Withdrawn"]
 
@@ -45,7 +47,7 @@ class TakeDown(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     erase: bool = False
 
     def rule(self, now: float) -> Withdrawal:
-        """Return the withdrawal rule that selects the copies of this order.
+        """Return the withdrawal rule that selects the same copies.
 
         Raises:
             UsageError: it names none, or an option is invalid.
@@ -155,8 +157,8 @@ def _add_up(result: Withdrawn, step: str) -> Generator[dict[str, Any], Sequence[
 def _in_portions(step: Mapping[str, Any]) -> Generator[dict[str, Any], Sequence[Any], list[Any]]:
     """Repeat a step until every process has reached its end; return all answers.
 
-    Every process receives the same request. It contains the place where each process must continue, taken
-    from the answers of the previous round.
+    Every process receives the same request. The request contains the place where each process must continue,
+    taken from the answers of the previous round.
     """
     found: list[Any] = []
     places: dict[str, str] | None = None

@@ -1,8 +1,8 @@
 """Measures the URL cache against LRU and CLOCK caches written in Python.
 
-The same stream of link fingerprints goes through each cache. A request is one look-up. It also inserts the
-key if the cache does not hold it. `dict CLOCK` is CLOCK over an array, with a dict as its index. The
-crawler's cache is a scatter table. Its miss rate should come close to that of `dict CLOCK`.
+The same stream of link fingerprints goes through each cache. A request is one look-up. If the cache does not
+hold the key, the request also inserts it. `dict CLOCK` is CLOCK over an array, with a dict as its index. The
+crawler's cache is a scatter table. Its miss rate should be close to that of `dict CLOCK`.
 """
 
 import argparse
@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from crawler.bench import streams, tables
+from crawler.bench import harness, streams
 from crawler.urls import clock_cache
 from crawler.urls.clock_cache import ClockCache
 
@@ -24,10 +24,10 @@ Add = Callable[[int], bool]
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--bits", type=int, nargs="+", default=[16], help="cache sizes, as powers of two")
     parser.add_argument(
-        "--requests", type=tables.count_argument, default=1_000_000, help="number of requests"
+        "--requests", type=harness.count_argument, default=1_000_000, help="number of requests"
     )
     parser.add_argument(
-        "--hosts", type=tables.count_argument, default=500, help="hosts crawled at the same time (500)"
+        "--hosts", type=harness.count_argument, default=500, help="hosts crawled at the same time (500)"
     )
     parser.add_argument("--seed", type=int, default=1, help="seed of the stream (1)")
     parser.add_argument("--json", action="store_true", help="print JSON")
@@ -129,8 +129,8 @@ def _one_by_one(add: Add, keys: Iterable[int]) -> tuple[float, int]:
     return time.process_time() - began, misses
 
 
-def measure(bits: int, links: streams.Fingerprints) -> list[tables.Row]:
-    """Measure each cache with 2^`bits` keys; return a row for each: CPU time per request, ratios, miss rate."""
+def measure(bits: int, links: streams.Fingerprints) -> list[harness.Row]:
+    """Measure each cache with 2^`bits` keys; return a row for each cache: CPU time per request, ratios, miss rate."""
     # The keys are rotated by 16 bits, as in a crawl.
     keys = np.bitwise_or(links << np.uint64(16), links >> np.uint64(48))
     numbers = keys.tolist()
@@ -172,10 +172,10 @@ def run(arguments: argparse.Namespace) -> int:
     rows = [row for bits in arguments.bits for row in measure(bits, links)]
     form = "compiled" if clock_cache.COMPILED else "interpreted"
     if arguments.json:
-        tables.show_json(
+        harness.show_json(
             benchmark="cache", form=form, requests=arguments.requests, hosts=arguments.hosts, rows=rows
         )
     else:
         title = f"cache ({form}): {arguments.requests:,} links of {arguments.hosts} hosts at a time"
-        tables.show(title, rows)
+        harness.show(title, rows)
     return 0

@@ -36,7 +36,7 @@ from typing import Any, Protocol
 import msgspec
 import numpy as np
 
-from crawler.bench import tables
+from crawler.bench import harness
 from crawler.bench.meters import anonymous_bytes
 from crawler.bench.streams import Fingerprints, mixed
 from crawler.config import DueConfig
@@ -53,19 +53,19 @@ from crawler.storage.kv import seal
 
 CHUNK_BYTES = 4 << 20
 _LOAD = 1 << 20
-_CHUNKS = 32  # a set of runs is built from this many chunks; each has _LOAD to _CHUNK_MAX fingerprints
+_CHUNKS = 32  # a known set is built from this many chunks, each of which has _LOAD to _CHUNK_MAX fingerprints
 _CHUNK_MAX = 1 << 25
 _TOLD_MIN = 100_000_000  # progress is printed while a set of at least this many known URLs is built
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--known", type=tables.count_argument, default=1_000_000, help="URLs in the known set (1,000,000)"
+        "--known", type=harness.count_argument, default=1_000_000, help="URLs in the known set (1,000,000)"
     )
     parser.add_argument(
-        "--buffer", type=tables.count_argument, default=1 << 16, help="URLs per flush (65,536)"
+        "--buffer", type=harness.count_argument, default=1 << 16, help="URLs per flush (65,536)"
     )
-    parser.add_argument("--flushes", type=tables.count_argument, default=64, help="number of flushes (64)")
+    parser.add_argument("--flushes", type=harness.count_argument, default=64, help="number of flushes (64)")
     parser.add_argument(
         "--new", type=float, default=0.2, help="share of the submitted URLs that are new (0.2)"
     )
@@ -78,7 +78,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--slow-flushes",
-        type=tables.count_argument,
+        type=harness.count_argument,
         default=4,
         help="number of flushes measured for the one_file method (4)",
     )
@@ -446,11 +446,11 @@ def run(arguments: argparse.Namespace) -> int:
     facts = {name: part["facts"] for name, part in found.items() if part["facts"]}
     form = "compiled" if elias_fano.COMPILED else "interpreted"
     if arguments.json:
-        tables.show_json(
+        harness.show_json(
             benchmark="due", form=form, known=arguments.known, buffer=arguments.buffer, rows=rows, facts=facts
         )
         return 0
-    tables.show(f"due ({form}): {arguments.known:,} known, buffers of {arguments.buffer:,}", rows)
+    harness.show(f"due ({form}): {arguments.known:,} known, buffers of {arguments.buffer:,}", rows)
     for name, figures in facts.items():
-        tables.show(name, [{"figure": key, "value": value} for key, value in figures.items()])
+        harness.show(name, [{"figure": key, "value": value} for key, value in figures.items()])
     return 0

@@ -14,7 +14,7 @@ import traceback
 from crawler import early_signals
 from crawler.errors import CrawlerError, DirectoryError, StoreError, disk_failed
 from crawler.printable import printable_output
-from crawler.process.lifecycle.garbage_collection import collect_rarely
+from crawler.process.lifecycle.garbage_collection import collect_rarely, uncollected
 
 # Command -> (module, description in one line). The order is that of `crawler --help`.
 COMMANDS = {
@@ -129,10 +129,9 @@ def _no_command(name: str) -> str:
 
 
 def _run(name: str, arguments: list[str]) -> int:
-    gc.disable()  # during the imports, garbage collections would take a tenth of the start time and free nothing
     try:
-        module = importlib.import_module(COMMANDS[name][0])
-        gc.enable()
+        with uncollected():
+            module = importlib.import_module(COMMANDS[name][0])
         return module.main(name, arguments)
     except CrawlerError as error:
         full = isinstance(error, DirectoryError) and disk_failed(error)

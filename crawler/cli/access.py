@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from crawler.crawl.directory import CrawlDirectory
 from crawler.errors import BusyError, CrawlerError, DirectoryError, UsageError
+from crawler.process.lifecycle.garbage_collection import uncollected
 from crawler.storage.files import is_held, lock_holder
 from crawler.upgrade.ready import ready
 
@@ -133,7 +134,8 @@ def _ask_running(
 
 def ask_at_rest(directory: CrawlDirectory, name: str, request: dict[str, Any]) -> Any:
     """Compute the answer for a process that does not run, from the directory of the process."""
-    from crawler.process.answering.commands import Commands
+    with uncollected():
+        from crawler.process.answering.commands import Commands
 
     opened = reading if request["command"] in READING else at_rest
     with opened(directory, name) as stages:
@@ -152,7 +154,9 @@ def refuse_running(directory: CrawlDirectory, names: Iterable[str], command: str
 def at_rest(directory: CrawlDirectory, name: str, *, lasting: bool = False) -> Iterator["Stages"]:
     """Yield the stages of one process of a crawl that is not running, under its lock; `lasting` is passed to `Stages`."""
     from crawler.clock import SystemClock
-    from crawler.process.opening import stages
+
+    with uncollected():
+        from crawler.process.opening import stages
 
     config = _saved(directory)
     with stages.at_rest(config, directory, name, clock=SystemClock(), lasting=lasting) as opened:
@@ -163,7 +167,9 @@ def at_rest(directory: CrawlDirectory, name: str, *, lasting: bool = False) -> I
 def reading(directory: CrawlDirectory, name: str) -> Iterator["Stages"]:
     """Yield a private copy of the stages of one process, without its lock."""
     from crawler.clock import SystemClock
-    from crawler.process.opening import stages
+
+    with uncollected():
+        from crawler.process.opening import stages
 
     with stages.reading(_saved(directory), directory, name, clock=SystemClock()) as opened:
         yield opened

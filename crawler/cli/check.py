@@ -7,6 +7,7 @@ from crawler.cli import access, options
 from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.lost_processes import begun_names, is_lost_whole
 from crawler.errors import ConfigError, DamageError
+from crawler.export.worker_pool import PROCESSES_MAX, processes
 from crawler.upgrade.ready import ready
 
 _LOST_WHOLE = (
@@ -27,7 +28,15 @@ def main(_command: str, argv: list[str]) -> int:
         action="store_true",
         help="repair the damage where possible, queue lost pages to be fetched again, and print each repair",
     )
+    parser.add_argument(
+        "--processes",
+        type=int,
+        default=processes(),
+        metavar="N",
+        help=f"processes that read the WARC records ({processes()})",
+    )
     args = parser.parse_args(argv)
+    args.processes = max(1, min(args.processes, PROCESSES_MAX))
     directory = CrawlDirectory(args.dir)
     directory.require()
     if args.repair:
@@ -35,7 +44,7 @@ def main(_command: str, argv: list[str]) -> int:
     else:
         ready(directory)
     problems = _token(directory, args)
-    problems += _repair(directory) if args.repair else _check(directory)
+    problems += (_repair if args.repair else _check)(directory, args.processes)
     for problem in problems:
         print(problem)
     if not problems:
@@ -72,7 +81,7 @@ def _token(directory: CrawlDirectory, args: argparse.Namespace) -> list[str]:
     return [found] if found else []
 
 
-def _check(directory: CrawlDirectory) -> list[str]:
+def _check(directory: CrawlDirectory, workers: int) -> list[str]:
     """Return the problems of each process, followed by the problems that concern several processes."""
     from crawler.upkeep.behind import Exchanged, find_behind
     from crawler.upkeep.check import check
@@ -82,12 +91,12 @@ def _check(directory: CrawlDirectory) -> list[str]:
     access.refuse_running(directory, names, "crawler check")
     for name in names:
         with access.reading(directory, name) as stages:
-            problems += [f"{name}: {line}" for line in check(stages)]
+            problems += [f"{name}: {line}" for line in check(stages, workers)]
             exchanged[name] = Exchanged.of(stages)
     return problems + [str(each) for each in find_behind(exchanged)]
 
 
-def _repair(directory: CrawlDirectory) -> list[str]:
+def _repair(directory: CrawlDirectory, workers: int) -> list[str]:
     """Repair all processes, print each repair, and return the problems that remain."""
     from crawler.clock import SystemClock
     from crawler.config import convert
@@ -99,7 +108,7 @@ def _repair(directory: CrawlDirectory) -> list[str]:
     problems = [f"{name}: {_LOST_WHOLE}" for name in names if is_lost_whole(directory.process(name))]
     _print_repaired(begin_repair(directory, names))
     for name in names:
-        done, left = repair(config, directory, name, clock)
+        done, left = repair(config, directory, name, clock, workers)
         _print_repaired(f"{name}: {line}" for line in done)
         problems += [f"{name}: {line}" for line in left]
     done, left = recover_behind(config, directory, names, clock)

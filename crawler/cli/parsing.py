@@ -5,7 +5,6 @@ of a command without running the command.
 """
 
 import argparse
-import difflib
 import re
 import shlex
 from collections.abc import Callable, Iterable, Sequence
@@ -26,6 +25,8 @@ class _Made(Exception):
 
 def suggestion(word: str, words: Iterable[str]) -> str:
     """Return `; did you mean X?` if one of `words` resembles `word`, else ""."""
+    import difflib  # imported here because it is rarely needed
+
     close = difflib.get_close_matches(word, list(words), 1, 0.6)
     return f"; did you mean {close[0]}?" if close else ""
 

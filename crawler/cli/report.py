@@ -77,7 +77,7 @@ def main(_command: str, argv: list[str]) -> int:
 
 
 def _consent(args: argparse.Namespace) -> int:
-    """Print, for each host and use, the number of stored pages that may be used for it."""
+    """Print, for each host and use, the number of stored pages that may be used in that way."""
     from crawler.audit import consent
 
     if args.format not in consent.FORMATS:

@@ -25,7 +25,7 @@ _BEING_REMOVED = ".removed"
 
 
 class CachedStart(NamedTuple):
-    """The directory to which the existing crawl was moved, if it still exists, and the crawls whose answers are used."""
+    """The directory to which the existing crawl was moved (None if it is gone), and the crawls to take answers from."""
 
     aside: Path | None
     answers_from: list[str]
@@ -59,7 +59,7 @@ def _repeats(path: str, others: Sequence[str]) -> bool:
                 any(_has(each, capture.url, capture.fetched_at) for each in rest)
                 for fingerprint, capture in captures
                 if is_copy(capture)
-                and fingerprint == crawled.fingerprint(capture.url)  # other captures are never used again
+                and fingerprint == crawled.fingerprint(capture.url)  # only these are used again
             )
     except (DamageError, DirectoryError):
         return False

@@ -1,9 +1,9 @@
 """The process that parses pages that the fetch loop must not parse (`worker.py` starts it).
 
 The process is a separate program or a fork of its parent. The first line of its input contains its
-configuration. It answers each frame with one frame. A frame is 4 bytes that give a length (big-endian), and
-that many bytes of msgpack. A page is sent as an array of its context and its bytes; the answer is what was
-extracted. The pieces of a map (`map_stream.py`) get one answer, after the last piece.
+configuration. The process answers each frame with one frame. A frame is 4 bytes that give a length
+(big-endian), and that many bytes of msgpack. A page is sent as an array of its context and its bytes; the
+answer is what was extracted. The pieces of a map (`map_stream.py`) get one answer, after the last piece.
 
 The kernel limits the memory of the process, and ends the process when a page takes more CPU time than
 allowed. For this, a profiling timer sends a signal that the process does not handle. So the limit works even

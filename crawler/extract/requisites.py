@@ -22,7 +22,7 @@ _OTHER_ROWS = [
 
 
 def _selector(rows: Iterable[LinkAttribute]) -> str:
-    """Return a selector for these rows. It names the attribute, or, if the attribute has a colon, the elements."""
+    """Return a selector for these rows. It consists of the attribute or, if the attribute has a colon, the elements."""
     found = {
         name for row in rows for name in (row.elements if ":" in row.attribute else [f"[{row.attribute}]"])
     }
@@ -104,7 +104,7 @@ def srcset_spans(value: str) -> Iterator[tuple[int, int]]:
     while match := _CANDIDATE.match(value, at):
         start, at = match.span(1)
         end = at
-        while value[end - 1] == ",":  # this ends, because a URL does not begin with a comma
+        while value[end - 1] == ",":  # the loop ends, because a URL does not begin with a comma
             end -= 1
         yield start, end
         if end == at:

@@ -1,4 +1,4 @@
-"""Finds the links of pages that must not be parsed, or could not be parsed completely, by a plain scan.
+"""Finds links by a plain scan, for pages that must not be parsed or could not be parsed completely.
 
 It reads tags with one regular expression that never looks at a byte twice, so it takes linear time for any
 input. It skips comments, script, style and similar elements, but builds no tree. So its links are nearly, but

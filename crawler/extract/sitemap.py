@@ -19,9 +19,10 @@ from crawler.extract.xmlstream import BLANK, BOM, Name, XmlStream
 
 GZIP_MAGIC = b"\x1f\x8b"
 DECODE_STEP_BYTES = 64 << 10  # number of bytes decoded at once; a small value keeps each step short
-MEMBERS_MAX = 1000  # members of a gzip file
-LINE_BYTES_MAX = 8192  # bytes per line of a text map; longer lines are not URLs
-ELEMENTS_PER_URL = 40  # a <url> has loc, lastmod, changefreq, priority, and perhaps images and languages
+MEMBERS_MAX = 1000  # maximum number of members in a gzip file
+LINE_BYTES_MAX = 8192  # maximum bytes per line of a text map; longer lines are not URLs
+# maximum per <url>, which has loc, lastmod, changefreq, priority, and perhaps images and languages
+ELEMENTS_PER_URL = 40
 FUTURE_MAX = 86_400.0  # seconds; a lastmod further in the future is a mistake
 
 _ENTRY = frozenset({"url", "sitemap"})

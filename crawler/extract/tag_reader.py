@@ -24,7 +24,8 @@ if cython.compiled:
 COMPILED: bool = cython.compiled
 
 NOTHING, START, END = range(3)  # results of `next_tag`
-BLANK, TEXT, NUL = range(3)  # kinds of text before a tag, by its first character that is not blank
+# the kinds of text before a tag, by the first character of the text that is not blank
+BLANK, TEXT, NUL = range(3)
 
 # Numbers for the elements that must be distinguished. Attributes are read for A to IFRAME; IFRAME to
 # NOFRAMES contain raw text.
@@ -45,7 +46,7 @@ HREF, REL, SRC, CONTENT, NAME, HTTP_EQUIV, TYPE = (1 << place for place in range
 _HASH_SLOTS = cython.declare(cython.int, 256)
 _MASK = cython.declare(cython.ulonglong, (1 << 64) - 1)
 _FACTOR = cython.declare(cython.ulonglong, 0x9E3779B97F4A7C15)
-_keys = cython.declare(cython.ulonglong[256])  # names as numbers, in an open hash table
+_keys = cython.declare(cython.ulonglong[256])  # names as 64-bit numbers, in a hash table with open addressing
 _elements = cython.declare(cython.uchar[256])
 _classes = cython.declare(cython.uchar[256])
 # classes of bytes; NUL ends names and values, because a NUL follows the last byte of the page
@@ -81,7 +82,8 @@ class TagReader:
 
     The fields describe the last tag: `element`; the position of its name, from `tag_at` to `tag_end`; whether
     the tag is `closed` by `/>`; which attributes were `seen`; and their values (None if an attribute has no
-    value). `before` is the kind of text before the tag.
+    value). Of `href`, the position is kept, because most links of a page are repeated: from `href_at`, which is
+    -1 if it has no value, to `href_end`. `before` is the kind of text before the tag.
     """
 
     def __init__(self, content: bytes) -> None:
@@ -183,7 +185,7 @@ class TagReader:
 
     @cython.final
     def _until(self, character: cython.int, bang: cython.bint) -> cython.bint:
-        """Skip a comment or CDATA section up to two of `character` and a `>`. With `bang`, `!>` may replace `>`."""
+        """Skip a comment or CDATA section, up to `character` twice and a `>`. With `bang`, `!>` may replace `>`."""
         text = self.text
         begin: cython.Py_ssize_t = self.at
         at: cython.Py_ssize_t = begin
@@ -247,16 +249,14 @@ class TagReader:
 
     @cython.final
     def _attributes(self, noted: cython.bint) -> cython.bint:
-        """Read the attributes of a tag up to its `>`; return False if the input ends before."""
+        """Read the attributes of a tag up to its `>`; return False if the input ends first."""
         self.closed = False
         if not noted and self.text[self.at] == 62:  # as in nearly all end tags
             self.at += 1
             return True
         if noted:
             self.seen = 0
-            self.href = self.rel = self.src = self.content_value = self.name = self.http_equiv = self.type = (
-                None
-            )
+            self.rel = self.src = self.content_value = self.name = self.http_equiv = self.type = None
         while self._attribute():
             if noted:
                 self._note()
@@ -283,7 +283,7 @@ class TagReader:
             at += 1
         if text[at] == 61:
             return self._attribute_value(at + 1)
-        self.value_at = -1
+        self.value_at = self.value_end = -1
         self.at = at
         return True
 
@@ -313,21 +313,21 @@ class TagReader:
         length: cython.Py_ssize_t = self.name_end - begin
         if length == 4:
             if self._is_new(HREF, b"href"):
-                self.href = self._value()
+                self.href_at, self.href_end = self.value_at, self.value_end
             elif self._is_new(NAME, b"name"):
-                self.name = self._value()
+                self.name = self.value(self.value_at, self.value_end)
             elif self._is_new(TYPE, b"type"):
-                self.type = self._value()
+                self.type = self.value(self.value_at, self.value_end)
         elif length == 3:
             if self._is_new(REL, b"rel"):
-                self.rel = self._value()
+                self.rel = self.value(self.value_at, self.value_end)
             elif self._is_new(SRC, b"src"):
-                self.src = self._value()
+                self.src = self.value(self.value_at, self.value_end)
         elif length == 7:
             if self._is_new(CONTENT, b"content"):
-                self.content_value = self._value()
+                self.content_value = self.value(self.value_at, self.value_end)
         elif length == 10 and self._is_new(HTTP_EQUIV, b"http-equiv"):
-            self.http_equiv = self._value()
+            self.http_equiv = self.value(self.value_at, self.value_end)
 
     @cython.final
     def _is_new(self, attribute: cython.int, name: bytes) -> cython.bint:
@@ -338,16 +338,15 @@ class TagReader:
         return True
 
     @cython.final
-    def _value(self):
-        """Return the value of the attribute; None if it has none."""
-        begin: cython.Py_ssize_t = self.value_at
+    def value(self, begin: cython.Py_ssize_t, end: cython.Py_ssize_t):
+        """Return the attribute value between two positions; None if `begin` is -1, which means that there is no value."""
         if begin < 0:
             return None
         if not cython.compiled:
-            value = self.content[begin : self.value_end].decode("utf-8", "replace")
+            value = self.content[begin:end].decode("utf-8", "replace")
             return as_parsed(value)
         start = self.text + begin
-        size: cython.Py_ssize_t = self.value_end - begin
+        size: cython.Py_ssize_t = end - begin
         value = PyUnicode_DecodeUTF8(cython.cast(cython.p_char, start), size, "replace")
         if memchr(start, 38, size) or memchr(start, 13, size) or memchr(start, 0, size):
             return as_parsed(value)

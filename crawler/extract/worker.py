@@ -35,8 +35,8 @@ WALL_FACTOR = 10.0
 # Maximum number of bytes scanned in the event loop. On a page of nothing but tags, the scan takes 0.2 us per
 # byte.
 SCAN_INLINE_BYTES = 128 << 10
-# Pages that can be scanned without a tree may be larger by this factor: the scanner takes a fifth of the parser's time,
-# and sending a page to the child takes as long as scanning it.
+# Pages that can be scanned without a tree may be larger by this factor. The scanner takes a fifth of the
+# parser's time, and sending such a page to the child would take as long as scanning it.
 SCANNED_FACTOR = 2
 # maximum number of bytes that the child has not read yet; further pieces wait in the stream
 _BEHIND_BYTES = 1 << 20
@@ -102,7 +102,7 @@ class Worker:
         self._turn = asyncio.Lock()
         self._scanning = asyncio.Lock()
         self._waiting = 0
-        # maps the number of a map to the child that has its first pieces
+        # the number of a sitemap -> the child that has its first pieces
         self._streams: dict[int, _Child | None] = {}
         self._stream_number = 0
         self.holding: Holding | None = None  # accounts for the memory of parsing
@@ -140,8 +140,9 @@ class Worker:
         return found if found is not None else Extracted(page.url, parse_limit=True)
 
     def follow(self, document: Document, least: int) -> MapStream:
-        """Return a stream for a map that may exceed `least` bytes. If many streams are open, the stream is a late one.
+        """Return a stream for a map that may exceed `least` bytes.
 
+        If many streams are open, the stream is `late`: it sends nothing until the map is complete.
         The caller must end the stream with `read_stream` or `drop`.
         """
         self._stream_number += 1
@@ -177,7 +178,7 @@ class Worker:
         self, child: _Child, stream: MapStream, content: Iterable[bytes], document: Document
     ) -> None:
         rest = stream.rest(content, again=self._streams[stream.number] not in (None, child))
-        # `content` may be read from disk and decoded
+        # this may read `content` from disk and decode it
         while (piece := await asyncio.to_thread(next, rest, None)) is not None:
             _write(child, msgspec.structs.replace(piece, document=document))
             await child.writer.drain()
@@ -224,7 +225,7 @@ class Worker:
             await self._end()
 
     async def _parse(self, job: Job) -> Extracted | None:
-        """Return what the child extracts from a page. Until then, account for the memory that parsing uses."""
+        """Return what the child extracts from a page. Until it answers, account for the memory that parsing uses."""
         if self.holding is None:
             return await self._ask_job(job)
         tree = min(PARSED_FACTOR * len(job.content), self._config.worker_memory_bytes_max)

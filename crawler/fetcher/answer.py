@@ -21,7 +21,8 @@ from crawler.storage.parts import Part
 
 INTERIM_MAX = 16  # maximum number of 1xx answers before the final answer (RFC 9110 15.2 sets no limit)
 _PREFIX = b"HTTP/"
-_FRAMING_MAX = 256 << 10  # bytes by which chunk sizes, extensions and headers may be longer than the payload
+# number of bytes by which chunk sizes, extensions and headers together may exceed the payload
+_FRAMING_MAX = 256 << 10
 # An answer may have this many chunks, plus one for each 64 bytes: a chunk costs as much time as a kilobyte of
 # payload.
 _CHUNKS_MAX, _CHUNK_BYTES_MEAN = 50_000, 64
@@ -183,7 +184,7 @@ class Answer:
             self._check_size((self.wire_bytes - len(data)) // 2)
 
     def _check_start(self, data: bytes | bytearray) -> None:
-        """Reject an answer as soon as it cannot begin with a status line, such as a bare page (HTTP/0.9)."""
+        """Reject an answer, such as a bare page (HTTP/0.9), as soon as it cannot begin with a status line."""
         start = bytes(data[:_START_MAX]).lstrip(b"\r\n")[:5]
         if start != _PREFIX[: len(start)]:
             raise BadAnswer(Outcome.FRAMING, f"no status line: {bytes(data[:60])!r}")
@@ -217,7 +218,7 @@ class Answer:
         return True
 
     def _go_on(self, file: FileBody, head: Head) -> None:
-        """Accept `head`, which answers a request for the rest of a file. It continues the first answer."""
+        """Accept `head`, the answer to a request for the rest of a file, as the continuation of the first answer."""
         if head.status == 416 or (head.status == 206 and not file.resume(head)):
             file.drop()
             raise BadAnswer(
@@ -274,7 +275,7 @@ class Answer:
     def _take_chunks(self, chunks: framing.ChunkDecoder, data: bytes) -> None:
         try:
             pieces = chunks.feed(data)
-            if pieces:  # join the pieces: each bytes object of two bytes takes forty
+            if pieces:  # join the pieces, because a bytes object of two bytes takes forty bytes of memory
                 self._take_payload(pieces[0] if len(pieces) == 1 else b"".join(pieces))
         except BadAnswer as error:
             self._fail(error.outcome, str(error))

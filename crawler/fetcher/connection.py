@@ -12,12 +12,12 @@ on all connections in use. If bytes arrive while no request is in progress, the 
 are never taken for the next answer. Before the connection is reused, its socket is checked for unread bytes.
 
 TCP acknowledgements are sent at once. A server that uses Nagle's algorithm may write header and body in two
-pieces. It then holds the second piece back until the first is acknowledged, which our kernel would normally
-delay by 40 ms. Without the delay, 50 pages of such a server take 0.2 s instead of 2.2 s.
+pieces. It then holds the second piece back until the first is acknowledged, and our kernel would normally
+delay this acknowledgement by 40 ms. Without the delay, 50 pages of such a server take 0.2 s instead of 2.2 s.
 
 The measured time of an exchange is the time that the server and the network take, from the sending of the
-request to the arrival of the last byte. Both times are taken from the kernel, because a busy event loop
-notices the events late.
+request to the arrival of the last byte. The times of sending and of arrival are taken from the kernel,
+because a busy event loop notices the events late.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ from crawler.fetcher.idle_pool import Authority
 READ_BYTES = 64 << 10
 REST_BYTES = 128 << 10  # bytes; nine of ten pages are smaller
 SHORT_BYTES = 4 << 10
-_TICK = 0.01  # seconds; the kernel counts in ticks of up to 10 ms, so only a larger lag is subtracted
+_TICK = 0.01  # seconds; the kernel counts in ticks of up to 10 ms, so `_lag` ignores smaller differences
 _QUICKACK = getattr(socket, "TCP_QUICKACK", None)  # Linux
 MEMORY, RATE, REST = 1, 2, 4  # reasons to pause reading; time limits keep running during a REST
 # Milliseconds since data was last sent and received, from Linux's struct tcp_info (tcp(7)).
@@ -131,7 +131,8 @@ class Connection(asyncio.BufferedProtocol):
         """Return whether the connection is alive and nothing, not even a close, has arrived since its last answer."""
         if self.lost or self.sock is None:
             return not self.lost
-        waiting = select.poll()  # peeking would raise on each quiet connection and cost five times as much
+        # peeking would raise an error on each quiet connection and cost five times as much
+        waiting = select.poll()
         try:
             waiting.register(self.sock, select.POLLIN)
         except (OSError, ValueError):  # closed
@@ -286,7 +287,7 @@ class Connection(asyncio.BufferedProtocol):
         self._ended("")
 
     def _part(self) -> None:
-        """Drop the transport, which refers to this protocol. A cycle would be left to the garbage collector."""
+        """Drop the transport, because it refers to this protocol. Only the garbage collector frees such cycles."""
         self.lost = True
         transport, self.transport, self.sock = self.transport, None, None
         if transport is None:
@@ -297,7 +298,7 @@ class Connection(asyncio.BufferedProtocol):
             self.on_close()
 
     def fail(self, error: Exception) -> None:
-        """Make `exchange` raise `error`. If a callback raised it, the error would be lost, and the fetch would hang."""
+        """Make `exchange` raise `error`. An error raised by a callback would be lost, and the fetch would hang."""
         self._error = self._error or error
         self._done()
 
@@ -317,7 +318,7 @@ class Connection(asyncio.BufferedProtocol):
             waiter.set_result(None)
 
     def _lag(self) -> float:
-        """Return the number of seconds by which the loop measured the last exchange as longer than the kernel did."""
+        """Return the number of seconds by which the loop's time of the last exchange exceeds the kernel's time."""
         if self.sock is None:
             return 0.0
         took = time.monotonic() - self._asked_at

@@ -99,7 +99,7 @@ class Connector:
         return context
 
     def keep_session(self, hostname: str, transport: asyncio.BaseTransport, *, verify: bool) -> None:
-        """Remember the TLS session of a connection that worked and has ended, so that a later one can resume it."""
+        """Remember the TLS session of a connection that worked and has ended, for a later connection to resume."""
         ssl_object = transport.get_extra_info("ssl_object")
         if ssl_object is not None:
             self._context(verify).keep(hostname, ssl_object, time.time())
@@ -114,7 +114,7 @@ class Connector:
         *,
         verify: bool,
     ) -> None:
-        """Open `connection`; `verify` requires a valid certificate.
+        """Open `connection`; with `verify`, require a valid certificate.
 
         Every time limit ends at `deadline` (monotonic time) at the latest.
 
@@ -140,7 +140,7 @@ class Connector:
             connection.connection_made(stream)
 
     async def _reach(self, target: Target, addresses: tuple[str, ...]) -> socket.socket:
-        """Return a TCP connection to one of the addresses, or through a SOCKS proxy to the target's name."""
+        """Return a TCP connection to one of the addresses or, through a SOCKS proxy, to the target's name."""
         if not self._socks:
             return await self._connect(addresses, target.port)
         socks = _socks_library()

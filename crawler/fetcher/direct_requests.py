@@ -1,7 +1,7 @@
 """Sends requests outside the frontier's order, to URLs that the configuration names: a hub or a login page.
 
-They use the crawl's fetcher, so they have the same identity, address guard, proxy, limits
-and cookies as every other request.
+The requests use the crawl's fetcher, so they have the same identity, address guard, proxy, limits and cookies
+as every other request.
 """
 
 from msgspec.structs import replace

@@ -20,7 +20,7 @@ _LOCAL = ("127.0.0.1", "::1")
 
 
 class Resolution(msgspec.Struct, frozen=True, gc=False):
-    """The addresses of a name, IPv4 first, or, if it has none, the outcome of its fetches. Valid until `expires`."""
+    """The addresses of a name, IPv4 first, or, if it has none, the outcome of fetches from it. Valid until `expires`."""
 
     addresses: tuple[str, ...]
     expires: float = 0.0
@@ -101,7 +101,7 @@ def literal(hostname: str) -> str:
 
 
 def looks_numeric(hostname: str) -> bool:
-    """Return whether the last label is a number. Such a host is never looked up as a name (WHATWG URL 3.5)."""
+    """Return whether a host's last label is a number. Such a host is never looked up as a name (WHATWG URL 3.5)."""
     last = hostname.rstrip(".").rpartition(".")[2]
     return last.isdigit() or last[:2].lower() == "0x"
 
@@ -122,5 +122,5 @@ def local_names(hosts_file: Iterable[str], *, names_max: int = 1_000_000) -> dic
 
 
 def loopback_name(hostname: str) -> tuple[str, ...]:
-    """Return the addresses of localhost and the names below it; they are never looked up (RFC 6761 6.3)."""
+    """Return the addresses of localhost and the names below it; these names are never looked up (RFC 6761 6.3)."""
     return _LOCAL if hostname == "localhost" or hostname.endswith(".localhost") else ()

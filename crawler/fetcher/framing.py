@@ -69,7 +69,7 @@ class Head(NamedTuple):
         return joined.split(b"\n") if joined is not None else []
 
     def tokens(self, name: bytes) -> list[bytes]:
-        """Return the elements of a comma-separated field, in lower case, from all lines with its name."""
+        """Return the elements of a comma-separated field, in lower case, from all fields of this name."""
         joined = self.known.get(name)
         if not joined:
             return []
@@ -224,7 +224,7 @@ class ChunkDecoder:
         return pieces
 
     def _take_plain(self, data: bytes, position: int, pieces: list[bytes]) -> int:
-        """Decode complete chunks in their plainest form and return the next position. This is ten times as fast."""
+        """Decode complete chunks in their plainest form, ten times as fast as other chunks; return the next position."""
         find, size_of, begun = data.find, _SIZES.get, len(pieces)
         while (end := find(b"\r\n", position, position + 6)) > 0 and (size := size_of(data[position:end])):
             behind = end + 2 + size

@@ -1,7 +1,7 @@
-"""A limited number of idle connections, one per host, each kept about as long as its host's gap lasts.
+"""Keeps a limited number of idle connections, one per host, each about as long as the gap of its host lasts.
 
 The pool is a plain object; `now` is monotonic time. The protocol `Idle` lists what the pool needs of a
-connection. If a connection leaves the pool and not by `take` or `forget`, the pool closes the connection.
+connection. If a connection leaves the pool other than by `take` or `forget`, the pool closes it.
 """
 
 from itertools import islice
@@ -63,7 +63,7 @@ class IdlePool(Generic[_C]):
             del self._by_hostname[connection.key[1]]
 
     def expire(self, now: float, closed_max: int) -> None:
-        """Close at most `closed_max` connections past their time. With TLS, this takes up to half a millisecond each."""
+        """Close up to `closed_max` connections whose time is over. With TLS, this takes up to half a millisecond each."""
         over = (name for name, held in self._by_hostname.items() if now >= held.idle_until)
         for hostname in list(islice(over, closed_max)):
             self._close(hostname)

@@ -86,7 +86,10 @@ class Claims:
         return self._bench.waits_for() if has_work else "empty"
 
     def _next_fetch_task(self, now: float) -> FetchTask | None:
-        """Take the next task: a new URL or a known page, whichever has its turn, or the other if there is none."""
+        """Take the next task: a new URL or a known page, whichever has its turn.
+
+        If there is none, take the other kind.
+        """
         share, turns = self._refetches.share, self._turns
         if share is None:
             return turns.of_front(now)
@@ -124,8 +127,9 @@ class Claims:
     def best_waiting(self, now: float) -> float:
         """Return the importance, 0 to 1, of the next URL among the hosts that are ready; 0.0 if there is none.
 
-        Under an order, this is the importance of the best class among those hosts, found in O(log n). In a
-        breadth-first crawl, it is `order.depth_decay` to the power of the depth of the next host's first URL.
+        Under an order of new URLs, this is the importance of the best class among those hosts, found in O(log
+        n). In a breadth-first crawl, it is `order.depth_decay` to the power of the depth of the next host's
+        first URL.
         """
         if self._pauses:
             return 0.0

@@ -19,7 +19,7 @@ from crawler.records import FetchTask, TaskKind
 from crawler.robots.cache import VerdictKind
 
 LOOKS_MAX = 256  # number of entries of a host examined per turn; each may need a check of robots.txt
-IDLE_MAX = 16  # number of hosts without a URL to try that are passed over at a time
+IDLE_MAX = 16  # maximum number of hosts without a URL in memory that get a turn in one call
 
 _TASK_OF = {
     VerdictKind.ALLOWED: TaskKind.PAGE,
@@ -55,17 +55,18 @@ class HostTurns:
         return None if host is None else self._outstanding.acquire(host, TaskKind.RESOLVE)
 
     def of_front(self, now: float) -> FetchTask | None:
-        """Return the fetch task of the next host of the front that has one."""
+        """Return the fetch task of the next front host that has a task to give out."""
         while (host := self._bench.pop(now)) is not None:
             if (fetch_task := self._of_popped(host, now)) is not None:
                 return fetch_task
         return None
 
     def of_idle(self, now: float) -> FetchTask | None:
-        """Give turns to the next hosts while their queues in memory are empty; return the task of a due retry, if any.
+        """Give turns to the next hosts as long as they have no URL in memory; return the task of a due retry, if any.
 
-        Such a host may be waiting for a retry. The share `auto` compares known pages with the next host's new
-        URL. While the next host has no URL in memory, it could not see the new URLs of the other hosts.
+        A host without a URL in memory may be waiting for a retry. The share `auto` compares the value of
+        known pages with that of the next host's new URL. A next host without a URL in memory would hide the
+        new URLs of the hosts behind it.
         """
         for _ in range(IDLE_MAX):
             slot, order = self._bench.first(now)
@@ -178,7 +179,7 @@ class HostTurns:
         return _TASK_OF[verdict.kind], authority
 
     def _starts_too_soon(self, host: FrontHost, url: str, now: float) -> bool:
-        """Return whether a gap may still run after an unrecorded request that an unclean stop interrupted."""
+        """Return whether an unclean stop may have interrupted a request of the host whose gap is not over yet."""
         unclean_at = self._gates.registry.unclean_at
         if not unclean_at:
             return False

@@ -8,7 +8,10 @@ from crawler.storage.kv import Batch
 
 
 class Pauses:
-    """The reasons why no fetch task is given out, such as the user or a nearly full disk. It is false if empty."""
+    """The reasons why no fetch task is given out, such as the user or a nearly full disk.
+
+    The object is false if there is no reason.
+    """
 
     def __init__(self) -> None:
         self._reasons: set[str] = set()

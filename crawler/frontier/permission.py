@@ -82,7 +82,10 @@ class Permission:
         return self.override(f"https://{name}/", name).delay
 
     def delay(self, url: str, name: str) -> float:
-        """Return the delay in seconds that robots.txt or the user requires after the URL, beyond the gap of the host."""
+        """Return the delay in seconds that robots.txt or the user requires after the URL.
+
+        The gap of the host is not included.
+        """
         crawl_delay = self.crawl_delay(name, *entries.split_authority(url))
         return max(crawl_delay, self.override(url, name).delay or 0.0)
 

@@ -63,7 +63,10 @@ class Refetches:
         return self._portion is not None and self._portion.endless
 
     def go_on(self, now: float) -> bool:
-        """Return whether known pages are fetched now. A crawl that ends with discovery stops refetching at that time."""
+        """Return whether known pages are fetched now.
+
+        If the crawl ends when discovery ends, refetching ends at that time, too.
+        """
         if self._portion is None or self._portion.endless:
             return self._portion is not None
         instant = self._bench.next_event(now) if self._gates.registry.todo else None
@@ -94,14 +97,18 @@ class Refetches:
             yield host
 
     def _host_of(self, refetch: Refetch, claims: RefetchClaims, now: float) -> FrontHost | None:
-        """Return the page's host in the front if the host is free; otherwise block it in the schedule and return None."""
+        """Return the page's host in the front if the host is free.
+
+        Otherwise block the host in the schedule and return None.
+        """
         name = entries.split_url(refetch.url)[0]
         slot = self._gates.registry.slot_beside(name, refetch.fingerprint)
         host = self._bench.front.get(slot)
         ready = self._gates.free_at(slot, now)
         outside = host is None and self._hosts.place[slot] != HostState.IDLE
         if self._hosts.flags[slot] & SILENCED or outside or (host is not None and host.held):
-            claims.shut(refetch)  # it stays shut until it is unblocked, enters the front, or is free
+            # the host stays blocked until the user unblocks it, it enters the front, or it is free
+            claims.shut(refetch)
         elif ready > now:
             claims.block(refetch, ready)
         elif host is not None and (host.waiting or host.refetch):
@@ -125,6 +132,6 @@ class Refetches:
                 self._claims.shut(refetch)
 
     def reopen(self, slot: int, ready: float) -> None:
-        """Make the pages of a shut host available from `ready` on."""
+        """Make the pages of a blocked host available from `ready` on."""
         if self._claims is not None:
             self._claims.reopen(self._hosts.key[slot], ready)

@@ -27,7 +27,7 @@ from crawler.storage.kv import KeyValue
 
 EXPLAINED_AT_ONCE = 2_000
 EXPLAINED_MAX = 100_000  # number of entries of a queue that are read for one explanation
-LOOKED_AT = 16  # number of entries of a host outside the front that are read to see whether all of them wait
+LOOKED_AT = 16  # number of a host's entries that are read to see whether all of them wait
 _SILENT_STATES = (
     (HostFlag.BLOCKED, "blocked"),
     (HostFlag.REFUSED, "refused"),
@@ -68,7 +68,7 @@ def shares(seconds: dict[str, float], whole: float) -> dict[str, float]:
 
 
 class UrlWait(NamedTuple):
-    """The reason why a URL waits, apart from its host: a state, the cause of this state, and the time of the next try."""
+    """The reason, other than the host, why a URL waits: a state, the state's cause, and the time of the next try."""
 
     state: str
     cause: str
@@ -76,7 +76,10 @@ class UrlWait(NamedTuple):
 
 
 class FrontierViews:
-    """Read-only views of registry, workbench and stored queues; `importance` maps an order to the URL's importance."""
+    """Read-only views of the registry, the workbench and the stored queues.
+
+    `importance` returns the importance of a URL, given its order.
+    """
 
     def __init__(
         self,
@@ -108,6 +111,7 @@ class FrontierViews:
             "in_flight": busy,
             "hosts": len(registry.hosts),
             "hosts_reached": registry.reached,
+            "addresses": len(self._gates.addresses),
             "hosts_front": len(bench.front),
             "hosts_ready": len(bench.back),
             "hosts_waiting": len(bench.calendar),
@@ -128,7 +132,7 @@ class FrontierViews:
         return self._registry.reached
 
     def explain(self, url: str, now: float) -> dict[str, Any]:
-        """Return what a URL, or else its host, waits for, as `describe` does; state "unknown" for an unknown host."""
+        """Return the status of a URL's host, with what the URL waits for; state "unknown" for an unknown host."""
         name, tail = entries.split_url(url)
         slot = self._registry.find(name)
         if slot == NOWHERE:
@@ -144,7 +148,7 @@ class FrontierViews:
         return self._registry.stored_name(slot) if slot != NOWHERE and self._registry.is_stored(slot) else ""
 
     def disallowing_line(self, url: str) -> str:
-        """Return the line of the latest robots.txt that forbids a URL; "" if none does, or it is not obeyed."""
+        """Return the line of the latest robots.txt that forbids a URL; "" if no line does or robots.txt is not obeyed."""
         return self._permission.disallowing_line(entries.split_url(url)[0], url)
 
     def withholding_line(self, url: str) -> str:
@@ -231,7 +235,7 @@ class FrontierViews:
         )
 
     def _first_order(self, slot: int) -> int:
-        """Return the lowest order that the host's first URL can have; NO_ORDER if it has nothing to do."""
+        """Return a lower bound of the order of the host's first URL; NO_ORDER if the host has nothing to do."""
         if not self._registry.hosts.todo[slot]:
             return NO_ORDER
         front = self._bench.front.get(slot)

@@ -1,4 +1,4 @@
-"""Defines the types of values that the page cache has in the store, and their encoding.
+"""Defines the types of the values in the page cache's store, and their encoding.
 
     u/<fp>          PageRecord     the URL's state after its last try
     c/<fp><ms>      Capture        the place of an answer; one per stored answer
@@ -63,7 +63,7 @@ def tombstone_key(fingerprint: int) -> bytes:
 
 
 def asks_no_archive(record: PageRecord | None, capture: Capture | None) -> bool:
-    """Return whether a page's author asks that a copy is not shown: in the copy, or in the page's latest answer."""
+    """Return whether the page's author asks, in the copy or in the latest answer, that the copy is not shown."""
     return (record is not None and record.noarchive) or (capture is not None and capture.noarchive)
 
 
@@ -136,10 +136,10 @@ class Capturing(msgspec.Struct, gc=False):
     `record` is the URL's new record, which may be changed until `write` is called. `record` is None for an
     answer that is not a page (robots.txt). `stored` is True if WARC records are written. `profile` is the
     WARC profile of a revisit, or "" for a response. `unchanged` is True if the page shows the content that is
-    already known. `new_form` is True if the page cannot be compared with the stored copy. `digest` is the
-    content digest of the page (16 bytes), and `directives` are the robots directives that apply to the page.
-    `write` sets `capture`. `new_record` and `new_capture` are True if the record, or the capture, adds a new
-    key to the store. `stamp` is the consent receipt of the answer.
+    already known. `new_form` is True if the page cannot be compared with the stored copy, because a browser
+    rendered only one of them. `digest` is the content digest of the page (16 bytes), and `directives` are the
+    robots directives that apply to the page. `write` sets `capture`. `new_record` and `new_capture` are True
+    if the record, or the capture, adds a new key to the store. `stamp` is the consent receipt of the answer.
     """
 
     fetch: Fetch

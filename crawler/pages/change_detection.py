@@ -291,7 +291,7 @@ def _facts(fetch: Fetch, record: PageRecord, previous: PageRecord | None) -> Ren
 
 
 def _is_weak(fetch: Fetch) -> bool:
-    """Return whether Last-Modified is so close to Date that the page may have changed again in that second."""
+    """Return whether Last-Modified is so close to Date that the page may have changed again in the same second."""
     try:
         modified = parse_date(fetch.header(b"last-modified").decode("latin-1"))
         sent = parse_date(fetch.header(b"date").decode("latin-1"))

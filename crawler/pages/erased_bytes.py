@@ -69,7 +69,7 @@ def _compressed(length: int) -> bytes | None:
 
 def _blank_record(length: int) -> bytes | None:
     """Return a WARC record of exactly `length` bytes whose block is blanks, or None if `length` is too small."""
-    for slack in ("", " "):  # a longer length field can leave one byte over
+    for slack in ("", " "):  # a length field with one more digit can leave one byte over, which `slack` fills
         identity = FILLER_ID + slack
         for digits in range(1, 12):
             block = length - len(_HEAD.format(identity=identity, length="")) - digits - len(_TAIL)

@@ -4,10 +4,10 @@
     erase     the keys of withdrawn copies are deleted; their bytes are listed under `j/`
     blank     the listed bytes are overwritten (`erased_bytes.py`)
 
-Each step is one commit, which writes files before keys. So a detached copy is in its new place before its key
-names that place. The batch that deletes the keys of a copy also lists the bytes of the copy. If the process
-is killed, the bytes that were already listed are overwritten when the archive is next opened. The remaining
-copies are erased when the command is repeated.
+Each step is one commit, which writes files before keys. So a copy that must move (`Detached`) is in its new
+place before its key names that place. The batch that deletes the keys of a copy also lists the bytes of the
+copy. If the process is killed, the bytes that were already listed are overwritten when the archive is next
+opened. The remaining copies are erased when the command is repeated.
 
 A revisit holds no payload. If the response that a revisit repeats is erased, the revisit is written again at
 the end of the archive. The first such copy of a payload becomes a response, with the status and headers that
@@ -175,7 +175,9 @@ def blank(folder: Path, listed: dict[bytes, int]) -> None:
 
 
 def finish(archive: Archive) -> int:
-    """Overwrite the listed bytes that a killed process left; return the number of ranges. Each opening does this.
+    """Overwrite the listed bytes that a killed process left; return the number of ranges.
+
+    This is done each time the archive is opened.
 
     Raises:
         OSError: the disk failed.
@@ -195,7 +197,8 @@ class Erasing:
     def __init__(self, archive: Archive, rule: Withdrawal) -> None:
         self._archive = archive
         self._rule = rule
-        self._made: dict[bytes, Original] = {}  # maps payload digests to the responses that now hold them
+        # maps payload digests to the responses that now hold these payloads
+        self._made: dict[bytes, Original] = {}
 
     def covers(self, capture: Capture) -> bool:
         """Return whether a capture is to be erased."""
@@ -242,7 +245,7 @@ class Erasing:
         batch.put(tombstone_key(fingerprint), pack(Erased(url_digest(url), now, self._rule.reason)))
 
     def forget_page(self, fingerprint: int, batch: Batch) -> bool:
-        """Delete what is known about a URL; return whether the URL had a record. Its fingerprint stays in the DUE."""
+        """Delete what is known about a URL, except its fingerprint in the DUE; return whether the URL had a record."""
         for family in _OF_A_PAGE:
             batch.delete(family + fingerprint.to_bytes(8, "big"))
         return self._archive.store.get(record_key(fingerprint)) is not None
@@ -255,7 +258,7 @@ class Erasing:
 
 
 def _without_copy(record: PageRecord) -> PageRecord:
-    """Return the record without validators and digests, so the next fetch is unconditional and its content new."""
+    """Return the record without validators and digests: the next fetch is unconditional, its content counts as new."""
     return replace(
         record,
         state=PageState.RETIRED,

@@ -141,7 +141,7 @@ class PageCache(Archive):
         self._reading = reading
         committed = dict(self.committed_lengths())
         self.recovery = (segments.survey if reading else segments.recover)(self.folder, committed)
-        # The number of captures whose erasure a kill had interrupted, and which were erased when this process
+        # The number of captures whose erasure was interrupted by a kill, and was completed when this process
         # opened.
         self.erased = 0 if reading else erasure.finish(self)
         self.lost = damage.find_lost(self, self.recovery.damaged)
@@ -247,7 +247,7 @@ class PageCache(Archive):
         return query_of_request(fetch.request_head + self._builder.body_of(fetch))
 
     def _is_new(self, key: bytes, *, look_up: bool) -> bool:
-        """Return whether this URL has no pending capture of this time and, with `look_up`, no stored one."""
+        """Return whether no capture is pending under this key and, with `look_up`, none is stored under it."""
         if key in self._pending_captures or (look_up and self.store.get(key) is not None):
             return False
         self._pending_captures.add(key)
@@ -300,7 +300,7 @@ class PageCache(Archive):
     def _reads_the_same(
         self, fingerprint: int, fetch: Fetch, previous: PageRecord, comparison: change_detection.Comparison
     ) -> bool:
-        """Return whether an answer equals the copy stored at the last change, if ignored differences do not count."""
+        """Return whether an answer equals the copy stored at the last change, apart from differences that are ignored."""
         if (
             comparison.kind == "raw"
             or fetch.content_type not in change_detection.HTML_TYPES
@@ -388,7 +388,7 @@ class PageCache(Archive):
     # -- second step: write
 
     def write(self, items: Sequence[Capturing | erasure.Rewriting]) -> int:
-        """Append the records of a group durably; return the number of captures that were reduced because of errors.
+        """Append the records of a group durably; return the number of captures that errors reduced (`make_bare`).
 
         This also carries out the group's part of an erasure.
 
@@ -485,7 +485,7 @@ class PageCache(Archive):
     # -- third step: put the keys
 
     def stage(self, batch: Batch) -> None:
-        """Put `u/`, `c/`, `g/` and `w/` of the captures that the last `write` appended."""
+        """Put the `u/`, `c/`, `g/` and `w/` keys of the captures that the last `write` appended."""
         for capturing in self._written:
             if capturing.record is not None and not self._is_kept_back(capturing):
                 self.put_record(batch, capturing.fingerprint, capturing.record)
@@ -537,9 +537,9 @@ class PageCache(Archive):
         """
         damage.forget(self, batch, self.lost, self.recovery.damaged)
 
-    def check(self) -> Iterator[Problem]:
+    def check(self, sharing: damage.Sharing = map) -> Iterator[Problem]:
         """Read every committed record and verify its digests; yield each problem found."""
-        return damage.check(self, tails=not self._reading)
+        return damage.check(self, sharing, tails=not self._reading)
 
     def _check(self) -> None:
         """Assert the invariants that hold between two commit groups."""

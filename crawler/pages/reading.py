@@ -12,6 +12,7 @@ and compressed streams.
 import base64
 import hashlib
 import itertools
+import re
 import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -35,6 +36,10 @@ _LETTERS, _DIGITS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567", b"0123456789abcdefghijk
 _BASE32_DIGITS = bytes(
     _DIGITS[_LETTERS.index(upper)] if (upper := bytes([byte]).upper()) in _LETTERS else ord("!")
     for byte in range(256)
+)
+# a field that `checked` needs; names may have any case, and blanks around them
+_CHECKED = re.compile(
+    r"\n[^\S\n]*(WARC-(?:Type|Block-Digest|Payload-Digest)|Content-Length)[^\S\n]*:(.*)", re.IGNORECASE
 )
 _IsalError: type[Exception] = igzip_lib.IsalError  # type: ignore[assignment]  # its stub says instance
 
@@ -220,13 +225,18 @@ def parse_record(data: bytes, where: str = "record") -> Record:
 
 def _split_head(data: bytes) -> tuple[bytes, bytes, bytes]:
     """Split `data` into (head, blank line, rest). The second part is empty if there is no blank line."""
-    at, end = data.find(b"\r\n\r\n", 0, _HEAD_BYTES_MAX), b"\r\n\r\n"
-    bare = data.find(b"\n\n", 0, at if at >= 0 else _HEAD_BYTES_MAX)
+    at, rest = _head_end(data, 0, len(data))
+    return data[:at], data[at:rest], data[rest:]
+
+
+def _head_end(data: bytes, begin: int, end: int) -> tuple[int, int]:
+    """Return the start and the end of the first blank line in `data[begin:end]`, or `end` twice if there is none."""
+    limit = min(begin + _HEAD_BYTES_MAX, end)
+    at, length = data.find(b"\r\n\r\n", begin, limit), 4
+    bare = data.find(b"\n\n", begin, at if at >= 0 else limit)
     if bare >= 0:
-        at, end = bare, b"\n\n"
-    if at < 0:
-        return data, b"", b""
-    return data[:at], end, data[at + len(end) :]
+        at, length = bare, 2
+    return (at, at + length) if at >= 0 else (end, end)
 
 
 def _parse_fields(head: bytes, where: str) -> tuple[str, dict[str, str]]:
@@ -335,7 +345,7 @@ def _records_of(stream: _Stream, bytes_max: int, where: str) -> Iterator[Record]
 
 
 def _head_of(stream: _Stream, first: bytes, where: str) -> bytes:
-    """Return the lines of a record's head, which begins with `first`."""
+    """Return the lines of a record's head; the first line, `first`, has been read already."""
     lines = [first]
     size = len(first)
     while (line := stream.line()).strip():
@@ -454,12 +464,40 @@ _DECODERS = {b"gzip": _gunzip, b"x-gzip": _gunzip, b"deflate": _undeflate, b"br"
 
 def check_digests(record: Record) -> list[str]:
     """Return the problems with the SHA-1 digests of a record; [] if its digests are right or absent."""
+    block = record.block
+    return _differing(record.fields, memoryview(block), _head_end(block, 0, len(block))[1])
+
+
+def checked(data: bytes, where: str) -> list[str]:
+    """Return `check_digests(parse_record(data, where))`, without a copy of the block.
+
+    Raises:
+        DamageError: the data is not a WARC record, or is shorter than its length field states.
+    """
+    at, begin = _head_end(data, 0, len(data))
+    if at == begin:
+        raise DamageError(f"{where}: no WARC header")
+    head = data[:at].decode("utf-8", "replace").replace("\r\n", "\n")
+    if not head.startswith("WARC/"):
+        raise DamageError(f"{where}: not a WARC record")
+    fields: dict[str, str] = {}
+    for name, value in _CHECKED.findall(head):
+        fields.setdefault(name.lower(), value.strip())
+    length, end = _content_length(fields, where), len(data)
+    if end - begin < length:
+        raise DamageError(f"{where}: record has {end - begin} bytes, but its header says {length}")
+    end = begin + length
+    return _differing(fields, memoryview(data)[begin:end], _head_end(data, begin, end)[1] - begin)
+
+
+def _differing(fields: dict[str, str], block: memoryview, payload: int) -> list[str]:
+    """Return a line for each digest that differs. `payload` is the offset of a response's payload in the block."""
     problems = []
-    if not _digest_fits(record.fields.get("warc-block-digest", ""), record.block):
+    if not _digest_fits(fields.get("warc-block-digest", ""), block):
         problems.append("block digest differs")
-    stated = record.fields.get("warc-payload-digest", "")
-    if stated and record.kind in ("response", "resource"):
-        message = _split_head(record.block)[2] if record.kind == "response" else record.block
+    stated, kind = fields.get("warc-payload-digest", ""), fields.get("warc-type", "")
+    if stated and kind in ("response", "resource"):
+        message = block[payload:] if kind == "response" else block
         if not _digest_fits(stated, message):
             problems.append("payload digest differs")
     return problems
@@ -527,7 +565,7 @@ def payload_digest(record: Record) -> bytes:
     return _from_base32(value) if method.lower() == "sha1" else b""
 
 
-def _digest_fits(text: str, data: bytes) -> bool:
+def _digest_fits(text: str, data: memoryview) -> bool:
     return not text or _is_digest(text, hashlib.sha1(data).digest())
 
 

@@ -8,7 +8,6 @@ were the same as those of pywb 2.10.
 """
 
 import base64
-import json
 from collections.abc import Iterable
 from typing import Any
 from urllib.parse import unquote_plus, urlencode
@@ -70,6 +69,8 @@ def _read(content_type: str, body: bytes) -> str:
     if content_type.startswith(_FORM):
         return unquote_plus(body.decode())
     if content_type.startswith((_JSON, _TEXT)):
+        import json  # few requests have such a body
+
         return urlencode(_fields_of(json.loads(body)))
     if content_type.startswith(_PARTS):
         return urlencode(list(_parts(content_type, body)))
@@ -105,8 +106,10 @@ def _values(value: Any, name: str) -> Iterable[tuple[str, str]]:
 
 def _as_text(value: Any) -> str:
     """Return a value as JavaScript writes it."""
-    if isinstance(value, bool) or value is None:
-        return json.dumps(value)
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 

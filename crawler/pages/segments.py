@@ -369,9 +369,9 @@ def _chunks(file: BinaryIO, offset: int, chunk_bytes: int) -> Iterator[bytes]:
 
 
 def contents(
-    path: Path, *, bytes_max: int, end: int = -1, skipped: Mapping[int, int] | None = None
+    path: Path, *, bytes_max: int, begin: int = 0, end: int = -1, skipped: Mapping[int, int] | None = None
 ) -> Iterator[tuple[int, int, bytes | None]]:
-    """Yield (offset, length, uncompressed record) of each gzip member from the start of a file, in order.
+    """Yield (offset, length, uncompressed record) of each gzip member of a file, in order, from the offset `begin` on.
 
     The file is read and decompressed only once. If a record has more than `bytes_max` bytes, None is yielded
     in its place. Members that begin at `end` or later are ignored; -1 means the end of the file. The ranges
@@ -383,6 +383,7 @@ def contents(
     """
     with _opened(path) as file:
         steps, size = reading.Steps(file), os.fstat(file.fileno()).st_size
+        steps.skip(begin)
         while (offset := steps.position) < (size if end < 0 else min(end, size)):
             if skipped and offset in skipped:
                 steps.skip(skipped[offset])

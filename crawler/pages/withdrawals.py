@@ -14,13 +14,13 @@ can be undone.
     these + before   the same copies, if fetched before an instant    no
     before alone     all copies fetched before an instant             no
 
-Rules ignore the scheme and a leading `www.`, so a rule covers all these spellings of a URL. A rule for a host
-covers all ports of the host. A rule for a URL holds the URL and its digest. When the copies are erased, the
-URL is removed from the rule.
+Rules ignore the scheme and a leading `www.`, so a rule covers all spellings of a URL that differ only in
+these. A rule for a host covers all ports of the host. A rule for a URL holds the URL and its digest. When the
+copies are erased, the URL is removed from the rule.
 """
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -148,6 +148,7 @@ class Withdrawals:
     def __init__(self, directory: Path | None = None) -> None:
         self._directory = directory
         self.revision = 0  # increases at every reload, to let callers notice a change
+        self._listeners: list[Callable[[], None]] = []
         self._index(())
         if directory is not None:
             self.reload()
@@ -157,6 +158,13 @@ class Withdrawals:
         if self._directory is not None:
             self._index(load_rules(self._directory))
         self.revision += 1
+        for listener in self._listeners:
+            listener()
+
+    def notify(self, listener: Callable[[], None]) -> None:
+        """Call `listener` at every later reload. A repeated call of this method has no effect."""
+        if listener not in self._listeners:
+            self._listeners.append(listener)
 
     def _index(self, rules: Sequence[Withdrawal]) -> None:
         self.rules = tuple(rules)

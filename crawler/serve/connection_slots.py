@@ -1,4 +1,4 @@
-"""The connection slots of a listener: decides which connection is closed when too many clients connect.
+"""Manages the connection slots of a listener: decides which connection is closed when too many clients connect.
 
 A connection is *served* while an answer is being made or sent, and *waiting* while the server waits for the
 client: for a request, for the rest of its header, or for room to write. When all slots are taken, a new

@@ -1,4 +1,4 @@
-"""Memento (RFC 7089): addresses of copies, the Link field, and the list of copies.
+"""Builds the addresses of copies, the Link field and the list of copies that Memento (RFC 7089) defines.
 
     URI-R   U                                    the original
     URI-G   /timegate/U                          redirects to the copy nearest to Accept-Datetime (section 4.2.1)
@@ -21,7 +21,7 @@ _PLAIN = re.compile(r"[-.0-9:A-Z_a-z/~]*")  # text that `quote` would not change
 
 
 def page_path(url: str, at: float | None = None, *, rewrite: bool = False) -> str:
-    """Return the path of the copy of `url` at the time `at`, or the path of the newest copy without `at`."""
+    """Return the path of the copy of `url` at the time `at` or, without `at`, the path of the newest copy."""
     path = "/page?url=" + (url if _PLAIN.fullmatch(url) else quote(url, safe=":/"))
     if at is not None:
         path += f"&at={dates_of(int(at)).stamp}"
@@ -35,7 +35,10 @@ def view_line(base: str, url: str) -> bytes:
 
 
 def link_field(base: str, url: str, instant: float | None = None) -> str:
-    """Return the Link field of a copy or, without `instant`, of another answer. `base` is scheme and authority."""
+    """Return the Link field of a copy or, without `instant`, of another answer.
+
+    `base` is the scheme and authority of this server.
+    """
     safe = _in_link(url)
     links = [
         f'<{safe}>; rel="original"',
@@ -59,7 +62,7 @@ def redirect_fields(base: str, url: str, instant: float) -> list[Field]:
 
 
 def _in_link(url: str) -> str:
-    """Return a URL escaped for use between < and >. Request forms contain neither; this makes sure of it."""
+    """Escape a URL for use between < and >. This is only a safeguard: request forms contain neither character."""
     return url.replace("<", "%3C").replace(">", "%3E").replace("\r", "").replace("\n", "")
 
 

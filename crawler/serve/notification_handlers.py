@@ -33,7 +33,7 @@ class Notices(Protocol):
         """Store a notice; raise HttpError (503) if storing takes too long."""
 
     def judged(self, notice: indexnow.Notice, urls: Sequence[str], source: str) -> None:
-        """Queue `urls` as signals and delete the notices of this key, in one change."""
+        """Queue `urls` as signals and delete the stored notices with the key of `notice`, in one change."""
 
 
 class NotificationHandlers:

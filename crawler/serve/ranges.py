@@ -45,7 +45,7 @@ def resolve(field: str, length: int) -> tuple[int, int] | None:
 
 
 def allowed_by_if_range(field: str, etag: str, modified: str) -> bool:
-    """Return whether an If-Range field permits the range: it must be the same strong validator (RFC 9110, 13.1.5)."""
+    """Return whether an If-Range field permits the range: it must equal a strong validator (RFC 9110, 13.1.5)."""
     if not field:
         return True
     return field == etag if field.startswith(('"', "W/")) else field == modified

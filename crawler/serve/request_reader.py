@@ -17,9 +17,10 @@ FIELDS_MAX = 128
 
 
 class ServedRequest:
-    """A received request. Its body grows until `complete` or `broken` is set. `held` bytes of it are not taken yet.
+    """A received request. Its body grows until `complete` or `broken` is set.
 
-    `raw` holds all bytes of the request if they arrived in one piece and without a body, else b"".
+    `held` is the number of bytes of the body that are not taken yet. `raw` holds all bytes of the request if
+    they arrived in one piece and without a body, else b"".
 
     """
 

@@ -41,7 +41,7 @@ class SigningKey:
         self.id = thumbprint(self.x)
 
     def sign(self, base: bytes) -> bytes:
-        """Return the signature of a signature base, which has 64 bytes."""
+        """Return the 64-byte signature of a signature base."""
         return self._private.sign(base)
 
     def public(self) -> dict[str, Any]:

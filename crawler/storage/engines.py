@@ -64,8 +64,8 @@ def chosen(engine: Choice = AUTO) -> Engine:
     raise UsageError(f"store.engine = {engine!r} is not installed: {_PACKAGES[wanted[-1]]}")
 
 
-def open_store(path: Path, engine: Choice = AUTO, **sizes: int) -> DiskStore:
-    """Open the store in the folder `path`, or create one with `engine`. `sizes` are arguments of the store's class.
+def open_store(path: Path, engine: Choice = AUTO, **options: int) -> DiskStore:
+    """Open the store in the folder `path`, or create one with `engine`. `options` are arguments of the store's class.
 
     Raises:
         DirectoryError: the store has an engine other than `engine`, or its engine is not installed.
@@ -75,7 +75,7 @@ def open_store(path: Path, engine: Choice = AUTO, **sizes: int) -> DiskStore:
     if found and engine not in (AUTO, found):
         raise another_engine(path, found, engine)
     name = found or chosen(engine)
-    return _class(name, path)(path, **sizes)
+    return _class(name, path)(path, **options)
 
 
 def another_engine(where: Path, found: str, wanted: str) -> DirectoryError:

@@ -46,7 +46,7 @@ def rebuild(path: Path) -> None:
 
 
 class LevelStore(DiskStore):
-    """A LevelDB store."""
+    """A LevelDB store. With `compressed`, new tables are compressed; that takes CPU time when a log is replayed."""
 
     engine = "leveldb"
     _errors = (plyvel.IOError, plyvel.Error)
@@ -59,6 +59,7 @@ class LevelStore(DiskStore):
         block_cache_bytes: int = 16 << 20,
         table_bytes: int = 2 << 20,
         tables_max: int = 64,
+        compressed: bool = True,
     ) -> None:
         super().__init__(path)
         options = {
@@ -67,6 +68,7 @@ class LevelStore(DiskStore):
             "write_buffer_size": write_buffer_bytes,
             "max_file_size": table_bytes,
             "block_size": 16 << 10,
+            "compression": "snappy" if compressed else None,
             "lru_cache_size": block_cache_bytes,
             "bloom_filter_bits": 10,
             "max_open_files": tables_max + 10,  # LevelDB reserves ten descriptors for other files

@@ -36,7 +36,9 @@ _LOG_BYTES_MAX = 1 << 20  # limit of `LOG`, RocksDB's own diagnostic log
 _DAMAGE = ("Corruption", "Invalid argument", "Not implemented")
 
 
-def _options(write_buffer_bytes: int, block_cache_bytes: int, table_bytes: int, tables_max: int) -> Any:
+def _options(
+    write_buffer_bytes: int, block_cache_bytes: int, table_bytes: int, tables_max: int, *, compressed: bool
+) -> Any:
     blocks = rocksdict.BlockBasedOptions()
     blocks.set_block_size(16 << 10)
     blocks.set_block_cache(rocksdict.Cache(block_cache_bytes))
@@ -49,7 +51,8 @@ def _options(write_buffer_bytes: int, block_cache_bytes: int, table_bytes: int, 
     options.set_target_file_size_base(table_bytes)
     options.set_max_open_files(tables_max + 10)
     options.set_block_based_table_factory(blocks)
-    options.set_compression_type(rocksdict.DBCompressionType.snappy())
+    kinds = rocksdict.DBCompressionType
+    options.set_compression_type(kinds.snappy() if compressed else kinds.none())
     options.set_keep_log_file_num(2)
     options.set_max_log_file_size(_LOG_BYTES_MAX)
     options.set_stats_dump_period_sec(0)
@@ -64,13 +67,13 @@ def rebuild(path: Path) -> None:
         DamageError: the store cannot be rebuilt.
     """
     try:
-        rocksdict.Rdict.repair(str(path), _options(8 << 20, 8 << 20, 2 << 20, 64))
+        rocksdict.Rdict.repair(str(path), _options(8 << 20, 8 << 20, 2 << 20, 64, compressed=True))
     except Exception as error:
         raise DamageError(f"store {path}: cannot be rebuilt: {error}") from error
 
 
 class RocksStore(DiskStore):
-    """A RocksDB store."""
+    """A RocksDB store. With `compressed`, new tables are compressed."""
 
     engine = "rocksdict"
 
@@ -82,11 +85,14 @@ class RocksStore(DiskStore):
         block_cache_bytes: int = 16 << 20,
         table_bytes: int = 2 << 20,
         tables_max: int = 64,
+        compressed: bool = True,
     ) -> None:
         super().__init__(path)
         self._synced_log = 0  # number of the newest log whose name is durable
         self._scans: weakref.WeakSet[Any] = weakref.WeakSet()
-        options = _options(write_buffer_bytes, block_cache_bytes, table_bytes, tables_max)
+        options = _options(
+            write_buffer_bytes, block_cache_bytes, table_bytes, tables_max, compressed=compressed
+        )
         try:
             path.mkdir(parents=True, exist_ok=True)
             if lost := lost_bookkeeping(path):

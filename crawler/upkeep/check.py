@@ -1,6 +1,6 @@
-"""`crawler check`: read and compare all data of a process, and report the repairs made when it was opened."""
+"""`crawler check`: reads and compares all data of a process, and reports the repairs made when it was opened."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -10,6 +10,9 @@ from crawler.config import Config
 from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.topology import Topology
 from crawler.errors import DamageError
+from crawler.export.worker_pool import WorkerPool
+from crawler.pages.captures import Problem
+from crawler.pages.damage import PROBLEMS_MAX, SegmentPart
 from crawler.process.opening.process_views import ProcessViews
 from crawler.process.opening.stages import BALLAST, Stages, at_rest
 from crawler.storage.commit import CommitPoint
@@ -26,11 +29,15 @@ from crawler.upkeep.repair import RepairNote
 from crawler.urls.equivalence import Equivalences
 from crawler.urls.fingerprint import Fingerprinter
 
-PROBLEMS_MAX = 1000  # maximum number of problems reported
 
+def check(stages: Stages, processes: int = 1) -> list[str]:
+    """Return a list of the problems found, one line each. Every value, run and WARC record is read.
 
-def check(stages: Stages) -> list[str]:
-    """Return a list of the problems found, one line each. Every value, run and WARC record is read."""
+    The WARC records are read by this number of `processes`.
+
+    Raises:
+        CrawlerError: a process that read WARC records was killed, and so was its replacement.
+    """
     store, views, due, pages = stages.store, stages.views, stages.due, stages.pages
     problems = list(views.problems())
     problems += _damaged_values(store)
@@ -39,8 +46,19 @@ def check(stages: Stages) -> list[str]:
     problems += _foreign_keys(store, stages.topology)
     problems += lost_receipts.problems(store)
     problems += due.check()
-    problems += [f"{problem.where}: {problem.message}" for problem in pages.check()]
+    problems += [
+        f"{problem.where}: {problem.message}" for problem in pages.check(partial(_shared, processes))
+    ]
     return problems[:PROBLEMS_MAX]
+
+
+def _shared(
+    processes: int, work: Callable[[SegmentPart], list[Problem]], parts: Iterable[SegmentPart]
+) -> Iterator[list[Problem]]:
+    """Yield the problems of each part, in the order of the parts, which several processes read."""
+    pool: WorkerPool[SegmentPart, list[Problem]] = WorkerPool(lambda part, _careful: work(part), processes)
+    with pool:
+        yield from pool.results(parts)
 
 
 def _damaged_values(store: KeyValue) -> list[str]:
@@ -80,7 +98,10 @@ def _queue_lengths(store: KeyValue, views: ProcessViews) -> list[str]:
 
 
 def _foreign_keys(store: KeyValue, topology: Topology) -> list[str]:
-    """Return a line for each range of keys that another process owns. Both processes would crawl these hosts."""
+    """Return a line for each range of keys that belongs to another process.
+
+    If such keys stayed, both processes would crawl the hosts of the range.
+    """
     problems = []
     for name, first, end in topology.partition.ranges():
         if name == topology.me:
@@ -95,9 +116,9 @@ def _foreign_keys(store: KeyValue, topology: Topology) -> list[str]:
 
 
 def begin_repair(directory: CrawlDirectory, names: Sequence[str]) -> list[str]:
-    """Note that a repair of these processes begins. So no damaged process can be crawled. Return what was done.
+    """Record that a repair of these processes begins, so that no command crawls a damaged process.
 
-    Disk space is freed first, since a full disk has no room for the note.
+    Return what was done. Disk space is freed first, because a full disk has no room for the record.
 
     Raises:
         DirectoryError: a process uses a folder.
@@ -108,8 +129,12 @@ def begin_repair(directory: CrawlDirectory, names: Sequence[str]) -> list[str]:
     return lines
 
 
-def repair(config: Config, directory: CrawlDirectory, name: str, clock: Clock) -> tuple[list[str], list[str]]:
+def repair(
+    config: Config, directory: CrawlDirectory, name: str, clock: Clock, processes: int = 1
+) -> tuple[list[str], list[str]]:
     """Repair one process; return the repairs made and the problems that remain, one line each.
+
+    The WARC records are checked by this number of `processes`.
 
     If the store was rebuilt and the process has peers, the repair is complete only after
     `behind.recover_behind`.
@@ -122,7 +147,7 @@ def repair(config: Config, directory: CrawlDirectory, name: str, clock: Clock) -
     done, _ = repair_before_opening(folder, config.store.engine, partial(note.begin, store_damaged=True))
     found: list[str] = []
     if not (note.store_damaged or note.cut_off):
-        found, opening = _opened(config, directory, name, clock)
+        found, opening = _opened(config, directory, name, clock, processes)
         done += opening
         if not found:
             note.end()
@@ -138,12 +163,12 @@ def repair(config: Config, directory: CrawlDirectory, name: str, clock: Clock) -
     with Lock(folder / "node.lock", name):
         mended, links = rebuild(config, folder, fingerprinter, store_damaged=note.store_damaged)
     done += found + mended.done
-    # The state number in the rebuilt store may be lower than the noted number. The store now holds all
+    # The state number in the rebuilt store may be lower than the recorded number. But the store now holds all
     # surviving data, so its number is accepted.
     directory.note_state(name, 0)
     with at_rest(config, directory, name, clock=clock) as stages:
         done += refind(stages, mended.lost, links, reread=True)
-        left = check(stages)
+        left = check(stages, processes)
     if not (note.store_damaged and stages.topology.peers):
         note.end()
     return done, left
@@ -152,7 +177,7 @@ def repair(config: Config, directory: CrawlDirectory, name: str, clock: Clock) -
 def mend_stores(directory: CrawlDirectory) -> list[str]:
     """Repair the stores that cannot be opened, in any format. Return what was done, one line each.
 
-    `repair` does the rest once the stores are in the current format.
+    `repair` does the rest of the repair once the stores are in the current format.
 
     Raises:
         DirectoryError: a process uses the folder.
@@ -169,12 +194,15 @@ def mend_stores(directory: CrawlDirectory) -> list[str]:
 
 
 def _opened(
-    config: Config, directory: CrawlDirectory, name: str, clock: Clock
+    config: Config, directory: CrawlDirectory, name: str, clock: Clock, processes: int
 ) -> tuple[list[str], list[str]]:
-    """Open the stages. Return the problems found in them, and the repairs that were made when they were opened."""
+    """Open the stages.
+
+    Open the stages; return the problems found in them, and the repairs made when they were opened.
+    """
     try:
         with at_rest(config, directory, name, clock=clock) as stages:
-            return check(stages), repaired(stages)
+            return check(stages, processes), repaired(stages)
     except DamageError as error:
         return [str(error)], []
 
@@ -203,7 +231,7 @@ def repair_before_opening(
     Return a list of what was done, one line each, and whether the store was rebuilt. `before` is called
     before the store is rebuilt, or before a new store replaces one that is missing.
 
-    Nothing is written before the ballast is freed.
+    Before the ballast is freed, nothing is written.
 
     Raises:
         DirectoryError: a process uses the folder.

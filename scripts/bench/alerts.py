@@ -10,7 +10,6 @@ URLs directly to the files of the crawl (200 MB). The script needs Debian's pack
 the full disk.
 """
 
-import argparse
 import contextlib
 import json
 import os
@@ -36,6 +35,7 @@ from msgspec.structs import replace
 from serve import CRAWLER, running
 from serve_cases import free_ports
 
+from crawler.bench import harness
 from crawler.due.eliminator import Appended, Flushed, Manifest
 from crawler.due.runs import DiskRuns
 from crawler.storage.engines import open_store
@@ -43,7 +43,7 @@ from crawler.storage.keys import DUE_FLUSHED, DUE_LINKS, DUE_RUNS
 from crawler.storage.kv import seal, unseal
 
 RULES = Path(__file__).resolve().parents[2] / "config" / "prometheus" / "alerts.yaml"
-# an alert must fire within this many seconds; an alert about the last minute needs so much time
+# an alert must fire within this many seconds; an alert that looks at the last minute needs this long
 LIMIT = 180.0
 POLITE = [
     "--delay",
@@ -98,7 +98,7 @@ class Crawl(NamedTuple):
 
 
 class Fault(NamedTuple):
-    """An alert, the flags of a crawl, and the fault that must fire the alert.
+    """An alert, the flags of a crawl, and the fault that must make the alert fire.
 
     `prepare` changes the directory of an earlier run, which has fetched a page. Once the crawl answers, `act` is
     repeated until the alert fires.
@@ -195,6 +195,7 @@ FAULTS = {
     "requests": Fault("CrawlerRequestsFail", seeds=CLOSED),
     "hosts": Fault("CrawlerHostsFail", seeds=CLOSED[:40]),
     "peers": Fault("CrawlerPeerUnreachable", seeds=CLOSED[:40], command="node"),
+    "deaths": Fault("CrawlerProcessDies", ("--processes", "3"), _kill_one),
     "errors": Fault("CrawlerErrorLogged", act=_damage_and_read),
     "lag": Fault("CrawlerLoopBlocked", act=_stop_and_go),
     "descriptors": Fault("CrawlerDescriptorsShort", act=_take_descriptors),
@@ -313,9 +314,7 @@ def walk(folder: Path, names: list[str]) -> bool:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = harness.parser(__doc__)
     parser.add_argument("--only", nargs="+", choices=FAULTS, default=list(FAULTS))
     options = parser.parse_args()
     if shutil.which("prometheus") is None:

@@ -1,17 +1,18 @@
-"""Measure the CPU per page of a whole crawl and of the bare loop. In each round, all contenders take turns.
+"""Measure the CPU time per page of a whole crawl, and compare it with that of the bare loop.
+
+In each round, each contender crawls the set once.
 
     BENCH_DATA=... python scripts/bench/beside_loop.py [--set small] [--rounds 5] [--tree ../before ...] [--cpu 1]
 
 A set of the crawl bench (sets/NAME/seeds.txt) is crawled by `bare_loop.py`, by this checkout and by each
 other checkout given by `--tree`. The server of the set must be running, and the kernels of the checkouts must
-be built. In this way, a change can be compared with the code before the change. CPU is the user and system
+be built. With `--tree`, a change can be compared with the code before the change. CPU is the user and system
 time of the whole process tree, including start and end. Ratios are computed within a round, so that other
 load affects both sides equally. The table shows the median, the smallest and the largest ratio over the
 rounds. 1.0 means as cheap as the bare loop, 2.0 means half as expensive. If a contender fetches another
 number of pages than in its first round, the run fails.
 """
 
-import argparse
 import os
 import re
 import shutil
@@ -23,6 +24,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
+
+from crawler.bench import harness
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 LOOP = "bare loop"
@@ -104,27 +107,23 @@ def run(name: str, root: Path, pages: Set, cpu: str, folder: Path) -> Cost:
     return Cost(used, count, memory)
 
 
-def table(runs: dict[str, list[Cost]]) -> str:
-    """Return a line for each contender: its ratios to the bare loop and to the checkout of this script."""
+def show(runs: dict[str, list[Cost]]) -> None:
+    """Print a row for each contender: its ratios to the bare loop and to the checkout of this script."""
     names = list(runs)
-    lines = [f"{'':24}{'pages':>8}{'us a page':>10}{'MiB':>6}  {'to the bare loop':<20}  to {names[1]}"]
+    table = harness.Table(
+        f"{'':22}", "  pages", "us a page", "MiB", "   to the bare loop", f"{'to ' + names[1]:>19}"
+    )
     for name, costs in runs.items():
-        each = statistics.median(cost.each for cost in costs)
-        memory = max(cost.memory for cost in costs)
-        ratios = [_ratios(runs[other], costs) for other in names[:2]]
-        lines.append(f"{name:24}{costs[0].pages:8,}{each:10,.0f}{memory:6,.0f}  {ratios[0]:<20}  {ratios[1]}")
-    return "\n".join(lines)
+        each, memory = statistics.median(cost.each for cost in costs), max(cost.memory for cost in costs)
+        table.row(name, costs[0].pages, each, memory, *(_ratios(runs[other], costs) for other in names[:2]))
 
 
 def _ratios(others: list[Cost], costs: list[Cost]) -> str:
-    ratios = [other.each / cost.each for other, cost in zip(others, costs, strict=True)]
-    return f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
+    return harness.spread([other.each / cost.each for other, cost in zip(others, costs, strict=True)])
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = harness.parser(__doc__)
     parser.add_argument("--set", default="small", help="a set of the crawl bench in $BENCH_DATA (small)")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--tree", type=Path, nargs="*", default=[], help="other checkouts to compare")
@@ -139,7 +138,7 @@ def main() -> None:
                 cost = run(name, root, pages, args.cpu, Path(folder))
                 runs[name].append(cost)
                 print(f"# {number} {name}: {cost.cpu:.2f} CPU s, {cost.each:,.0f} us a page", file=sys.stderr)
-    print(table(runs))
+    show(runs)
     if any(cost.pages != costs[0].pages for costs in runs.values() for cost in costs):
         raise SystemExit("failed: the rounds fetched different numbers of pages")
 

@@ -32,6 +32,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from crawler.bench import harness
 from crawler.cli.loopback import free_port
 from crawler.clock import SystemClock
 from crawler.lab.changing.readers import Readers, calibration
@@ -52,7 +53,7 @@ speed = 86400
 
 
 class Run(NamedTuple):
-    """The readers, the start of the measurement, the number of pages fetched since then, and results of the crawl."""
+    """One crawl: its readers, the start of the measurement, the number of pages fetched since then, and its results."""
 
     readers: Readers
     since: float
@@ -162,9 +163,7 @@ def show(title: str, runs: Sequence[Run]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = harness.parser(__doc__)
     for name, value in (
         ("pages", 300),
         ("rate", 12),

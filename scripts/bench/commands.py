@@ -5,10 +5,9 @@
 The stages are filled as in `scale.py`. The script calls them in the same way as a process: each step of a
 command is one turn. The script prints the CPU time that the thread needs for the longest step. The target is
 50 ms. `export` and `check` are not measured because they do not run in the loop: `export` reads the files of
-a live crawl in a separate process, and `check` needs a crawl at rest.
+a running crawl in a separate process, and `check` needs a crawl that is not running.
 """
 
-import argparse
 import shutil
 import sys
 import tempfile
@@ -19,6 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from scale import opened
 
+from crawler.bench import harness
 from crawler.bench.loading import Loader, hostname, numbers, url
 from crawler.crawl.relaxed_settings import relaxed
 from crawler.process.answering.commands import Commands
@@ -67,11 +67,9 @@ def made(stages: Stages) -> float:
 
 def main() -> None:
     """Fill the stages, then print one line per command."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--urls", type=lambda text: int(float(text)), default=1_000_000)
-    parser.add_argument("--hosts", type=lambda text: int(float(text)), default=100_000)
+    parser = harness.parser(__doc__)
+    parser.add_argument("--urls", type=harness.count_argument, default=1_000_000)
+    parser.add_argument("--hosts", type=harness.count_argument, default=100_000)
     parser.add_argument("--folder", type=Path, default=None)
     parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE")
     args = parser.parse_args()
@@ -119,12 +117,10 @@ def main() -> None:
             "retire, one in 16": {"command": "retire", "pattern": "^https://[^/]*/[0-9a-f]*7/"},
             "retire, all": {"command": "retire", "pattern": "."},
         }
+        table = harness.Table(f"{'command':30}", "longest ms", "steps", "committed ms")
         for name, request in requests.items():
             step, steps, adopting = longest(stages, commands, queue, request)
-            print(
-                f"{name:32} {1e3 * step:7.1f} ms, {steps:6,} steps; committed {1e3 * adopting:5.1f} ms",
-                flush=True,
-            )
+            table.row(name, 1e3 * step, steps, 1e3 * adopting)
         stages.close()
     finally:
         shutil.rmtree(folder)

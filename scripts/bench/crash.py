@@ -67,7 +67,8 @@ from tests.faults.power import family  # noqa: E402
 
 ENGINES = ("leveldb", "rocksdict")
 HOSTS = 200
-# Segments of a hundred pages, and a flush of the DUE after 50 links, so that there are many flushes and merges.
+# These settings give segments of a hundred pages, and a flush of the DUE after 50 links, so that there are
+# many flushes and merges.
 SMALL = ("--set", "pages.segment_bytes=100000", "--set", "due.buffer_entries_max=50")
 PAUSE_MAX = 4.0  # seconds between two random kills
 STOPPED = 60.0  # seconds

@@ -10,7 +10,6 @@ Half of the kills happen at named points of the write path. The others come from
 refresh` runs undisturbed, and its predictions are compared with the changes that it found.
 """
 
-import argparse
 import asyncio
 import random
 import sys
@@ -21,6 +20,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
+from crawler.bench import harness  # noqa: E402
 from crawler.clock import SystemClock  # noqa: E402
 from tests.faults.living import living_web  # noqa: E402
 from tests.faults.refreshing import SPEED, changing_web, run  # noqa: E402
@@ -29,9 +29,7 @@ POINTS = ("fetch begun", "record appended", "synced", "batch written", "committe
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = harness.parser(__doc__)
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--pages", type=int, default=40, help="pages on each of 3 hosts (40)")
     parser.add_argument("--last", type=float, default=15.0, help="seconds of the last run (15)")

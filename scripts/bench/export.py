@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 
 from crawler.audit import collect
+from crawler.bench import harness
 from crawler.bench.meters import cpu_so_far
 from crawler.export.archives import opened
 from crawler.export.worker_pool import processes
@@ -36,29 +37,29 @@ def _bare(directory: Path) -> tuple[int, float]:
     return len(bodies), cpu_so_far() - began
 
 
-def _measure(name: str, run: Callable[[], object], pages: int, reference: float) -> None:
+def _measure(
+    table: harness.Table, name: str, run: Callable[[], object], pages: int, reference: float
+) -> None:
     began, wall = cpu_so_far(), time.perf_counter()
     run()
     took = cpu_so_far() - began
-    print(
-        f"{name:<22} {pages:>8,} pages {took:7.2f} CPU s  {took / reference:4.2f}"
-        f"  {1e3 * took / pages:6.2f} ms per page, {time.perf_counter() - wall:.1f} s"
-    )
+    table.row(name, pages, took, took / reference, 1e3 * took / pages, time.perf_counter() - wall)
 
 
 def main(directory: Path) -> None:
     """Print one line per format."""
     pages, reference = _bare(directory)
-    print(f"{'bare loop':<22} {pages:>8,} pages {reference:7.2f} CPU s  1.00")
+    table = harness.Table(f"{'':20}", "  pages", "CPU s", "ratio", "ms a page", "wall s")
+    table.row("bare loop", pages, reference, 1.0, 1e3 * reference / pages, "")
     with tempfile.TemporaryDirectory() as folder:
         for name in ("cdxj", "links", "text", "jsonl", "parquet", "mirror", "wacz"):
             export = Export(ExportRequest(name, Path(folder) / name, processes=processes()))
-            _measure(name, partial(export.run, directory), pages, reference)
+            _measure(table, name, partial(export.run, directory), pages, reference)
         export = Export(
             ExportRequest("jsonl", Path(folder) / "main", main_content=True, processes=processes())
         )
-        _measure("jsonl --main-content", partial(export.run, directory), pages, reference)
-    _measure("report", lambda: collect.audit(directory, processes=processes()), pages, reference)
+        _measure(table, "jsonl --main-content", partial(export.run, directory), pages, reference)
+    _measure(table, "report", lambda: collect.audit(directory, processes=processes()), pages, reference)
 
 
 if __name__ == "__main__":

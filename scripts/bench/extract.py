@@ -1,4 +1,4 @@
-"""Measure the cost of extraction, in addition to that of bare parsing, on real pages.
+"""Measure how much CPU time extraction adds to bare parsing, on real pages.
 
     python scripts/bench/extract.py [--pages 200] [--least 20000] [--most 100000] DIR...
 
@@ -7,7 +7,6 @@ page, which is the smallest of several rounds, and the ratio of this time to tha
 run.
 """
 
-import argparse
 import random
 import sys
 from collections.abc import Callable
@@ -18,6 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from selectolax.lexbor import LexborHTMLParser
 
+from crawler.bench import harness
 from crawler.bench.meters import race
 from crawler.config import ExtractConfig
 from crawler.extract.collected import Collected, Context
@@ -44,9 +44,7 @@ def _each(part: Callable[[int], object], count: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = harness.parser(__doc__)
     parser.add_argument("folders", nargs="+", type=Path)
     parser.add_argument("--pages", type=int, default=200)
     parser.add_argument("--least", type=int, default=20_000)
@@ -74,8 +72,9 @@ def main() -> None:
     }
     work = {name: partial(_each, part, count) for name, part in parts.items()}
     costs = {name: took / count for name, took in race(work, ROUNDS).items()}
+    table = harness.Table(f"{'':34}", "    us", "to the bare parse")
     for name, cost in costs.items():
-        print(f"{name:36s} {cost * 1e6:8.1f} us  {cost / costs['bare parse']:6.3f}")
+        table.row(name, cost * 1e6, cost / costs["bare parse"])
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ The server is nginx in separate processes, with 16 hosts whose addresses start a
 measures the CPU time of its own process. Rounds of the two clients alternate. The median is printed.
 """
 
-import argparse
 import asyncio
 import cProfile
 import shutil
@@ -23,6 +22,7 @@ import aiohttp
 import uvloop
 from yarl import URL
 
+from crawler.bench import harness
 from crawler.cli.loopback import free_port
 from crawler.clock import SystemClock
 from crawler.config import FetchConfig, IdentityConfig, NetworkConfig
@@ -117,7 +117,7 @@ async def main(rounds: int, fetches: int, profile: bool) -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = harness.parser(__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--fetches", type=int, default=4000)
     parser.add_argument("--profile", action="store_true")

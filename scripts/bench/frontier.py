@@ -11,6 +11,7 @@ import random
 import sys
 import time
 
+from crawler.bench import harness
 from crawler.config import convert
 from crawler.frontier.frontier import Frontier
 from crawler.records import Fetch, FetchTask, Link, Outcome, TaskKind
@@ -115,9 +116,9 @@ def main() -> None:
     unit = reference(pages)
     steps = run(pages)
     page = sum(cost for step, cost in steps.items() if step != "add")
-    for step, cost in steps.items():
-        print(f"{step:8} {cost:6.2f} us  {cost / unit:5.1f} heap operations")
-    print(f"{'page':8} {page:6.2f} us  {page / unit:5.1f} heap operations ({unit:.2f} us each)")
+    table = harness.Table(f"{'step':14}", "    us", f"heap operations of {unit:.2f} us")
+    for step, cost in (steps | {"page": page}).items():
+        table.row(step, cost, cost / unit)
 
 
 if __name__ == "__main__":

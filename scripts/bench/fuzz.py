@@ -8,7 +8,6 @@ smallest value counts. With --keep, the inputs that failed and the slowest input
 DIR. The exit code is 1 if any input led to an exception, or if a turn took over 100 ms.
 """
 
-import argparse
 import logging
 import sys
 from pathlib import Path
@@ -16,13 +15,14 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
+from crawler.bench import harness  # noqa: E402
 from tests.fuzz.fuzzing import TURN_MAX, Tally, fuzz  # noqa: E402
 from tests.fuzz.targets import targets  # noqa: E402
 
 
 def main() -> int:
     """Print one line per target."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser = harness.parser(__doc__)
     parser.add_argument("--cpu", type=float, default=300.0, help="CPU seconds for all targets together (300)")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", default="", help="run only the target of this name")

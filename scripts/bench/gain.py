@@ -28,7 +28,6 @@ cannot be compared. In this case, use a lower --rate.
         new_page_weight, births in a sitemap or feed
 """
 
-import argparse
 import sys
 import tempfile
 from concurrent.futures import ProcessPoolExecutor
@@ -39,6 +38,7 @@ import msgspec
 import numpy as np
 import uvloop
 
+from crawler.bench import harness
 from crawler.lab.changing.gain import DEAF, LEARNED, ORACLE, UNIFORM, Arm, GainGame, Played, play
 from crawler.lab.changing.web import HostSpec
 
@@ -161,9 +161,7 @@ def _late(delays: list[float]) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = harness.parser(__doc__)
     parser.add_argument("tables", nargs="*", default=["gain"], metavar="TABLE", help=", ".join(TABLES))
     parser.add_argument("--arms", default="", metavar="A,B", help="only these rows (all)")
     parser.add_argument("--visits", type=float, default=20.0, help="mean crawls per page (20)")

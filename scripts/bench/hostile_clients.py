@@ -8,7 +8,6 @@ an honest client sends a request from time to time. Then `--signals` URLs of for
 /signal`. Each notification has ten thousand URLs and comes from a different source.
 """
 
-import argparse
 import asyncio
 import collections
 import json
@@ -20,6 +19,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from crawler.bench import harness
 from crawler.bench.meters import memory
 from crawler.cli.loopback import free_port
 
@@ -119,9 +119,7 @@ async def junk(crawl: Besieged, signals: int) -> None:
 
 
 async def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = harness.parser(__doc__)
     for name, value in (("clients", 10_000), ("signals", 1_000_000), ("rate", 10)):
         parser.add_argument(f"--{name}", type=int, default=value)
     options = parser.parse_args()

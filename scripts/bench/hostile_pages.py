@@ -10,7 +10,6 @@ again and again. Then it finishes the crawl and looks for lost or incomplete pag
 zombie processes.
 """
 
-import argparse
 import json
 import os
 import random
@@ -26,6 +25,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "scripts" / "bench")]
 
 from render_cost import crawl_command, shop  # noqa: E402
 
+from crawler.bench import harness  # noqa: E402
 from tests.end_to_end.web import FAST, Route, Web  # noqa: E402
 
 _SPIN = "new Worker(URL.createObjectURL(new Blob(['for (;;) {}'])))"
@@ -138,15 +138,13 @@ def hostile(folder: str) -> None:
             for text in (Path(directory) / "pages.jsonl").read_text().splitlines():
                 line = json.loads(text)
                 lines[line["url"]] = line
-            print(f"{'page':<28}{'kept':>8}{'cut by':>12}{'s':>7}{'link followed':>15}")
+            table = harness.Table(f"{'page':28}", "   kept", "   cut by", "    s", "link followed")
             for n, name in enumerate(names):
                 line = lines.get(seeds[n], {})
                 dom = run("get", seeds[n], "--dir", directory).stdout
                 kept = "shown" if ">shown<" in dom else "answer" if dom else "nothing"
                 followed = "yes" if f"{seeds[n]}after" in lines else "no"
-                print(
-                    f"{name:<28}{kept:>8}{line.get('cut_by', '-'):>12}{line.get('rendered', 0.0):>7.1f}{followed:>15}"
-                )
+                table.row(name, kept, line.get("cut_by", "-"), line.get("rendered", 0.0), followed)
             checked = "no problems found" in run("check", "--dir", directory).stdout
             print(f"exit code {ran.returncode}, requests at the other address: {len(inner.asked)}")
             print(_end(checked, folder), flush=True)
@@ -192,9 +190,7 @@ def kills(folder: str, count: int, rng: random.Random) -> None:
 
 def main() -> None:
     """Print both tables."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = harness.parser(__doc__)
     parser.add_argument("--kills", type=int, default=10)
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()

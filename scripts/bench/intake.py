@@ -9,7 +9,6 @@ known, and for the intake without a memo. For comparison, a bare `ada_url.join_u
 in the same run. Then the script prints the cost of the single steps.
 """
 
-import argparse
 import os
 from collections.abc import Callable
 from functools import partial
@@ -19,7 +18,7 @@ from pathlib import Path
 import ada_url
 from selectolax.lexbor import LexborHTMLParser
 
-from crawler.bench.meters import cpu_of
+from crawler.bench import harness, meters
 from crawler.urlfilter.link_filter import LinkFilter
 from crawler.urlfilter.url_filter import Scope, UrlFilter
 from crawler.urls.canonical import duplicate_key, hostname, resolve
@@ -74,7 +73,7 @@ def race(pages: list[Page], memo_bytes_max: int, rounds: int) -> dict[str, float
             ("intake, no memo", partial(take_all, intake(0), pages)),
             ("ada_url.join_url", partial(bare_join, pages)),
         ):
-            best[name] = min(best.get(name, float("inf")), cpu_of(work))
+            best[name] = min(best.get(name, float("inf")), meters.cpu_of(work))
     print(kept)
     return best
 
@@ -92,14 +91,13 @@ def steps(pages: list[Page]) -> None:
         "fingerprint": lambda: [fingerprinter.fingerprint(url) for url in urls],
         "fingerprints": lambda: fingerprinter.fingerprints(urls),
     }
-    for name, call in work.items():
-        print(f"  {name:<22} {min(cpu_of(call) for _ in range(3)) / len(urls) * 1e6:6.2f} us per link")
+    table = harness.Table(f"{'step':20}", "us a link")
+    for name, took in meters.race(work, 3).items():
+        table.row(name, took / len(urls) * 1e6)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = harness.parser(__doc__)
     parser.add_argument("folders", nargs="+", type=Path)
     parser.add_argument("--pages", type=int, default=60, help="pages from each folder (60)")
     parser.add_argument("--memo", type=int, default=24 << 20, help="bytes")
@@ -110,8 +108,10 @@ def main() -> None:
     links = sum(len(hrefs) for _, hrefs in pages)
     print(f"{len(sites)} hosts, {len(pages)} pages, {links / len(pages):.1f} distinct hrefs per page")
     registrable_domain("load.the.list.example")
-    for name, best in race(pages, options.memo, options.rounds).items():
-        print(f"{name:<18} {best / len(pages) * 1e6:7.1f} us per page {best / links * 1e6:6.2f} us per link")
+    best = race(pages, options.memo, options.rounds)
+    table = harness.Table(f"{'':20}", "us a page", "us a link")
+    for name, took in best.items():
+        table.row(name, took / len(pages) * 1e6, took / links * 1e6)
     steps(pages)
 
 

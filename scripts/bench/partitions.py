@@ -40,6 +40,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
 os.environ["TREE_NET"] = "198.18"
 
+from crawler.bench import harness  # noqa: E402
 from tests.faults.harness import CONCURRENCY, Judgement, TreeWeb, judge, settings  # noqa: E402
 
 NAMES = ("a", "b", "c")
@@ -257,9 +258,7 @@ def partitioned(folder: Path, args: argparse.Namespace, bug: str) -> tuple[Judge
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = harness.parser(__doc__)
     parser.add_argument("--pages", type=int, default=16_000)
     parser.add_argument("--faults", type=int, default=15)
     parser.add_argument(
@@ -274,8 +273,9 @@ def main() -> None:
     args = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     print(f"{args.pages:,} pages on {HOSTS} hosts, 3 nodes, {CONCURRENCY} fetches in flight each")
-    print(f"{'':20}{'faults':>7}{'kills':>6}{'lost':>8}{'unstored':>10}{'twice':>7}{'torn':>6}"
-          f"{'refetched':>11}{'worst':>7}{'s':>6}")  # fmt: skip
+    table = harness.Table(
+        f"{'':20}", "faults", "kills", "  lost", "unstored", "twice", "torn", "refetched", "worst", "   s"
+    )
     right = True
     for row in args.case or ("as shipped", *PLANTED):
         if args.folder is not None:
@@ -283,11 +283,8 @@ def main() -> None:
         folder = Path(tempfile.mkdtemp(dir=args.folder, prefix="partitions-"))
         begun = time.monotonic()
         found, faults, kills = partitioned(folder, args, row if row in PLANTED else "")
-        print(
-            f"{row:20}{faults:7}{kills:6}{found.lost:8,}{found.unstored:10,}{found.stored_twice:7,}"
-            f"{found.torn:6}{found.refetched:11,}{found.worst:7}{time.monotonic() - begun:6.0f}",
-            flush=True,
-        )
+        counts = (found.lost, found.unstored, found.stored_twice, found.torn, found.refetched, found.worst)
+        table.row(row, faults, kills, *counts, time.monotonic() - begun)
         right &= found.flawless is (row not in PLANTED) and faults == args.faults
         shutil.rmtree(folder)
     raise SystemExit(0 if right else "failed: the crawler did not keep its promises")

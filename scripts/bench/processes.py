@@ -3,9 +3,9 @@
     python scripts/bench/processes.py [--pages 60000] [--processes 1 2 4] [--repeat 2] [--cpu 1]
     BENCH_DATA=... python scripts/bench/processes.py --set mid
 
-The web is a tree in which every URL has one in-link, and which a separate process serves. Or it is a set of
-the crawl bench (sets/NAME/{seeds,truth}.txt, access.log), whose server must be running. The server's log is
-the evidence:
+The web is either a tree in which every URL has one in-link, served by a separate process, or a set of the
+crawl bench (sets/NAME/{seeds,truth}.txt, access.log), whose server must be running. The server's log is the
+evidence:
 
     recall    share of the true pages that were answered 200
     again     answers 200 beyond the first for each page, including pages that two processes both fetched
@@ -28,7 +28,6 @@ the same for any number of processes, and other load slows it down as much as th
 the error of the mean over the repeats. The CPU in the table includes the CPU of perf.
 """
 
-import argparse
 import os
 import re
 import resource
@@ -50,6 +49,7 @@ import msgspec
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
+from crawler.bench import harness  # noqa: E402
 from crawler.splitter.partition import Partition  # noqa: E402
 from crawler.urls.fingerprint import Fingerprinter  # noqa: E402
 from tests.faults.harness import TreeWeb, settings  # noqa: E402
@@ -144,7 +144,7 @@ class Run(NamedTuple):
     """The cost of one crawl, and the requests that the server saw.
 
     `units` is CPU per unit of constant work, or 0 if unknown. `times` are the instants of all answers, in
-    order. `last` is the index of the answer that was the last one of the process that ended first.
+    order. `last` is the index of the last answer of the process that ended first.
     """
 
     cpu: float
@@ -160,17 +160,18 @@ class Run(NamedTuple):
         """Return the seconds between the first answer and the answer with the index `answers`."""
         return self.times[answers] - self.times[0]
 
-    def ahead(self, alone: "Run") -> str:
+    def ahead(self, alone: "Run") -> tuple[str, str]:
         """Return the columns `ahead` and `largest`. `ahead` is measured while all processes have work."""
         if not self.times or not alone.times:
-            return ""
-        return f"{alone.seconds(self.last) / self.seconds(self.last):8.2f}x{self.largest:8.0%}"
+            return "", ""
+        return f"{alone.seconds(self.last) / self.seconds(self.last):.2f}x", f"{self.largest:.0%}"
 
-    def verdict(self, web: Web) -> str:
+    def verdict(self, web: Web) -> tuple[object, ...]:
+        """Return the columns `recall`, `again` and `extra`."""
         recall = len(web.truth & self.answered.keys()) / len(web.truth)
         again = self.answered.total() - len(self.answered)
         extra = len(self.answered.keys() - web.truth)
-        return f"{recall:8.4f}{again:7}{extra:7}"
+        return f"{recall:.4f}", again, extra
 
     def right(self, web: Web, first: "Run") -> bool:
         """Return whether the run ended, fetched each true page once, and fetched the pages that `first` fetched."""
@@ -232,8 +233,10 @@ def bench_set(name: str) -> Iterator[Web]:
     yield BenchSet(Path(os.environ["BENCH_DATA"]), name)
 
 
-def row(processes: int, run: Run, start: float, one: tuple[float, float], web: Web, alone: Run) -> str:
-    """Return a line of the table.
+def row(
+    processes: int, run: Run, start: float, one: tuple[float, float], web: Web, alone: Run
+) -> tuple[object, ...]:
+    """Return a row of the table.
 
     `alone` is the run of a single process, and `one` holds the total and marginal cost per page of that run.
     """
@@ -241,11 +244,9 @@ def row(processes: int, run: Run, start: float, one: tuple[float, float], web: W
     each, marginal = run.cpu / pages * 1e6, (run.cpu - start) / pages * 1e6
     splitter = run.report.get("splitter") or {}
     share = f"{splitter['local_share']:.1%}" if splitter else "100 %"
-    return (
-        f"{processes:9}{pages:8,}{run.verdict(web)}{run.wall:7.1f}{each:8,.0f}{each / one[0]:7.2f}x"
-        f"{marginal:10,.0f}{marginal / one[1]:7.2f}x{start:8.2f}{share:>9}{splitter.get('batches', 0):9,}"
-        f"{run.ahead(alone)}"
-    )
+    ratios = f"{each / one[0]:.2f}x", f"{marginal / one[1]:.2f}x"
+    costs = run.wall, each, ratios[0], marginal, ratios[1], start, share, splitter.get("batches", 0)
+    return str(processes), pages, *run.verdict(web), *costs, *run.ahead(alone)
 
 
 def in_units(runs: dict[int, list[Run]]) -> str:
@@ -259,16 +260,14 @@ def in_units(runs: dict[int, list[Run]]) -> str:
     return "CPU divided by that of constant work\n" + "\n".join(lines)
 
 
-HEAD = (
-    f"{'processes':>9}{'pages':>8}{'recall':>8}{'again':>7}{'extra':>7}{'s':>7}{'us/page':>8}{'ratio':>8}"
-    f"{'marginal':>10}{'ratio':>8}{'start s':>8}{'local':>9}{'batches':>9}{'ahead':>9}{'largest':>8}"
+COLUMNS = (
+    *("processes", "  pages", "recall", "again", "extra", "    s", "us/page", "ratio", "marginal", "ratio"),
+    *("start s", "local", "batches", "ahead", "largest"),
 )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = harness.parser(__doc__)
     parser.add_argument("--pages", type=int, default=60_000, help="pages in the tree (60000)")
     parser.add_argument("--set", help="a set of the crawl bench in $BENCH_DATA instead of the tree")
     parser.add_argument("--processes", type=int, nargs="+", default=[1, 2, 4])
@@ -294,13 +293,13 @@ def main() -> None:
             runs[n].append(crawl(web, folder, n, args.cpu, args.concurrency, sampled=args.constant))
             print(f"# {n}: {runs[n][-1].cpu:.2f} CPU s, start {starts[n][-1].cpu:.2f}", file=sys.stderr)
     shutil.rmtree(folder)
-    print(HEAD)
+    table = harness.Table(*COLUMNS)
     one, alone = None, min(runs[args.processes[0]], key=lambda run: run.wall)
     for n in args.processes:
         best, start = min(runs[n], key=lambda run: run.cpu), min(run.cpu for run in starts[n])
         pages = best.answered.total()
         one = one or (best.cpu / pages * 1e6, (best.cpu - start) / pages * 1e6)
-        print(row(n, best, start, one, web, alone))
+        table.row(*row(n, best, start, one, web, alone))
     if args.constant:
         print(in_units(runs))
     every = [run for each in runs.values() for run in each]

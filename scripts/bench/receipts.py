@@ -10,13 +10,13 @@ headers and meta elements of one page in four. The script prints medians over th
 page should take at most 30 us, and at most 40 bytes in the store.
 """
 
-import argparse
 import statistics
 import tempfile
 import time
 from pathlib import Path
 from typing import NamedTuple
 
+from crawler.bench import harness
 from crawler.config import ConsentConfig, PagesConfig, RobotsConfig, StoreConfig
 from crawler.consent.site_book import SiteBook
 from crawler.consent.stamping import Stamping
@@ -143,15 +143,13 @@ def _bytes(store: KeyValue) -> tuple[int, int]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = harness.parser(__doc__)
     parser.add_argument("--pages", type=int, default=20_000)
     parser.add_argument("--hosts", type=int, default=200)
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
-    print(
-        f"{'web':<8} {'CPU us a page':>20} {'of it receipts':>15} {'store bytes':>20} {'WARC bytes':>20} receipts"
+    table = harness.Table(
+        "web   ", "    CPU us a page", "of it receipts", "      store bytes", "       WARC bytes", "receipts"
     )
     for web in ROBOTS:
         rounds: dict[bool, list[Cost]] = {False: [], True: []}
@@ -165,10 +163,15 @@ def main() -> None:
         without, with_ = (
             Cost(*map(statistics.median, zip(*rounds[stamped], strict=True))) for stamped in (False, True)
         )
-        print(
-            f"{web:<8} {without.all_us:>7.1f} to {with_.all_us:>7.1f}   {with_.stamp_us:>14.1f} "
-            f"{without.keys:>7.1f} to {with_.keys:>7.1f}   {without.warc:>7.1f} to {with_.warc:>7.1f}   {with_.receipts}"
+        cpu, keys, warc = (
+            f"{one:.1f} to {two:.1f}"
+            for one, two in (
+                (without.all_us, with_.all_us),
+                (without.keys, with_.keys),
+                (without.warc, with_.warc),
+            )
         )
+        table.row(web, cpu, with_.stamp_us, keys, warc, with_.receipts)
 
 
 if __name__ == "__main__":

@@ -14,9 +14,7 @@ both with and without rendering, and learns from them which pages gain from rend
 that it would have found.
 """
 
-import argparse
 import json
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -28,6 +26,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
+from crawler.bench import harness  # noqa: E402
 from tests.end_to_end.web import FAST, Answer, ReceivedRequest, Route, Web  # noqa: E402
 
 _WORDS = "some words that a reader would like to find in a search. " * 12
@@ -346,14 +345,10 @@ def print_crawlee(python: str, always: Crawled, seeds: list[str]) -> None:
         told = json.dumps({"pages": web, "crawls": crawls})
         ran = subprocess.run([python, "-c", _CRAWLEE], input=told, capture_output=True, text=True, check=True)
         runs = json.loads(ran.stdout)
-        recall = _spread([len(everything & set(reached)) / len(everything) for reached, _, _ in runs])
-        renders = _spread([shown / max(1, len(always.gaining)) for _, shown, _ in runs])
-        examined = _spread([float(examined) for _, _, examined in runs])
+        recall = harness.spread([len(everything & set(reached)) / len(everything) for reached, _, _ in runs])
+        renders = harness.spread([shown / max(1, len(always.gaining)) for _, shown, _ in runs])
+        examined = harness.spread([float(examined) for _, _, examined in runs])
         print(f"crawlee, {title}: recall {recall}; renders {renders} x an oracle's; examined {examined}")
-
-
-def _spread(values: list[float]) -> str:
-    return f"{statistics.mean(values):.3f} ({min(values):.3f} to {max(values):.3f})"
 
 
 class Account:
@@ -389,9 +384,7 @@ class Account:
 
 def main() -> None:
     """Crawl the sites in three ways and print the table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = harness.parser(__doc__)
     parser.add_argument("--packages", type=Path)
     parser.add_argument("--pages", type=int, default=20)
     parser.add_argument("--crawlee", metavar="PYTHON")
@@ -400,14 +393,10 @@ def main() -> None:
     routes = {f"{name}.localhost{path}": route for name, site in made.items() for path, route in site.items()}
     with Web(routes) as web:
         never, auto, always = (crawl(web, list(made), when) for when in ("never", "auto", "always"))
-    print(f"{'site':<18}{'never':>7}{'auto':>7}{'always':>7}{'rendered':>10}{'oracle':>8}")
+    table = harness.Table(f"{'site':16}", "never", " auto", "always", "rendered", "oracle")
     for name in made:
         counts = (len(crawled.pages[name]) for crawled in (never, auto, always))
-        print(
-            f"{name:<18}"
-            + "".join(f"{count:>7}" for count in counts)
-            + f"{auto.rendered[name]:>10}{always.gained[name]:>8}"
-        )
+        table.row(name, *counts, auto.rendered[name], always.gained[name])
     reached = sum(len(auto.pages[name] & always.pages[name]) for name in made)
     everything = sum(len(always.pages[name]) for name in made)
     renders, needed = sum(auto.rendered.values()), max(1, sum(always.gained.values()))

@@ -10,7 +10,6 @@ processes. It is measured twice a second, and the largest value counts. Both mea
 and root.
 """
 
-import argparse
 import json
 import subprocess
 import sys
@@ -26,6 +25,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "scripts" / "bench")]
 
 from render import Account  # noqa: E402
 
+from crawler.bench import harness  # noqa: E402
 from crawler.render.browser import find_program  # noqa: E402
 from tests.end_to_end.web import FAST, Answer, ReceivedRequest, Route, Web  # noqa: E402
 
@@ -139,9 +139,7 @@ def measured(command: list[str], **options: Any) -> tuple[float, float, int, str
 
 def main() -> None:
     """Crawl the site, render its first pages with Playwright, and print both costs."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = harness.parser(__doc__)
     parser.add_argument("--pages", type=int, default=1000)
     parser.add_argument("--playwright", default="", metavar="PYTHON")
     parser.add_argument("--compared", type=int, default=100)
@@ -156,15 +154,13 @@ def main() -> None:
         print(f"{shown} pages of one host rendered, {sum('cut_by' in line for line in lines)} of them cut")
         print(f"scripts and styles: {fetched} requests for {shown * len(_SHARED)} uses")
         print(f"subresources from the cache: {1 - (fetched + shown) / needed:.3f} of {needed}")
-        print(f"{'':<12}{'pages':>7}{'s':>8}{'CPU s a page':>14}{'MiB':>7}")
-        print(f"{'crawler':<12}{shown:>7}{took:>8.1f}{cpu / shown:>14.3f}{memory >> 20:>7}", flush=True)
+        table = harness.Table("          ", "pages", "    s", "CPU s a page", "MiB")
+        table.row("crawler", shown, took, cpu / shown, memory >> 20)
         if args.playwright:
             urls = [web.url(), *(web.url(f"/item/{n}") for n in range(1, args.compared))]
             given = json.dumps([find_program(""), *urls])
             took, theirs, memory, built = measured([args.playwright, "-c", _PLAYWRIGHT], input=given)
-            print(
-                f"{'playwright':<12}{int(built):>7}{took:>8.1f}{theirs / len(urls):>14.3f}{memory >> 20:>7}"
-            )
+            table.row("playwright", int(built), took, theirs / len(urls), memory >> 20)
             print(
                 f"CPU: {cpu / shown / (theirs / len(urls)):.2f} of Playwright's, with fetching, archive and links"
             )

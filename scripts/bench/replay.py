@@ -8,7 +8,6 @@ its proxy opens each page, so the script and the data of the page come from the 
 a page is incomplete.
 """
 
-import argparse
 import json
 import subprocess
 import sys
@@ -24,6 +23,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "scripts" / "bench")]
 from render_cost import crawl_command, shop  # noqa: E402
 from warcio.archiveiterator import ArchiveIterator  # noqa: E402
 
+from crawler.bench import harness  # noqa: E402
 from crawler.render.browser import find_program  # noqa: E402
 from tests.end_to_end.web import Web  # noqa: E402
 
@@ -69,9 +69,7 @@ def wait_for(port: int) -> None:
 
 def main() -> int:
     """Crawl the site, replay its pages, and print what each page shows."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = harness.parser(__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--port", type=int, default=18089)
     args = parser.parse_args()

@@ -1,4 +1,4 @@
-"""Measure one process at scale: a synthetic stream of links through CLOCK cache, DUE and frontier, and reopening.
+"""Measure one process at scale: it takes in a synthetic stream of links (CLOCK cache, DUE, frontier), and is reopened.
 
     python scripts/bench/scale.py [--urls 1e7] [--hosts 1e6] [--folder DIR] [--set section.key=value ...]
 
@@ -29,6 +29,7 @@ from pathlib import Path
 
 from filled import fill
 
+from crawler.bench import harness
 from crawler.bench.loading import SEED, Loader, hostname, numbers, tail, url
 from crawler.bench.meters import memory
 from crawler.clock import VirtualClock
@@ -163,15 +164,13 @@ def reopen(args: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--urls", type=lambda text: int(float(text)), default=1_000_000)
-    parser.add_argument("--hosts", type=lambda text: int(float(text)), default=100_000)
+    parser = harness.parser(__doc__)
+    parser.add_argument("--urls", type=harness.count_argument, default=1_000_000)
+    parser.add_argument("--hosts", type=harness.count_argument, default=100_000)
     parser.add_argument("--folder", type=Path, default=None)
     parser.add_argument(
         "--filled",
-        type=lambda text: int(float(text)),
+        type=harness.count_argument,
         default=0,
         help="URLs that are built directly before the load (filled.py)",
     )

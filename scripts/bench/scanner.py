@@ -9,7 +9,6 @@ different results is printed in its shortest form. The exit code is 1 if any pag
 tested in truncated form, and with its bytes decoded as windows-1252 and as UTF-16.
 """
 
-import argparse
 import random
 import sys
 import time
@@ -19,6 +18,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
+from crawler.bench import harness  # noqa: E402
 from crawler.config import ExtractConfig  # noqa: E402
 from crawler.extract.collected import Context  # noqa: E402
 from crawler.extract.links import parse, prepare  # noqa: E402
@@ -105,9 +105,7 @@ def files(folders: Iterable[Path], count: int) -> Iterator[bytes]:
 
 def main() -> int:
     """Print a line for each kind of page."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = harness.parser(__doc__)
     parser.add_argument("folders", nargs="*", type=Path)
     parser.add_argument("--soups", type=int, default=100_000)
     parser.add_argument("--first", type=int, default=0, help="seed of the first soup")

@@ -35,7 +35,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from crawler.bench import meters
+from crawler.bench import harness, meters
 from crawler.bench.meters import cpu_with_children
 
 LUA = """
@@ -246,9 +246,7 @@ FULL_RATE = [
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = harness.parser(__doc__)
     for name, value in (
         ("pages", 400),
         ("bytes", 25_000),

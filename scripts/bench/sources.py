@@ -15,13 +15,13 @@ when its sitemap is read. Each sitemap is a page of the shipped schedule but doe
 The script prints the differences from the first rule, with standard errors by a jackknife over sites.
 """
 
-import argparse
 import math
 import sys
 from pathlib import Path
 
 import numpy as np
 
+from crawler.bench import harness
 from crawler.frontier.refresh import RefreshOutcome, Settings
 from crawler.frontier.refresh.sources import TOLD_MAX, Announced, Readings, ages
 from crawler.lab.league import histories
@@ -123,9 +123,7 @@ def difference(current: np.ndarray, first: np.ndarray, there: np.ndarray) -> tup
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = harness.parser(__doc__)
     parser.add_argument("--data", type=Path, required=True, help="folder of histories: one SITE.npz per site")
     parser.add_argument("--arms", default="honest,lying,mixed")
     parser.add_argument("--budgets", default="0.3,1,3")
@@ -133,7 +131,7 @@ def main() -> int:
     parser.add_argument("--pages", type=int, default=worlds.PAGES_A_SITE, help="pages a site (100)")
     args = parser.parse_args()
     sites = histories.read_folder(args.data)
-    print(f"{'arm':8}{'budget':>7} {'rule':6}{'score':>7}{'difference':>18}{'reads':>8}{'days':>7}")
+    table = harness.Table("arm     ", "budget", "rule", " score", "        difference", "  reads", " days")
     for arm in args.arms.split(","):
         world = worlds.build(sites, arm, pages=args.pages)
         for budget in map(float, args.budgets.split(",")):
@@ -146,10 +144,7 @@ def main() -> int:
                 gain, error = difference(current, first, there)
                 days = world.days * len(world.sites) / maps.reads if maps.reads else math.inf
                 score = current.sum() / there.sum()
-                print(
-                    f"{arm:8}{budget:7g} {rule:6}{score:7.4f}{gain:+9.4f} +- {error:.4f}{maps.reads:8}{days:7.0f}",
-                    flush=True,
-                )
+                table.row(arm, budget, rule, f"{score:.4f}", f"{gain:+.4f} +- {error:.4f}", maps.reads, days)
     return 0
 
 

@@ -9,7 +9,6 @@ process. From the log of the server, the script computes and prints the pages pe
 other processes and on the hosts of the stopped process. Then the crawl is ended and its pages are counted.
 """
 
-import argparse
 import os
 import shutil
 import signal
@@ -26,6 +25,7 @@ import msgspec
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
+from crawler.bench import harness  # noqa: E402
 from tests.faults.harness import TreeWeb, end, settings, start  # noqa: E402
 
 HOSTS, ANSWER_SECONDS, PROCESSES = 60, 0.5, 3
@@ -63,9 +63,7 @@ def rates(web: TreeWeb, instants: list[float]) -> Iterator[tuple[float, float]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = harness.parser(__doc__)
     parser.add_argument("--seconds", type=float, default=60.0, help="seconds for which it is stopped (60)")
     parser.add_argument("--around", type=float, default=20.0, help="seconds measured before and after (20)")
     parser.add_argument(
@@ -87,9 +85,9 @@ def main() -> None:
         found = list(rates(web, instants))
         fetched = web.fetched()
     report = msgspec.json.decode((folder / "crawl" / "report.json").read_bytes())
-    print(f"{'':12}{'the others':>12}{'p0':>8}   pages/s")
+    table = harness.Table("pages/s    ", "the others", "    p0")
     for name, (others, own) in zip(("before", "stopped", "after"), found, strict=True):
-        print(f"{name:12}{others:12.1f}{own:8.1f}")
+        table.row(name, others, own)
     again = fetched.total() - len(fetched)
     print(
         f"exit code {ended.code}, {len(fetched):,} pages, {again} fetched again, "

@@ -15,6 +15,7 @@ from itertools import islice
 from pathlib import Path
 from random import Random
 
+from crawler.bench import harness
 from crawler.bench.meters import cpu_of
 from crawler.storage.engines import ENGINES, Engine, open_store
 from crawler.storage.kv import DiskStore, seal
@@ -34,15 +35,25 @@ def main(urls: int) -> None:
         )
         for i in range(urls)
     ]
-    print("engine       put    get   scan  scan of 16   reopen (wall, CPU)     disk  compacted")
-    print("           us of CPU each                    ms                 bytes per URL")
+    table = harness.Table(
+        "engine   ",
+        "put us",
+        "get us",
+        "scan us",
+        "scan of 16 us",
+        "reopened ms",
+        "CPU ms",
+        "bytes a URL",
+        "compacted",
+    )
     for _ in range(ROUNDS):
         for engine in ENGINES:
             with tempfile.TemporaryDirectory() as folder:
-                measure(engine, Path(folder), rows)
+                table.row(engine, *measure(engine, Path(folder), rows))
 
 
-def measure(engine: Engine, folder: Path, rows: list[tuple[bytes, bytes]]) -> None:
+def measure(engine: Engine, folder: Path, rows: list[tuple[bytes, bytes]]) -> tuple[float, ...]:
+    """Return the figures of a row."""
     store = open_store(folder / "store", engine)
     put = cpu_of(lambda: write(store, rows)) / len(rows)
     get = cpu_of(lambda: [store.get(key) for key, _ in rows[::10]]) / len(rows[::10])
@@ -58,11 +69,7 @@ def measure(engine: Engine, folder: Path, rows: list[tuple[bytes, bytes]]) -> No
     store.close()
     compacted = size(folder / "killed", "*.[ls][ds][bt]") / len(rows)
     shutil.rmtree(folder / "killed")
-    print(
-        f"{engine:10}{put * 1e6:6.2f} {get * 1e6:6.2f} {scan * 1e6:6.2f} {short * 1e6:9.1f}    "
-        f"{wall * 1e3:8.0f} {used * 1e3:8.0f}    {disk:9.1f} {compacted:9.1f}",
-        flush=True,
-    )
+    return *(each * 1e6 for each in (put, get, scan, short)), wall * 1e3, used * 1e3, disk, compacted
 
 
 def write(store: DiskStore, rows: list[tuple[bytes, bytes]]) -> None:

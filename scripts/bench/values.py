@@ -16,6 +16,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from crawler.bench import harness
 from crawler.freshness.learning import Learning
 from crawler.freshness.params import PageParameters
 from crawler.freshness.residuals import residual
@@ -54,7 +55,15 @@ def direct(page: PageParameters, at: float) -> float:
 
 
 def rows() -> None:
-    print("nu/Delta   value us: worst  median   inverse us: worst  median   direct sum us   direct / value")
+    table = harness.Table(
+        "nu/Delta",
+        "value us: worst",
+        "median",
+        "inverse us: worst",
+        "median",
+        "direct sum us",
+        "direct / value",
+    )
     for power in range(-3, 13, 3):
         nu = 10.0**power
         values, inverses, sums = [], [], []
@@ -70,10 +79,8 @@ def rows() -> None:
                 )
             sums.append(least(lambda page=page: direct(page, 0.7 / page.silent_rate), 1))  # type: ignore[misc]
         worst, reference = max(values), max(sums)
-        print(
-            f"{nu:8.0e} {worst:18.2f} {np.median(values):7.2f} {max(inverses):19.2f} {np.median(inverses):7.2f} "
-            f"{reference:15.0f} {reference / worst:16.0f}"
-        )
+        medians = float(np.median(values)), float(np.median(inverses))
+        table.row(f"{nu:.0e}", worst, medians[0], max(inverses), medians[1], reference, reference / worst)
 
 
 def corners() -> None:

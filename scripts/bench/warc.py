@@ -8,7 +8,6 @@ payload and block digests. Each record is one gzip member. The directory is remo
 microseconds of process CPU per page; the best of three runs counts.
 """
 
-import argparse
 import io
 import os
 import shutil
@@ -20,12 +19,14 @@ from pathlib import Path
 from warcio.statusandheaders import StatusAndHeaders
 from warcio.warcwriter import WARCWriter
 
+from crawler.bench import harness
 from crawler.config import PagesConfig
 from crawler.pages.page_cache import PageCache
 from crawler.records import Extracted, Fetch, FetchTask, Outcome, TaskKind
 from crawler.storage.kv import MemoryStore
 
 GROUP = 16
+PHASES = ("capture", "write", "stage", "committed")
 HEADERS = (
     (b"Server", b"nginx/1.22.1"),
     (b"Date", b"Fri, 20 Nov 2026 23:30:00 GMT"),
@@ -58,7 +59,7 @@ def ours(pages: list[bytes], folder: Path, level: int) -> dict[str, float]:
     store = MemoryStore()
     cache = PageCache(folder, store, PagesConfig(gzip_level=level), process="p0")
     extracted = Extracted(base="http://site.example/")
-    phases = {"capture": 0.0, "write": 0.0, "stage": 0.0, "committed": 0.0}
+    phases = dict.fromkeys(PHASES, 0.0)
     for first in range(0, len(pages), GROUP):
         began = time.process_time()
         group = []
@@ -141,7 +142,7 @@ def best(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = harness.parser(__doc__)
     parser.add_argument("--pages", type=int, default=2000)
     parser.add_argument("--bytes", type=int, default=45_000)
     parser.add_argument("files", nargs="*", type=Path)
@@ -149,15 +150,12 @@ def main() -> None:
     pages = bodies(options.files, options.pages, options.bytes)
     reference, reference_size = best(theirs, pages, 0, rounds=1)
     total = sum(reference.values())
-    print(f"warcio            {total:8.1f} us per page {reference_size:8.0f} bytes")
+    table = harness.Table(f"{'':14}", "us a page", " bytes", "ratio", *PHASES)
+    table.row("warcio", total, reference_size, 1.0, *[""] * len(PHASES))
     for level in (0, 1, 2, 9):
         phases, size = best(ours, pages, level)
         mine = sum(phases.values())
-        parts = "  ".join(f"{name} {took:.1f}" for name, took in phases.items())
-        print(
-            f"pages, level {level}    {mine:8.1f} us per page {size:8.0f} bytes   ratio {total / mine:5.1f}"
-        )
-        print(f"                  {parts}")
+        table.row(f"pages, level {level}", mine, size, total / mine, *phases.values())
 
 
 if __name__ == "__main__":

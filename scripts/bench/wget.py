@@ -5,10 +5,9 @@
 
 The site has pages of 8 kB, each with links to other pages, and a picture and a style sheet that all pages use. Every
 answer takes `--latency` seconds. Both programs make their links relative and wait for nothing between requests.
-Exit code 1: the files differ, or the crawler took more than twice the time of wget.
+The exit code is 1 if the files differ, or if the crawler took more than twice the time of wget.
 """
 
-import argparse
 import random
 import resource
 import shutil
@@ -22,7 +21,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import NamedTuple
 
-AIM = 2.0  # times the wall time of wget
+from crawler.bench import harness
+
+AIM = 2.0  # limit on the crawler's wall time, as a multiple of wget's
 LINKS = 12  # on each page
 PICTURE = b"\x89PNG\r\n\x1a\n" + bytes(2000)
 
@@ -90,9 +91,7 @@ def mirrored(folder: Path, names: set[str]) -> set[str]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = harness.parser(__doc__)
     parser.add_argument("--pages", type=int, default=60)
     parser.add_argument("--latency", type=float, default=0.05)
     parser.add_argument("--rounds", type=int, default=3)
@@ -128,11 +127,11 @@ def main() -> int:
                     print(f"{name}: {len(names - got)} of {len(names)} files are missing")
     server.shutdown()
     medians = {name: statistics.median(each.wall for each in times) for name, times in took.items()}
-    print("| program | wall s, median | least | greatest | CPU s, median |\n|---|---|---|---|---|")
+    table = harness.Table("program", "     wall s, median", "CPU s, median")
     for name, times in took.items():
         walls = [each.wall for each in times]
         cpu = statistics.median(each.cpu for each in times)
-        print(f"| {name} | {medians[name]:.2f} | {min(walls):.2f} | {max(walls):.2f} | {cpu:.2f} |")
+        table.row(name, harness.spread(walls), cpu)
     ratio = medians["crawler"] / medians["wget"]
     print(f"\nthe crawler took {ratio:.2f} x the time of wget (aim: at most {AIM:g} x)")
     return 0 if same and ratio <= AIM else 1

@@ -17,8 +17,8 @@ import pytest
 from tests.faults.harness import TreeWeb, crawl, end, finish, judge, settings, several, start
 
 # The server records the beginning of a request after it arrived, and the end before the answer was sent. So a
-# gap looks longer to the server than to the crawler. A millisecond of slack is allowed because two processes
-# read the clock.
+# gap looks longer to the server than it was for the crawler. A millisecond of slack is allowed because two
+# processes read the clock.
 SLACK = 0.001
 DELAY = 0.3
 FACTOR = 3.0
@@ -40,7 +40,7 @@ def by_host(web: TreeWeb) -> dict[str, list[tuple[float, float]]]:
 def test_gaps_of_fifty_hosts_survive_a_kill(tmp_path: Path) -> None:
     """After a kill and an immediate restart, a host still gets one request at a time, with a gap after each.
 
-    The gap is longer than the start of the crawler, so it must survive the kill.
+    The gap is longer than the crawler takes to start, so the test shows whether the gap survives the kill.
     """
     delay, factor = 1.2, 12.0
     slow = settings("--delay", str(delay), "--delay-factor", str(factor), "--concurrency", "500")
@@ -119,7 +119,7 @@ def test_requests_keep_a_constant_rate(tmp_path: Path) -> None:
 def test_retry_after_of_a_429_is_obeyed(tmp_path: Path) -> None:
     """If the request rate is too high, the server answers 429 with a Retry-After.
 
-    It is obeyed, and no page is lost.
+    The crawler obeys it, and no page is lost.
     """
     limit = ("--per-minute", "10", "--window", "1.5")
     with TreeWeb(tmp_path, 45, *limit, hosts=2) as web:

@@ -88,7 +88,7 @@ def beside(folder: Path, setting: Setting) -> Judgement:
 def _read(directory: Path, setting: Setting) -> Iterator[list[Ended]]:
     """Read the crawl in several processes until the block ends.
 
-    Yield a list, which gets their results at that time.
+    Yield a list, to which the results of the readers are added when the block ends.
     """
     words = [sys.executable, "-m", "tests.faults.around", str(directory), setting.bug]
     pipe = subprocess.PIPE

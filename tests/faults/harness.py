@@ -190,7 +190,8 @@ def judge(web: TreeWeb, directory: Path, kills: Sequence[float] = (), *, process
 def _refetches(web: TreeWeb, kills: Sequence[float]) -> Counter[int]:
     """Count the 200 answers for pages that had already got one.
 
-    The counts are grouped by the number of kills before the end of the page's previous answer.
+    The counts are grouped by the number of kills that happened before the page's previous answer was
+    complete.
     """
     before: dict[str, float] = {}
     again: Counter[int] = Counter()
@@ -218,7 +219,10 @@ def _stored(directory: Path) -> tuple[Counter[str], int]:
 
 
 def _ends_torn(path: Path) -> bool:
-    """Return whether the file ends within a gzip member or contains garbage. Readers would lose all later records."""
+    """Return whether the file ends within a gzip member or contains garbage.
+
+    Readers could read no record after that place.
+    """
     inflater, inside = zlib.decompressobj(31), False
     with path.open("rb") as file:
         while data := file.read(1 << 20):

@@ -34,7 +34,7 @@ def kill_one(directory: Path, rng: random.Random) -> list[float]:
 
 
 def crawl_and_kill(web: TreeWeb, directory: Path, kills: int, rng: random.Random) -> list[float]:
-    """Crawl to the end, and kill one process at intervals. Return the times of the kills."""
+    """Crawl to the end, and kill one process at intervals. Return the time of each kill."""
     process = start(directory, web.seed, *settings(*FLAGS))
     instants: list[float] = []
     fetched = 0
@@ -65,7 +65,7 @@ def test_kills_of_random_processes_lose_nothing(tmp_path: Path) -> None:
 def crawl_with_fault(web: TreeWeb, directory: Path, fault: str, module: Sequence[str] = ("crawler",)) -> bool:
     """Crawl with a fault for at most 60 s, then kill the crawl and its children. Return whether it ended cleanly.
 
-    A process that has lost links after confirming them to its peers stops with exit code 3.
+    A process stops with exit code 3 if it has lost links after confirming them to its peers.
     """
     process = start(directory, web.seed, *settings(*FLAGS), fault=fault, module=module)
     try:

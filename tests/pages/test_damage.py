@@ -2,12 +2,17 @@
 
 import errno
 import gzip
+import random
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from crawler.errors import DamageError, StoreError
-from crawler.pages import segments
+from crawler.pages import damage, segments
+from crawler.pages.captures import Problem, pack
 from crawler.storage import files
 from crawler.storage.kv import MemoryStore, seal
 from tests.pages.support import Site, fetch
@@ -177,6 +182,68 @@ def test_check_finds_a_flipped_bit(tmp_path: Path) -> None:
     [problem] = site.cache.check()
     assert path.name in problem.where
     assert "gzip" in problem.message
+
+
+def _many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Site, Path, list[int]]:
+    """Return a site of twelve pages in one segment, which is checked in parts of two pages, and the pages' offsets."""
+    site = Site(tmp_path)
+    for number in range(12):
+        site.visit(fetch(f"{URL}{number}", random.Random(number).randbytes(2000)), number + 1)
+    site.cache.close()
+    [path] = site.segments()
+    offsets = sorted(capture.offset for _, capture in site.cache.all_captures())
+    monkeypatch.setattr(damage, "_PART_BYTES", 2 * (offsets[1] - offsets[0]))
+    return site, path, offsets
+
+
+def test_a_segment_is_checked_in_parts_and_each_reports_its_first_broken_member(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site, path, offsets = _many(tmp_path, monkeypatch)
+    parts: list[damage.SegmentPart] = []
+
+    def sharing(work: Any, pieces: Iterable[damage.SegmentPart]) -> Iterator[list[Problem]]:
+        parts.extend(pieces)
+        return map(work, parts)
+
+    assert list(site.cache.check(sharing)) == []
+    assert len(parts) > 4 and {part.begin for part in parts} <= {0, *offsets}
+    assert [part.end for part in parts[:-1]] == [part.begin for part in parts[1:]]
+    assert parts[-1].end == path.stat().st_size
+    data = bytearray(path.read_bytes())
+    for begin in (offsets[1], offsets[9], offsets[10]):
+        data[begin + 500] ^= 4
+    path.write_bytes(data)
+    found = list(site.cache.check())
+    assert [problem.message.partition(": ")[0] for problem in found] == [
+        f"{path.name} at {offset}" for offset in (offsets[1], offsets[9], offsets[10])
+    ]
+
+
+def test_the_missing_end_of_a_segment_is_reported_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """This holds although several parts of the segment are missing."""
+    site, path, offsets = _many(tmp_path, monkeypatch)
+    whole = path.stat().st_size
+    with path.open("r+b") as file:
+        file.truncate(offsets[4])
+    [problem] = site.cache.check()
+    assert problem.message == f"{whole} bytes were committed, but whole records end at {offsets[4]}"
+
+
+def test_check_finds_a_capture_that_starts_within_a_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site, path, offsets = _many(tmp_path, monkeypatch)
+    monkeypatch.setattr(damage, "_PART_BYTES", 1)
+    key, capture = next(item for item in site.cache.all_captures() if item[1].offset == offsets[5])
+    batch = site.store.batch()
+    batch.put(key, pack(replace(capture, offset=offsets[5] + 7)))
+    site.store.write(batch)
+    messages = [problem.message for problem in site.cache.check()]
+    assert messages[0].startswith(f"a record should start at {offsets[5] + 7}, but one ends at ")
+    assert f"{path.name} at {offsets[5] + 7}: broken gzip member" in messages[1]
 
 
 def test_check_finds_a_wrong_digest(tmp_path: Path) -> None:

@@ -179,6 +179,34 @@ def test_digests_are_compared() -> None:
     assert reading.check_digests(good) == ["block digest differs"]
 
 
+_HEADS = st.lists(
+    st.sampled_from(
+        ["WARC-Type: response", "warc-type : resource", " WARC-Block-Digest: sha1:A", "Content-Length: 3",
+         "content-length:\t30 ", "Content-Length: x", "WARC-Payload-Digest: sha1:" + "A" * 32,
+         "WARC-Payload-Digest: sha1:VGMT4NSHA2AWVOR6EVYXQUGCNSONBWE5", "X-WARC-Type: no", "no colon",
+         "\u00a0WARC-Type:\u00e9"]
+    ), max_size=6,
+)  # fmt: skip
+
+
+@given(
+    st.sampled_from(["WARC/1.1", "WARC/1.0", "HTTP/1.1"]), _HEADS, st.sampled_from(["\r\n", "\n"]),
+    st.sampled_from([b"abc", b"", b"HTTP/1.1 200 OK\r\n\r\nabc", b"a\n\nabc\r\n\r\n"]),
+)  # fmt: skip
+def test_a_record_is_checked_without_copies_as_it_is_parsed(
+    version: str, fields: list[str], end: str, block: bytes
+) -> None:
+    data = (end.join((version, *fields)) + 2 * end).encode() + block + b"\r\n\r\n"
+    try:
+        expected = reading.check_digests(reading.parse_record(data, "here"))
+    except DamageError as error:
+        with pytest.raises(DamageError) as raised:
+            reading.checked(data, "here")
+        assert str(raised.value) == str(error)
+    else:
+        assert reading.checked(data, "here") == expected
+
+
 @pytest.mark.parametrize("kind", ["response", "resource", "metadata"])
 @pytest.mark.parametrize("step", [1, 7, 64])
 def test_a_large_record_is_checked_in_pieces(monkeypatch: pytest.MonkeyPatch, kind: str, step: int) -> None:

@@ -1,6 +1,8 @@
 """Test that `crawler check` reports all damage, and that `--repair` repairs it without losing other data."""
 
+import os
 import shutil
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +12,12 @@ import pytest
 from crawler.clock import VirtualClock
 from crawler.config import convert
 from crawler.crawl.directory import CrawlDirectory
-from crawler.errors import BusyError, DamageError
+from crawler.errors import BusyError, CrawlerError, DamageError
 from crawler.frontier.discovery.entries import decode
 from crawler.frontier.hosts.registry import Meta
 from crawler.frontier.hosts.table import RECORD, full_record
-from crawler.pages.captures import pack, unpack_capture, unpack_record
+from crawler.pages import damage
+from crawler.pages.captures import Problem, pack, unpack_capture, unpack_record
 from crawler.process.opening.stages import BALLAST, at_rest
 from crawler.records import Capture, Extracted, PageState
 from crawler.storage.files import Lock
@@ -354,6 +357,53 @@ def test_keys_of_buckets_that_another_process_owns_are_named(tmp_path: Path) -> 
     assert [line for line in found if "owns" in line] == [
         "store: 1 keys h/ of buckets 32768 to 65536, which p1 owns"
     ]
+
+
+@pytest.fixture
+def broken(directory: CrawlDirectory, monkeypatch: pytest.MonkeyPatch) -> CrawlDirectory:
+    """Return a crawl with damage in the store and in several parts of its segment."""
+    with opened(directory) as stages:
+        write(stages.store, {b"zz": b""})
+        offsets = sorted(capture.offset for _, capture in stages.pages.stored_captures())
+    [path] = (directory.process("p0") / "warc").glob("*.gz")
+    data = bytearray(path.read_bytes())
+    for offset in offsets[:3]:
+        data[offset + 40] ^= 4
+    path.write_bytes(data)
+    monkeypatch.setattr(damage, "_PART_BYTES", 1)
+    return directory
+
+
+def test_several_processes_find_the_same_problems_in_the_same_order(broken: CrawlDirectory) -> None:
+    with opened(broken) as stages:
+        found = check(stages)
+        assert len(found) >= 4
+        assert check(stages, 3) == found
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_killed_process_of_a_check_is_replaced_once(
+    broken: CrawlDirectory, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, times: int
+) -> None:
+    """If the replacement is killed at the same part, the check ends with an error."""
+    read, parent = damage._read, os.getpid()
+
+    def killed(folder: Path, part: damage.SegmentPart, found: list[Problem]) -> int:
+        for number in range(times):
+            note = tmp_path / f"kill{number}"
+            if os.getpid() != parent and part.is_last and not note.exists():
+                note.touch()
+                os.kill(os.getpid(), signal.SIGKILL)
+        return read(folder, part, found)
+
+    with opened(broken) as stages:
+        expected = check(stages)
+        monkeypatch.setattr(damage, "_read", killed)
+        if times == 1:
+            assert check(stages, 2) == expected
+        else:
+            with pytest.raises(CrawlerError, match=r"signal 9.*--processes 1"):
+                check(stages, 2)
 
 
 def test_the_number_of_reported_problems_is_bounded(directory: CrawlDirectory) -> None:

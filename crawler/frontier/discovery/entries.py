@@ -12,20 +12,20 @@ better link to a URL is found before the URL is first tried, the class of its en
 if they were at depth 2, 3, ..., so they take turns with deeper and deeper pages (`levels_of`).
 
 LevelDB leaves a tombstone for each deleted entry, and a scan from the queue's first key reads all tombstones.
-This was measured with 10,000 URLs. If each read began at the first key, a URL took 291 us, and later URLs
-took more. With a cursor, each took 4.4 us. Scans therefore start at the host's `cursor`, and read
+This was measured with 10,000 URLs. If each read began at the first key, reading a URL took 291 us, and later
+URLs took more. With a cursor, each took 4.4 us. Scans therefore start at the host's `cursor`, and read
 `frontier.read_ahead` entries at once.
 
 The stored URL omits the parts that the host's name implies: it is `/a?b` for `https://NAME/a?b`, `h/a` for
 http, and `:8443/a` if the URL has a port.
 
-Nearly all entries consist of only these three parts and use a short form:
+Nearly all entries consist only of the following three parts and use a short form:
 
     tail | via 8 | low 48 bits of the fingerprint      little-endian; the bucket is in the key
 
-The others are MessagePack arrays. The first byte of such an array is greater than any first byte of a tail.
-At 10 URLs per host, LevelDB uses 42 bytes per short entry and 48 bytes per array; 13 of these are for the
-key, the rest is compressed text.
+All other entries are MessagePack arrays. The first byte of such an array is greater than any first byte of a
+tail. At 10 URLs per host, LevelDB uses 42 bytes per short entry and 48 bytes per array; 13 of these are for
+the key, the rest is compressed text.
 """
 
 import struct
@@ -37,7 +37,8 @@ from crawler.storage.kv import KeyValue, seal, unseal
 
 DEPTH_BITS = 16
 SEQUENCE_BITS = 40
-# sitemaps of a host that are fetched before its pages; nearly all sites name fewer in their robots.txt
+# number of a host's sitemaps that are fetched before its pages; nearly all sites name fewer in their
+# robots.txt
 MAPS_FIRST = 16
 SEQUENCE_MAX = (1 << SEQUENCE_BITS) - 1
 DEPTH_MAX = (1 << DEPTH_BITS) - 1
@@ -148,7 +149,7 @@ def decode(key: bytes, value: bytes) -> Todo:
 
 
 def entry_key(prefix: bytes, order: int) -> bytes:
-    """Return the store key of the entry `order`, for the prefix `t/` or `p/` followed by a host key."""
+    """Return the store key of the entry with this order, for the prefix `t/` or `p/` followed by a host key."""
     return prefix + order.to_bytes(8, "big")
 
 

@@ -1,4 +1,4 @@
-"""An index of the waiting URLs, used under an order to move a URL when a better link to it is found.
+"""An index of the waiting URLs: under an order of new URLs, it finds a URL that moves because of a better link.
 
     y/ + host key 8 + low 48 bits of the fingerprint  ->  order 8
 
@@ -7,10 +7,10 @@ first run under an order, or after the store was resharded or repaired. Without 
 The values of the index are only hints. After a look-up, check that the entry with this order belongs to the
 URL. LevelDB uses 25 bytes per URL for the index, and 55 for the entry itself.
 
-Entries in unwritten batches cannot be read from the store, so they are kept in memory here. There are never
-more of them than entries of the flushes under way. If a better class is found for a URL that is not queued
-yet (its first link still waits in the DUE), the class is kept as a *promise*: the URL will be queued with
-this class. Promises exist in memory only. So a crash loses promises, but no URLs.
+Entries in unwritten batches cannot be read from the store, so they are kept in memory here. Their number is
+never greater than the number of entries in the flushes under way. If a better class is found for a URL that
+is not queued yet (its first link still waits in the DUE), the class is kept as a *promise*: the URL will be
+queued with this class. Promises exist in memory only. So a crash loses promises, but no URLs.
 """
 
 from collections.abc import Iterable
@@ -19,7 +19,8 @@ from crawler.frontier.discovery.entries import Todo, decode, make_key
 from crawler.storage.keys import TODO, WAITING, WAITING_WHOLE
 from crawler.storage.kv import Batch, KeyValue, scan_prefix
 
-PROMISES_MAX = 32_768  # number of promises, 100 bytes each; above it, the oldest are dropped
+# maximum number of promises, which take 100 bytes each; if there are more, the oldest are dropped
+PROMISES_MAX = 32_768
 _CHUNK = 10_000  # entries per batch
 _LOW_48 = (1 << 48) - 1
 
@@ -113,5 +114,5 @@ class WaitingIndex:
         return min(place, self._promises.pop(fingerprint, place))
 
     def forget(self, fingerprint: int) -> None:
-        """Remove the URL, which leaves its queue, from the entries and promises in memory."""
+        """Remove a URL that leaves its queue from the entries and promises in memory."""
         self._unwritten.pop(fingerprint, None)

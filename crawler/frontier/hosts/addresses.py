@@ -2,11 +2,11 @@
 
 An address gets one request at a time. After each request, its hosts wait for the gap of the address, which is
 half the minimum host gap, times the number of processes. An address with at least `shared_address_domains`
-registrable domains is shared hosting: it has 16 request slots, each of which stays held for the gap after an
-answer, and a limit of `shared_address_rate` requests per second. This limit grows with the square root of the
-number of domains: an address that serves a hundred times as many sites has more than one small machine behind
-it, but a hundred times as many requests would still be a burden. If the gap is 0, requests to addresses are
-not limited. Durations are in seconds; instants are seconds on the process clock.
+registrable domains is shared hosting. It has 16 request slots, and each slot stays held for the gap after an
+answer. It also has a limit of `shared_address_rate` requests per second. This limit grows with the square
+root of the number of domains: an address that serves a hundred times as many sites has more than one small
+machine behind it, but a hundred times as many requests would still be a burden. If the gap is 0, requests to
+addresses are not limited. Durations are in seconds; instants are seconds on the process clock.
 """
 
 from collections import deque
@@ -18,7 +18,8 @@ from crawler.config import PolitenessConfig
 
 Host = TypeVar("Host")
 
-# Bits of the sketch that counts the domains of shared hosting, up to some 7,000 (linear counting; Whang et al., 1990).
+# Number of bits of the sketch that counts the domains of shared hosting. It can count some 7,000 domains
+# (linear counting; Whang et al., 1990).
 _SKETCH_BITS = 1024
 
 
@@ -28,8 +29,8 @@ class Address(Generic[Host]):
     `domains` holds the registrable domains seen on the address. Once there are enough domains for shared
     hosting, `domains` is None. Then `sketch` counts the domains with one bit for each value of a hash.
     `event` is the time at which the address will release the next waiting host, or 0 if no release is
-    planned. `held` (only for shared hosting) lists the instants until which slots without a request are held;
-    it is None for all other addresses, because a deque takes 0.7 KiB.
+    planned. `held` exists only for shared hosting, because a deque takes 0.7 KiB; it is None for all other
+    addresses. `held` lists the instants until which slots stay held after their requests have ended.
     """
 
     __slots__ = ("domains", "event", "held", "in_flight", "name", "ready", "sketch", "waiting")
@@ -83,7 +84,7 @@ class Address(Generic[Host]):
 
 
 class Addresses(Generic[Host]):
-    """The addresses in use, and the most recently used ones among all others."""
+    """The addresses in use, and the most recently used of the other addresses."""
 
     def __init__(self, config: PolitenessConfig, entries_max: int, processes: int) -> None:
         self._processes = processes

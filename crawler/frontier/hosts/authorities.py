@@ -1,17 +1,18 @@
 """If an authority cannot be connected to, only this authority waits, not its whole host.
 
 Anybody may link to a dead port, for example to `http://host:1/`. A failure before any answer (connection,
-TLS, robots.txt) is charged to that scheme and port, that is, to the authority. The waits of a failing
-authority grow like those of a failing host. Meanwhile, the host's other authorities are tried first. Between
-requests to two unknown ports, a host uses `STRANGER_GAPS` gaps for its other URLs, so even a thousand dead
-ports take only one ninth of its turns. The failure is charged to the host only if it has no other authority
-to try and the port is the default port of the scheme.
+TLS, robots.txt) is charged to the scheme and port of the URL, that is, to its authority. The waits of a
+failing authority grow like those of a failing host. Meanwhile, the host's other authorities are tried first.
+After a request to an unknown port, a host requests no other unknown port for `STRANGER_GAPS` gaps, and its
+other URLs are fetched meanwhile. So even a thousand dead ports take only one ninth of the host's turns. A
+failure is charged to the host only if the host has no other authority to try and the port is the default port
+of the scheme.
 
 Only the `ENTRIES_MAX` authorities that failed last are kept in memory. If an authority is forgotten, it is
-requested again. The number of failures and the last outcome are also stored, under `z/`, for the verdicts
-of the report (`frontier/waiting_urls.py`). Waits are not stored, so every run tries each authority again.
-`troubled` contains the hosts whose latest request failed in this way. They are shown as failing although no
-failure is charged to them. Durations are in seconds; instants are seconds on the process clock.
+requested again. The number of failures and the last outcome are also stored, under `z/`, for the verdicts of
+the report (`frontier/waiting_urls.py`). Waits are not stored, so every run tries each authority again.
+`troubled` contains the hosts whose latest request failed before any answer. They are shown as failing
+although no failure is charged to them. Durations are in seconds; instants are seconds on the process clock.
 """
 
 import itertools
@@ -44,7 +45,10 @@ class Authorities:
         self.troubled: dict[int, tuple[int, float, str]] = {}
 
     def load(self, store: KeyValue) -> None:
-        """Record which authorities have stored failures. These are deleted once the authority answers."""
+        """Record which authorities have stored failures.
+
+        The stored failures of an authority are deleted once it answers.
+        """
         found = itertools.islice(scan_prefix(store, FAILING), ENTRIES_MAX)
         self._stored = {key[_NAME_AT:].decode() for key, _ in found}
 
@@ -79,7 +83,10 @@ class Authorities:
     def failed(
         self, slot: int, authority: str, now: float, config: PolitenessConfig, outcome: Outcome
     ) -> int:
-        """Charge a failure to an authority of a host and delay its next try; return its number of failures in a row."""
+        """Charge a failure to an authority of a host, and delay the authority's next try.
+
+        Return the authority's number of failures in a row.
+        """
         failures = self._waits.pop(authority, (0, 0.0, ""))[0] + 1
         until = now + backoff(failures, config, outcome)
         self._keep(authority, failures, until, outcome)
@@ -104,7 +111,7 @@ class Authorities:
         self._stored.add(authority)
 
     def answered(self, slot: int, authority: str) -> bool:
-        """Forget the failures of an authority after a successful connection, and the trouble of its host.
+        """After a successful connection to an authority, forget its failures, and remove its host from `troubled`.
 
         Return whether some of the authority's failures are stored.
         """
@@ -133,7 +140,7 @@ def failing_record(failing: Failing) -> bytes:
 
 
 def stored_failing(store: KeyValue, host_key: bytes) -> dict[str, Failing]:
-    """Return the stored failures of a host's authorities; `host_key` is its 8 bytes.
+    """Return the stored failures of a host's authorities; `host_key` is the key of the host, 8 bytes.
 
     Raises:
         DamageError: a value is damaged.
@@ -145,7 +152,10 @@ def stored_failing(store: KeyValue, host_key: bytes) -> dict[str, Failing]:
 
 
 def failed_alone(task: TaskKind, fetch: Fetch, authority: str, others: Iterable[str]) -> bool:
-    """Return whether a failure is charged to `authority`, not to its host; `others` are those of the host's URLs."""
+    """Return whether a failure is charged to `authority`, not to its host.
+
+    `others` are the authorities of the host's URLs.
+    """
     if fetch.blame is not Blame.HOST:
         return False
     if fetch.outcome not in _UNCONNECTED and task is not TaskKind.ROBOTS:

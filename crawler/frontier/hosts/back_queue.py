@@ -1,9 +1,9 @@
 """The back queue: ready hosts outside the front, in the order of their turns.
 
 Prompt hosts, whose last page arrived quickly, have a separate queue. So they need not wait while the fetch
-slots for new and slow hosts are taken. While both kinds may enter the front, they enter in order of arrival,
-with an error of at most `BLOCK` hosts: for every `BLOCK` arrivals, the queue records the number of prompt
-hosts.
+slots for new and slow hosts are taken. While prompt hosts and others may both enter the front, they enter in
+order of arrival, with an error of at most `BLOCK` hosts: for every `BLOCK` arrivals, the queue records the
+number of prompt hosts.
 """
 
 from collections import deque
@@ -18,10 +18,11 @@ BLOCK = 64
 
 
 class BackQueue:
-    """Two chains of slots: for hosts with and without the flag PROMPT. This flag does not change while a host is queued.
+    """Two chains of slots: for hosts with and without the flag PROMPT.
 
-    `_blocks` holds [number of prompt hosts, number of others] for each block, in order of arrival. `_ahead`
-    counts the prompt hosts of the first blocks that left before their turn.
+    This flag does not change while a host is queued. `_blocks` holds [number of prompt hosts, number of
+    others] for each block, in order of arrival. `_ahead` is the number of prompt hosts that left the queue
+    while the others had to wait; `_blocks` still counts them.
     """
 
     __slots__ = ("_ahead", "_blocks", "_hosts", "_others", "_prompt")

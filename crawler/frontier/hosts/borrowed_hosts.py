@@ -1,4 +1,4 @@
-"""Makes hosts available for requests outside their queues: redirect hops of robots.txt and of same-key chains.
+"""Makes hosts available for requests outside their queues, that is, for redirect hops within a fetch task.
 
 Politeness applies to these requests as to any other request. A borrowed host is busy until it has been given
 back and its gap is over. During this time, the frontier gives out no task for it. A caller that finds the

@@ -74,7 +74,10 @@ class DispatchGates:
         self._waiters_max = config.frontier.address_waiters_max
 
     def open(self, now: float) -> None:
-        """Open the parts after the registry; if the crawl has run before, every address waits for its gap once."""
+        """Open the parts, once the registry is open.
+
+        If the crawl has run before, every address first waits for its gap.
+        """
         if len(self.hosts):
             self.addresses.open(now)
 
@@ -89,7 +92,7 @@ class DispatchGates:
         return max(self.hosts.ready[slot], self.visits.free_at(self.hosts.key[slot], now))
 
     def call_others(self, now: float) -> None:
-        """Wake hosts that are not prompt and wait for a fetch slot, as far as their share has free slots."""
+        """While the share of the hosts that are not prompt has free slots, wake such hosts that wait for a slot."""
         self.shares.look(now)
         while (host := self.shares.next_waiting()) is not None:
             self.bench.wake(host, now)

@@ -2,9 +2,9 @@
 
 A look-up needs no fetch slot, so look-ups continue while all slots are taken. The workbench admits only as
 many hosts as can be looked up soon; further hosts would fill the front while they wait. With a rate limit, it
-admits only as many hosts as can be requested at this rate in a few seconds. Otherwise all look-ups would
-finish before the first page: new hosts are due immediately, so their robots.txt would be fetched before the
-pages of hosts whose robots.txt is already known.
+admits only as many hosts as can be requested at this rate in a few seconds. Otherwise the look-ups of all new
+hosts, which are due immediately, would finish before the first page is fetched, and their robots.txt would be
+fetched before the pages of hosts whose robots.txt is already known.
 """
 
 import math
@@ -20,7 +20,7 @@ AHEAD = 5.0
 
 
 class DnsLookups:
-    """Runs at most `limit` look-ups at once, and queues twice as many. The total is at most rate x AHEAD."""
+    """Runs at most `limit` look-ups at once, and queues twice as many. The total of both is at most rate x AHEAD."""
 
     def __init__(self, bench: Workbench, limit: int, rate: Rate) -> None:
         self._bench = bench

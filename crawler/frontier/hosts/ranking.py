@@ -1,8 +1,9 @@
-"""Ranks hosts for lists. First are the busiest hosts, the failing ones, those with the longest wait, or the largest.
+"""Ranks hosts for lists.
 
-All hosts, including those outside the front, are ranked by the columns of the host table: O(n) with numpy, 10
-ms for 100,000 hosts. Only the names of hosts that are shown are read. A rank is a single number, so that the
-lists of several processes can be merged.
+Depending on the order, the busiest hosts, the failing ones, those with the longest wait, or the largest come
+first. All hosts, including those outside the front, are ranked by the columns of the host table: O(n) with
+numpy, 10 ms for 100,000 hosts. Only the names of hosts that are shown are read. A rank is a single number, so
+that the lists of several processes can be merged.
 
 A host fails in three cases: its latest requests failed, whether for a page, its robots.txt or its address; it
 was given up or refused too often; or the scheme and port that were tried last could not be connected to

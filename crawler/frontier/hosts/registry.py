@@ -20,7 +20,7 @@ from crawler.frontier.hosts.table import NOWHERE, HostFlag, HostTable, host_key_
 from crawler.storage.keys import FRONTIER
 from crawler.storage.kv import Batch, KeyValue, seal, unseal
 
-_MEMO_MAX = 32_768  # host names whose slot is kept in memory: about 4 MB
+_MEMO_MAX = 32_768  # number of host names whose slots are kept in memory: about 4 MB
 _FEW = 32  # below this number of hosts, packing records one by one is faster
 
 
@@ -30,7 +30,7 @@ class HostHash(Protocol):
     def host_key(self, hostname: str) -> int: ...
 
     def host_key_beside(self, hostname: str, fingerprint: int) -> int:
-        """Return the host key for a URL with that fingerprint, reusing the fingerprint's bucket."""
+        """Return the host key of a hostname. Its bucket is taken from the fingerprint of a URL of the host."""
 
     def domain_key(self, domain: str) -> int:
         """Return the key of a registrable domain."""
@@ -81,8 +81,9 @@ class Registry:
         self.memo: dict[str, int] = {}  # slots of the host names seen most recently
 
     def open(self, now: float, clean: bool) -> None:
-        """Load all records; after an unclean stop, each host first waits for its gap (or the delay, if longer).
+        """Load all records.
 
+        After an unclean stop, each host first waits for its gap, or for `politeness.delay` if that is longer.
         If no frontier has used the store before, no request has been made and no host waits.
         """
         domain_keys = [np.array(records["domain_key"]) for records in self.hosts.load(self._store)]
@@ -102,8 +103,8 @@ class Registry:
     def _set_instants(self, now: float) -> None:
         """Limit the stored ready times to now + gap, and let hosts that were given up be tried again.
 
-        After an unclean stop, there may have been requests that no record mentions: from the next opening on,
-        each host waits for its gap, or for the delay if that is longer.
+        After an unclean stop, there may have been requests that no record mentions. So each host waits for
+        its gap, or for `politeness.delay` if that is longer, counted from the opening after that stop.
         """
         hosts = self.hosts
         # float32 is too coarse for instants
@@ -177,7 +178,7 @@ class Registry:
     def _new_host(self, key: int, name: str) -> int:
         slot = self.hosts.insert(key)
         if self.unclean_at:
-            # perhaps a request was made to the host that no record mentions
+            # the store may lack a request that was made to the host before an unclean stop
             self.hosts.ready[slot] = self.unclean_at + self._delay
         domain_key = self.domain_key(name)
         domain = self.domains.find(domain_key)

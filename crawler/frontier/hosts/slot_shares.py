@@ -42,11 +42,11 @@ class SlotShares:
         # Prompt hosts with a fetch slot: host slot -> the instant at which the host took it, oldest first.
         self._prompt: dict[int, float] = {}
         self._others: dict[int, float] = {}  # the same for hosts that are not prompt
-        # host slot -> seconds for which its running task has held earlier fetch slots
+        # host slot -> seconds for which its running task held fetch slots that it has freed since
         self._had: dict[int, float] = {}
         self._yielding: set[int] = set()  # hosts that are not prompt and whose fetch slot was reclaimed
         self._line: deque[FrontHost] = deque()
-        self._called: set[int] = set()  # slots of hosts taken from the queue that wait for their turn
+        self._called: set[int] = set()  # slots of hosts that left the queue and wait for their turn
 
     def __len__(self) -> int:
         """Return the number of hosts in the queue."""
@@ -87,7 +87,7 @@ class SlotShares:
         self._had.pop(slot, None)
 
     def look(self, now: float) -> None:
-        """Count prompt hosts that have held their fetch slots for too long as not prompt, from now on."""
+        """From now on, treat prompt hosts that have held their fetch slots for too long as not prompt."""
         while self._prompt:
             slot, since = next(iter(self._prompt.items()))
             if now < since + PROMPT_MAX:
@@ -95,9 +95,9 @@ class SlotShares:
             self._others[slot] = self._prompt.pop(slot)
 
     def must_yield(self, slot: int, now: float, *, full: bool = False) -> bool:
-        """Return whether the host must end its request because another host needs the fetch slot. Remember if it must.
+        """Return whether the host must end its request because another host needs the fetch slot.
 
-        `full` is True if nearly all fetch slots are taken.
+        If it must, remember this. `full` is True if nearly all fetch slots are taken.
         """
         answers = self._hosts.flags[slot] & (HostFlag.LATE | HostFlag.PROMPT)
         if not self.is_wanted(slot, now, self._crowded_timeout if answers else PROMPT_MAX, full=full):

@@ -1,9 +1,10 @@
 """The host table: the state of every host, as columns of numbers.
 
 A crawl knows a million hosts, but sends requests to only a few hundred at a time. A Python object per host
-would take several hundred bytes. A host is therefore a *slot*, an index into columns (a struct of arrays),
-found by its 64-bit host key through an open-addressing index of 4-byte slots. Names are not kept in the
-table: all names are in the store (`h/`), and the host objects of the front have their own names.
+would take several hundred bytes. A host is therefore a *slot*, that is, an index into columns of numbers (a
+struct of arrays). An open-addressing index with 4 bytes per position finds the slot of a 64-bit host key.
+Names are not kept in the table: all names are in the store (`h/`), and the host objects of the front have
+their own names.
 
     key -> index (4 bytes at a load of at most 2/3) -> slot -> columns (64 bytes)
 
@@ -68,13 +69,16 @@ _KEY_TYPE = np.dtype([("prefix", "S2"), ("key", ">u8")])
 _STORED = [name for name in _RECORD_TYPE.names or () if name != "domain_key"]
 _LEFT_OUT = [name for name in _STORED if name != "key" and name not in _SHORT_COLUMNS]
 _TYPECODES = {"u8": "Q", "f8": "d", "f4": "f", "u4": "I", "i4": "i", "u2": "H", "u1": "B"}
-# slots that each insert moves to a larger index; thus the move ends long before the index doubles again
+# number of slots that each insert moves to a larger index, so that the move ends long before the next doubling
 _MOVED_AN_INSERT = 16
 _OPEN_CHUNK = 65_536  # hosts decoded at once on opening: 5 MB of records in memory
 
 
 class HostState:
-    """The one structure that holds a host, as a plain number, because operations on enum members take 0.5 us."""
+    """The state of a host, that is, which structure holds the host.
+
+    States are plain integers, because an operation on an enum member takes 0.5 us.
+    """
 
     IDLE = 0  # it has nothing to do, or must not be requested
     BACK = 1  # in the back queue: it is ready and waits to enter the front
@@ -103,8 +107,8 @@ class KeyedTable:
     """Columns of numbers whose rows (slots) are found by a 64-bit key.
 
     Slots are assigned in order of insertion and never freed. The low 48 bits of a key are already a keyed
-    hash (`urls/fingerprint.py`). So the low bits select the home position. If this position is taken, the
-    slot goes to the next free one.
+    hash (`urls/fingerprint.py`). So the low bits select the home position in the index. If this position is
+    taken, the slot goes to the next free one.
     """
 
     columns: ClassVar[dict[str, str]] = {}
@@ -253,13 +257,13 @@ class KeyedTable:
 class HostTable(KeyedTable):
     """All hosts of this process.
 
-    `ready` is the instant from which the host may be requested, `gap` the wait in seconds after its last
-    request, `slowdown` the factor on the gap after 429 and 503 (0 means 1), `silent_since` the instant of the
-    first failure since the last answer (0 if there is none), `cursor` a lower bound of the orders in the
-    host's queue, `todo` the number of entries in the queue, including the entry in flight, `parked` the
-    number of parked entries, `known` the number of pages ever accepted and `maps` the number of sitemaps
-    (both for budgets), `domain` the slot in the table of domains, and `cause` the reason why the host was
-    given up or held.
+    `ready` is the instant from which the host may be requested. `gap` is the wait in seconds after its last
+    request, and `slowdown` is the factor on the gap after 429 and 503 (0 means 1). `silent_since` is the
+    instant of the first failure since the last answer (0 if there is none). `cursor` is a lower bound of the
+    orders in the host's queue. `todo` is the number of entries in the queue, including the entry in flight,
+    and `parked` is the number of parked entries. The budgets use `known`, the number of pages ever accepted,
+    and `maps`, the number of sitemaps. `domain` is the slot in the table of domains. `cause` is the reason
+    why the host was given up or held.
     """
 
     columns: ClassVar[dict[str, str]] = {
@@ -281,7 +285,8 @@ class HostTable(KeyedTable):
         "place": "u1",
     }
 
-    opened_at = 0.0  # ready times up to this instant are not stored; opening sets them for unrequested hosts
+    # ready times up to this instant are not stored, because opening the store sets them for unrequested hosts
+    opened_at = 0.0
 
     ready: "array[float]"
     gap: "array[float]"
@@ -405,7 +410,7 @@ def _is_full(key: bytes, payload: bytes) -> bool:
 
 
 def full_record(key: bytes, payload: bytes) -> bytes:
-    """Return RECORD and name of a host, given its store key `key` and its `payload` in either form.
+    """Return RECORD and the name of a host from its store key `key` and its `payload`, which may be full or short.
 
     Raises:
         DamageError: the payload belongs to another host, or is too short.

@@ -3,9 +3,9 @@
     e/<fingerprint>     the instant of publication, in seconds of the crawl's clock
 
 When a sitemap or feed is read again, it may give a date for a URL that has no record yet. The date is kept
-until the URL's first fetch ends. Then it shows how long after publication the copy was made (`news.py`). Only
-the first date of a URL is kept, because later dates refer to changes. The keys of the records move with their
-buckets when a crawl is resharded.
+until the URL's first fetch ends. Then the date shows how long after publication the copy was made
+(`news.py`). Only the first date of a URL is kept, because later dates refer to changes. The keys of the
+records move with their buckets when a crawl is resharded.
 
 Each record is written in the same batch as the results of the reading that gave the date, and deleted in the
 batch of the URL's first fetch. So a crash loses a date only together with the reading that gave it.
@@ -19,7 +19,8 @@ from crawler.errors import DamageError
 from crawler.storage import keys
 from crawler.storage.kv import Batch, KeyValue, scan_prefix, seal, unseal
 
-BIRTHS_MAX = 100_000  # number of URLs whose date is kept, 100 bytes each; above it, the oldest are dropped
+# maximum number of URLs whose date is kept, 100 bytes each; if there are more, the oldest are dropped
+BIRTHS_MAX = 100_000
 _INSTANT = struct.Struct("<d")
 
 

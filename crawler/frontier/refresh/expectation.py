@@ -33,7 +33,11 @@ BY_LEVEL = ("ncis", "greedy", "cis")  # policies whose level is a gain in freshn
 
 
 class _Arm(msgspec.Struct):
-    """Sums over the refreshes of an arm: the interval times importance, the fresh part of this, and their products."""
+    """Sums over the refreshes of an arm.
+
+    For each refresh, they include its span (interval times importance), the fresh part of the span, and the
+    products of these two.
+    """
 
     refreshes: int = 0
     changed: int = 0
@@ -62,12 +66,13 @@ class _Arm(msgspec.Struct):
 
 
 class Expectation:
-    """Collects the results of refreshes and describes the state of a schedule; `speed` is that of `Refresh`."""
+    """Collects the results of refreshes and describes the state of a schedule; `speed` is the setting `refresh.speed`."""
 
     def __init__(self, schedule: Schedule | Arms, speed: float) -> None:
         self._schedule = schedule
         self._speed = speed
-        self._predicted = np.zeros((DECILES, 3))  # by decile: refreshes, changes predicted, changes found
+        # one row per decile of the prediction; columns: refreshes, changes predicted, changes found
+        self._predicted = np.zeros((DECILES, 3))
         self._arms = [_Arm() for _ in getattr(schedule, "schedules", ())]
         self._sample: list[PageView] = []
         self._sampled_at = -math.inf

@@ -2,11 +2,12 @@
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False, initializedcheck=False
 """Counts the pages found through each hub. Hubs are pages that have shown new pages, or probably will.
 
-Any page may become a hub, but few pages do. A page gets a row here with its first credit, or after its first
-copy, if that copy was the first to show several URLs. The row has the number of new pages found through the
-hub and the time for which the hub was watched, both with exponential decay, and the number of those URLs
-(`freshness/discovery.py`). A column of row numbers, 4 bytes per page, is created with the first row. A hand
-moves over the rows; because a schedule has few hubs, each hub is checked often.
+Any page may become a hub, but few pages do. A page gets a row here when a new page is first credited to it,
+or after its first copy, if that copy was the first to show several URLs. The row has the number of new pages
+found through the hub and the time for which the hub was watched, both with exponential decay, and the number
+of URLs that its first copy was the first to show (`freshness/discovery.py`). A column of row numbers, 4 bytes
+per page, is created with the first row. A *hand* visits the rows in turn; because a schedule has few hubs,
+each hub is checked often.
 
 Cython pure-Python mode; attributes in `hubs.pxd`.
 """
@@ -93,7 +94,7 @@ class Hubs:
 
     @cython.ccall
     def forget(self, page: cython.int) -> cython.void:
-        """Free the row of a page that leaves, if it has one."""
+        """Free the row of a page that leaves the schedule, if it has one."""
         row: cython.int = self.row_of(page)
         if row >= 0:
             self._numbers[page] = 0
@@ -120,7 +121,10 @@ class Hubs:
         return self.rows[row].links if row >= 0 else 0.0
 
     def state(self, page: int) -> tuple[float, float, float]:
-        """Return (pages found, seconds watched) as of the page's last crawl, and `links_of`; zeros for other pages."""
+        """Return (pages found, seconds watched, `links_of`), as of the page's last crawl.
+
+        If the page is not a hub, all three are 0.
+        """
         row: cython.int = self.row_of(page)
         if row < 0:
             return 0.0, 0.0, 0.0

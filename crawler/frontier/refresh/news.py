@@ -18,7 +18,7 @@ from crawler.http_dates import parse_date
 from crawler.records import LinkFlag, PageRecord
 
 NEWS_AGE_MAX = 365.0 * 86_400.0
-_BINS = 128  # bins of the histogram, from one second to 1.2^128 s
+_BINS = 128  # number of bins of the histogram, which covers delays from one second to 1.2^128 s
 _GROWTH = math.log(1.2)
 _SITEMAP, _FEED = LinkFlag.SITEMAP, LinkFlag.FEED
 
@@ -43,7 +43,10 @@ class News:
             self._delays[min(int(math.log(max(now - born, 1.0)) / _GROWTH), _BINS - 1)] += 1
 
     def delay(self, share: float) -> float | None:
-        """Return the delay (s, exact to 10 %) that this share of the dated pages did not exceed; None without any."""
+        """Return the delay (s, exact to 10 %) that this share of the dated pages did not exceed.
+
+        Return None if there are no dated pages.
+        """
         total = int(self._delays.sum())
         if not total:
             return None

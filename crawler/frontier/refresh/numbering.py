@@ -23,7 +23,7 @@ _WORD = cython.declare(cython.ulonglong, 0xFFFFFFFFFFFFFFFF)
 _FREE = cython.declare(cython.int, -2)  # end of the list of free numbers
 _LOW = cython.declare(cython.ulonglong, 0xFFFFFFFF)
 _FIRST_BUCKETS = 16
-# halves of the key, the next number of its chain
+# the two halves of a key, and the next number in the chain of the key's bucket
 KIND = np.dtype([("low", "u4"), ("high", "u4"), ("next", "i4")])
 
 

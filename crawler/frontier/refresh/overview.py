@@ -97,7 +97,7 @@ class Overview:
     def page(self, page: int, now: float, fetched: float = _INFINITY) -> PageView:
         """Return all that is known of a page at `now`; a schedule rebuilt from the store would return the same.
 
-        `clock` and `fresh` are those of a copy made at `fetched`, if this copy is older than the last crawl.
+        If the copy made at `fetched` is older than the last crawl, `clock` and `fresh` describe this copy.
         """
         self.flights.require_page(page)
         host: cython.int = self.tables.owner(page)
@@ -150,7 +150,7 @@ class Overview:
         return Hearing.UNSAID if self.learning.quality.recall(host) > 0.0 else Hearing.NONE
 
     def _stands_for(self, host: cython.int, now: cython.double) -> float:
-        """Return the time since the last crawl of this host, divided by its mean; 1 if there was no crawl."""
+        """Return the time since the host's last crawl, divided by the mean time between its crawls; 1 if it had none."""
         gap: cython.double = now - self.tables.host_rows[host].previous
         if not 0.0 <= gap < _INFINITY:
             return 1.0

@@ -77,7 +77,10 @@ class PageAges:
     def heed_source(
         self, fingerprint: int, news: Sequence[int], source: int, now: float, batch: Batch
     ) -> None:
-        """Set the reading interval of a source from the pages just listed. Without a gain, treat it like any page."""
+        """Set the reading interval of a source from the pages that its latest reading listed.
+
+        If reading it gains nothing, treat it like any other page.
+        """
         page = self._schedule.find(fingerprint)
         record = self._record(fingerprint) if page >= 0 else None
         if record is None or not self.is_read_by_value(record):

@@ -8,18 +8,20 @@
     waiting hosts                by the instant from which they may be requested
     withheld pages               failed, gone, too young
 
-A page is in exactly one place: in its directory's heap, in the heap of withheld pages, or in flight. A host
-whose level is above the common level goes first as soon as it may be requested. Otherwise, the host's own
-level would delay its turn, and the delay would raise this level further.
+A page is in exactly one of these places: the heap of its directory, the heap of withheld pages, or in flight.
+A host whose level is above the common level goes first as soon as it may be requested. Otherwise, the host's
+own level would delay its turn, and the delay would raise this level further.
 
-*Keys are optimistic.* Offsets only fall between crawls, and levels move in small steps. When an entry reaches
-the top, it is checked: its offset and its value are recomputed. If the key of the entry was too early, the
-entry is put back with the correct key, and the next entry is checked. Even a page that is worth the level is
-taken only with a correct key; otherwise the host with the largest offset would always go first.
+*Keys are optimistic*, that is, they may be too early, because offsets only fall between crawls, and levels
+move in small steps. When an entry reaches the top of its heap, it is checked: its offset and its value are
+recomputed. If the key of the entry was too early, the entry is put back with the correct key, and the next
+entry is checked.
+Even a page that is worth the level is taken only with a correct key; otherwise the host with the largest
+offset would always go first.
 
 *Due pages are ordered by their values.* The more the value of a due page exceeds the level, the earlier is
-its key (`Deadlines.due_by_worth`). The order therefore follows Algorithm 1 even while many pages are due, for
-example after a restart, a pause, or a jump of the level.
+its key (`Deadlines.due_by_worth`). Due pages are therefore taken in the order of Algorithm 1 of Busa-Fekete
+et al. even while many pages are due, for example after a restart, a pause, or a jump of the level.
 
 *A hub that is not due steps aside for pages that are worth more.* Among other pages that are not due, the
 page with the first deadline has nearly the greatest value, because the intervals of these pages are similar.
@@ -66,7 +68,8 @@ else:
 
 # maximum number of hosts or pages that one look releases
 _RELEASES_MAX = cython.declare(cython.Py_ssize_t, 64)
-_SWEEP_FROM = cython.declare(cython.double, 0.95)  # a sweep of the keys starts below this ratio of levels
+# all keys are recomputed if the smaller of the old and the new level is below this share of the larger
+_SWEEP_FROM = cython.declare(cython.double, 0.95)
 # Error of a key, relative to the age at which its page is due.
 _KEY_TOLERANCE = cython.declare(cython.double, 1e-3)
 CHECKS_MAX = 64  # keys recomputed by one look; each costs about 2 us
@@ -312,7 +315,8 @@ class Queues:
                 place = ELIGIBLE
                 key = self.tables.directory_heaps.nodes[root].key - self.deadlines.host_offset(host, now)
                 boost: cython.double = self.tables.host_rows[host].boost
-                if boost > 1.0:  # its first page exceeds the common level by this factor, so it goes first
+                # the value of the host's first page is about `boost` times the common level, so the host goes first
+                if boost > 1.0:
                     ready: cython.double = self.tables.host_rows[host].ready
                     key = min(key, ready) - 0.5 * self.controller.revisit * (boost - 1.0)
         was: cython.int = self.tables.host_rows[host].place
@@ -333,7 +337,7 @@ class Queues:
         self.tables.host_rows[host].place = place
 
     def _check(self, held: dict[int, tuple[int, bool]]) -> None:
-        """Assert that each page, directory and host is in the one place where it belongs; `held` is the schedule's."""
+        """Assert that each page, directory and host is in the one place where it belongs; `held` is `Flights.held`."""
         pages, directories = set(self.tables.pages._check()), set(self.tables.directories._check())
         hosts = set(self.tables.hosts._check())
         flying = {page for page, (_, removed) in held.items() if not removed}

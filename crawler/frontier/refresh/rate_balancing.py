@@ -1,16 +1,16 @@
 """Makes the levels of all processes equal by moving the rate of refreshes to where it gains most.
 
-The best schedule has one level (value of the marginal page) everywhere. Each process finds the level of its
-own pages at its own rate. A higher rate gains more in a process with a high level. Processes therefore send
-each other a `LevelReport` of a few bytes with each heartbeat. The part of the rate that a process gets is its
-*weight* relative to the sum of all weights,
+The schedule is best if all processes have one level, that is, the same value of a page that is only just
+worth a fetch. Each process finds the level of its own pages at its own rate. A higher rate gains more in a
+process with a high level. Processes therefore send each other a `LevelReport` of a few bytes with each
+heartbeat. The part of the rate that a process gets is its *weight* w relative to the sum of all weights:
 
     w_i = pages_i tilt_i,    tilt_i' = tilt_i exp(step (ln L_i - mean ln L)),    share_i = w_i / sum w
 
-(multiplicative weights; the mean is weighted by w). Only the process itself changes its weight. When pages
-are added, or moved by `reshard`, the weights change immediately, but the learned tilt is kept. A process is
-idle if everything that it could request must wait. It is treated as if its level were far below the mean. A
-silent process keeps its last weight, because it may still run.
+These are multiplicative weights; the mean is weighted by w. Only the process itself changes its weight. When
+pages are added, or moved by `reshard`, the weights change immediately, but the learned tilt is kept. A
+process is idle if everything that it could request must wait. It is treated as if its level were far below
+the mean. A silent process keeps its last weight, because it may still run.
 
 The step is small, because levels follow a change of the rate only slowly, within about the mean time between
 two crawls of a page.
@@ -26,7 +26,7 @@ STEP_MAX = 0.05  # maximum step per exchange
 IDLE = -1.0  # ln level of an idle process, relative to the mean
 AHEAD_MAX = 4.0  # maximum difference of a ln level from the mean
 TILT_MAX = 1e3  # maximum of the tilt and of its inverse; from there, a process can still recover
-SMOOTHING = 0.02  # part of the mean time between two crawls over which the reported level is averaged
+SMOOTHING = 0.02  # the reported level is averaged over this part of the mean time between two crawls
 
 
 class LevelReport(msgspec.Struct, frozen=True, array_like=True):

@@ -83,7 +83,10 @@ class RefetchClaims:
         return max(self._clock.ours(self._schedule.next_wakeup(then)), now)
 
     def request(self, fingerprint: int) -> bool:
-        """Request a fetch of a known page as soon as its host allows. Return False if it is unknown or too many wait."""
+        """Request a fetch of a known page as soon as its host allows.
+
+        Return False if the page is unknown or too many requested pages wait.
+        """
         if fingerprint in self._requested or fingerprint in self.held:
             return True
         if fingerprint not in self._schedule or len(self._ahead) >= AHEAD_MAX:
@@ -134,13 +137,13 @@ class RefetchClaims:
         self.block(refetch, math.inf)
 
     def reopen(self, host_key: int, ready: float) -> None:
-        """Allow refetches from a shut host from `ready` on; harmless for other hosts."""
+        """Allow refetches from a host that `shut` has blocked, from `ready` on; harmless for other hosts."""
         if host_key in self._shut:
             self._shut.discard(host_key)
             self._schedule.block(self._schedule.host(host_key), self._clock.at(ready))
 
     def keep_shut(self, page: int, host_key: int) -> None:
-        """If the host of a new page is shut, also block this host in the schedule."""
+        """If `shut` has blocked the host of a new page, block this host in the schedule, too."""
         if host_key in self._shut:
             self._schedule.block(self._schedule.host_of(page), math.inf)
 

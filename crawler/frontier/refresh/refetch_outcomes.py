@@ -47,7 +47,7 @@ def result_of(
     """Return the result that an outcome has for the schedule.
 
     `new_form` is True if the answer cannot be compared with the stored copy. `stored` is True if the copy is
-    kept (no noarchive).
+    kept, that is, if there is no `noarchive`.
     """
     if outcome in _SHOWN:
         if not stored:

@@ -2,10 +2,10 @@
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False, initializedcheck=False
 """The schedule of refetches: chooses the known page to fetch next.
 
-The best page is the one with the greatest crawl value. For a given level (the value of
-the marginal page), a page has one deadline: the instant at which its value reaches the
-level. The deadline does not change until the page's next crawl or signal, so waiting
-pages need no computation; the page with the earliest deadline is taken.
+The best page is the one with the greatest crawl value. For a given *level*, that is, the value of the page
+that is only just worth a fetch, a page has one deadline: the instant at which its value reaches the level.
+The deadline does not change until the page's next crawl or signal, so waiting pages need no computation; the
+page with the earliest deadline is taken.
 
     tables.py            the rows of pages, directories, hosts
     level_controller.py  the common level, and the levels of saturated hosts
@@ -294,7 +294,10 @@ class Schedule:
         self._tables.bound_ages(page, float(min_age), float(max_age))
 
     def expect_news(self, page: int, links: int, now: float) -> None:
-        """Record that the first copy of a page was the first to show `links` URLs. It may show more new URLs later."""
+        """Record that the first copy of a page was the first to show `links` URLs.
+
+        The page may show more new URLs later.
+        """
         self._flights.require_page(page)
         check_instant(now)
         if links >= LINKS_LEAST and self._tables.hubs.row_of(page) < 0:
@@ -432,7 +435,7 @@ class Schedule:
 
     @property
     def level(self) -> float:
-        """The crawl value of the marginal page: importance divided by rate."""
+        """The level: the crawl value, importance divided by rate, of the page that is only just worth a fetch."""
         return self._controller.level
 
     @level.setter

@@ -22,7 +22,10 @@ else:
 
 @cython.cclass
 class Records:
-    """The learned state of a schedule, as plain numbers. Deadlines are not included; they follow from it."""
+    """The learned state of a schedule, as plain numbers.
+
+    Deadlines are not included, because they are computed from this state.
+    """
 
     def __init__(self, tables: Tables, learning: Learning, flights: Flights) -> None:
         self.tables, self.learning, self.flights = tables, learning, flights
@@ -54,7 +57,10 @@ class Records:
         )
 
     def hub_state(self, page: int) -> tuple[float, float, float]:
-        """Return (pages found, seconds watched, links of the first copy); zeros for a page that is not a hub."""
+        """Return (pages found, seconds watched, links of the first copy).
+
+        For a page that is not a hub, all three are 0.
+        """
         self.flights.require_page(page)
         found: tuple[float, float, float] = self.tables.hubs.state(page)
         return found
@@ -70,9 +76,9 @@ class Records:
         self.tables.trusts[page] = trust
 
     def site_state(self, host: int) -> tuple[int, list[float]]:
-        """Return the host's key and its numbers: clock (3), signals (18), boost, credence (3), hubs (3), exposure,
-        pages judged (2).
+        """Return the host's key and its numbers. A number in brackets is a count.
 
+        The numbers are: clock (3), signals (18), boost, credence (3), hubs (3), exposure, pages judged (2).
         If the site has a weekly rhythm, the numbers of the rhythm follow.
         """
         self.flights.require_host(host)
@@ -92,7 +98,7 @@ class Records:
         ]
 
     def directory_state(self, page: int) -> tuple[int, tuple[float, ...]]:
-        """Return the key, the neighbourhood counts (3) and the new pages (3) of the page's directory."""
+        """Return the key of the page's directory, its neighbourhood counts (3 numbers) and its new pages (3 numbers)."""
         self.flights.require_page(page)
         number: cython.int = self.tables.page_heaps.nodes[page].owner
         groups = self.learning.directories

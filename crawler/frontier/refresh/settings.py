@@ -81,9 +81,11 @@ class RefreshOutcome(IntEnum):
 
 
 class PageView(msgspec.Struct, frozen=True):
-    """All that the schedule knows of a page: `signals` by source, `rate` in changes per time, `fresh` a probability.
+    """All that the schedule knows of a page.
 
-    `stands_for` is the time since the last crawl of its host, divided by the mean of that time.
+    `signals` are counted by source, `rate` is in changes per unit of time, and `fresh` is a probability.
+    `stands_for` is the time since the last crawl of its host, divided by the mean time between two crawls of
+    the host.
     """
 
     fingerprint: int

@@ -44,13 +44,15 @@ from crawler.frontier.refresh.settings import DAY
 from crawler.storage import keys
 from crawler.storage.kv import Batch, KeyValue, scan_prefix, seal, unseal
 
-# number of sources with sums, 150 bytes each; above it, the least recently read are dropped
+# maximum number of sources with sums, 150 bytes each; if there are more, the least recently read are dropped
 SOURCES_MAX = 100_000
 TOLD_MAX = 256  # number of pages of a reading that are examined; a longer reading is sampled evenly
 FADE = 0.9  # each reading multiplies the older sums by this
 UNPAID = 4.0  # factor on the interval of a source that does not pay
 FIRST_PRECISION = 0.5  # assumed precision of a source read once
-STEPS_AN_OCTAVE = 2  # interval steps per factor of 2, because the schedule keeps few different age bounds
+# intervals are rounded to this many steps per factor of 2, because the schedule keeps few different age
+# bounds
+STEPS_AN_OCTAVE = 2
 _TIMES = np.geomspace(0.02, 50.0, 64)  # values of T times D that are tried
 
 _RECORD = struct.Struct("<3d")  # span, slope, gain
@@ -67,7 +69,7 @@ class Announced(msgspec.Struct, frozen=True):
 
 
 class _Sums(msgspec.Struct):
-    """Decaying sums over readings: the time, and mu D t and b t of the pages listed.
+    """Decaying sums over the readings of a source: the time, and the sums of mu D t and of b t over the listed pages.
 
     `unread` is the time since the last reading.
     """

@@ -52,10 +52,11 @@ _PACED_SITE = struct.Struct(f"<{_SITE_NUMBERS + RHYTHM_NUMBERS}d")  # for a site
 _UNJUDGED = 29  # number of numbers in records of versions that did not judge the signals of single pages
 # The form stored by versions that derived the recall from announced changes.
 _SITE_UNEXPOSED = struct.Struct("<28d")
-_SITE_INSTANTS = [2, 27]  # where `site_state` has the instants of the counts and of the new pages
+_SITE_INSTANTS = [2, 27]  # indexes in `site_state` of the instants of the counts and of the new pages
 _DIRECTORY = struct.Struct("<Q6d")
 _HUB = struct.Struct("<3f")  # appended to the record of a hub
-_UNCOUNTED_HUB = struct.Struct("<2f")  # of versions that did not count the links of a first copy
+# like `_HUB`, in records of versions that did not count the links of a first copy
+_UNCOUNTED_HUB = struct.Struct("<2f")
 _TRUST = struct.Struct("<b")  # appended to the record of a page whose signals were judged
 _PAGE_MORE = (
     _TRUST.size,

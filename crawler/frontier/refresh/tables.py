@@ -1,6 +1,8 @@
 # mypy: disable-error-code=valid-type
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False, initializedcheck=False
-"""The tables of the schedule. They have one row per page, directory and host, and each row names its owner.
+"""The tables of the schedule. They have one row per page, directory and host.
+
+A row of a page names its owner, a directory; a row of a directory names its owner, a host.
 
     pages        fingerprint, last crawl, k, T, signals since, trust in signals, state; owner: a directory
     directories  key, number of pages; owner: a host
@@ -39,7 +41,8 @@ _TRUST_UNIT = cython.declare(cython.double, 1.0 / 16.0)
 _UNIT = cython.declare(cython.uint, 32768)  # the code for importance 1
 AGES_MAX = 256
 
-# The state of a page is a sum of these flags; its upper bits count the doublings of the page's wait.
+# The state of a page is a sum of these flags; its upper bits count how often the page's wait has been
+# doubled.
 EXPLORED = 1  # made due by exploration
 AWAY = 2  # gone, moved or denied: retried rarely
 FAILED = 4

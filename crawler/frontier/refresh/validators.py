@@ -17,9 +17,9 @@ Each (host, kind, pattern) has these counts of answers to refetches:
     saved     304
     wasted    200 to a condition, with the known content
 
-The share of lies is a Beta posterior with three levels. The lies and proofs of the pattern are combined with
-`WEIGHT` pseudo counts at the mean of the host's patterns. The prior of the host is in turn the mean of all
-hosts. A pattern is still trusted after one lie, but not after two lies without any proof.
+The share of lies of a pattern is estimated from its own lies and proofs (`shown`) and a prior of `WEIGHT`
+pseudo counts. The prior's mean is the mean share of the host's patterns. This mean in turn has the mean of
+all hosts as its prior. A pattern is still trusted after one lie, but not after two lies without any proof.
 
     share > LIES_MAX             the validator is sent in only one request of `TRIAL_EVERY`: a false 304
                                  costs a refresh, an unnecessary 200 only a body
@@ -30,19 +30,21 @@ hosts. A pattern is still trusted after one lie, but not after two lies without 
                                  compressing server does not recognize them)
     both trusted                 both are sent: the server uses the ETag (RFC 9110 13.2.2)
 
-If two validators were sent and only one of them stayed the same, this one explains a false 304. The other one
-is not charged with the lie. If both changed, a change found after n answers 304 existed at the last of them
-with probability q / (q + (1-q) L), where q is the share of lies and L the likelihood of the same answers from
-an honest server. L is 1/(n+1), because the change may have happened later. For a pattern that never showed a
-change, L is at most 2/((m+1)(m+2)) after m answers 304. A tenth of L is used if the date of the new answer is
-older than the 304; if it is newer, the probability is 0.
+If the content changed but only one of two validators did, only the unchanged validator is charged with the
+lie. If a plain request (see below) finds a change and new validators after n answers of 304, the change may
+have happened before the last 304, which is then a lie. The probability of this is q / (q + (1-q) L), where q
+is the share of lies and L the likelihood that an honest server gives the same answers. L is 1/(n+1), because
+the answers of an honest server mean that the change came after the last 304, in the last of n+1 intervals.
+For a pattern that never showed a change, L is at most 2/((m+1)(m+2)), where m is the number of 304 answers
+for the pattern. If the Last-Modified of the new answer is older than the last 304, a tenth of L is used; if
+it is newer, the 304 was honest.
 
-To find lies, some requests are *plain*, that is, without conditions. At the usual share of lies, the request
-after `same_answers_max` answers 304 in a row is plain. With more proofs, this number of answers grows up to
-fourfold; with more lies, it shrinks. After a change signal for a page, the number is divided by
-`same_answers_max`. A 304 with validators that differ from those of the copy is followed by a plain request.
-As long as a pattern has never shown a change, its requests number `check_every` x 1, 2, 4, 8 and so on are
-plain.
+To find lies, some requests are *plain*, that is, without conditions. If the share of lies is `LIES_USUAL`,
+the request after `same_answers_max` answers of 304 in a row is plain. With a smaller share, this number of
+answers grows, up to fourfold; with a larger share, it shrinks. After a change signal for a page, the number
+is divided by `same_answers_max`. A 304 with validators that differ from those of the copy is followed by a
+plain request. As long as a pattern has never shown a change, the requests for it with the numbers
+`check_every` x 1, 2, 4, 8 and so on are plain.
 
 Counts are stored by host (`b/`) and survive a restart, which matters for crawls that run once a day. A
 restart loses the states of single pages; the next check of a page restores its state.
@@ -62,7 +64,8 @@ from crawler.storage import keys
 from crawler.storage.kv import Batch, KeyValue, scan_prefix, seal, unseal
 
 PATTERNS_MAX = 32  # number of patterns per host
-# Number of hosts in memory, about 300 bytes each; above it, the least recently requested hosts are dropped.
+# Number of hosts in memory, about 300 bytes each; above this number, the least recently requested hosts are
+# dropped.
 HOSTS_MAX, CELLS_MAX = (50_000, 100_000)
 PAGES_MAX = 100_000  # maximum number of remembered pages that lied or are in doubt
 # bound of shown + lies, and of saved + wasted; above it, both terms are halved, so that old counts decay
@@ -77,8 +80,9 @@ TRIAL_EVERY = 16
 WASTED_MAX = 0.7
 PARAMETERS_MAX, PATTERN_CHARS_MAX = 3, 64
 DATE_SLACK = 2.0  # seconds of tolerance, because dates are in whole seconds
-DATE_DOUBT = 0.1  # likelihood of a date before an honest 304: clocks differ, and moved files keep their times
-ANY = "*"  # the pattern that stands for all patterns beyond the bound
+# likelihood that an honest server dates a change before its last 304: clocks differ, and moved files keep their times
+DATE_DOUBT = 0.1
+ANY = "*"  # the pattern that stands for all patterns beyond `PATTERNS_MAX`
 
 
 class ValidatorKind(IntEnum):
@@ -121,15 +125,16 @@ Cells = dict[tuple[ValidatorKind, str], Trust]
 
 
 class _Host(msgspec.Struct):
-    """The counts of a host, and the number of its requests since the last trial."""
+    """The counts of a host, and the number of requests to it since distrusted validators were last tried."""
 
     cells: Cells
     untried: int = 0
 
 
 class _Page(msgspec.Struct, gc=False):
-    """The state of a page that lied `times` times: the kinds that are not sent, for some requests and until some time.
+    """The state of a page that lied `times` times.
 
+    Validators of the `kinds` are not sent in the next `left` requests, nor in any request before `until`.
     `doubted` is set if the last answers were 304 with validators that differ from those of the page's copy.
     It holds the validators of the copy.
     """
@@ -227,7 +232,7 @@ class Validators:
     def _without_waste(
         self, host: _Host, kinds: tuple[ValidatorKind, ...], pattern: str
     ) -> tuple[ValidatorKind, ...]:
-        """Leave out the ETag if it leads to no 304 answers, but the date may lead to some."""
+        """Leave out the ETag if it hardly ever leads to a 304, and the date leads to one more often."""
         if len(kinds) < 2:
             return kinds
         tag, date = (self._trust(host, kind, pattern).wasted_share for kind in kinds)
@@ -297,7 +302,7 @@ class Validators:
         after: PageRecord,
         sent: tuple[ValidatorKind, ...],
     ) -> None:
-        """Count a saved body; doubt the page if the 304 has other validators than its copy (RFC 9111 4.3.4)."""
+        """Count a saved body; doubt the page if the validators of the 304 are not those of the copy (RFC 9111 4.3.4)."""
         if sent:
             self._trust(host, sent[0], pattern).spend(saved=1.0)
         if any(_value(before, kind) != _value(after, kind) for kind in _kinds(before)):
@@ -334,7 +339,7 @@ class Validators:
     def _lie_chance(
         self, host: _Host, kind: ValidatorKind, pattern: str, before: PageRecord, after: PageRecord
     ) -> float:
-        """Return the probability that a change found by a plain request after 304 answers existed at the last of them."""
+        """Return the probability that a change found by a plain request happened before the last 304."""
         share, cell = self._lie_share(host, kind, pattern), self._trust(host, kind, pattern)
         honest = 1.0 / (before.not_modified + 1.0)
         if not cell.shown:
@@ -477,7 +482,7 @@ def _barred(page: _Page | None, now: float) -> int:
 
 
 def _doubt(page: _Page | None, kinds: tuple[ValidatorKind, ...]) -> bool:
-    """Return whether a plain request must follow the page's next 304."""
+    """Return whether a 304 for the page must be followed by a plain request."""
     return page is not None and (any(page.doubted) or any(page.kinds >> kind & 1 for kind in kinds))
 
 

@@ -159,9 +159,9 @@ def of_crawl(directory: Path) -> list[Path]:
 def import_link_lines(folder: Path, lines: Iterable[str], *, processes: int, key: bytes) -> TraceWriter:
     """Make a trace of lines `source TAB target`, as written by `crawler export --format links`.
 
-    Consecutive lines with the same source are a page. A link to another host is a cross link if, of
-    `processes` processes, another one would own the link. The preliminary names of URLs depend on `key` (16
-    random bytes). The writer replaces them by the final names.
+    Consecutive lines with the same source are a page. A link to another host is a cross link if the target
+    belongs to another of the `processes` processes than the source. The preliminary names of URLs depend on
+    `key` (16 random bytes). The writer replaces them by the final names.
 
     Raises:
         UsageError: a line has another form; the message names the line.

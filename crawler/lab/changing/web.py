@@ -1,4 +1,4 @@
-"""A web whose pages change; a seed reproduces it. It logs all requests and knows the true instant of each change.
+"""A web whose pages change; a seed reproduces it. The web logs all requests and knows the true instant of each change.
 
 A host has directories of pages; each page has a change process of a known rate:
 
@@ -28,8 +28,9 @@ host may offer
 
 `ChangingWeb.answer` is a plain function of the request and `now`. The server (`lab/changing/server.py`) only
 transports bytes. A page's text contains `token(page, version)`, so a copy shows its version. The log contains
-every request and its time. `freshness` is the share of page time in which the last version sent in full (200)
-was the current version. It is computed from the log alone, so a false 304 counts against the crawl.
+every request and its time. `freshness` is the share of the pages' total time in which the last version sent
+in full (200) was the current version. It is computed from the log alone, so a false 304 counts against the
+crawl.
 
 Times are seconds on the web's own clock. `start` is the first instant on this clock; every page then has
 version 0.
@@ -415,7 +416,7 @@ class ChangingWeb:
     # -- judgement
 
     def freshness(self, begin: float, end: float, weights: Sequence[float] | None = None) -> float:
-        """Return the share of page time from `begin` to `end` in which the client's copy was the current version.
+        """Return the share of the pages' total time from `begin` to `end` in which the client's copy was current.
 
         The result depends only on the log. The client's copy of a page is the last answer 200. Time before
         the first such answer counts as not current. The time of a page begins with its birth. `weights` holds

@@ -57,7 +57,7 @@ def judge_signals(notes: Notes, web: SyntheticWeb, asked: list[list[WebAsk]], ob
 
 
 def judge_limits(notes: Notes, web: SyntheticWeb, rows: Sequence[WebAsk], observed: Observed) -> None:
-    """Record violations: requests beyond the largest limit so far.
+    """Record a violation for each request beyond the largest limit so far.
 
     A lowered limit applies only to URLs found later.
     """
@@ -79,7 +79,7 @@ def judge_limits(notes: Notes, web: SyntheticWeb, rows: Sequence[WebAsk], observ
 
 
 def judge_tries(notes: Notes, rows: Sequence[WebAsk], settings: ClusterSettings, observed: Observed) -> None:
-    """Record violations: pages that always fail, and were tried too often or given up too soon."""
+    """Record a violation for each page that always fails and was tried too often or given up too soon."""
     tried: dict[str, int] = {}
     for row in rows:
         if row.path.startswith("/broken/") and row.status:

@@ -61,7 +61,7 @@ class Scale(NamedTuple):
     pages: int
 
 
-# Maps the smallest number of processes to which a scale applies to the scale.
+# Maps a number of processes to the scale of runs with at least that many processes.
 SCALES = {1: Scale(1.0, 30.0, 100), 17: Scale(10.0, 60.0, 40), 65: Scale(30.0, 120.0, 25)}
 
 
@@ -69,16 +69,16 @@ class CurveRow(msgspec.Struct, frozen=True):
     """The result of a crawl and a refresh run.
 
     `own_links` is the share of links whose hosts belong to the process that found them. `sent_share` is the
-    share of the other links that were sent; the rest were not sent because the process had met them lately.
-    `link_bytes_a_page` and `link_bytes_a_link` count the bytes of the sent links. `beat` is the number of
-    seconds between two beats (heartbeats or acknowledgements) on a connection. `beat_bytes_a_second` and
-    `connections` are per process. `hosts_in_flight` is a mean over the time at full speed. Seconds are
-    virtual, except CPU seconds, which are real.
+    share of the other links that were sent; the rest were not sent because the process had met the same links
+    lately. `link_bytes_a_page` and `link_bytes_a_link` count the bytes of the sent links. `beat` is the
+    number of seconds between two beats (heartbeats or acknowledgements) on a connection.
+    `beat_bytes_a_second` and `connections` are per process. `hosts_in_flight` is a mean over the time at full
+    speed. Seconds are virtual, except CPU seconds, which are real.
 
     The other fields describe the refresh run: its number of pages, the freshness in its second half, the
-    freshness with one process on the same web, and the ratio of the level of a page's process to the level of
-    the one process. For a tenth of the pages, this ratio is below `level_low`, and for a tenth it is above
-    `level_high`.
+    freshness with one process on the same web, and the relative levels of pages. The relative level of a page
+    is the level of its process divided by the level of the one process. It is below `level_low` for a tenth
+    of the pages, and above `level_high` for another tenth.
     """
 
     processes: int
@@ -118,7 +118,7 @@ class Refreshed(msgspec.Struct, frozen=True):
 
 
 def rows(sizes: Sequence[int], *, seed: int, pages: int, hosts: int) -> Iterator[CurveRow]:
-    """For each number of processes, yield a row, and then one with a slow process if there are several processes.
+    """For each number of processes, yield a row. If there are several processes, yield another row with a slow process.
 
     `pages` and `hosts` are numbers per process.
     """
@@ -185,7 +185,7 @@ def measure(
 def refreshed(processes: int, *, seed: int, slow: bool = False, alone: bool = False) -> Refreshed:
     """Make a refresh run with `processes` processes and return its result.
 
-    With `alone`, use one process with the web, rate and slots of all of them.
+    With `alone`, use one process with the web, rate and slots of all these processes.
     """
     _, beat, each = _scale(processes)
     settings = _settings(processes, each, each // 4, beat, seed=seed, slow=slow)
@@ -264,9 +264,9 @@ def _scale(processes: int) -> Scale:
 
 
 def picture(rows: Sequence[CurveRow], sheet: Callable[..., tuple[Any, Any]]) -> Any:
-    """Draw eight panels over the number of processes.
+    """Draw eight panels with the number of processes on the horizontal axis.
 
-    Dashed lines are with a slow process, dotted lines with one process on the same web.
+    Dashed lines show runs with a slow process; dotted lines show runs of one process on the same web.
     """
     panels = {
         "pages_a_second": "pages per second",

@@ -76,7 +76,7 @@ class StoreDisk:
 class JournalStore:
     """Implements `storage.kv.KeyValue` on a `StoreDisk`.
 
-    The store asks the machine if the process is alive, and for disk space.
+    The store asks the machine whether the process is alive, and reserves disk space there.
 
     `scan` yields the keys that are present when it is called. If a value changes during the scan, `scan`
     yields the new value.

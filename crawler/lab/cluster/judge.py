@@ -174,7 +174,7 @@ def _judge_pages(
     cluster: Cluster,
     since: float,
 ) -> None:
-    """Record violations: lost pages that were linked before `since`, and answered pages not stored exactly once."""
+    """Record a violation for each lost page linked before `since`, and each answered page not stored exactly once."""
     led = _led_to(web, rows, asked)
     exempt = act_rules.exempt(cluster.observed)
     for page, answers in enumerate(asked):
@@ -223,7 +223,7 @@ def _judge_renderings(
     found: Counter[tuple[str, int, int]],
     pages_stored: set[int],
 ) -> None:
-    """Record violations: stored pages without a DOM, and scripted pages whose data was answered but is not stored."""
+    """Record a violation for each stored page without a DOM, and each scripted page whose answered data is not stored."""
     shown = {page for kind, page, _ in found if kind == "shown"}
     data = {page for kind, page, _ in found if kind == "data"}
     answered = {row.page for row in rows if row.path.startswith(DATA) and row.status == 200}
@@ -239,7 +239,7 @@ def _is_erased(observed: Observed, url: str) -> bool:
 
 
 def _judge_survivors(notes: Notes, asked: list[list[WebAsk]], cluster: Cluster) -> None:
-    """Record violations: lost links that a surviving process found, if the owner of the target has no copy.
+    """Record a violation for each lost link that a surviving process found, unless the owner of the target has a clone.
 
     When a process stops because a copy of its machine runs, the data stored only on the disk of the stopped
     process is lost. When a disk is restored from a backup, nothing is lost: the process on this disk fetches
@@ -281,7 +281,7 @@ def _judge_refetches(
 ) -> int:
     """Return the number of answers 200 beyond the first of each page.
 
-    Record violations: those of these answers that no kill explains.
+    Record a violation for each of these answers that no kill explains.
     """
     kills = sorted(START + life.at for life in observed.lives if life.how not in ("done", "patience"))
     again = Counter[int]()
@@ -298,7 +298,7 @@ def _judge_refetches(
 
 
 def _judge_stops(notes: Notes, asked: list[list[WebAsk]], observed: Observed) -> None:
-    """Record violations: pages fetched again although they had been answered before TERM stopped the process."""
+    """Record a violation for each page fetched again although it had been answered before TERM stopped the process."""
     told = observed.told_to_stop
     stopped = {life.life: START + told[life.life] for life in observed.lives if life.how == STOPPED}
     for page, answers in enumerate(asked):
@@ -311,7 +311,7 @@ def _judge_stops(notes: Notes, asked: list[list[WebAsk]], observed: Observed) ->
 
 
 def _judge_hosts(notes: Notes, rows: Sequence[WebAsk], cluster: Cluster) -> None:
-    """Record violations: requests to a host by a second process, and requests too soon after another request.
+    """Record a violation for each request to a host by a second process or too soon after another request.
 
     A request ends when its process ends, because the kernel closes the connections. If a process has copies,
     the gaps are judged separately for each machine.
@@ -352,7 +352,7 @@ def _judge_hosts(notes: Notes, rows: Sequence[WebAsk], cluster: Cluster) -> None
 
 
 def _judge_copies(notes: Notes, rows: Sequence[WebAsk], observed: Observed) -> None:
-    """Record violations: requests of a process for too long after a newer one of its name started elsewhere."""
+    """Record a violation if a process sends requests for too long after a newer one of its name started elsewhere."""
     lives = {row.life: row for row in rows}
     ends = {end.life: end.at for end in observed.lives}
     for row in rows:
@@ -385,7 +385,7 @@ def _hidden(observed: Observed, since: float, until: float) -> float:
 
 
 def _judge_rate(notes: Notes, rows: Sequence[WebAsk], settings: ClusterSettings) -> None:
-    """Record violations: windows with more requests than the rate of the whole crawl allows."""
+    """Record a violation for each window with more requests than the rate of the whole crawl allows."""
     if not settings.rate:
         return
     asks = sorted(rows, key=lambda row: row.at)
@@ -402,7 +402,7 @@ def _judge_rate(notes: Notes, rows: Sequence[WebAsk], settings: ClusterSettings)
 
 
 def _judge_age(notes: Notes, web: SyntheticWeb, asked: list[list[WebAsk]], cluster: Cluster) -> None:
-    """Record violations: known pages without a request for much longer than their maximum age."""
+    """Record a violation for each known page without a request for much longer than its maximum age."""
     most = STALE_AFTER * float(cluster.config.refresh.max_age)
     end = START + cluster.observed.elapsed
     if not most or end - START < 2 * most:
@@ -413,7 +413,7 @@ def _judge_age(notes: Notes, web: SyntheticWeb, asked: list[list[WebAsk]], clust
 
 
 def freshness(web: SyntheticWeb, asked: list[list[WebAsk]], end: float, *, since: float = 0.0) -> float:
-    """Return the share of page time in which the last copy was current.
+    """Return the share of the pages' total time in which the last copy was current.
 
     The time of a page begins with its first answer or at `since`, whichever is later.
     """

@@ -46,7 +46,7 @@ RESTART = 3.0  # seconds until a failed process is restarted
 # plus the default silence.
 VISIT_AFTER = 400.0
 STOPPED = "signal"  # the reason that a process gives if TERM stopped it
-# after more failed starts in a row, with no request in between, the crawl counts as stuck
+# after more failed starts than this in a row, with no request in between, the crawl counts as stuck
 FRUITLESS_MAX = 60
 
 
@@ -203,7 +203,7 @@ class Population:
     def start(self, machine: Machine) -> None:
         """Start the process of a machine, unless it is running or has ended for good.
 
-        Do nothing while the crawl is closed.
+        Do nothing while a command changes the crawl at rest.
         """
         if machine.life is not None or machine.label in self._home:
             return

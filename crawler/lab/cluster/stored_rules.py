@@ -48,9 +48,9 @@ class Stored(msgspec.Struct):
 def judge_stored(
     notes: Notes, web: SyntheticWeb, stored: dict[str, Stored], announced: Collection[str]
 ) -> None:
-    """Record violations: captures and records that contradict the archive or each other.
+    """Record a violation for each capture or record that contradicts the archive or another record.
 
-    `announced` holds the URLs of signals.
+    `announced` holds the URLs for which signals were sent.
     """
     for name, each in stored.items():
         for key, capture in each.captures.items():

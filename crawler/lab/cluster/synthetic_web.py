@@ -160,13 +160,13 @@ class SyntheticWeb:
         return f"{self.spec.scheme}://{self.hosts[self.host_of[page]].name}/{self.place[page]}"
 
     def link_to(self, page: int) -> str:
-        """Return the URL by which its parent links to a page; it may be that of a redirect."""
+        """Return the URL by which a page's parent links to the page; it may be the URL of a redirect."""
         if page and page % REDIRECT_EVERY == 5:
             return f"{self.spec.scheme}://{self.hosts[self.host_of[page]].name}/r{self.place[page]}"
         return self.url(page)
 
     def is_orphan(self, page: int) -> bool:
-        """Return whether no link leads to a page, but only the sitemap of its host.
+        """Return whether a page is only in the sitemap of its host, and no link leads to it.
 
         The first page of a host is never an orphan.
         """

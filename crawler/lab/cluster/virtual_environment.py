@@ -54,7 +54,7 @@ class VirtualEnvironment(Environment):
     def random_bytes(self, count: int) -> bytes:
         return self.rng.randbytes(count)
 
-    def open_store(self, path: Path, config: StoreConfig) -> tuple[KeyValue, str]:
+    def open_store(self, path: Path, config: StoreConfig, *, copy: bool = False) -> tuple[KeyValue, str]:
         return self._life.machine.open_store(path), ""
 
     def network(

@@ -109,7 +109,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         pass
 
     def _met(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """Record an exception that no code caught. It is a bug, unless it is `Killed`."""
+        """Record an exception that no code caught. The exception is a bug, unless it is `Killed`."""
         error = context.get("exception")
         if not isinstance(error, Killed) and "was destroyed but it is pending" not in context["message"]:
             self.unexpected.append(f"{context['message']}: {error!r}")

@@ -125,7 +125,8 @@ def _simulate(args: argparse.Namespace) -> int:
 def _table(names: list[str], results: list[dict[str, simulate.SimulationResult]]) -> list[tuple]:
     """Return a row per policy.
 
-    It holds the name, accuracy, its error, accuracy after the warm-up, difference from the first policy, its error.
+    It holds the policy's name, the accuracy and its error, the accuracy after the warm-up, and the difference
+    from the first policy and its error.
     """
     rows = []
     for name in names:

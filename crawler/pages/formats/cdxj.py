@@ -7,7 +7,7 @@ A *SURT* is a URL reordered so that sorting by bytes puts the pages of a domain 
 host are reversed, and the query is sorted. The scheme, user, default port, leading `www` and session ids are
 removed. Everything is in lower case. A SURT loses information on purpose. A reader looks up the key, and then
 compares `url`. The rules are those of the Internet Archive's library `surt`. A test (`tests/pages/formats`)
-compares the results for canonical http URLs, the kind of URL that a crawl stores.
+compares its results with ours for canonical http URLs, the kind of URL that a crawl stores.
 
 The fields and their format are those of pywb's sample indexes: all values are strings, and the digest has no
 `sha1:`. A revisit has the mime `warc/revisit`. If a request is not a plain GET, its key ends with the method
@@ -34,7 +34,7 @@ from crawler.pages.request_query import parts_of
 from crawler.records import Capture
 
 _NO_CONSENT: Mapping[str, Any] = {}
-_RUNS_MERGED_MAX = 64  # maximum number of runs that are merged (files that are open) at the same time
+_RUNS_MERGED_MAX = 64  # maximum number of runs (open files) that are merged at the same time
 _LINE_ENDS = re.compile(r"[\t\r\n]")  # the WHATWG rules remove these characters from URLs
 _DEFAULT_PORTS = {"http": "80", "https": "443"}
 _URL = re.compile(r"(?P<scheme>[a-z]+)://(?P<authority>[^/?#]*)(?P<path>[^?#]*)(?:\?(?P<query>[^#]*))?", re.I)

@@ -86,7 +86,7 @@ class Parquet:
             self._rows, self._waiting = [], 0
 
     def size(self) -> int:
-        return self._file.tell() + self._waiting // 4  # buffered rows shrink to about a quarter
+        return self._file.tell() + self._waiting // 4  # the buffered rows will take about a quarter of this
 
     def finish(self) -> None:
         self._flush()

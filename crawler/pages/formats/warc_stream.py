@@ -1,8 +1,8 @@
 """Writes WARC exports, and the CDXJ index of the segments in the crawl directory.
 
 A revisit whose response is not exported is written as a response, so that the export is self-contained. An
-export for a use (`--allow`) also has a record of each receipt to which its captures refer. The capture that
-was stored together with the receipt may be left out of the export.
+export for a use (`--allow`) also has a record of each receipt to which its captures refer, because the
+capture with which a receipt was stored may be left out of the export.
 """
 
 import os
@@ -26,7 +26,7 @@ ReceiptOf = Callable[[Archive, int, Capture], bytes]
 
 
 class Chunk(msgspec.Struct):
-    """A piece of a WARC file: the records of `capture`, answer first; if it is None, a warcinfo or receipt record.
+    """A piece of a WARC file: the records of `capture`, answer first, or if it is None, a warcinfo or receipt record.
 
     `pieces` yields the bytes of the chunk, `size` is the number of these bytes, and `length` is the length in
     bytes of the first gzip member.

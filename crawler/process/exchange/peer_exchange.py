@@ -205,7 +205,7 @@ class PeerExchange(Exchange):
         """Queue the accepted entries in order. Commit at once if a peer waits until an epoch is durable."""
         if not self._taking:
             return
-        # while the DUE is full, entries wait in the inbox; when that is full, they wait at the sender
+        # while the DUE is full, entries wait in the inbox; when the inbox is full, they wait at the sender
         if not self._parts.due.full:
             for received in self._inbox.take():
                 self._loops.queue(partial(self._parts.received, received))
@@ -281,7 +281,10 @@ class PeerExchange(Exchange):
         self._has_share = share > 0.0 or not rate
 
     def _tell_level(self, refresh: Refresh, now: float) -> None:
-        """Pass the levels of the peers to `refresh`. It returns a level, which the next heartbeats will contain."""
+        """Pass the levels of the peers to `refresh`.
+
+        `refresh` returns a level, which the next heartbeats will contain.
+        """
         said = self.coordination.rates_stated()
         reports = {name: LevelReport(each.level, each.weight, each.busy) for name, each in said.items()}
         waited = self._frontier.views.why_slow(now)["rate"]

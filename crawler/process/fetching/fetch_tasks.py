@@ -216,7 +216,7 @@ class FetchTasks:
         self._frontier.hops.leave_address(fetch_task, self._clock.now())
 
     def configure(self, config: Config) -> None:
-        """Apply a new configuration. It may differ from the present one only in the pages that a browser shows."""
+        """Apply a new configuration. It may differ from the present one only in which pages a browser shows."""
         self._config = config
         if self._made_rendering is not None:
             self._made_rendering.configure(config)
@@ -485,7 +485,7 @@ def size_of(extracted: Extracted) -> int:
 
 
 def is_heavy(fetch: Fetch, extracted: Extracted | None) -> bool:
-    """Return whether the decision on an answer takes long: milliseconds for hashing or for handling links."""
+    """Return whether the decision on an answer takes milliseconds, because of hashing or of handling links."""
     links = 0 if extracted is None else len(extracted.hrefs) + len(extracted.maps) + len(extracted.requisites)
     return len(fetch.body) + len(fetch.content) > HEAVY_BYTES or links > HEAVY_LINKS
 

@@ -45,7 +45,10 @@ class Tasks:
 
 
 async def wait_for(event: asyncio.Event, delay: float | None) -> None:
-    """Wait for the event. Set it after `delay` seconds (None: never), if it is not set by then. Yield at least once."""
+    """Wait for the event. If the event is not set by then, set it after `delay` seconds (None: never).
+
+    Yield at least once.
+    """
     if event.is_set():
         return await asyncio.sleep(0)
     timer = None if delay is None else asyncio.get_running_loop().call_later(delay, event.set)

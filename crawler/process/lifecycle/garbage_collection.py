@@ -30,6 +30,20 @@ def collect_rarely() -> None:
 
 
 @contextmanager
+def uncollected() -> Iterator[None]:
+    """Import modules without collections, and exclude the imported objects from all later collections.
+
+    Modules never become garbage. Without this, collections take an eighth of the CPU time of a short command.
+    """
+    gc.disable()
+    try:
+        yield
+        gc.freeze()
+    finally:
+        gc.enable()
+
+
+@contextmanager
 def frozen() -> Iterator[None]:
     """Call `freeze` on entry and `thaw` on exit."""
     freeze()
@@ -51,7 +65,7 @@ def freeze() -> None:
 
 
 def thaw() -> None:
-    """Undo one `freeze`. When all are undone, collections examine all objects again."""
+    """Undo one `freeze`. When all calls of `freeze` are undone, collections examine all objects again."""
     gc.callbacks.remove(_freeze_survivors)
     if _freeze_survivors not in gc.callbacks:
         gc.unfreeze()

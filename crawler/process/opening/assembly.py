@@ -4,22 +4,21 @@ import logging
 import os
 import random
 from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from crawler.config import Overrides
 from crawler.consent.site_book import SiteBook
 from crawler.consent.stamping import Stamping
 from crawler.due.eliminator import Eliminator
-from crawler.errors import ConfigError
-from crawler.extract.repeated_links import TAGS
 from crawler.fetcher.fetch_request import user_agent
 from crawler.frontier.discovery.entries import decode
 from crawler.frontier.frontier import Frontier
-from crawler.frontier.refresh.importance import Importance, read_values
+from crawler.frontier.refresh.importance import read_values
 from crawler.frontier.refresh.refreshing import Refresh
+from crawler.frontier.refresh.stored_view import unopened
 from crawler.pages.captures import capture_key
 from crawler.pages.page_cache import PageCache
 from crawler.pages.withdrawals import Withdrawals
-from crawler.process.fetching.file_bodies import FileBodies
 from crawler.process.opening.change_comparison import ChangeComparison
 from crawler.process.opening.process_context import ProcessContext
 from crawler.records import Link, Outcome
@@ -31,7 +30,6 @@ from crawler.storage.faults import reach
 from crawler.storage.keys import PAGE, PARKED, TODO
 from crawler.storage.kv import KeyValue, scan_prefix
 from crawler.storage.parts import PARTS, PartFolder, PartHead
-from crawler.urls.canonical import canonical
 from crawler.urls.equivalence import Equivalences
 from crawler.urls.file_kinds import Kinds
 from crawler.urls.fingerprint import Fingerprinter
@@ -39,12 +37,17 @@ from crawler.urls.suffixes import registrable_domain
 from crawler.urls.trace import TraceWriter
 from crawler.version import __version__
 
+if TYPE_CHECKING:
+    from crawler.process.fetching.file_bodies import FileBodies
+
 log = logging.getLogger("crawler")
 
 
 def open_store(context: ProcessContext) -> tuple[KeyValue, str]:
-    """Open the store. Return it, and a description of the data that had to be cut off to open it ("" if none)."""
-    store, mended = context.environment.open_store(context.opened / "store", context.config.store)
+    """Open the store. Return the store, and a description of the data that had to be cut off to open it ("" if none)."""
+    store, mended = context.environment.open_store(
+        context.opened / "store", context.config.store, copy=context.copy is not None
+    )
     if mended and context.copy is None:
         log.error("store: %s", mended)
     return store, mended
@@ -113,8 +116,10 @@ def make_page_cache(context: ProcessContext, store: KeyValue, fingerprinter: Fin
     )
 
 
-def make_file_bodies(context: ProcessContext, pages: PageCache) -> FileBodies:
+def make_file_bodies(context: ProcessContext, pages: PageCache) -> "FileBodies":
     """Open the folder of partly received files. Delete the parts of files that have been completed since."""
+    from crawler.process.fetching.file_bodies import FileBodies  # commands at rest receive nothing
+
     parts = PartFolder(context.directory / PARTS)
 
     def is_needed(identity: str, head: PartHead) -> bool:
@@ -154,38 +159,15 @@ def queued_fingerprints(store: KeyValue) -> Iterable[int]:
 
 def make_refresh(context: ProcessContext, pages: PageCache, fingerprinter: Fingerprinter) -> Refresh:
     """Return the schedule that decides when known pages are refetched."""
-    config = context.config
-    return Refresh(
-        config.refresh,
-        record=pages.record,
-        hash=fingerprinter.hash,
-        host_key=fingerprinter.host_key_beside,
-        fingerprint=fingerprinter.fingerprint,
-        importance=Importance(config.refresh, _values(config.refresh.importance_file, fingerprinter)),
-        overrides=Overrides(config.override),
-        rate=config.crawl.rate / len(context.topology.names),
+    values = read_values(context.config.refresh.importance_file, fingerprinter.fingerprint)
+    return unopened(
+        context.config,
+        fingerprinter,
+        pages.record,
+        values,
+        processes=len(context.topology.names),
         name=context.name,
     )
-
-
-def _values(path: str, fingerprinter: Fingerprinter) -> dict[int, float]:
-    """Return the importance of pages as given in the user's file; {} if there is no file.
-
-    Raises:
-        ConfigError: the file cannot be read.
-    """
-    if not path:
-        return {}
-
-    def fingerprint(url: str) -> int | None:
-        form = canonical(url)
-        return None if form is None else fingerprinter.fingerprint(form)
-
-    try:
-        with open(path, encoding="utf-8", errors="replace") as lines:
-            return read_values(lines, fingerprint)
-    except OSError as error:
-        raise ConfigError(f"refresh.importance_file {path}: {error.strerror}") from error
 
 
 def make_frontier(
@@ -214,7 +196,7 @@ def make_frontier(
 
 
 def make_splitter(context: ProcessContext, store: KeyValue, *, whole: bool) -> tuple[Outbox, Inbox]:
-    """Open the queues to and from other processes. If `whole` is false, the outbox may have lost its tail."""
+    """Open the queues to and from other processes. If `whole` is false, the last entries of the outbox may be lost."""
     topology, config = context.topology, context.config.splitter
     outbox = Outbox(store, topology.peers, config, context.environment.rng, clean=whole)
     return outbox, Inbox(store, topology.partition, topology.me, topology.peers, config)
@@ -224,5 +206,7 @@ def make_trace(context: ProcessContext) -> TraceWriter | None:
     """Open a new trace of links that enter the host splitter, in the folder of the process; None if not configured."""
     if not context.config.crawl.trace:
         return None
+    from crawler.extract.repeated_links import TAGS  # few crawls write a trace
+
     details = {"source": "crawl", "tags": list(TAGS), "process": context.name}
     return TraceWriter.next_in(context.directory / "trace", details)

@@ -44,8 +44,12 @@ class Environment:
         """Return `count` cryptographically random bytes."""
         return os.urandom(count)
 
-    def open_store(self, path: Path, config: StoreConfig) -> tuple[KeyValue, str]:
-        """Open the store in a folder. Return it, and a description of the data that had to be cut off to open it."""
+    def open_store(self, path: Path, config: StoreConfig, *, copy: bool = False) -> tuple[KeyValue, str]:
+        """Open the store in a folder.
+
+        Return the store, and a description of the data that had to be cut off to open it. A store that is only a
+        `copy` is deleted soon, so its new tables are not compressed.
+        """
         store = open_store(
             path,
             config.engine,
@@ -53,6 +57,7 @@ class Environment:
             block_cache_bytes=config.block_cache_bytes,
             table_bytes=config.table_bytes,
             tables_max=config.tables_max,
+            compressed=not copy,
         )
         return store, store.mended
 

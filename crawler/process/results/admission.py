@@ -48,7 +48,7 @@ class LinkContext(msgspec.Struct, frozen=True, gc=False):
 
 
 class Seen:
-    """Finds out which links of this process were seen recently, by its CLOCK cache and the pending links of its DUE.
+    """Finds out from the CLOCK cache and the pending links of the DUE which links of this process were seen recently.
 
     A look-up also adds the link.
     """
@@ -171,7 +171,10 @@ class Admission:
     def _queue(
         self, change: Change, accepted: Accepted, link_context: LinkContext, scores: Scores | None
     ) -> int:
-        """Queue, each for its owner, the accepted links that were not seen recently. Return the number accepted."""
+        """Queue the accepted links that were not seen recently, each for the process that owns it.
+
+        Return the number accepted.
+        """
         urls, fingerprints = accepted.urls, accepted.fingerprints
         change.count("urls.accepted", len(urls))
         for owner, places in self._owners.split(fingerprints).items():

@@ -97,7 +97,7 @@ class LinkScoring:
         return _classes(worth - told if self._order.adds else worth), np.flatnonzero(news).tolist()
 
     def improve(self, links: Sequence[Link], change: Change) -> None:
-        """Move those URLs of `links` that wait in a queue, because these links have improved their scores."""
+        """Move the waiting URLs of `links` forward in their queues: the links have improved the scores of these URLs."""
         if links:
             self._improve(links, change)
 
@@ -126,7 +126,7 @@ def page_score(order: int) -> float:
 
 
 def named(config: OrderConfig) -> Ranking | None:
-    """Return the configured order. Of each type of exception that its score function raises, log the first.
+    """Return the configured order. Log the first exception of each type that its score function raises.
 
     Raises:
         ConfigError: see `orders.naming.ranking`.

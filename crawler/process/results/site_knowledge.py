@@ -122,7 +122,10 @@ class SiteKnowledge:
         self._equivalences.answered(url)
 
     def own_keys(self, links: list[Link]) -> list[Link]:
-        """Return a peer's links with fingerprints by the equivalences of this process, which may know more of them."""
+        """Return a peer's links with the fingerprints that they have under the equivalences of this process.
+
+        This process may know more equivalences than the peer.
+        """
         if not self._equivalences.proven:
             return links
         key = self._fingerprint

@@ -409,10 +409,12 @@ def test_records_and_captures_are_plain() -> None:
         via=255,
         flags=LinkFlag.SEED,
         digest=b"\x01",
+        receipt=b"\x04",
         fetched_at=3.0,
     )
     plain = explainer._plain_record(record)
     assert (plain["digest"], plain["content_digest"], plain["via"]) == ("01", "", f"{255:016x}")
+    assert plain["receipt"] == "04"
     assert (plain["flags"], plain["fetched_at"], plain["changed_at"]) == (
         "SEED",
         iso_time(3.0),
@@ -488,7 +490,7 @@ def test_signals_are_reported_by_host_and_source(open_joint: Open, monkeypatch: 
 def test_a_command_waits_for_the_change_being_made_and_commits(
     joint: Joint, monkeypatch: pytest.MonkeyPatch, command: str, arguments: dict[str, Any]
 ) -> None:
-    """If a command decided while half of a change is made, it would not see the decisions of this half."""
+    """If a command decided while a change is half made, it would not see the decisions in that half."""
     joint.seeds(HOME)
     done: list[Any] = []
 

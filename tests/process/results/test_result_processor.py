@@ -343,7 +343,7 @@ def test_a_robots_txt_that_was_not_answered_leaves_no_capture(joint: Joint) -> N
 def test_sitemap_lines_beyond_the_bound_are_counted(open_joint: Callable[..., Joint]) -> None:
     joint = open_joint(robots={"sitemaps_max": 2})
     joint.seeds(HOME)
-    for expected in (3, 3):  # of this robots.txt alone, not of both
+    for expected in (3, 3):  # the lines of this robots.txt alone, not of both files
         fetch_task = joint.fetch_task(TaskKind.ROBOTS)
         body = b"".join(b"Sitemap: http://a.org/%d.xml\n" % n for n in range(5))
         change = joint.commit(
@@ -606,6 +606,19 @@ def test_a_refresh_answered_304(refreshing: Joint) -> None:
     assert record is not None and (record.links, record.not_modified) == (2, 1)
 
 
+@pytest.mark.parametrize("status", [200, 304])
+def test_an_unchanged_page_keeps_the_receipt_of_its_markup(refreshing: Joint, status: int) -> None:
+    """An unchanged page is not parsed again, so its meta elements are known only from the earlier receipt."""
+    joint = refreshing
+    known(joint, statements=[("robots", "noai")])
+    before = joint.stages.pages.record(joint.fingerprint(HOME))
+    outcome, body = (Outcome.FETCHED, b"first") if status == 200 else (Outcome.UNCHANGED, b"")
+    refresh(joint, fetch(HOME, body, outcome=outcome, status=status))
+    after = joint.stages.pages.record(joint.fingerprint(HOME))
+    assert before is not None and after is not None and after.fetches == 2
+    assert after.receipt == before.receipt != b""
+
+
 def test_new_links_of_a_changed_page_are_discovery(refreshing: Joint) -> None:
     joint = refreshing
     known(joint)
@@ -719,3 +732,11 @@ def test_the_connection_of_a_robots_txt_is_counted(joint: Joint) -> None:
     answer = fetch(fetch_task.url, b"", connection="reused")
     change = joint.commit(joint.results.robots(fetch_task, answer, joint.clock.now()))
     assert change.counts["connections.reused"] == 1
+
+
+def test_the_file_of_a_site_is_counted(joint: Joint) -> None:
+    joint.add(HOME)
+    page, url = joint.fetch_task(), f"{HOME}.well-known/tdmrep.json"
+    answer = fetch(url, b"", outcome=Outcome.GONE, status=404, connection="reused")
+    change = joint.commit(joint.results.site_file(fetch(page.url), url, answer, joint.clock.now())())
+    assert counted(change) == {"site_files.gone": 1, "connections.reused": 1, "bytes.wire": 100}

@@ -31,6 +31,7 @@ meaningless. `--stacks` prints the stack of the loop's thread during turns of mo
 
 import argparse
 import asyncio
+import atexit
 import collections
 import json
 import random
@@ -120,8 +121,8 @@ class Turns:
 
 
 def crawl_measured(out: Path, arguments: list[str], *, stacks: bool) -> int:
-    """Run the command, measure the turns of its loop, and write the results to `out`."""
-    from crawler.cli import main as command
+    """Run the command as a program, measure the turns of its loop, and write the results to `out` at its end."""
+    from crawler.__main__ import main as program
     from crawler.process.lifecycle.shutdown import Watchdog
 
     turns: list[Turns] = []
@@ -133,9 +134,8 @@ def crawl_measured(out: Path, arguments: list[str], *, stacks: bool) -> int:
         out.with_suffix(".begun").touch()
 
     Watchdog.start = measured  # type: ignore[method-assign]
-    try:
-        return command(arguments)
-    finally:
+
+    def write() -> None:
         peak = memory().peak / (1 << 20)
         found = (
             {
@@ -149,6 +149,11 @@ def crawl_measured(out: Path, arguments: list[str], *, stacks: bool) -> int:
             else {}
         )
         out.write_text(json.dumps(found | {"seen": turns[0].seen.most_common(12) if turns else []}))
+
+    # the program ends without the interpreter's last garbage collection, so `write` cannot follow it
+    atexit.register(write)
+    sys.argv = ["crawler", *arguments]
+    return program()
 
 
 # -- outside ----------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from crawler.cli.loopback import free_port, free_ports
+from tests.end_to_end.cut_network import Proxy
 from tests.end_to_end.test_many_processes import QUICK, command, report_of, stored_by
 from tests.end_to_end.web import Answer, ReceivedRequest, Web, redirect
 from tests.faults.harness import ROOT, Ended, TreeWeb, crawl, end, settings
@@ -26,11 +27,10 @@ class Nodes:
         self.folder = folder
         ports = free_ports(len(names))
         self.addresses = {name: f"127.0.0.1:{port}" for name, port in zip(names, ports, strict=True)}
-        peers = [f"{name}={address}" for name, address in self.addresses.items()]
         self.secret = folder / "secret"
         self.secret.write_text("0123456789abcdef0123456789abcdef")
         self.secret.chmod(0o600)
-        self._flags = [part for peer in peers for part in ("--peer", peer)]
+        self.seen: dict[str, dict[str, str]] = {}  # the addresses at which a node sees others, if they differ
 
     def start(
         self, name: str, *arguments: str, secret: Path | None = None, folder: str = "", clock: str = ""
@@ -40,7 +40,9 @@ class Nodes:
         `clock` names a planted clock (`planted.py`).
         """
         module = ("tests.faults.planted", clock) if clock else ("crawler",)
-        common = (*self._flags, "--secret-file", str(secret or self.secret), *settings(*QUICK))
+        addresses = self.addresses | self.seen.get(name, {})
+        peers = [part for peer, address in addresses.items() for part in ("--peer", f"{peer}={address}")]
+        common = (*peers, "--secret-file", str(secret or self.secret), *settings(*QUICK))
         line = ["node", "--dir", str(self.folder / (folder or name)), "--name", name, *common, *arguments]
         return subprocess.Popen(
             [sys.executable, "-m", *module, *line],
@@ -260,3 +262,43 @@ def test_a_node_that_was_killed_at_the_end_ends_although_its_peers_have_left(
             for node in running:
                 node.kill()
         assert web.fetched().total() == PAGES
+
+
+def test_nodes_end_after_a_cut_of_the_network_at_the_end(tmp_path: Path) -> None:
+    """When all pages are fetched, the network of node `c` fails for longer than `crawl.patience`.
+
+    No node can know whether the others have links left. So all nodes wait, and end when the network is back.
+    """
+    nodes = Nodes(tmp_path, "abc")
+    proxies = {name: Proxy(int(at.rpartition(":")[2])) for name, at in nodes.addresses.items()}
+    seen = {name: f"127.0.0.1:{proxy.port}" for name, proxy in proxies.items()}
+    nodes.seen = {"a": {"c": seen["c"]}, "b": {"c": seen["c"]}, "c": {"a": seen["a"], "b": seen["b"]}}
+    patient = ("--patience", "2", "--set", "splitter.silence_max=2")
+    with TreeWeb(tmp_path, PAGES, "--fanout", "3") as web:
+        running = [
+            nodes.start("a", web.seed, *patient),
+            nodes.start("b", *patient),
+            nodes.start("c", *patient),
+        ]
+        try:
+            while web.fetched().total() < PAGES:
+                assert all(node.poll() is None for node in running)
+                time.sleep(0.005)
+            for proxy in proxies.values():
+                proxy.open.clear()
+            log, give_up = tmp_path / "c" / "crawler.log", time.monotonic() + 90
+            # the node logs this after `silence_max` without contact
+            while not (log.exists() and "start one of them again" in log.read_text()):
+                assert running[2].poll() is None and time.monotonic() < give_up
+                time.sleep(0.1)
+            for proxy in proxies.values():
+                proxy.open.set()
+            ended = [end(node, timeout=90) for node in running]
+            assert [each.code for each in ended] == [0, 0, 0], ended
+        finally:
+            for node in running:
+                node.kill()
+            for proxy in proxies.values():
+                proxy.close()
+        assert web.fetched().total() == len(web.fetched()) == PAGES
+    assert {report_of(tmp_path / name)["stopped_by"] for name in "abc"} == {"done"}

@@ -6,8 +6,8 @@
                  crawl needs a look
     unhealthy    a rule shows that the crawl, or one of its processes, does not do its work
     paused       healthy, and paused by the user
-    at rest      no process runs, and all ended in order
-    died         no process runs, and at least one did not end in order
+    at rest      no process runs, and all ended cleanly
+    died         no process runs, and at least one did not end cleanly
 
 Each broken rule is a `BrokenRule` with its severity and a sentence. `crawler status`, `crawler top`, `/status`,
 the metrics and the dashboard all show this verdict. Rates cover about the last
@@ -111,7 +111,7 @@ def health(status: CrawlSigns) -> Health:
         died = [member.name for member in status.members if member.state == "died"]
         if not died:
             return Health("at rest")
-        text = f"{_list(died)} did not end in order: killed, or stopped by an error; start the crawl again"
+        text = f"{_list(died)} did not end cleanly: killed, or stopped by an error; start the crawl again"
         return Health("died", (BrokenRule("died", text),))
     found = ((name, broken(status)) for name, broken in RULES.items())
     problems = [BrokenRule(name, text, severity) for name, (severity, text) in found if text]

@@ -15,9 +15,8 @@ BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0
 ERRORS_KEPT = 50
 MINUTE = 60.0  # s
 _ERROR_CHARS_MAX = 500
-DIED = {
-    "died": True
-}  # marks the message about the death of a process, as `extra` of the call that logs the message
+# `extra` of the call that logs the death of a process; it marks the message
+DIED = {"died": True}
 
 
 class Histogram:

@@ -21,7 +21,7 @@ _DERIVED = ("outlook", "health", "crawl")  # sections of the tree that are not p
 class MemberStatus(msgspec.Struct, frozen=True):
     """A process of a crawl. Its state is `running`, `at_rest`, `died`, `missing` or `ended`.
 
-    If no process of the crawl runs, each process is `at_rest` if it ended in order, and otherwise has `died`. A
+    If no process of the crawl runs, each process is `at_rest` if it ended cleanly, and otherwise has `died`. A
     process is `missing` if it does not answer while others run. A process has `ended` if the crawl is ending
     and this process has finished before the others.
 

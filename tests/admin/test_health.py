@@ -150,7 +150,7 @@ def test_a_crawl_at_rest_has_no_problems() -> None:
 def test_a_crawl_that_died_is_not_called_at_rest() -> None:
     members = [MemberStatus(f"p{n}", "died" if n else "at_rest") for n in range(3)]
     verdict = health(status(members=members))
-    assert verdict.state == "died" and str(verdict).startswith("died: p1, p2 did not end in order")
+    assert verdict.state == "died" and str(verdict).startswith("died: p1, p2 did not end cleanly")
     assert "p1 is not running" in str(whole([status(), status(members=members[1:2])]).health)
 
 

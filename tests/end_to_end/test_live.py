@@ -206,13 +206,13 @@ def test_a_crawl_of_three_processes_serves_and_obeys(tmp_path: Path, tree: list[
 def test_status_tells_a_crawl_that_died_from_one_that_ended(
     tmp_path: Path, tree: list[str], processes: int
 ) -> None:
-    """SIGINT lets all processes end in order. After SIGKILL, status names the processes that did not."""
-    for number, ends_in_order in enumerate((True, False, True)):
+    """SIGINT lets all processes end cleanly. After SIGKILL, status names the processes that did not."""
+    for number, ends_cleanly in enumerate((True, False, True)):
         running = Running(tmp_path, tree, "--processes", str(processes))
         running.until(
             lambda run=running: len(run.status().get("processes", [])) == processes and run.fetched()
         )
-        if ends_in_order:
+        if ends_cleanly:
             running.end()
         else:
             for pid in {running.process.pid, *(each["pid"] for each in running.status()["processes"])}:
@@ -223,7 +223,7 @@ def test_status_tells_a_crawl_that_died_from_one_that_ended(
         names = ", ".join(f"p{n}" for n in range(processes))
         text = (
             "at rest"
-            if ends_in_order
-            else f"died: {names} did not end in order: killed, or stopped by an error"
+            if ends_cleanly
+            else f"died: {names} did not end cleanly: killed, or stopped by an error"
         )
         assert text in said and verdict["said"].startswith(text), (number, said)

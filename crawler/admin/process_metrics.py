@@ -15,7 +15,7 @@ BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0
 ERRORS_KEPT = 50
 MINUTE = 60.0  # s
 _ERROR_CHARS_MAX = 500
-# `extra` of the call that logs the death of a process; it marks the message
+# `extra` of the call that logs the death of a process; marks this message
 DIED = {"died": True}
 
 

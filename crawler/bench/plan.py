@@ -1,4 +1,4 @@
-"""Estimate the resources of a crawl: processes, machines, disk, memory, bandwidth, days, and its bottleneck.
+"""Estimates the resources of a crawl, such as machines, disk, memory, bandwidth and days, and finds its bottleneck.
 
     crawler plan --pages 1e9 --hosts 5e6 --rate 10000
     crawler plan --pages 1e7 --hosts 50000 --rate 100 --refresh 20 --cores 4
@@ -6,10 +6,11 @@
     crawler crawl https://example.org/ --dir sample --max-pages 5000 && crawler plan --sample sample --pages 1e6
     crawler bench units --out units.json && crawler plan --units units.json --pages 1e8 --hosts 1e6 --machines 3
 
-The estimate is computed from unit costs (crawler/bench/planning.py): the costs of a reference machine, or the
-costs that `crawler bench units` measured on yours. Unit costs are ranges, so the results are ranges, too.
-With --sample, a small crawl provides the arguments that are not given: hosts, their addresses, pages of the
-largest host, sizes, links, times. A plan assumes that all pages of the hosts are fetched.
+The estimate is computed from unit costs (crawler/bench/planning.py). These are the costs of a reference
+machine, or the costs that `crawler bench units` measured on your machine. Unit costs are ranges, so the
+results are ranges, too. With --sample, a small crawl provides the arguments that are not given: hosts, their
+addresses, pages of the largest host, sizes, links, times. A plan assumes that all pages of the hosts are
+fetched.
 """
 
 import argparse

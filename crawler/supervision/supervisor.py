@@ -58,7 +58,7 @@ log = logging.getLogger("crawler")
 PROGRAM = ("-m", "crawler.supervision")  # arguments with which a child is restarted
 BACKOFF_MAX = 1.0  # seconds between attempts to connect to a sibling that is restarting
 SHUTDOWN_STEPS = 10  # steps of a child's shutdown, each taking at most `crawl.shutdown_step_max`
-FINISHED = ("done", "patience")  # reasons why a process ends if it has nothing left to do
+FINISHED = ("done", "patience")  # a process that ends for one of these reasons has nothing left to do
 _LIMITS = ("max_pages", "max_time", "max_bytes", "disk", "signal", "stopped")
 
 

@@ -3,13 +3,13 @@
     reserve --fits--> granted ......................... release
        '-----does not--> waits in line --next_free--> granted
 
-The account is a plain object without I/O. An owner is any hashable value; its share of the bytes grows with
-each `reserve` and ends with `release`. An owner whose request does not fit waits in a queue. Requests are
-granted in the order of their arrival. Two kinds of shares may exceed the limit. The oldest share may exceed
-it, because otherwise many half-received bodies could fill the account and wait for one another forever. And
-each share may grow to `SMALL_BYTES`, because otherwise small bodies would wait for large ones. All shares
-except the oldest together hold at most a quarter of the limit. The reason is that with many large bodies, the
-oldest share often exceeds the limit, and then the others should hold little.
+The account is a plain object without I/O. An owner is any hashable value. The owner's share of the bytes
+grows with each `reserve` and ends with `release`. An owner whose request does not fit waits in a queue.
+Requests are granted in the order of their arrival. Two kinds of shares may exceed the limit. The oldest share
+may exceed it, because otherwise many half-received bodies could fill the account and wait for one another
+forever. And each share may grow to `SMALL_BYTES`, because otherwise small bodies would wait for large ones.
+All shares except the oldest together hold at most a quarter of the limit. The reason is that with many large
+bodies, the oldest share often exceeds the limit, and then the other shares should be small.
 
 `charge` counts bytes that are already in memory, whether they fit or not. These are the bytes of a body that
 has arrived but is not committed, and of the data made from that body. A charged owner never waits here. While

@@ -1,4 +1,4 @@
-"""Change signals: the table of their sources, and the possible fates of a signalled URL.
+"""Change signals: defines their sources, and the possible fates of a signalled URL.
 
 A signal reports that a page changed. `process/results/signal_intake.py` handles the signals of all senders.
 """
@@ -15,7 +15,7 @@ class SignalSource(NamedTuple):
     """One source of change signals.
 
     `number` is the position of the source in the stored counters. `trust` is the share of signals that is
-    assumed to be correct before any signal was checked; `recipe` describes how signals of this source are
+    assumed to be correct as long as no signal was checked. `recipe` describes how signals of this source are
     sent.
     """
 
@@ -52,7 +52,9 @@ def source_number(source: str) -> int:
 class Fate(StrEnum):
     """The fate of a signalled URL. All interfaces use these words."""
 
-    NOTED = "noted"  # the page is kept fresh: it is fetched sooner, depending on how reliable its source was
+    # the page is known and kept fresh, so it is fetched sooner; how much depends on the reliability of the
+    # source
+    NOTED = "noted"
     QUEUED = "queued"  # in scope but not fetched yet: it waits like any link
     # another process owns the URL and decides its fate; the signal waits here until that process receives it
     SENT = "sent"

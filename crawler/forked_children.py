@@ -7,13 +7,12 @@
 
 Importing the crawler takes half a CPU second and 60 MB of memory that never changes. Forked children avoid
 both costs: four children start in 0.8 CPU seconds instead of 2.8. Forking a process that runs an event loop
-or threads is unsafe. So a crawling process forks its children only at the first start. A child that dies
-later is replaced by a newly executed program.
+or threads is unsafe. So a crawling process forks each child only for the first start of that child. A child
+that dies later is replaced by a newly executed program.
 
 `ForkedChild` implements the part of `asyncio.subprocess.Process` that a supervisor uses.
 """
 
-import asyncio
 import ctypes
 import gc
 import logging
@@ -46,7 +45,9 @@ class ForkedChild:
         self._ended = os.pidfd_open(pid)  # readable once the child has ended
 
     async def wait(self) -> int:
-        """Wait for the child to end and return its exit code; negative if a signal ended it."""
+        """Wait for the child to end and return its exit code, which is negative if a signal ended the child."""
+        import asyncio  # imported here because commands that only export or check do not need it
+
         if self.returncode is None:
             loop, ended = asyncio.get_running_loop(), asyncio.Event()
             loop.add_reader(self._ended, ended.set)
@@ -76,7 +77,10 @@ class ForkedChild:
 
 
 def end_with_parent(parent: int) -> None:
-    """Ask the kernel to end this process, a child of `parent`, when its parent ends. This works only on Linux."""
+    """Ask the kernel to end this process, which is a child of `parent`, when `parent` ends.
+
+    This works only on Linux.
+    """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:  # the parent has already ended

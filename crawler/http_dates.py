@@ -32,7 +32,8 @@ def parse_date(text: str) -> datetime:
     return date
 
 
-# answers of the same second have the same Date, and files of one release have the same Last-Modified
+# cached, because answers of the same second have the same Date, and files of one release have the same
+# Last-Modified
 @lru_cache(maxsize=512)
 def _fixed_date(text: str) -> datetime | None:
     """Parse a date in the usual form; return None if `text` has another form."""

@@ -32,8 +32,8 @@ class BuildKernels(build_ext):
     """Builds the kernels, or copies them from the cache.
 
     The module that all kernels share is built before any of them. Kernels are built in parallel. If Cython
-    generated the shared module at the same time as another module, part of the shared module could be
-    missing. Then no kernel could be imported.
+    generated the shared module while it compiles another module, part of the shared module could be missing.
+    Then no kernel could be imported.
     """
 
     # setuptools looks up the options of pyproject.toml by this name

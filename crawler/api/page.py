@@ -246,7 +246,9 @@ class Page(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def headers(self) -> CIMultiDictProxy[str]:
-        """The headers of the answer; names are case-insensitive; `getall` returns repeated headers.
+        """The headers of the answer.
+
+        Names are case-insensitive, and `getall` returns all values of a repeated header.
 
         >>> raw = ((b"ETag", b"7"), (b"Link", b"</a>"), (b"Link", b"</b>"))
         >>> page = Page("http://x/", 200, "fetched", 0, 0.0, "text/html", raw, b"")
@@ -262,7 +264,7 @@ class Page(msgspec.Struct, frozen=True, dict=True):
 
     @property
     def encoding(self) -> str:
-        """The encoding of the text (its WHATWG name); it comes from a byte order mark, the header or the page itself.
+        """The encoding of the text (its WHATWG name). It is found in a byte order mark, the header or the page itself.
 
         >>> Page.of("http://x/", b"<meta charset=latin1>").encoding
         'windows-1252'
@@ -323,7 +325,9 @@ class Page(msgspec.Struct, frozen=True, dict=True):
     def json(self, kind: type[T]) -> T: ...
 
     def json(self, kind: Any = Any) -> Any:
-        """Return the content as JSON, checked and converted if a `kind` (dataclass, msgspec struct) is given.
+        """Return the content as JSON.
+
+        If a `kind` (dataclass, msgspec struct) is given, check and convert the content.
 
         >>> page = Page.of("http://x/", '{"price": 3}', "application/json")
         >>> page.json()["price"], page.json(dict[str, int])
@@ -336,7 +340,7 @@ class Page(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def base(self) -> str:
-        """The URL to which relative URLs are resolved: the page's `<base>`, otherwise its URL.
+        """The URL to which relative URLs are resolved: that of the page's `<base>`, or that of the page.
 
         >>> Page.of("http://x/shop/1", "<base href=/tea/>").base
         'http://x/tea/'
@@ -364,7 +368,7 @@ class Page(msgspec.Struct, frozen=True, dict=True):
         meta: Mapping[str, Any] = {},
         jar: str = "",
     ) -> Request:
-        """Return a request that submits a form of the page with `fields`; other fields keep the form's values.
+        """Return a request that submits a form of the page with `fields`; other fields keep the values in the form.
 
         With `jar`, the cookies of that jar are sent; give the jar of the request that fetched this page. Of
         the forms that match `css`, the one that has the most of `fields` is used. Raise ValueError if no form

@@ -3,13 +3,13 @@
 Until then, the file `NAME.rows` contains one JSON object per line, where NAME is the name of the Parquet
 file. A column has one type. If a column contains both integers and fractions, its integers become fractions.
 If it contains mappings, each mapping gets the keys of all rows. If the types in a column have nothing in
-common, the column becomes text: text is kept, and other values become JSON. A warning names the column and
-the first row of each type.
+common, the column becomes text: values that are text are kept, and other values are written as JSON. A
+warning names the column and the first row of each type.
 
     items ──► NAME.rows ──► types of the columns (first reading) ──► NAME (second) ──► NAME.rows is deleted
 
 If the Parquet file cannot be written, the file with the rows is kept, and the error message names it. The
-next run with the same name continues with these rows, and they can be read as JSONL.
+next run with the same name continues with these rows. The rows can also be read as JSONL.
 """
 
 import logging
@@ -129,7 +129,7 @@ class ItemColumns:
         return list(self._types)
 
     def see(self, rows: Iterable[dict[str, Any]]) -> None:
-        """Widen the types so that the columns can hold the values of these rows."""
+        """Widen the types of the columns so that they can hold the values of these rows."""
         import pyarrow
 
         values: dict[str, list[Any]] = {}

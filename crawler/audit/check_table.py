@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from crawler.errors import UsageError
 
-SLOW_SECONDS = 1.0  # seconds; an answer that takes longer is slow
+SLOW_SECONDS = 1.0  # in seconds; an answer that takes longer than this is slow
 DEEP_HOPS = 4  # number of hops from the start; a page with at least this many is deep
 # In characters, the usual limits of site audits: search engines cut longer texts.
 TITLE_CHARACTERS = 60

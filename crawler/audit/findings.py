@@ -1,9 +1,9 @@
 """Collects facts about a site, record by record and page by page, and then derives the findings from them.
 
-The auditor takes the record of a URL (`Auditor.record`), a URL that was not fetched (`Auditor.waiting`), the
-URLs of a sitemap (`Auditor.sitemap`), and a stored page (`Auditor.page`). `Auditor.audit` then returns the
-result. A *section* contains the number of findings of one check (`check_table.py`), and the first of these
-findings.
+The auditor takes four kinds of facts: the record of a URL (`Auditor.record`), a URL that was not fetched
+(`Auditor.waiting`), the URLs of a sitemap (`Auditor.sitemap`), and a stored page (`Auditor.page`).
+`Auditor.audit` then returns the result. A *section* contains the number of findings of one check
+(`check_table.py`), and the first of these findings.
 """
 
 import heapq
@@ -22,7 +22,7 @@ from crawler.audit.on_page import SOURCES_MAX, Finding, PageFacts
 from crawler.records import NO_PAGE, LinkFlag, Outcome, PageState
 
 LISTED_MAX = 1000  # default number of findings that are listed per section
-# URLs of unreachable servers that are remembered one by one; further ones are only counted
+# maximum number of URLs of unreachable servers that are remembered one by one; further ones are only counted
 UNREACHABLE_MAX = 100_000
 _HOPS_MAX = 50  # maximum length of a redirect chain
 
@@ -72,6 +72,8 @@ class Audit(msgspec.Struct):
     sections: dict[str, Section]
     compared_with: str = ""  # the earlier crawl
     comparison: dict[str, Section] = {}  # sections of `comparison.py`
+    # a line for each segment that is missing or too short; the report lacks the pages of such segments
+    damage: list[str] = []
     external: dict[str, int] = {}  # number of checked links out of scope, by status or outcome
 
 
@@ -100,7 +102,10 @@ class Repeated:
             self.repeated[key] = 2, [first, url]
 
     def ranked(self) -> list[tuple[str, int, list[str]]]:
-        """Return (key, number of URLs, first URLs) for each key that several URLs share, the most frequent key first."""
+        """Return (key, number of URLs, first URLs) for each key that several URLs share.
+
+        The most frequent key comes first.
+        """
         ranked = sorted(self.repeated.items(), key=lambda item: -item[1][0])
         return [(key, count, urls) for key, (count, urls) in ranked]
 
@@ -213,7 +218,7 @@ class Auditor:
     def waiting(self, url: str, fingerprint: int, verdict: str, via: str, flags: int = 0) -> None:
         """Note a URL that was not fetched.
 
-        `verdict` says why its server is unreachable; it is "" if the URL just waits.
+        If the server of the URL is unreachable, `verdict` states the reason; it is "" if the URL just waits.
         """
         if flags & _EXTERNAL:
             self._external["unreachable" if verdict else "to do"] += 1

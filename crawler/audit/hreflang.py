@@ -2,7 +2,7 @@
 
 A code is x-default, or a language of ISO 639-1, optionally followed by a script of four letters and a region
 of ISO 3166-1. A link counts only if the page to which it leads links back. The links of all pages are kept as
-pairs of fingerprints, which take 16 bytes each, and are compared at the end.
+pairs of fingerprints (16 bytes per pair), which are compared at the end.
 """
 
 import re

@@ -40,9 +40,9 @@ class Finding(msgspec.Struct, frozen=True):
 class PageFacts(msgspec.Struct):
     """The facts of a stored page that the checks of the whole site need, and the findings that concern only this page.
 
-    `links` are the fingerprints (uint64) of the page's links to URLs in `Auditor.wanted`. `canonical`
-    is the (fingerprint, URL) of the page's only canonical link if it leads to another page. `alternates` are
-    the (fingerprint, URL) pairs of the page's translations.
+    `links` are the fingerprints (uint64) of the page's links to URLs in `Auditor.wanted`. `canonical` is the
+    (fingerprint, URL) of the page's canonical link, if the page has only one and it leads to another page.
+    `alternates` are the (fingerprint, URL) pairs of the page's translations.
     """
 
     fingerprint: int

@@ -1,4 +1,4 @@
-"""The Duplicate URL Eliminator: takes links and returns those of new URLs, each exactly once.
+"""The Duplicate URL Eliminator. It takes links, and returns those that lead to new URLs, each URL exactly once.
 
 A link that is not in the cache takes part in two commits, which are marked `=` in this diagram. A step has
 happened only once it is committed (`storage/README.md`, "The commit point"):
@@ -8,20 +8,20 @@ happened only once it is committed (`storage/README.md`, "The commit point"):
     writer      append, sync, stage ==      plan.run   stage_flush ============
                 links log | d/links          X.run   |  d/runs, d/flushed, and t/ of the new links
 
-Methods in row `loop`, and all queries, run on the event loop (marked "Loop" below). Methods in row `writer`
-run in the writer thread (marked "Writer"). `plan.run` may run in any thread. In a large flush, the steps
-after the join are repeated for each part of the new links, and each part writes its own run. `begin_flush`
-returns the same plan until the last part is done. At most one flush and one compaction (`begin_compaction`,
-`run`, `stage_compaction`, `compacted`) run at a time. A flush and a compaction may overlap, because a
-compaction changes only how the known set is divided into runs, not what is in the set.
+The methods in row `loop`, and all queries, run on the event loop (marked "Loop" below). Methods in row
+`writer` run in the writer thread (marked "Writer"). `plan.run` may run in any thread. In a large flush, the
+steps after the join are repeated for each part of the new links, and each part writes its own run.
+`begin_flush` returns the same plan until the last part is done. At most one flush and one compaction
+(`begin_compaction`, `run`, `stage_compaction`, `compacted`) run at a time. A flush and a compaction may
+overlap, because a compaction changes only how the known set is divided into runs, not what is in the set.
 
 After a crash, the store decides what is valid. Opening the DUE deletes the runs and links that the store does
 not name. Links that were committed but not flushed wait again. The batch that hands a new fingerprint to the
 frontier also records it. So each fingerprint is returned as new exactly once.
 
 `links = pending + known + new`: `links` counts all links appended since the crawl began, and `pending` counts
-those that still wait or are being flushed. `known` and `new` count the other links by whether their URL was
-known or new.
+those that still wait or are being flushed. The other links are divided into `known` and `new`, by whether
+their URL was already known.
 """
 
 import math
@@ -158,10 +158,10 @@ class Eliminator:
     def admit(self, fingerprints: Fingerprints) -> np.ndarray:
         """Return which of the links with these fingerprints should be appended to the log. Loop.
 
-        `fingerprints` is uint64 (n,), and the result is bool (n,). A link is not appended if a link
-        with the same fingerprint waits already. The result may be True for a link that waits already, but it
-        is never False for a link that does not wait. Call this right after the look-up in the URL cache, in
-        the same step of the event loop that hands the links to the committer.
+        `fingerprints` is uint64 (n,), and the result is bool (n,). A link is not appended if a link with the
+        same fingerprint waits already. For a link that waits already, the result may be True; for a link that
+        does not wait, it is never False. Call this right after the look-up in the URL cache, in the same step
+        of the event loop that hands the links to the committer.
         """
         fresh: np.ndarray = self._admitted.add_many(fingerprints)
         self.repeats += len(fresh) - int(np.count_nonzero(fresh))
@@ -273,7 +273,7 @@ class Eliminator:
     def stage_flush(self, plan: FlushPlan, batch: Batch) -> None:
         """Record a finished part in `batch`. Writer.
 
-        The batch is synced, and also holds the to-do entries of the part's new links.
+        The batch is synced, and also contains the to-do entries of the new links of the part.
         """
         if plan.new_run is not None and plan.new_run.entry is not None:
             self._manifest.runs.append(plan.new_run.entry)
@@ -437,7 +437,7 @@ _T = TypeVar("_T")
 
 
 def _load(store: KeyValue, key: bytes, default: _T) -> _T:
-    """Return the value of `key`, decoded to the type of `default`; return `default` if there is no such key."""
+    """Return the value of `key`, decoded to the type of `default`. If there is no such key, return `default`."""
     value = store.get(key)
     if value is None:
         return default

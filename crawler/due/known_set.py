@@ -1,8 +1,8 @@
 """The set of known fingerprints.
 
-The set consists of disjoint sorted runs, oldest first, which are merged in powers of two. Each flush adds a
-run of new fingerprints. Then the newest run is merged with its older neighbours, one after the other, as long
-as the next neighbour is not larger than the runs merged so far:
+The set consists of disjoint sorted runs, oldest first. Merges keep the number of runs logarithmic. Each flush
+adds a run of new fingerprints. Then the newest run is merged with its older neighbours, one after the other,
+as long as the next neighbour is not larger than the runs merged so far:
 
     runs (b = 1)    4 2 1  + 1  ->  8            8 4 1  + 1  ->  8 4 2
                       `-----'                        `---'
@@ -111,7 +111,7 @@ class KnownSet:
     def close_replaced(self) -> None:
         """Close the replaced runs that no thread reads any more.
 
-        Any thread may call this function, which may take a while.
+        Any thread may call this function. It may take a while.
         """
         for _ in range(len(self._replaced)):
             run = self._replaced.pop()

@@ -6,7 +6,7 @@ Their fingerprints are in memory, and the links themselves are in the links log.
     unstaged  ----->  staged  ----->   waiting, oldest first  -----> a flush
     (of this group)   (a list a group)
 
-The writer thread calls `append` and `stage`; the event loop calls the other methods. Groups
+The writer thread calls `append` and `stage`, and the event loop calls the other methods. Groups
 pass between the two threads through a deque.
 """
 

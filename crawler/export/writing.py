@@ -93,6 +93,7 @@ class Export:
         self._writer.prepare()
         self._select = Selection(with_noarchive=request.with_noarchive, static=request.static)
         self._count = 0
+        self.damage: list[str] = []  # segments that are missing or too short; a line for each
         self.entry = ""  # the file of a mirror that a user should open first
 
     def _check_options(self) -> None:
@@ -130,7 +131,7 @@ class Export:
             StoreError: the disk failed.
         """
         with opened(path) as crawled:
-            request = self._request
+            request, self.damage = self._request, crawled.damage()
             self._select = self._select._replace(
                 disallowed=crawled.disallowed(),
                 refused=crawled.refused(request.allow, request.unknown, self._report),

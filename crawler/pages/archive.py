@@ -277,6 +277,10 @@ class Archive:
         for key, value in scan_prefix(self.store, keys.SEGMENT):
             yield key[2:].decode(), int.from_bytes(unseal(key, value), "big")
 
+    def damaged_segments(self) -> list[str]:
+        """Return the names of the segments that are missing or shorter than their committed length."""
+        return sorted(segments.survey(self.folder, dict(self.committed_lengths())).damaged)
+
 
 def read_capture(
     folder: Path, capture: Capture, original: Capture | None, *, static: bool = False

@@ -1,7 +1,8 @@
 """Lets all processes agree, without a central process, on shares of the rate, on limits and on the end of the crawl.
 
 Every process sends its `Counters` to every other process about once a second, with acks and heartbeats. From
-these counters, each process computes its share, the limits and the end on its own.
+these counters, each process computes its share of the rate, the state of the limits, and the end of the
+crawl.
 
 **Rate.** Let w be the number of hosts of a process that have work. Process i takes the share
 
@@ -14,11 +15,11 @@ peers have received the new value.
 
 A peer that has sent nothing for `silence_max` is missing. It may be dead, or cut off and still fetching. In
 both cases, 1/N of the rate stays reserved for the missing peer. The c processes that still receive messages
-from each other divide c/N in proportion to their work. If this makes the share of a process smaller, the
-process uses the new share immediately. If it makes the share larger, the process uses it only after another
-`silence_max`, because by then the missing process has reduced its own share. A process that has heard from no
-peer uses 1/N. So the shares can add up to more than 1 only for one interval, while processes start or after a
-network cut has ended.
+from each other divide c/N of the rate in proportion to their work. If this makes the share of a process
+smaller, the process uses the new share immediately. If it makes the share larger, the process uses it only
+after another `silence_max`, because by then the missing process has reduced its own share. A process that has
+heard from no peer uses 1/N. So the shares can add up to more than 1 only for one interval, while processes
+start or after a network cut has ended.
 
 **Known pages.** The part of the rate that is spent on known pages is divided in the same way, in proportion
 to the `weight` of each process's refresh schedule. For its own weight, a process uses the least value that a
@@ -242,7 +243,7 @@ class Coordination:
     # -- shares and limits ------------------------------------------------------------------------
 
     def share(self, now: float) -> float:
-        """Return the part of the rate, 0 to 1, that this process may use now."""
+        """Return the part of the rate, from 0 to 1, that this process may use now."""
         if not self._peers:
             return 1.0
         present = [peer for peer in self._peers.values() if self._is_present(peer, now)]

@@ -1,9 +1,9 @@
 """Receives the links that other processes send. Links are accepted in order, applied once, and confirmed.
 
-For each peer, the store holds under the key `i/<peer>`: the epoch of the peer's outbox, the last durable
-sequence number, the number of links ever applied, and the checksum of the epoch's entries (`wire.chained`).
-The number of the last accepted entry, `accepted`, is kept only in memory. It may be ahead of the durable
-number, and is used to accept entries in order. Only the durable number is sent to the peer.
+For each peer, the store holds four values under the key `i/<peer>`: the epoch of the peer's outbox, the last
+durable sequence number, the number of links ever applied, and the checksum of the epoch's entries
+(`wire.chained`). The number of the last accepted entry, `accepted`, is kept only in memory. It may be ahead
+of the durable number, and is used to accept entries in order. Only the durable number is sent to the peer.
 
     entry --accept--> queue --take--> cache, DUE, committer
                                           write, stage (i/), committed --> durable: the session acks

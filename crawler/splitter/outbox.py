@@ -14,7 +14,7 @@ pages. Links from other processes are still accepted.
 
 import logging
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 import msgspec
@@ -169,7 +169,7 @@ class Outbox:
 
     @property
     def links(self) -> int:
-        """The number of links in the outbox: those that were appended and are not yet confirmed."""
+        """The number of links in the outbox, which are the links that were appended and not confirmed yet."""
         return self._totals.links
 
     @property
@@ -203,6 +203,11 @@ class Outbox:
         mark = 2 * self._config.spool_bytes_max
         return self.bytes >= mark and any(spool.bytes >= mark for spool in self.spools.values())
 
+    @property
+    def compacting(self) -> bool:
+        """True if a queue is being rewritten; only one is rewritten at a time."""
+        return self._compacting is not None
+
     def compaction(self) -> Compaction | None:
         """Return a compaction, or None if no queue needs one.
 
@@ -213,11 +218,25 @@ class Outbox:
         for spool in self.spools.values():
             mark = max(self._config.spool_bytes_max, spool.compacted_bytes * 3 // 2)
             if spool.ready and not spool.connected and spool.bytes >= mark:
-                self._compacting = Compaction(
-                    self._store, spool, self._fresh_epoch(), entry_bytes=self._config.entry_bytes
-                )
+                self._compacting = self._compaction(spool)
                 return self._compacting
         return None
+
+    def retirement(self, peer: str, matches: Callable[[str], object]) -> Compaction | None:
+        """Return a compaction that marks the links whose URLs match as retired; None if none can start now.
+
+        The links of a connected peer are on their way. They are in its queues a moment later.
+        """
+        spool = self.spools[peer]
+        if self._compacting is not None or not spool.ready or spool.connected or not spool.links:
+            return None
+        self._compacting = self._compaction(spool, matches)
+        return self._compacting
+
+    def _compaction(self, spool: Spool, retires: Callable[[str], object] | None = None) -> Compaction:
+        return Compaction(
+            self._store, spool, self._fresh_epoch(), entry_bytes=self._config.entry_bytes, retires=retires
+        )
 
     def adopt(self, compaction: Compaction) -> bool:
         """Make a compacted queue current with the next group; return False if the queue has changed meanwhile.
@@ -229,7 +248,9 @@ class Outbox:
         self._compacting = None
         spool = self.spools[compaction.peer]
         spool.compacted_bytes = compaction.bytes_after
-        compaction.adopted = spool.replace(compaction.result(), compaction.acked, compaction.bytes_saved)
+        compaction.adopted = compaction.useful and spool.replace(
+            compaction.result(), compaction.acked, compaction.bytes_saved
+        )
         return compaction.adopted
 
     def _check(self) -> None:

@@ -198,7 +198,10 @@ class _Connection(asyncio.Protocol):
             self.flush()
 
     def _guarded(self, step: Callable[[], None]) -> bool:
-        """Run a step of the session. If the store of this process fails, end the process, not only the connection."""
+        """Run a step of the session.
+
+        If the store of this process fails, end the whole process, not only the connection.
+        """
         try:
             step()
         except CrawlerError as error:
@@ -272,8 +275,9 @@ class Peers:
 
     `on_news` is called when the process has entries to take or a group to commit. `on_failure` is called when
     the store fails and the process must end. `on_older` is called when the clock of this process seems to be
-    behind. In this case, a peer knows a newer start of this process, but no peer has accepted this start yet,
-    and no other process of its name is connected. The argument is the number of the newest start.
+    behind. In this case, a peer knows of a newer start of a process with this name, but no peer has accepted
+    the present start yet, and no other process of the name is connected. The argument is the number of the
+    newest start.
     """
 
     def __init__(

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""On the HTML pages of a folder, compare main content with that of trafilatura, and search for planted near-duplicates.
+"""Compare the main content of HTML pages with the result of trafilatura, and search for planted near-duplicates.
 
     pip install trafilatura lxml_html_clean
     scripts/bench/text.py FOLDER [--per-site 80] [--seed 1]

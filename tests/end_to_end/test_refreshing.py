@@ -39,7 +39,7 @@ def changing_web(start: float, **spec: Any) -> ChangingWeb:
 
 
 def gaps_hold(web: ChangingWeb) -> bool:
-    """Return whether there was a gap between all requests to a host.
+    """Return whether there was a gap after each request to a host.
 
     The server's times may be late by one turn of its loop.
     """
@@ -98,7 +98,7 @@ def test_discovery_ends_while_known_pages_are_refreshed(tmp_path: Path) -> None:
 
 
 def test_state_survives_repeated_kills(tmp_path: Path) -> None:
-    """After each kill, the state is the committed state.
+    """After each kill, the store has exactly the state that was committed.
 
     Gaps are kept, and no page is lost (`faults/refreshing.py`).
     """

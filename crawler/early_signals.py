@@ -6,8 +6,8 @@
     SIGUSR1             blocked, so that it ends neither the process nor its children; a process that writes logs
                         waits for it in a thread and reopens them (`storage/rotating_file.py`)
 
-Without a terminal, SIGHUP comes from a service manager or from logrotate. They send it to make a daemon
-reread its configuration or reopen its logs.
+Without a terminal, SIGHUP comes from a service manager or from logrotate. These programs send it to make a
+daemon reread its configuration or reopen its logs.
 
 Importing the crawler may take longer than a supervisor waits. A SIGTERM or SIGHUP that arrives during the
 imports is remembered, and the command stops as soon as it has begun. A second signal ends the process at
@@ -22,7 +22,8 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-# this signal is blocked here and in child processes, since a service manager may send it to them too
+# asks a process to reopen its logs; blocked here and in child processes, since a service manager may send it
+# to these, too
 REOPEN = signal.SIGUSR1
 AT_ONCE = 130  # exit code after a second signal, or after a Ctrl-C before anything has begun
 _came: list[int] = []

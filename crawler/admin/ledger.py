@@ -47,7 +47,7 @@ def _tail_files(path: Path, bytes_max: int) -> list[tuple[Path, int]]:
 def of_host(lines: Iterable[bytes], host: str, rows_max: int = ROWS_MAX) -> dict[str, Any]:
     """Return {"host", "requests", "least_gap", "rows": [...]}; `rows` are the latest requests, each with its gap.
 
-    The gap of a request is the time in seconds from the end of the previous answer to this request.
+    The gap of a request is the time in seconds between the end of the previous answer and this request.
     """
     needle = host.encode("ascii", "replace")
     rows: deque[dict[str, Any]] = deque(maxlen=rows_max)

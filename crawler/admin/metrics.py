@@ -4,6 +4,7 @@ Labels are the process and names from fixed lists (outcomes, rules, states, reas
 So the number of series does not grow with the crawl. A test counts the series of a crawl of 100,000 hosts.
 """
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -17,7 +18,7 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
-from crawler.admin.health import RULES
+from crawler.admin.health import DEGRADED, RULES, UNHEALTHY
 from crawler.admin.history import number_at
 from crawler.admin.process_metrics import cumulative
 from crawler.admin.status import Status, whole
@@ -73,6 +74,8 @@ NUMBERS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("serve_ready_bytes", ("serve", "ready_bytes"), "Bytes of cached answers."),
     ("serve_ready_hits_total", ("serve", "ready_hits"), "Requests answered from cached answers."),
     ("serve_ready_misses_total", ("serve", "ready_misses"), "Requests whose answer was not cached."),
+    ("serve_disk_bytes", ("serve", "disk_bytes"), "Bytes of inflated pages in the cache on disk."),
+    ("serve_disk_hits_total", ("serve", "disk_hits"), "Pages read from the cache on disk."),
     ("serve_counted_pages", ("serve", "counted_pages"), "Pages whose requests are counted exactly."),
     ("refresh_level", ("refreshing", "level"), "Crawl value at which a page is due (Lambda)."),
     ("refresh_expected_freshness", ("refreshing", "expected_freshness"), "Expected share of fresh copies."),
@@ -207,17 +210,18 @@ def _of_the_crawl(status: Status) -> Iterator[Metric]:
 
 
 def _health(status: Status) -> Iterator[Metric]:
-    """Yield the health verdict and each of its rules; yield nothing for a crawl at rest."""
+    """Yield the health verdict and each of its rules; yield nothing for a crawl that does not run."""
     verdict = status.health
-    if verdict.state == "at rest":
+    if verdict.state in ("at rest", "died"):
         return
     yield GaugeMetricFamily(
         "crawler_healthy", "Whether the crawl is healthy: 1 or 0.", value=int(verdict.healthy)
     )
-    broken = {problem.rule for problem in verdict.problems}
-    rules = _family("health_problem", "Whether a rule of the crawl's health is broken: 1 or 0.", ["rule"])
-    for rule in RULES:
-        rules.add_metric([rule], rule in broken)
+    broken = {(problem.rule, problem.severity) for problem in verdict.problems}
+    text = "Whether a rule of the crawl's health is broken: 1 or 0."
+    rules = _family("health_problem", text, ["rule", "severity"])
+    for rule, severity in itertools.product(RULES, (DEGRADED, UNHEALTHY)):
+        rules.add_metric([rule, severity], (rule, severity) in broken)
     yield rules
 
 

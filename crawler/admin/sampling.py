@@ -20,7 +20,7 @@ log = logging.getLogger("crawler")
 
 INTERVAL = 1.0  # seconds between samples while somebody is watching
 PAUSE_MAX = 5.0  # seconds between samples while no page is open
-HOSTS_SHOWN = 20  # hosts in /status; the dashboard lists hosts with /hosts
+HOSTS_SHOWN = 20  # maximum number of hosts in /status; the dashboard lists hosts with /hosts
 
 
 class Sampler:

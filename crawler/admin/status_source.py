@@ -48,7 +48,7 @@ class OwnProcess:
 
 
 class Supervision(Protocol):
-    """The knowledge of the parent of several processes."""
+    """The knowledge of a parent about its processes."""
 
     @property
     def ending(self) -> bool:

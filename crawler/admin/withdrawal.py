@@ -3,8 +3,9 @@
     rule file ─► apply ─► count                    withdrawn: no process shows the copies any more
     rule file ─► apply ─► detach ─► erase          erased: each step is completed by all processes before the next
 
-A process may hold copies that repeat a response of another process (`pages/reshard.py`), so every process detaches its
-copies before any process erases.
+A process may hold copies that repeat a response of another process (`pages/reshard.py`), so in the
+step `detach`, every process first writes again its copies of responses that will be erased. Only then does any
+process erase.
 
 `conduct` is a generator: it yields the request that every process must answer next, and receives the answers.
 So each caller sends the requests in its own way.
@@ -23,7 +24,8 @@ from crawler.errors import UsageError
 from crawler.pages.shipping import refuse_elsewhere
 from crawler.pages.withdrawals import RuleFile, Subject, Withdrawal
 
-ENTRIES = 20_000  # the number of store entries that one request examines in a running process; this takes about 0.2 s
+# the number of store entries that one request examines in a running process; this takes about 0.2 s
+ENTRIES = 20_000
 
 Requests = Generator[dict[str, Any], Sequence[Any], "Withdrawn"]
 

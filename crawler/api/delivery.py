@@ -51,7 +51,8 @@ Consume = Callable[[Page], Awaitable[bool]]  # page -> whether the consumer took
 _PACKAGE = Path(__file__).resolve().parents[1]
 _RANKED, _SEED, _OWN_REQUEST = LinkFlag.RANKED, LinkFlag.SEED, LinkFlag.OWN_REQUEST
 _URLS_A_TURN = 1_000  # number of waiting URLs that are examined before other tasks of the event loop may run
-_UNREACHED_MAX = 1_000_000  # limit of the requests to unreachable servers whose errbacks a run calls
+# maximum number of requests to unreachable servers whose errbacks are called in a run
+_UNREACHED_MAX = 1_000_000
 _STORED = (Outcome.FETCHED, Outcome.EMPTY, Outcome.TRUNCATED, Outcome.UNCHANGED)
 
 
@@ -76,7 +77,7 @@ class Errors:
             )
 
     def end(self, error: UsageError) -> None:
-        """End the run, because with the given arguments the delivery of every page would fail."""
+        """End the run, because the given arguments would make the delivery of every page fail."""
         self._fail(error)
 
 
@@ -142,7 +143,7 @@ class Delivery:
     # -- the crawl's side ------------------------------------------------------
 
     def promise(self, fetch_task: FetchTask, fetch: Fetch, change: Change) -> None:
-        """If the page can be read back, record in its change that the page waits for the user's code."""
+        """If the page can be read back, record in `change` that it waits for the user's code."""
         if not fetch.final:
             return
         if fetch.outcome in _STORED:
@@ -296,7 +297,8 @@ class Delivery:
     ) -> Iterator[tuple[str, Awaitable[bool]]]:
         if self._sink is not None:
             yield "sink", _called(self._sink, page)
-        shown = page.outcome != Outcome.NOT_RENDERED  # else parts that scripts build are missing
+        # otherwise, the parts of the page that scripts build are missing
+        shown = page.outcome != Outcome.NOT_RENDERED
         if final and page.ok and shown and (self._parse is not None or handover.callback):
             yield "callback", self._call_back(page, handover.callback, found)
         elif final and handover.errback and not page.ok and page.outcome != Outcome.REDIRECT:
@@ -329,7 +331,7 @@ class Delivery:
         return item
 
     def _callback(self, name: str) -> Callback:
-        """Return the callback with this name from this run's requests or the module of `parse`; "" means `parse`."""
+        """Return the callback with this name, from this run's requests or the module of `parse`; "" means `parse`."""
         if not name:
             assert self._parse is not None
             return self._parse
@@ -404,7 +406,7 @@ def page_of(
     content_max: int = 0,
     consent: dict[str, Any] | None = None,
 ) -> Page:
-    """Return the page of a fetch, as the browser showed it (if any); read at most `content_max` bytes from a file.
+    """Return the page of a fetch, as a browser showed it if one did; read at most `content_max` bytes from a file.
 
     `consent` is the consent receipt of the page.
     """

@@ -53,7 +53,7 @@ from crawler.storage.kv import seal
 
 CHUNK_BYTES = 4 << 20
 _LOAD = 1 << 20
-_CHUNKS = 32  # a set of runs is built from this many chunks; each has _LOAD to _CHUNK_MAX fingerprints
+_CHUNKS = 32  # a known set is built from this many chunks, each of which has _LOAD to _CHUNK_MAX fingerprints
 _CHUNK_MAX = 1 << 25
 _TOLD_MIN = 100_000_000  # progress is printed while a set of at least this many known URLs is built
 

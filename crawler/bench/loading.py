@@ -19,7 +19,7 @@ from crawler.storage.commit import Change, Making
 from crawler.urls.clock_cache import ClockCache
 from crawler.urls.fingerprint import cache_keys
 
-GROUP = 4096  # links per group, from about 60 pages
+GROUP = 4096  # links per group; this is the number of links on about 60 pages
 REPEATS = 5  # one link in `REPEATS` repeats an earlier link
 URL_BYTES = 77
 WORDS = "section/article-title-with-words-and-more-words-and-a-number-behind"

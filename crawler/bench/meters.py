@@ -1,4 +1,4 @@
-"""Meters for benchmarks: CPU, memory, races.
+"""Meters for benchmarks: CPU time, memory, and races between contenders.
 
 The functions that measure other processes read /proc on Linux. On other systems, they return 0.
 """

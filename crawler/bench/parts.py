@@ -6,7 +6,7 @@
     refreshed_memory  bytes per known page in the refresh schedule
     pick_cpu          seconds per pick from the schedule, including the recording of its result and two signals
 
-Each of these states is built in a separate process, which prints its measurements as a line of JSON.
+Each kind of state is built in a separate process, which prints its measurements as a line of JSON.
 """
 
 import math
@@ -97,9 +97,10 @@ def fill_queues(folder: Path, urls: int, hosts: int) -> dict[str, float]:
 def queues(folder: Path, *_: int) -> dict[str, float]:
     """Measure the disk space of the queues, and the memory that the stages of the process take once they are open.
 
-    The queues are copied to a separate store and compacted there.
+    A copy of the queues is made in a separate store and compacted there.
 
-    The store of the process also contains old values of host records until LevelDB compacts it.
+    The reason is that the store of the process also contains old values of host records, until LevelDB
+    compacts it.
     """
     before = anonymous_bytes()
     with closing(_opened(folder)) as stages:

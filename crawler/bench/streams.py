@@ -1,7 +1,7 @@
 """Streams of link fingerprints like those of real crawls (Broder, Najork, Wiener 2003, section 5.2).
 
-T hosts are crawled at the same time, each for some hundreds of pages. The pages of these hosts follow each
-other in random order. The links of a page are consecutive. A link is
+T hosts are crawled at the same time, each for some hundreds of pages. The pages of different hosts follow
+each other in random order. The links of a page are consecutive. A link is
 
     0.29         a repeat from the same page, nearly always the link just before
     of the others
@@ -72,8 +72,8 @@ def _page(
     links[other[old]] = (1 << 40) + generator.integers(reach, size=int(old.sum()))
     repeated = generator.random(count) < _REPEAT_SHARE
     repeated[0] = False
-    # A repeat copies the last link that is not a repeat. 3 % of the repeats instead copy any earlier link of
-    # the page.
+    # A repeat copies the last link that is not a repeat; but 3 % of the repeats copy any earlier link of the
+    # page.
     source = np.maximum.accumulate(np.where(repeated, 0, np.arange(count)))
     far = repeated & (generator.random(count) < 0.03)
     source[far] = (generator.random(int(far.sum())) * np.flatnonzero(far)).astype(int)

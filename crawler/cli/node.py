@@ -114,7 +114,7 @@ def _with(config: Config, layers: Layers) -> Config:
 
 
 def _member(config: Config, directory: CrawlDirectory) -> "Member":
-    """Create the directory, and return this process's `Member`. A shared secret, if there is one, gives the seed."""
+    """Create the directory, and return this process's `Member`. The seed is derived from the shared secret, if any."""
     from crawler.config.forms import named_addresses
     from crawler.process.exchange.exchange import Member
     from crawler.splitter.peers import listen_address

@@ -65,7 +65,7 @@ def main(command: str, argv: list[str]) -> int:
 
 # `crawler serve` answers these commands, since it has the crawl open
 ANSWERED = ("withdraw", "why", "get")
-RULES_INTERVAL = 1.0  # seconds between two checks whether another command has changed the withdrawals
+RULES_INTERVAL = 1.0  # seconds between two checks of whether another command has changed the withdrawals
 
 
 def _opened(directory: CrawlDirectory, stack: contextlib.ExitStack) -> "tuple[dict[str, Stages], str]":
@@ -141,7 +141,10 @@ async def _serve(
     crawl = StoredCrawl({name: served_process(each) for name, each in stages.items()})
     rule = UseRule.of(args.allow or config.serve.allow, config.consent)
     server = PageServer(
-        PageHandler(crawl, config.serve, rewriter(), rule), config.serve, clock.now, ready=crawl.ready
+        PageHandler(crawl, config.serve, rewriter(), rule, directory.path),
+        config.serve,
+        clock.now,
+        ready=crawl.ready,
     )
     async with contextlib.AsyncExitStack() as running:
         await server.start_on(listening)

@@ -34,7 +34,7 @@ def basic(user: str, password: str) -> str:
 
 
 def without_login(url: str) -> tuple[str, str]:
-    """Return a URL without its user and password, and the header that is made from them ("" without them)."""
+    """Return a URL without its user and password, and the header that is made from them ("" if the URL has none)."""
     scheme, separator, rest = url.partition("://")
     place, slash, path = rest.partition("/")
     login, at, host = place.rpartition("@")

@@ -82,14 +82,17 @@ class PolitenessConfig(_Section, frozen=True):
     shared_address_domains: Count = 50  # an address with this many registrable domains is shared hosting
     shared_address_in_flight: Count = 16
     shared_address_rate: Number = 8.0  # requests/s to a shared address over all processes; 0 = no limit
+    domain_rate: Number = 8.0  # requests/s to a registrable domain over all its hosts; 0 = no limit
     backoff_first: Seconds = Seconds(60)
     backoff_max: Seconds = Seconds(14_400)
     give_up_after: Seconds = Seconds(259_200)  # 3 days; a host that does not answer for this long is given up
     refusals_max: Count = 20  # after this many 401, 403, 406 or 451 in a row, the host is treated as blocked
     # Each 429 or 503 doubles the slowdown factor of the gap, up to this limit.
     slowdown_max: Number = 64.0
-    slowdown_recovery: Number = 0.98  # factor per good answer; 34 good answers halve the slowdown
-    slowdown_gap: Seconds = Seconds(0.5)  # the factor multiplies this gap if `delay` is less
+    # each good answer multiplies the slowdown factor by this; 34 good answers halve the factor
+    slowdown_recovery: Number = 0.98
+    # if `delay` is less than this gap, the slowdown factor multiplies this gap instead of `delay`
+    slowdown_gap: Seconds = Seconds(0.5)
 
 
 class FrontierConfig(_Section, frozen=True):
@@ -102,7 +105,8 @@ class FrontierConfig(_Section, frozen=True):
     tries: Positive = 3  # attempts per URL, including the first
     retry_delays: tuple[Number, ...] = (30.0, 120.0)  # seconds between the attempts
     retry_jitter: Number = 0.2
-    # After this many failures of a URL on a host that answers other URLs, a failure is charged to the URL.
+    # After this many failures of a URL while its host answers other URLs, a failure counts against the URL,
+    # not against the host.
     strikes_max: Count = 5
     later_max: Count = 128  # if more URLs of a host wait for a retry or robots.txt, the host waits
     # URLs in memory (350 bytes each); each front host may add `read_ahead` more
@@ -286,7 +290,8 @@ class SitemapsConfig(_Section, frozen=True):
     urls_max: Count = 50_000
     cpu_seconds_max: Seconds = Seconds(20)
     maps_max: Count = 500
-    maps_per_host_max: Annotated[int, Meta(ge=0, le=65_535)] = 2_000  # in addition to the host's page budget
+    # sitemaps per host; they do not count towards the host's page budget
+    maps_per_host_max: Annotated[int, Meta(ge=0, le=65_535)] = 2_000
     depth_max: Count = 2
 
 
@@ -301,7 +306,8 @@ class DueConfig(_Section, frozen=True):
 
     method: Literal["runs", "one_file", "memory"] = "runs"
     buffer_entries_max: Positive = 1 << 18
-    part_links_max: Positive = 4096  # new links of a flush that one commit adds to the frontier
+    # maximum number of new links that one commit adds to the frontier during a flush
+    part_links_max: Positive = 4096
     max_wait: Seconds = Seconds(5)
     merge_chunk_bytes: ByteCount = ByteCount(4 << 20)
     log_bytes_max: ByteCount = ByteCount(16 << 20)  # size at which a new links log file is started
@@ -331,7 +337,8 @@ class PagesConfig(_Section, frozen=True):
 
     store: Literal["raw", "decoded", "none"] = "raw"
     segment_bytes: Annotated[ByteCount, Meta(extra={"least": 1})] = ByteCount(10**9)
-    gzip_level: Annotated[int, Meta(ge=0, le=9)] = 1  # 0 to 3 use isal; 9 is zlib's best, for archives
+    # levels 0 to 3 use isal; level 9 is the best of zlib, and suits archives
+    gzip_level: Annotated[int, Meta(ge=0, le=9)] = 1
     block_digests: bool = False
     prefix: str = "crawl"
     change: ChangeKind = "text"
@@ -416,6 +423,8 @@ class ServeConfig(_Section, frozen=True):
     held_bytes_max: ByteCount = ByteCount(1 << 20)
     ready_bytes_max: ByteCount = ByteCount(32 << 20)
     head_bytes_max: ByteCount = ByteCount(64 << 20)
+    disk_cache_bytes: ByteCount = ByteCount(1 << 30)
+    disk_cache_folder: str = ""  # a folder for the cache on disk; empty = the crawl directory
     segments_open_max: Positive = 64
     on_disallow: Literal["keep", "withhold"] = "keep"
     allow: str = ""  # a use, such as "search"; only copies that may be used for it are served

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from crawler.clock import iso_time
-from crawler.consent.receipts import Receipt, SiteFile, SiteStatements
+from crawler.consent.receipts import Receipt, SiteFile, SiteStatements, load
 from crawler.consent.resolving import Consent
 from crawler.consent.stamping import load_whole
 from crawler.consent.statements import USES
@@ -30,8 +30,7 @@ def in_plain(store: KeyValue, fingerprint: int, copy: Capture | PageRecord) -> d
         return {}
     receipt, site = found
     return {
-        "receipt": copy.receipt.hex(),
-        **{use: str(getattr(receipt.uses, use).preference) for use in USES},
+        **_answers(receipt, copy.receipt),
         "decided_by": sources(receipt.uses),
         "robots": _robots(store, receipt, site, copy.fetched_at),
         "page": [{"field": name, "value": value} for name, value in receipt.fields]
@@ -40,12 +39,28 @@ def in_plain(store: KeyValue, fingerprint: int, copy: Capture | PageRecord) -> d
         "files": [_file(each) for each in site.files],
         "complete": receipt.complete,
         "token": site.token,
-        "key_id": receipt.key_id,
     }
 
 
+def _answers(receipt: Receipt, digest: bytes) -> dict[str, str]:
+    answers = {use: str(getattr(receipt.uses, use).preference) for use in USES}
+    return {"receipt": digest.hex(), **answers, "key_id": receipt.key_id}
+
+
+def stored_header_text(store: KeyValue, fingerprint: int, digest: bytes) -> str:
+    """Return `header_text` of a stored receipt; "" if there is no receipt, or if it cannot be read."""
+    try:
+        receipt = load(store, fingerprint, digest, Receipt)
+    except DamageError:
+        return ""
+    return "" if receipt is None else header_text(_answers(receipt, digest))
+
+
 def header_text(consent: dict[str, Any]) -> str:
-    """Return the value of the header field `X-Consent`: the answers, the receipt, and the id of the request's key."""
+    """Return the value of the header field `X-Consent`.
+
+    It contains the answers, the receipt, and the id of the key that signed the request.
+    """
     answers = ", ".join(f"{use.replace('_', '-')}={consent[use]}" for use in USES)
     key = f"; key={consent['key_id']}" if consent["key_id"] else ""
     return f"{answers}; receipt={consent['receipt']}{key}"

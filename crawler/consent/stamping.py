@@ -30,8 +30,8 @@ from crawler.records import Extracted, Fetch, ReceiptStamp
 from crawler.storage.kv import Batch, KeyValue
 from crawler.urls.canonical import authority
 
-RECEIPTS_CACHED_MAX = 8192  # cached receipts, about 1 kB each
-KEYS_CACHED_MAX = 65_536  # keys known to be in the store, 100 bytes each
+RECEIPTS_CACHED_MAX = 8192  # maximum number of cached receipts, about 1 kB each
+KEYS_CACHED_MAX = 65_536  # maximum number of keys that are known to be in the store, 100 bytes each
 HTML_TYPES = frozenset({"text/html", "application/xhtml+xml"})
 _FIELDS = frozenset(
     {b"content-usage", b"content-signal", b"x-robots-tag", b"tdm-reservation", b"tdm-policy", b"link"}

@@ -192,7 +192,8 @@ class CrawlDirectory:
 
     def _write_seed(self, seed: bytes) -> None:
         try:
-            if not self.process_names():  # the existing processes may come from a directory of another format
+            # if there are processes already, they may come from a directory of another format
+            if not self.process_names():
                 self.note_format(FORMAT)
             atomic_write(self.path / "seed", seed.hex().encode() + b"\n", mode=0o600)
             sync_directory(self.path.absolute().parent)

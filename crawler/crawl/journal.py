@@ -83,7 +83,7 @@ def end_journal(directory: Path) -> None:
 
 
 def refuse_cut_off(directory: Path, finishing: str = "", subject: str = "") -> None:
-    """Refuse a crawl in which a command was interrupted, unless `finishing` and `subject` are those of this command.
+    """Refuse a crawl with an interrupted command, unless `finishing` and `subject` are those of that command.
 
     Raises:
         DirectoryError: the command is in progress or was interrupted.

@@ -15,6 +15,11 @@ def begun_names(directory: CrawlDirectory) -> list[str]:
     return sorted({*here, *lost}, key=lambda name: (len(name), name))
 
 
+def is_lost_whole(folder: Path) -> bool:
+    """Return whether a process has neither a store nor WARC files, so that nothing is left of its pages."""
+    return not any(next(folder.glob(kept), None) is not None for kept in ("store/*", "warc/*.gz*"))
+
+
 def check_for_loss(folder: Path) -> None:
     """Raise an error if a process has already run here but its store is gone; a new store must not replace the lost one.
 

@@ -22,8 +22,8 @@ PROCESS_LEVELS = 2  # the folder of a process, and its subfolders
 STORE = "store"  # the subfolder by which the folder of a process is recognized
 WHOLE_BYTES_MAX = 64 << 20  # a table of all buckets takes 2 MB
 _READ_WHOLE = {"crawl.toml", "seed", "format", "buckets.json", "admin-token"}
-# Fixed names that must not be folders, and fixed names that must not be files; in the directory, and in the
-# folder of a process.
+# Entries with these names must be files or must be folders. There are names in the crawl directory, and names
+# in the folder of a process.
 _FILES = _READ_WHOLE | {
     "journal.json", "withdrawn.json", "crawler.log", "pages.jsonl", "report.json", "supervisor.lock",
 }  # fmt: skip

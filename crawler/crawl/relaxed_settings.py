@@ -38,6 +38,7 @@ _MORE = ("politeness.shared_address_in_flight", "politeness.refusals_max")
 # These settings are relaxed if they have this value (None: any value but the default).
 _VALUES: dict[str, Any] = {
     "politeness.shared_address_rate": 0.0,
+    "politeness.domain_rate": 0.0,
     "robots.policy": "ignore",
     "crawl.scope": "any",
     "fetch.tls": "record",

@@ -22,7 +22,6 @@ from crawler.splitter.peers import tls_contexts
 from crawler.splitter.secret import read_secret
 from crawler.storage.engines import chosen
 from crawler.storage.object_store import ObjectStore
-from crawler.urls.canonical import canonical
 
 HOOK_GROUPS = {
     "url_filter": "crawler.filters",
@@ -75,17 +74,6 @@ def _try(key: str, use: Callable[[Any], object], value: Any) -> None:
         raise bad_setting(key, str(error).removeprefix(key).lstrip(" :")) from error
 
 
-def _read_importance(path: str) -> None:
-    def fingerprint(url: str) -> int | None:
-        return None if (form := canonical(url)) is None else hash(form)
-
-    try:
-        with open(path, encoding="utf-8", errors="replace") as lines:
-            read_values(lines, fingerprint)
-    except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror}") from error
-
-
 def _value(config: Config, path: str) -> Any:
     section, _, name = path.partition(".")
     return getattr(getattr(config, section), name)
@@ -96,7 +84,7 @@ _OUTSIDE: tuple[tuple[str, Callable[[Any], object]], ...] = (
     ("fetch.proxy", check_proxy),
     ("fetch.cookies_file", lambda path: load_cookies(path, now=0.0)),
     ("identity.key_file", lambda path: read_keys(Path(path))),
-    ("refresh.importance_file", _read_importance),
+    ("refresh.importance_file", lambda path: read_values(path, hash)),
     ("splitter.secret_file", lambda path: read_secret(Path(path))),
     ("splitter.table_file", lambda path: Partition.read(Path(path))),
     ("store.engine", chosen),

@@ -1,6 +1,6 @@
 """Opens the archives of a crawl, even while processes have the stores open.
 
-Each archive is in one committed state.
+Each archive shows one committed state of its store.
 """
 
 import contextlib
@@ -45,13 +45,21 @@ class Crawled(NamedTuple):
     archives: list[Archive]
     fingerprinter: Fingerprinter
 
+    def damage(self) -> list[str]:
+        """Return a message for each segment that is missing or too short. The crawl no longer has its pages."""
+        return [
+            f"{archive.folder / segment}: missing or too short; `crawler check --repair` queues its pages again"
+            for archive in self.archives
+            for segment in archive.damaged_segments()
+        ]
+
     @property
     def fingerprint(self) -> Callable[[str], int]:
         """Return a function that maps the request form of a URL to its fingerprint."""
         return self.fingerprinter.fingerprint
 
     def disallowed(self) -> Callable[[str], bool] | None:
-        """Return a function that tells whether the copies of a URL are withheld (`serve.on_disallow`), or None."""
+        """Return the function that tells whether copies of a URL are withheld; None if none are (`serve.on_disallow`)."""
         config = self.config
         if not config.serve.withholds_disallowed:
             return None
@@ -138,7 +146,7 @@ def opened(path: Path) -> Iterator[Crawled]:
 
 @contextlib.contextmanager
 def _store_copy(process: Path) -> Iterator[KeyValue]:
-    """Yield a copy of one process's store, if possible in the same folder: hard links need one file system."""
+    """Yield a copy of one process's store, if possible in the same folder, because hard links need one file system."""
     with private_folder(process) as folder:
         copy = folder / "store"
         snapshot(process / "store", copy)

@@ -59,7 +59,7 @@ def _repeats(path: str, others: Sequence[str]) -> bool:
                 any(_has(each, capture.url, capture.fetched_at) for each in rest)
                 for fingerprint, capture in captures
                 if is_copy(capture)
-                and fingerprint == crawled.fingerprint(capture.url)  # other captures are never used again
+                and fingerprint == crawled.fingerprint(capture.url)  # only these are used again
             )
     except (DamageError, DirectoryError):
         return False

@@ -35,7 +35,7 @@ class EarlierAnswers:
             self._held = opening.pop_all()
 
     def find(self, url: str, length_max: int) -> EarlierAnswer | None:
-        """Return the newest complete answer for a URL whose record has at most `length_max` bytes; None if there is none.
+        """Return the newest complete answer for a URL; None if there is none or its record exceeds `length_max` bytes.
 
         Answers that report a failure which may be temporary are not returned.
         """

@@ -27,7 +27,8 @@ Item = TypeVar("Item")
 Work = Callable[[Piece, bool], Result]
 
 PROCESSES_MAX = 8  # more processes would only wait for this process, which distributes the pieces
-_AHEAD = 3  # maximum number of pieces per process that are in progress, or finished but not yet taken by the caller
+# maximum number of pieces per process that are in progress, or finished but not yet taken by the caller
+_AHEAD = 3
 _LENGTH = struct.Struct(">Q")
 
 
@@ -65,7 +66,7 @@ class WorkerPool(Generic[Piece, Result]):
         self._count = count
         self._busy: dict[ForkedChild, _Task[Piece, Result]] = {}
         self._idle: list[ForkedChild] = []
-        self.broken = 0  # processes that ended while working on a piece
+        self.broken = 0  # number of processes that ended while working on a piece
 
     def __enter__(self) -> "WorkerPool[Piece, Result]":
         return self

@@ -38,12 +38,12 @@ _TEXT_FIELDS = ("id", "url", "fetched_at", "content_type", "text")
 class ExportRequest(msgspec.Struct):
     """The options of an export.
 
-    `fields` names the columns of a row, in order ("" = all); `where` is a condition that selects rows, or
-    pages if the format is text, links or mirror. `allow` names a use, such as "train-ai": only copies that
-    may be used for that purpose are written. `unknown` overrides `consent.unknown`. If `static` is set, pages
-    that a browser rendered are exported as the server sent them. If `part_bytes` is set, `output` is a folder
-    of files of about this size. `processes` is the number of processes that share the work on pages. If
-    `replace` is set, a mirror may replace an existing mirror. `now` is the time for which `fresh` is
+    `fields` names the columns of a row, in order ("" = all). `where` is a condition; it selects pages if the
+    format is text, links or mirror, and rows otherwise. `allow` names a use, such as "train-ai": only copies
+    that may be used for that purpose are written. `unknown` overrides `consent.unknown`. If `static` is set,
+    pages that a browser rendered are exported as the server sent them. If `part_bytes` is set, `output` is a
+    folder of files of about this size. `processes` is the number of processes that share the work on pages.
+    If `replace` is set, a mirror may replace an existing mirror. `now` is the time for which `fresh` is
     computed.
     """
 
@@ -93,6 +93,7 @@ class Export:
         self._writer.prepare()
         self._select = Selection(with_noarchive=request.with_noarchive, static=request.static)
         self._count = 0
+        self.damage: list[str] = []  # segments that are missing or too short; a line for each
         self.entry = ""  # the file of a mirror that a user should open first
 
     def _check_options(self) -> None:
@@ -130,7 +131,7 @@ class Export:
             StoreError: the disk failed.
         """
         with opened(path) as crawled:
-            request = self._request
+            request, self.damage = self._request, crawled.damage()
             self._select = self._select._replace(
                 disallowed=crawled.disallowed(),
                 refused=crawled.refused(request.allow, request.unknown, self._report),
@@ -253,8 +254,8 @@ class Export:
         test = self._where.test if self._where is not None and self._where.fields & CONTENT_FIELDS else None
         for row in self._done(work, known):
             if originals is not None and row["outcome"] in (Outcome.FETCHED, Outcome.UNCHANGED):
-                fingerprint = int(row["simhash"], 16) if row["simhash"] else None
-                row["duplicate_of"] = originals.add(row["url"], row["digest"] or "", fingerprint) or None
+                minhash = bytes.fromhex(row["minhash"]) if row["minhash"] else None
+                row["duplicate_of"] = originals.add(row["url"], row["digest"] or "", minhash) or None
             if test is None or test(row):
                 yield row
 

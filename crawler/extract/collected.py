@@ -15,9 +15,9 @@ from crawler.extract.link_attributes import FOLLOWED_RELATIONS
 from crawler.records import META_NOARCHIVE, META_NOINDEX, Extracted
 
 TITLE_CHARACTERS_MAX = 1000
-# Limits of what is kept for `consent/`. `consent/` reads 64 statements about the use of a page, 8 licences,
-# and 8,192 characters of each. One more than each limit is kept, so that `consent/` notices if the page has
-# more.
+# Limits of the data that is kept for `consent/`. `consent/` reads 64 statements about the use of a page, 8
+# licences, and 8,192 characters of each. One more than each limit is kept, so that `consent/` notices if the
+# page has more.
 STATEMENTS_KEPT, LICENSES_KEPT, STATEMENT_CHARACTERS = 65, 9, 8193
 _LICENSE_TYPE = "application/rsl+xml"
 BASES_MAX = 16  # maximum number of <base> elements examined per page
@@ -98,8 +98,8 @@ class Collected:
         self.refresh = ""
         self.canonical = ""
         self.robots_metas: list[str] = []
-        # Without repeats, in order: (name, content) of meta elements about the use of the page; raw URLs of
-        # RSL documents
+        # In order and without repeats: (name, content) of the meta elements about the use of the page, and
+        # the raw URLs of RSL documents
         self.statements: dict[tuple[str, str], None] = {}
         self.licenses: dict[str, None] = {}
         for raw_url, relations in link_headers(page.link_values):

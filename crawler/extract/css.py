@@ -125,7 +125,7 @@ def _escaped(match: re.Match[str]) -> str:
 
 
 def codec_of(content: bytes, charset: str = "") -> str:
-    """Return the Python codec of a style sheet, from its byte order mark, the header, `@charset`, or else UTF-8.
+    """Return the Python codec of a style sheet: that of its byte order mark, the header or `@charset`, or else UTF-8.
 
     The order is that of CSS Syntax Level 3, section 3.2.
     """

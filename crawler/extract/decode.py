@@ -25,7 +25,8 @@ _BOMS = ((b"\xef\xbb\xbf", "utf-8"), (b"\xfe\xff", "utf-16be"), (b"\xff\xfe", "u
 # Encodings in which ASCII bytes can have another meaning, so even pure ASCII must be decoded.
 _NOT_ASCII_COMPATIBLE = frozenset({"utf-16be", "utf-16le", "iso-2022-jp", "replacement"})
 
-_CUT_CHARACTER = re.compile(rb"(\x1b\$[@B])([^\x1b]*+)(?=\x1b)")  # two-byte characters up to an escape
+# matches two-byte characters up to an escape sequence
+_CUT_CHARACTER = re.compile(rb"(\x1b\$[@B])([^\x1b]*+)(?=\x1b)")
 _CONTROLS = bytes(range(0x20))
 _GETA = b'".'  # bytes of JIS X 0208 that mark a missing character
 
@@ -106,10 +107,11 @@ def _guess(content: bytes) -> str:
 
 
 def _prescan(content: bytes) -> str:
-    """Return the encoding that a `<meta>` declares; "" if none does. An early declaration precedes a late one.
+    """Return the encoding that a `<meta>` declares; "" if none does.
 
-    Most pages have one of a few declarations, so the answer is cached by the text of the declaration. If the
-    text before the declaration could matter, the answer is cached by the whole beginning of the page.
+    An early declaration takes precedence over a late one. Most pages have one of a few declarations, so the
+    answer is cached by the text of the declaration. If the text before the declaration could matter, the
+    answer is cached by the whole beginning of the page.
     """
     head = content[:PRESCAN_BYTES]
     end = head.find(b">", head.find(b"charset")) + 1

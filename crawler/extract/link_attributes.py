@@ -36,8 +36,8 @@ class LinkAttribute(NamedTuple):
 
     `elements` is () if the attribute can hold URLs on any element. `followed` means that the URLs are links
     of the page. `by_relation` means that the role of the URLs depends on the relation types
-    (`FOLLOWED_RELATIONS`, `REQUISITE_RELATIONS`). `of_form` means that the URL is that of a form, and is used
-    only if the form is sent by GET.
+    (`FOLLOWED_RELATIONS`, `REQUISITE_RELATIONS`). `of_form` means that the URL is the target of a form, which
+    is used only if the form is sent by GET.
     """
 
     attribute: str

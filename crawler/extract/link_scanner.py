@@ -36,7 +36,7 @@ COMPILED: bool = cython.compiled
 
 # phases: the insertion modes of 13.2.6.4.1 to 7
 BEFORE_HEAD, IN_HEAD, IN_NOSCRIPT, AFTER_HEAD, IN_BODY = range(5)
-_DEPTH_MAX = 200  # open tables, or open elements of SVG or MathML
+_DEPTH_MAX = 200  # maximum number of open tables, and of open elements of SVG or MathML
 _FACTOR = cython.declare(cython.ulonglong, 0x9E3779B97F4A7C15)
 # Start tags that end SVG and MathML (13.2.6.5), or whose content the parser treats differently inside SVG and
 # MathML.
@@ -293,7 +293,7 @@ class LinkScanner(TagReader):
 
     @cython.final
     def _is_misplaced(self, element: cython.int) -> cython.bint:
-        """Return whether a start tag here is in a table but outside its cells, where the parser moves it out."""
+        """Return whether a start tag here is in a table but outside its cells, so that the parser moves it out."""
         if element == tags.INPUT:
             return self.type is None or self.type.lower() != "hidden"
         return element not in (tags.STYLE, tags.SCRIPT, tags.TEMPLATE, tags.FORM)

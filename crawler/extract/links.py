@@ -42,11 +42,12 @@ def _tag_ids(*names: str) -> list[int]:
 _A, _LINK, _META, _BASE, _TITLE = _tag_ids("a", "link", "meta", "base", "title")
 _FOLLOWED_BY_ID = dict(zip(_tag_ids(*FOLLOWED), FOLLOWED.values(), strict=True))
 _OTHERS = frozenset((*_FOLLOWED_BY_ID, _LINK, _META, _BASE)) - {_A}
-# Elements where SVG and MathML begin, and elements where HTML begins again inside them.
+# Elements that begin SVG and MathML, and elements inside which HTML begins again.
 _FOREIGN = frozenset(["svg", "math"])
 _INTEGRATION_POINTS = frozenset(["foreignObject", "desc", "title", "mi", "mo", "mn", "ms", "mtext"])
 _HTML_ENCODINGS = frozenset(["text/html", "application/xhtml+xml"])
-_ANCESTORS_MAX = 100  # ancestors examined per <base>; if there are more, the <base> is ignored
+# maximum number of ancestors examined per <base>; if there are more, the <base> is ignored
+_ANCESTORS_MAX = 100
 # Self-closed elements of XML, such as `<script src="x"/>`. An HTML parser would search in vain for their end
 # tag.
 _SELF_CLOSED = re.compile(

@@ -20,7 +20,8 @@ from crawler.extract.documents import Document, found_in_map
 from crawler.extract.sitemap import SitemapReader
 from crawler.records import Extracted
 
-STREAMS_MAX = 4  # maps that a child reads at once, at up to 10 MB each; other maps are sent when complete
+# maximum number of maps that a child reads at once, at up to 10 MB each; other maps are sent when complete
+STREAMS_MAX = 4
 PIECE_BYTES = 64 << 10
 # Maximum number of bytes of a map that wait for the child; the fetcher holds these bytes, too.
 _WAITING_BYTES_MAX = 256 << 10

@@ -1,8 +1,8 @@
 """Reads the markup that the audit checks in a page: description, headings, canonical and alternate links, images, words.
 
 The markup is read from the same tree as the links (`links.py`), so each page is parsed once. All lists are
-bounded. Words in scripts, navigation and footer do not count. In Chinese, Japanese and Thai, two characters
-count as about one word.
+bounded. Words in scripts, navigation and footer are not counted. In Chinese, Japanese and Thai, two
+characters count as about one word.
 """
 
 import re
@@ -19,7 +19,7 @@ _HEADING_CHARACTERS_MAX = 200
 _SELECTOR = "meta[name],h1,link[rel],img:not([alt])"
 _ASIDE = "script,style,noscript,template,nav,footer"
 _ASIDE_MAX = 2000  # maximum number of elements of _ASIDE; if a page has more, its words are not counted
-_ANCESTORS_MAX = 100  # ancestors examined to find out whether an element is inside another
+_ANCESTORS_MAX = 100  # maximum number of ancestors examined to find out whether an element is inside another
 # Scripts written without blanks.
 _DENSE = re.compile(r"[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
 _DECORATION = ("presentation", "none")

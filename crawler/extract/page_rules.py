@@ -1,6 +1,7 @@
 """Determines, from the configuration and the header of the answer, how a page is read.
 
-The crawl uses this module to make the `Context` of a page. So do programs that later read the stored pages.
+The crawl uses this module to make the `Context` of a page, and so do programs that later read the stored
+pages.
 """
 
 from collections.abc import Iterable

@@ -8,8 +8,8 @@ Lexbor holds the interpreter lock while it parses, and for some inputs it needs 
     n/2 open formatting elements, n/2 tags that reopen them all (`<b a1><p><b a2><p>...`)
                                                 2,500: 247 ms and 170 MB   5,000: 2.8 s and 750 MB
 
-The last case is the worst, but also the cheapest to prevent. A parser keeps at most three equal
-formatting elements (WHATWG 13.2.4.3). A page can therefore have many of them reopened only if their attributes
+The last case is the worst, but also the cheapest to prevent. A parser keeps at most three equal formatting
+elements (WHATWG 13.2.4.3). A page can therefore make the parser reopen many of them only if their attributes
 differ. The attributes of formatting elements contain no links, except those of `a`. So pages with many
 different formatting elements are parsed without these attributes (`without_formatting_attributes`).
 
@@ -52,7 +52,7 @@ ATTRIBUTE_PAIRS_MAX = 400_000_000
 # Number of bytes between searches for the end of a tag. 1 MiB of tags of this length needs fewer than
 # ATTRIBUTE_PAIRS_MAX comparisons.
 _STRETCH_BYTES = 3 << 10
-_TRIES_MAX = 16  # possible tag ends examined in a row before skipping to the next stretch
+_TRIES_MAX = 16  # maximum number of possible tag ends examined in a row before skipping to the next stretch
 # Maximum product of the numbers of open elements and tags: for each tag, the parser may examine all open
 # elements, at 1.4 ns each (5 ns on a slow machine).
 STEPS_MAX = 40_000_000
@@ -62,7 +62,7 @@ _TAG_BYTES_MEAN_MIN = 3
 _PLAIN_TAG = re.compile(
     rb"""[^\s"'=/<>]+(?:[\s/]+(?:[^\s"'=/<>]+(?:\s*=\s*(?:"[^"]*"|'[^']*'|[^\s"'=<>]+))?)?)*+""", re.DOTALL
 )
-_SPELLING_BYTES = 400  # maximum bytes of a plain formatting tag; longer tags are not plain
+_SPELLING_BYTES = 400  # maximum length in bytes of a formatting tag that counts as plain
 _EQUAL_OPEN_MAX = 3  # maximum number of equal formatting elements that are open, WHATWG 13.2.4.3
 # Maximum number of open formatting elements without attributes: three of each kind, and one `a`.
 _PLAIN_REOPENED = 3 * 12 + 1

@@ -8,7 +8,8 @@ from html.entities import html5
 
 _REFERENCE = re.compile(r"&(?:#([0-9]++);?|#[xX]([0-9a-fA-F]++);?|([a-zA-Z][a-zA-Z0-9]{0,31}+;?))")
 _WITHOUT_SEMICOLON_MAX = max(len(name) for name in html5 if not name.endswith(";"))
-_DIGITS_MAX = 7  # significant digits of a code point; a number with more digits is out of range
+# maximum number of significant digits of a code point; a number with more digits is out of range
+_DIGITS_MAX = 7
 _REPLACEMENT = "\ufffd"
 _CODE_POINT_MAX = 0x10FFFF
 # The code points 0x80 to 0x9F stand for the characters that windows-1252 has at these positions.

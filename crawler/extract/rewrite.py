@@ -9,10 +9,10 @@ finds the tags in the same way as the standard's tokenizer (WHATWG HTML, 13.2.5)
     style                                  its text is CSS
     any other start tag                    its attributes are read
 
-It takes linear time for any input. A tag or a quote that is not closed ends with the page. A tag whose name
-has over 100 characters stays unchanged. In `<a<a<a`, each `<` begins a name that extends to the end of the
-text, so reading all these names would take quadratic time. So no page must be excluded as too expensive, and
-1 MB takes some 20 ms.
+The expression takes linear time for any input. A tag or a quote that is not closed ends with the page. A tag
+whose name has over 100 characters stays unchanged. In `<a<a<a`, each `<` begins a name that extends to the
+end of the text, so reading all these names would take quadratic time. So no page must be excluded as too
+expensive, and 1 MB takes some 20 ms.
 
 Two more changes are needed. Without them, a browser would reject the replaced URLs. Elements with a
 replaced URL lose `integrity` and `crossorigin`, and a `<meta>` with a Content-Security-Policy loses its
@@ -295,7 +295,7 @@ class _Page:
 def _with_changes(
     text: bytes, found: list[re.Match[bytes]], changes: list[tuple[re.Match[bytes], bytes]]
 ) -> bytes:
-    """Return the attributes with the new values, without those attributes that would block the new URLs."""
+    """Return the attributes with the new values, but leave out those that would make a browser reject the new URLs."""
     edits = [(each.start(2), each.end(2), value) for each, value in changes]
     edits += [(each.start(), each.end(), b"") for each in found if each[1].lower() in _DROPPED]
     parts: list[bytes] = []

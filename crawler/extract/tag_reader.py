@@ -24,7 +24,8 @@ if cython.compiled:
 COMPILED: bool = cython.compiled
 
 NOTHING, START, END = range(3)  # results of `next_tag`
-BLANK, TEXT, NUL = range(3)  # kinds of text before a tag, by its first character that is not blank
+# the kinds of text before a tag, by the first character of the text that is not blank
+BLANK, TEXT, NUL = range(3)
 
 # Numbers for the elements that must be distinguished. Attributes are read for A to IFRAME; IFRAME to
 # NOFRAMES contain raw text.
@@ -184,7 +185,7 @@ class TagReader:
 
     @cython.final
     def _until(self, character: cython.int, bang: cython.bint) -> cython.bint:
-        """Skip a comment or CDATA section up to two of `character` and a `>`. With `bang`, `!>` may replace `>`."""
+        """Skip a comment or CDATA section, up to `character` twice and a `>`. With `bang`, `!>` may replace `>`."""
         text = self.text
         begin: cython.Py_ssize_t = self.at
         at: cython.Py_ssize_t = begin
@@ -248,7 +249,7 @@ class TagReader:
 
     @cython.final
     def _attributes(self, noted: cython.bint) -> cython.bint:
-        """Read the attributes of a tag up to its `>`; return False if the input ends before."""
+        """Read the attributes of a tag up to its `>`; return False if the input ends first."""
         self.closed = False
         if not noted and self.text[self.at] == 62:  # as in nearly all end tags
             self.at += 1

@@ -35,8 +35,8 @@ WALL_FACTOR = 10.0
 # Maximum number of bytes scanned in the event loop. On a page of nothing but tags, the scan takes 0.2 us per
 # byte.
 SCAN_INLINE_BYTES = 128 << 10
-# Pages that can be scanned without a tree may be larger by this factor: the scanner takes a fifth of the parser's time,
-# and sending a page to the child takes as long as scanning it.
+# Pages that can be scanned without a tree may be larger by this factor. The scanner takes a fifth of the
+# parser's time, and sending such a page to the child would take as long as scanning it.
 SCANNED_FACTOR = 2
 # maximum number of bytes that the child has not read yet; further pieces wait in the stream
 _BEHIND_BYTES = 1 << 20
@@ -102,7 +102,7 @@ class Worker:
         self._turn = asyncio.Lock()
         self._scanning = asyncio.Lock()
         self._waiting = 0
-        # maps the number of a map to the child that has its first pieces
+        # the number of a sitemap -> the child that has its first pieces
         self._streams: dict[int, _Child | None] = {}
         self._stream_number = 0
         self.holding: Holding | None = None  # accounts for the memory of parsing
@@ -178,7 +178,7 @@ class Worker:
         self, child: _Child, stream: MapStream, content: Iterable[bytes], document: Document
     ) -> None:
         rest = stream.rest(content, again=self._streams[stream.number] not in (None, child))
-        # `content` may be read from disk and decoded
+        # this may read `content` from disk and decode it
         while (piece := await asyncio.to_thread(next, rest, None)) is not None:
             _write(child, msgspec.structs.replace(piece, document=document))
             await child.writer.drain()

@@ -184,7 +184,7 @@ class Answer:
             self._check_size((self.wire_bytes - len(data)) // 2)
 
     def _check_start(self, data: bytes | bytearray) -> None:
-        """Reject an answer as soon as it cannot begin with a status line, such as a bare page (HTTP/0.9)."""
+        """Reject an answer, such as a bare page (HTTP/0.9), as soon as it cannot begin with a status line."""
         start = bytes(data[:_START_MAX]).lstrip(b"\r\n")[:5]
         if start != _PREFIX[: len(start)]:
             raise BadAnswer(Outcome.FRAMING, f"no status line: {bytes(data[:60])!r}")
@@ -218,7 +218,7 @@ class Answer:
         return True
 
     def _go_on(self, file: FileBody, head: Head) -> None:
-        """Accept `head`, which answers a request for the rest of a file. It continues the first answer."""
+        """Accept `head`, the answer to a request for the rest of a file, as the continuation of the first answer."""
         if head.status == 416 or (head.status == 206 and not file.resume(head)):
             file.drop()
             raise BadAnswer(

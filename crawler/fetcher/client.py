@@ -268,7 +268,10 @@ class Client:
             self.let_go(connection)
 
     def hold_more(self, owner: Hashable, nbytes: int) -> None:
-        """Charge memory derived from an answer to its owner until `let_go`. The client's limit includes it."""
+        """Charge memory derived from an answer to its owner until `let_go`.
+
+        The client's memory limit includes this memory.
+        """
         self.account.charge(owner, nbytes)
 
     def let_go(self, owner: Hashable) -> None:

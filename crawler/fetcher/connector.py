@@ -99,7 +99,7 @@ class Connector:
         return context
 
     def keep_session(self, hostname: str, transport: asyncio.BaseTransport, *, verify: bool) -> None:
-        """Remember the TLS session of a connection that worked and has ended, so that a later one can resume it."""
+        """Remember the TLS session of a connection that worked and has ended, for a later connection to resume."""
         ssl_object = transport.get_extra_info("ssl_object")
         if ssl_object is not None:
             self._context(verify).keep(hostname, ssl_object, time.time())

@@ -1,15 +1,15 @@
 """Cookies (RFC 6265) within size limits, kept for the crawl or for one redirect chain.
 
-A cookie is sent back to the host that set it, or, if it names a domain that is not a public suffix, to the
-hosts below this domain. The limits (`fetcher/README.md`, "Cookies, credentials and TLS") are 4 KiB per
-cookie, 50 cookies per registrable domain, 8 KiB per request, and a maximum number of domains; the oldest
+A cookie is sent back to the host that set it. If the cookie names a domain that is not a public suffix, it is
+sent to all hosts of this domain. The limits (`fetcher/README.md`, "Cookies, credentials and TLS") are 4 KiB
+per cookie, 50 cookies per registrable domain, 8 KiB per request, and a maximum number of domains; the oldest
 cookies are dropped first. The prefixes `__Secure-` and `__Host-` are enforced, and a plain http answer can
 neither set a Secure cookie nor replace one (RFC 6265bis 5.7). SameSite is ignored, since no site embeds a
 crawler.
 
 Cookie values sent by a jar are never recorded (`redaction.py`). A jar `lasts` if it outlives one redirect
 chain. Such a jar may hold a login, from a file (Netscape's `cookies.txt`, as written by browser add-ons, curl
-and wget) or from a submitted form. So the values of cookies that it receives are not recorded either.
+and wget) or from a submitted form. So the values of cookies that such a jar receives are not recorded either.
 """
 
 import re
@@ -310,7 +310,7 @@ def _is_public(domain: str) -> bool:
 
 
 def parse_cookie_date(text: str) -> float | None:
-    """Return the time in a cookie's Expires; None if it is unreadable. Its parts may have any order (RFC 6265 5.1.1)."""
+    """Return the time in a cookie's Expires; None if it is unreadable. Its parts may be in any order (RFC 6265 5.1.1)."""
     found: dict[str, str] = {}
     for token in _DATE_DELIMITER.split(text):
         for part, pattern in _DATE_PARTS:

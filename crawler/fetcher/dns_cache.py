@@ -101,7 +101,7 @@ def literal(hostname: str) -> str:
 
 
 def looks_numeric(hostname: str) -> bool:
-    """Return whether the last label is a number. Such a host is never looked up as a name (WHATWG URL 3.5)."""
+    """Return whether a host's last label is a number. Such a host is never looked up as a name (WHATWG URL 3.5)."""
     last = hostname.rstrip(".").rpartition(".")[2]
     return last.isdigit() or last[:2].lower() == "0x"
 

@@ -69,7 +69,7 @@ class Head(NamedTuple):
         return joined.split(b"\n") if joined is not None else []
 
     def tokens(self, name: bytes) -> list[bytes]:
-        """Return the elements of a comma-separated field, in lower case, from all lines with its name."""
+        """Return the elements of a comma-separated field, in lower case, from all fields of this name."""
         joined = self.known.get(name)
         if not joined:
             return []

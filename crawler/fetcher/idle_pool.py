@@ -1,4 +1,4 @@
-"""A limited number of idle connections, one per host, each kept about as long as its host's gap lasts.
+"""Keeps a limited number of idle connections, one per host, each about as long as the gap of its host lasts.
 
 The pool is a plain object; `now` is monotonic time. The protocol `Idle` lists what the pool needs of a
 connection. If a connection leaves the pool other than by `take` or `forget`, the pool closes it.

@@ -44,7 +44,7 @@ _BLAME = {
 
 
 def blame_of(outcome: Outcome) -> Blame:
-    """Return what an outcome is charged to. The result is NONE for success and for final outcomes."""
+    """Return the party to which an outcome is charged: NONE for success and for final outcomes."""
     return _BLAME.get(outcome, Blame.NONE)
 
 

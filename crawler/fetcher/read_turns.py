@@ -5,11 +5,11 @@ answer. A connection is fresh while reading its answer has taken less than `FRES
 are resumed before all others (like new flows in fq_codel, RFC 8290, 4.2). Without this rule, a page queued
 after 500 bodies of two-byte chunks would wait half a second for each of its pieces. A turn resumes up to
 `RESUMED_MAX` fresh connections. Then it resumes other connections: at least one, and as many as fit into the
-share of the turn, given the recent cost of reading one.
+share of the turn, judging by the recent cost of reading from a connection.
 
-While the loop has other work, long answers get only a quarter of the CPU time: after each piece of a long
-answer, other work may use `OTHERS` times as much CPU time as the piece took, before the next piece is read.
-In a turn without other work, the rest of this time is cancelled.
+While the loop has other work, long answers get only a quarter of the CPU time: after a piece of a long
+answer, the next piece waits until other work could use `OTHERS` times as much CPU time as the piece took. In
+a turn without other work, the rest of this wait is cancelled.
 """
 
 from collections import deque
@@ -17,7 +17,7 @@ from typing import Generic, TypeVar
 
 SHARE = 0.005  # seconds of reading per turn of the loop
 FRESH = 0.002  # seconds of reading; a page of 100 kB takes 0.2 ms, 64 KiB of two-byte chunks 3 ms
-RESUMED_MAX = 8  # connections resumed per turn: 1 MiB, some 2 ms
+RESUMED_MAX = 8  # maximum number of connections resumed per turn; they read 1 MiB in some 2 ms
 OTHERS = 3.0
 IDLE = 0.0003  # seconds of CPU; a turn of the loop without work takes 0.05 ms
 _FADING = 0.9
@@ -60,7 +60,7 @@ class ReadTurns(Generic[_C]):
         return fresh + old
 
     def _look(self, cpu: float) -> None:
-        """Update the CPU time that other work may still use, after the turn that has ended."""
+        """After a turn, update the CPU time that other work may still use before a long answer is resumed."""
         others = cpu - self._looked_at - self._read
         if self._old_went:
             self._owed = OTHERS * self._read

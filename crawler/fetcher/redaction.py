@@ -42,7 +42,7 @@ def redacted_fields(fields: Fields) -> Fields:
 
 
 def redacted_request(head: bytes, body: bytes, secrets: Collection[str]) -> tuple[bytes, bytes]:
-    """Return head and body of a request without the values of body fields whose names are in `secrets` or are secret.
+    """Return head and body of a request without the values of body fields that are in `secrets` or have a secret's name.
 
     The Content-Length in the returned head is the length of the returned body.
     """

@@ -1,12 +1,13 @@
 """Makes TLS contexts of two kinds, verifying and recording. Both kinds resume sessions.
 
-A full handshake costs about ten times as much as a resumed one, and for some hosts, the gap between requests
-is longer than the time for which an idle connection is kept. So the last session of each host is kept and
-offered again. A session takes 6 KiB, or more with a long certificate chain, so sessions are kept only for the
-hosts whose connections ended last. These hosts include those in the front of the frontier, from which the
-crawl will soon fetch again. Python takes 130 to 470 us to copy a session. So the session is copied only once
-per connection, at its end, because tickets of TLS 1.3 arrive after the handshake. It is not copied at all
-while the resumed session is young, because servers accept a ticket more than once.
+A full handshake costs about ten times as much as a resumed one. For some hosts, each request needs a
+handshake, because the gap between requests is longer than the time for which an idle connection is kept. So
+the last session of each host is kept and offered again. A session takes 6 KiB, or more with a long
+certificate chain, so sessions are kept only for the hosts whose connections ended last. These hosts include
+those in the front of the frontier, from which the crawl will soon fetch again. Python takes 130 to 470 us to
+copy a session. So the session is copied only once per connection, at its end, because tickets of TLS 1.3
+arrive after the handshake. It is not copied at all while the resumed session is young, because servers accept
+a ticket more than once.
 
 `verify` uses the system's root certificates (`SSL_CERT_FILE` works). `record` accepts old
 protocol versions, weak keys and broken chains; it is used only after verification
@@ -21,7 +22,7 @@ from typing import Any
 class ResumingContext(ssl.SSLContext):
     """A client context that offers each host its last session, and reports the start of a handshake."""
 
-    sessions_max = 2048  # these take 12 MiB; the front has some 500 hosts
+    sessions_max = 2048  # this many sessions take 12 MiB; the front has some 500 hosts
     on_handshake: Callable[[], None] | None = None
 
     def __init__(self, protocol: int) -> None:
@@ -42,8 +43,7 @@ class ResumingContext(ssl.SSLContext):
         if session is None or not ssl_object.session_reused or now >= session.time + session.timeout / 2.0:
             try:
                 session = ssl_object.session
-            # OpenSSL cannot write a session of some 64 KiB, which a certificate of that size would make
-            except ValueError:
+            except ValueError:  # OpenSSL cannot serialize a session that holds a certificate of some 64 KiB
                 return
             if session is None or not session.has_ticket:
                 return

@@ -56,7 +56,7 @@ from cython.cimports.libc.math import expm1, log1p
 
 from crawler.freshness.columns import Column, rows_of
 
-_K = cython.declare(cython.Py_ssize_t, 0)  # the columns of the sums, from here on
+_K = cython.declare(cython.Py_ssize_t, 0)  # the following constants are the columns of the sums
 _T = cython.declare(cython.Py_ssize_t, 1)
 _KK = cython.declare(cython.Py_ssize_t, 2)
 _KT = cython.declare(cython.Py_ssize_t, 3)

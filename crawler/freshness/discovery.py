@@ -82,7 +82,7 @@ _inf = cython.declare(cython.double, float("inf"))
 _STEPS_MAX = cython.declare(cython.int, 40)
 _CLOSE = cython.declare(cython.double, 1e-12)
 
-_FOUND = cython.declare(cython.Py_ssize_t, 0)  # the columns of the sums, from here on
+_FOUND = cython.declare(cython.Py_ssize_t, 0)  # the following constants are the columns of the sums
 _WATCHED = cython.declare(cython.Py_ssize_t, 1)
 _AT = cython.declare(cython.Py_ssize_t, 2)
 

@@ -147,7 +147,7 @@ class Learning:
     def directory_lead(
         self, site: cython.Py_ssize_t, directory: cython.Py_ssize_t, now: cython.double
     ) -> cython.double:
-        """Return the maximum by which the clocks of a directory's pages get ahead of time; at least 0."""
+        """Return the maximum by which the clocks of a directory's pages can get ahead of plain time; at least 0."""
         if not self.neighbourhood or self.seasons.used[site]:
             return 0.0
         excess: cython.double = self.directories.excess(directory, now, self.scale)
@@ -156,7 +156,7 @@ class Learning:
     @cython.ccall
     @cython.exceptval(check=False)
     def site_lead(self, site: cython.Py_ssize_t, now: cython.double) -> cython.double:
-        """Return the maximum by which the changes of the whole site put the clocks of its pages ahead of time."""
+        """Return the maximum by which changes of the whole site can put the clocks of its pages ahead of plain time."""
         if not self.neighbourhood or self.seasons.used[site]:
             return 0.0
         excess: cython.double = self.sites.excess(site, now, self.scale)
@@ -384,5 +384,5 @@ class Learning:
 @cython.cfunc
 @cython.exceptval(check=False)
 def _ratio(found: cython.double, told: cython.double) -> cython.double:
-    """Return the ratio of changes found to changes expected, shrunk towards 1 while there are few."""
+    """Return the ratio of changes found to changes expected, shrunk towards 1 while few changes are expected."""
     return min(max((_BIAS_WEIGHT + found) / (_BIAS_WEIGHT + told), _BIAS_LOW), _BIAS_HIGH)

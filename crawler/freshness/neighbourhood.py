@@ -19,11 +19,11 @@ all pages of a directory. So it moves all their deadlines by the same amount (`o
 
 At a fixed excess, A increases with tau, so `elapsed_of` can compute tau from A.
 
-*Credence.* On a site whose pages change independently, the excess is noise. Using it there costs more than
-half of the gain of a schedule. So the excess is multiplied by kappa, a factor from 0 to 1 that is learned for
-each site. Let p0 be the probability of a change without the neighbours, and p1 the probability with their
-full influence. kappa is the slope of (changed - p0) over (p1 - p0), with each crawl weighted by its precision
-1/(p0 (1 - p0)):
+*Credence.* On a site whose pages change independently, the excess is noise. Using the excess on such a site
+costs more than half of the gain of a schedule. So the excess is multiplied by kappa, a factor from 0 to 1
+that is learned for each site. Let p0 be the probability of a change without the neighbours, and p1 the
+probability with their full influence. kappa is the slope of (changed - p0) over (p1 - p0), with each crawl
+weighted by its precision 1/(p0 (1 - p0)):
 
     C = sum (z - p0) (p1 - p0) / (p0 (1 - p0)),   S = sum (p1 - p0)^2 / (p0 (1 - p0))
     kappa   = (C + 20) / (S + 20)                 over the crawl
@@ -61,7 +61,7 @@ _SCORE_KEPT = cython.declare(cython.double, 0.995)  # factor by which a score de
 _SCORE_CHARGE = cython.declare(cython.double, 0.02)  # nats charged per crawl
 # bound of the score, so that a change in a site's behaviour is noticed within hundreds of crawls
 _SCORE_MAX = cython.declare(cython.double, 50.0)
-_SURE = cython.declare(cython.double, 1e-6)  # predictions are kept this far from 0 and 1
+_SURE = cython.declare(cython.double, 1e-6)  # predictions stay at least this far from 0 and 1
 _CREDENCE_WEIGHT = cython.declare(cython.double, 20.0)  # weight of the prior belief that neighbours are right
 # minimum of p (1 - p): a nearly certain prediction is not informative
 _CERTAIN = cython.declare(cython.double, 0.01)
@@ -71,7 +71,10 @@ _inf = cython.declare(cython.double, float("inf"))
 @cython.ccall
 @cython.exceptval(check=False)
 def clock_of(elapsed: cython.double, excess: cython.double, scale: cython.double) -> cython.double:
-    """Return A, the clock's time at `elapsed` after a page's crawl. `excess` is the sum of directory and site."""
+    """Return A, the clock's time at `elapsed` after a page's crawl.
+
+    `excess` is the sum of the excesses of directory and site.
+    """
     if elapsed == _inf:
         return _inf
     return max(elapsed - _BONUS * scale * expm1(-elapsed / scale) * excess, _SLOWEST * elapsed)
@@ -233,7 +236,7 @@ class Counts:
     """Decaying counts of observed and expected changes in groups of pages. Groups are numbered as they are added.
 
     Counts decay with the time scale that is current when they are updated. `prior` pseudo counts are added to
-    both, which shrinks the excess towards 0.
+    both counts, which shrinks the excess towards 0.
     """
 
     def __init__(self, prior: float) -> None:
@@ -269,7 +272,10 @@ class Counts:
         changed: cython.double,
         expected: cython.double,
     ) -> cython.void:
-        """Count a crawl. `changed` is 1 if it found a change, else 0. `expected` was the probability of a change."""
+        """Count a crawl. `changed` is 1 if the crawl found a change, else 0.
+
+        `expected` was the probability of a change.
+        """
         g: cython.double = exp(-max(now - self.instants[number], 0.0) / scale)
         self.observed_counts[number] = self.observed_counts[number] * g + changed
         self.expected_counts[number] = self.expected_counts[number] * g + expected

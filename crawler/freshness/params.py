@@ -155,7 +155,10 @@ class Pages:
     def from_quality(
         cls, importance: np.ndarray, change_rate: np.ndarray, precision: np.ndarray, recall: np.ndarray
     ) -> "Pages":
-        """Return pages whose signals have this `precision` (0, 1] and `recall` [0, 1]. At recall 0, none has signals."""
+        """Return pages whose signals have this `precision`, in (0, 1], and `recall`, in [0, 1].
+
+        A page with recall 0 has no signals.
+        """
         _refuse_precision(precision)
         return cls(importance, change_rate, recall, recall * change_rate * (1.0 - precision) / precision)
 

@@ -37,7 +37,7 @@ import numpy as np
 
 COEFFICIENTS = 4
 PRIOR = np.array((0.0, -1.0 / 3.0, 0.0, 0.0))
-PRECISION = np.array((10.0, 50.0, 0.3, 0.3))  # of each coefficient, in the prior
+PRECISION = np.array((10.0, 50.0, 0.3, 0.3))  # the precision of each coefficient in the prior
 MEMORY = 2000.0
 WEIGHT_MAX = 10.0
 HAZARD_LOW, HAZARD_HIGH = 1e-3, 6.0  # a hazard out of this range has the factor of the nearer bound

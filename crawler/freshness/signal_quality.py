@@ -110,8 +110,8 @@ WEIGHT_MAX, COUNTED_MAX = float(_WEIGHT_MAX), float(_COUNTED_MAX)
 class SignalQuality:
     """The precision of signals by site and source, and the recall by site. Sites are numbered as they are added.
 
-    The attribute `trust` is the trust of the page whose crawl was observed last. It is from -`TRUST_MAX` to
-    `TRUST_MAX`.
+    The attribute `trust` is the trust of the page whose crawl was observed last. Its value is between
+    -`TRUST_MAX` and `TRUST_MAX`.
     """
 
     def __init__(self) -> None:
@@ -213,7 +213,10 @@ class SignalQuality:
     @cython.ccall
     @cython.exceptval(check=False)
     def honesty(self, source: cython.Py_ssize_t) -> cython.double:
-        """Return the share of this source's plausible signals on all sites that were true. It begins at .7."""
+        """Return the share of true signals among this source's plausible signals on all sites.
+
+        The honesty begins at .7.
+        """
         return min(
             (self.announced_by[source] + _HONEST) / (self.claimed_by[source] + _CLAIMED), _PRECISION_PRIOR_MAX
         )

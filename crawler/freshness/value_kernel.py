@@ -148,7 +148,7 @@ class Parameters:
 
     `assign` replaces the page's numbers, so one object can be used for all pages in turn. Arguments are not
     checked: rates must be finite and not negative. `form` names the limit that applies, if any. `ceiling` is
-    mu/Delta. `signal_time` is beta. It is infinite in the forms CERTAIN and SIGNALS_ONLY, and 0 in GREEDY.
+    mu/Delta. `signal_time` is beta, which is infinite in the forms CERTAIN and SIGNALS_ONLY, and 0 in GREEDY.
 
     A state is (elapsed, signals). `signals` may be fractional, so that signals of several sources can be
     weighted.
@@ -217,7 +217,10 @@ class Parameters:
         precision: cython.double,
         recall: cython.double,
     ) -> cython.void:
-        """Call `assign` for a page whose signals have this precision and recall. If either is 0, it has none."""
+        """Call `assign` for a page whose signals have this precision and recall.
+
+        If either is 0, the page has no signals.
+        """
         signalled: cython.double = recall * change_rate
         if precision <= 0.0 or signalled <= 0.0:
             self.assign(kind, terms, importance, change_rate, change_rate, 0.0, 0.0, 0.0)
@@ -273,7 +276,10 @@ class Parameters:
     @cython.ccall
     @cython.exceptval(check=False)
     def fresh_time(self, at: cython.double) -> cython.double:
-        """Return w, the expected fresh time of the interval for `at`. If `at` is infinite and signals noisy: 1/Delta."""
+        """Return w, the expected fresh time of the interval for `at`.
+
+        If `at` is infinite and the signals are noisy, w is 1/Delta.
+        """
         if self.form == _FORM_NEVER:
             return at
         if self.form == _FORM_SIGNALS_ONLY:
@@ -468,8 +474,8 @@ class Parameters:
     ) -> cython.double:
         """Return the time since the last crawl (not the effective one) at which V reaches `level`, given `signals`.
 
-        Return 0 if the signals alone reach the level. Return infinity if V never reaches it without further
-        signals.
+        Return 0 if the signals alone reach the level. Return infinity if V never reaches the level without
+        further signals.
         """
         if level <= 0.0:
             return 0.0

@@ -10,7 +10,7 @@ host. The decision carries the store keys to write, and `stage` puts them into t
 If the URL is done, its host is free after `record_outcome`. Otherwise, the host is free after `release`,
 which is called after the commit. The fetch slot is held until `release`, or until the task steps aside or
 becomes slow (`outstanding.py`), so a crash repeats a bounded number of requests
-(`frontier/README.md`, "Invariants"). Politeness gaps are measured from `record_outcome`.
+(`frontier/README.md`, "Invariants"). A politeness gap begins when `record_outcome` is called.
 
 The parts of this class: `claiming.py` (what to do next), `host_turns.py` (a host's turn),
 `outstanding.py` (fetch tasks given out), `hosts/dispatch_gates.py` (the conditions for a request),
@@ -24,12 +24,12 @@ in another. Rules for the caller:
   decisions that are staged, `retire`, `flush`), with one first-in, first-out commit queue. The
   counts in the host records depend on this order.
 * Call `committed(batch, now)` after each batch is written. The entries of a batch are read back only after
-  this call. A host whose whole queue is in memory may be given out earlier, because the results of its URLs
-  are committed after the batch anyway.
+  this call. URLs of a host whose whole queue is in memory may be given out earlier, because their results are
+  committed after the batch anyway.
 
-Host-wide waits delay the host: the politeness gap, the address, robots.txt, the back-off and
-the commit of a failure. A retry delays only its URL. `next_wakeup` returns the next instant at
-which `claim_next` may succeed.
+These waits delay the whole host: the politeness gap, the address, robots.txt, the back-off and the commit of
+a failure. A retry delays only its URL. `next_wakeup` returns the next instant at which `claim_next` may
+succeed.
 """
 
 import random
@@ -209,7 +209,7 @@ class Frontier:
         """Decide what happens to the URL and the host after a request or a failed look-up.
 
         If the URL is done, its host may be requested again from its ready time on.
-        Stage every decision: it may carry records of other hosts.
+        Stage every decision, because it may also carry records of other hosts.
         """
         return self._outcomes.record_outcome(fetch_task, fetch, now)
 

@@ -39,12 +39,13 @@ class HostList:
     def page(
         self, now: float, order: str, limit: int, search: str = "", cause: str = ""
     ) -> Generator[None, None, dict[str, Any]]:
-        """Return {"hosts": all, "matched", "failing", "unsearched", "rows": [...]}, best rank first.
+        """Return {"hosts": number, "matched": number, "failing": number, "unsearched": number, "rows": [...]}.
 
-        A row is a `HostStatus` with its `rank`. If `search` is given, only hosts whose names contain it are
-        listed. If `cause` is given, only hosts that fail for this cause are listed. `unsearched` is the
-        number of hosts that the search did not examine. This method is a generator. It yields after each
-        portion of the work, so that other tasks can run.
+        A row is a `HostStatus` with its `rank`; the best rank comes first. `hosts` is the number of all
+        hosts. If `search` is given, only hosts whose names contain it are listed. If `cause` is given, only
+        hosts that fail for this cause are listed. `unsearched` is the number of hosts that the search did not
+        examine. This method is a generator. It yields after each portion of the work, so that other tasks can
+        run.
         """
         hosts, troubled = self._registry.hosts, self._authorities.troubled
         among = None if not cause else ranking.with_cause(hosts, troubled, cause)

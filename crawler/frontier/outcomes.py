@@ -54,7 +54,7 @@ class Outcomes:
         """Decide what happens to the URL and the host after a request or a failed look-up.
 
         If the URL is done, its host may be requested again from its ready time on.
-        Stage every decision: it may carry records of other hosts.
+        Stage every decision, because it may also carry records of other hosts.
         """
         host = self._outstanding.held[fetch_task.host]
         crawl_delay = 0.0

@@ -16,7 +16,7 @@ from crawler.frontier.hosts.front_host import FrontHost, Refetch
 from crawler.frontier.hosts.table import HostTable
 from crawler.records import FetchTask, TaskKind
 
-# the maximum of slow requests, as a share of the fetch slots; each is an additional connection
+# the maximum number of slow requests, as a share of the fetch slots; each is an additional connection
 SLOW_SHARE = 0.5
 _WITH_PLACE = (TaskKind.PAGE, TaskKind.ROBOTS)
 
@@ -91,7 +91,10 @@ class Outstanding:
         )
 
     def _refetch(self, host: FrontHost, known: Refetch, task: TaskKind, address: str) -> FetchTask:
-        """Return the fetch task for the host's known page. Its order is negative, because the page is in no queue."""
+        """Return the fetch task for the host's known page.
+
+        The order of the task is negative, because the page is in no queue.
+        """
         self._refetches += 1
         host.given_out.add(-self._refetches)
         return FetchTask(

@@ -63,7 +63,10 @@ class Refetches:
         return self._portion is not None and self._portion.endless
 
     def go_on(self, now: float) -> bool:
-        """Return whether known pages are fetched now. A crawl that ends with discovery stops refetching at that time."""
+        """Return whether known pages are fetched now.
+
+        If the crawl ends when discovery ends, refetching ends at that time, too.
+        """
         if self._portion is None or self._portion.endless:
             return self._portion is not None
         instant = self._bench.next_event(now) if self._gates.registry.todo else None

@@ -1,8 +1,8 @@
 """Divides the fetches between discovery and refresh while both have work.
 
-A fixed share applies to the number of fetches, not to time. While a side is idle, it saves up a claim to at
-most one fetch, so no burst follows a pause, a restart or a clock jump. `hosts/rate.py` decides when fetches
-start.
+A fixed share applies to the number of fetches, not to time. A fetch while the other side is idle does not
+count, and a side is never owed more than one fetch, so no burst follows a pause, a restart or a clock jump.
+`hosts/rate.py` decides when fetches start.
 
 With the share `auto`, the next fetch goes to the side whose fetch is worth more, in units of crawl value
 (`frontier/README.md`, "One price"). Each side gets at least `LEAST` of the fetches, so that neither starves.
@@ -48,11 +48,11 @@ class Side(Enum):
 
 
 class Share:
-    """Gives a share `refresh` (0 to 1) of the fetches to refresh, the rest to discovery. An idle side gives up its part.
+    """Gives a share `refresh` (0 to 1) of the fetches to refresh, the rest to discovery.
 
-    With `auto`, `refresh` is the recent actual share. `of_crawl` is the share that applies to all processes
-    of the crawl together. The share of one process differs from `of_crawl` if the process fetches more or
-    less than its part of the new pages.
+    If a side is idle, the other side gets its part. With `auto`, `refresh` is the recent actual share.
+    `of_crawl` is the share that applies to all processes of the crawl together. The share of one process
+    differs from `of_crawl` if the process fetches more or less than its part of the new pages.
     """
 
     def __init__(self, refresh: float | Literal["auto"]) -> None:
@@ -76,7 +76,7 @@ class Share:
         return self.refresh if self.auto else self._fixed
 
     def first(self, *, discovery: bool, refresh: bool, new: float = 0.0, known: float = 0.0) -> Side | None:
-        """Return the side with work whose turn it is, or None if neither side has work. This changes nothing.
+        """Return the side whose turn it is, of those with work, or None if neither side has work. This changes nothing.
 
         `new` and `known` are the values of the next fetch of each side; only `auto` uses them.
         """

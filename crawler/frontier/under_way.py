@@ -7,7 +7,7 @@ from crawler.records import FetchTask, TaskKind
 
 
 class UnderWay:
-    """Answers queries about fetch tasks that hold their hosts."""
+    """Answers queries about fetch tasks in progress, each of which holds its host."""
 
     def __init__(self, gates: DispatchGates, outstanding: Outstanding, permission: Permission) -> None:
         self._gates = gates
@@ -29,8 +29,8 @@ class UnderWay:
     def yields(self, fetch_task: FetchTask, now: float) -> bool:
         """Return whether the fetch task's request must end now because another host needs its fetch slot.
 
-        The result is True only once. While another slow request is allowed, the result is False, and the
-        request continues without a fetch slot.
+        The result is True only once. If another slow request is allowed, the request gives up its slot and
+        continues without one; the result is then False.
         """
         slot, full = self._outstanding.held[fetch_task.host].slot, self._outstanding.is_nearly_full
         shares = self._gates.shares

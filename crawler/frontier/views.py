@@ -27,7 +27,7 @@ from crawler.storage.kv import KeyValue
 
 EXPLAINED_AT_ONCE = 2_000
 EXPLAINED_MAX = 100_000  # number of entries of a queue that are read for one explanation
-LOOKED_AT = 16  # number of entries of a host outside the front that are read to see whether all of them wait
+LOOKED_AT = 16  # number of a host's entries that are read to see whether all of them wait
 _SILENT_STATES = (
     (HostFlag.BLOCKED, "blocked"),
     (HostFlag.REFUSED, "refused"),
@@ -68,7 +68,7 @@ def shares(seconds: dict[str, float], whole: float) -> dict[str, float]:
 
 
 class UrlWait(NamedTuple):
-    """The reason why a URL waits, apart from its host: a state, the cause of this state, and the time of the next try."""
+    """The reason, other than the host, why a URL waits: a state, the state's cause, and the time of the next try."""
 
     state: str
     cause: str
@@ -111,6 +111,7 @@ class FrontierViews:
             "in_flight": busy,
             "hosts": len(registry.hosts),
             "hosts_reached": registry.reached,
+            "addresses": len(self._gates.addresses),
             "hosts_front": len(bench.front),
             "hosts_ready": len(bench.back),
             "hosts_waiting": len(bench.calendar),

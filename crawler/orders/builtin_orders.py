@@ -43,7 +43,8 @@ class Opic:
     the scope is lost. In the paper, this cash is given to a virtual page that all pages share.
 
     The cash of a URL affects the order only once it is at least `COUNTED` times the initial cash. Smaller
-    amounts depend mostly on the number of links of the linking page, so such URLs are crawled breadth-first.
+    amounts depend mostly on the number of links of the linking page, so URLs with smaller amounts are crawled
+    breadth-first.
     """
 
     adds = True
@@ -54,7 +55,7 @@ class Opic:
         pass
 
     def score(self, link: FoundLink, context: FoundOn) -> float:
-        """Return the share of its page's cash that the link gets. Seeds and links of sitemaps bring no cash."""
+        """Return the part of the page's cash that the link gets. Seeds and links of sitemaps bring no cash."""
         if context.kind in ("seed", "sitemap"):
             return 0.0
         return context.score / max(1, context.links)

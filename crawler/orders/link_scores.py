@@ -40,7 +40,7 @@ class LinkScores:
         self._factor = 2.0 ** ((news - 0.5) / PER_OCTAVE) if news else 2 / LEAST
 
     def add(self, fingerprints: Fingerprints, scores: Scores) -> tuple[Scores, Scores, NDArray[np.bool_]]:
-        """Add the scores of n distinct links; return new scores, the scores last passed on, and a flag for news.
+        """Add the scores of n distinct links; return the new scores, the scores passed on last, and which links are news.
 
         For a URL that is not in the table, the score last passed on is 0. The link to such a URL is not news,
         because it goes through the DUE as usual.

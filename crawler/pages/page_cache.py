@@ -141,7 +141,7 @@ class PageCache(Archive):
         self._reading = reading
         committed = dict(self.committed_lengths())
         self.recovery = (segments.survey if reading else segments.recover)(self.folder, committed)
-        # The number of captures whose erasure a kill had interrupted, and which were erased when this process
+        # The number of captures whose erasure was interrupted by a kill, and was completed when this process
         # opened.
         self.erased = 0 if reading else erasure.finish(self)
         self.lost = damage.find_lost(self, self.recovery.damaged)

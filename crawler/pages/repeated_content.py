@@ -2,12 +2,12 @@
 
 The test finds traps that show one page under endless URLs. The test also finds hosts that answer 200 for
 missing pages (soft 404; Bar-Yossef et al. 2004, section 3). A soft 404 page often contains the requested URL,
-so contents are compared without the URL. If pages of different hosts have the same content, it is stored only
-once (`page_cache.py`), but the links of each page are followed.
+so contents are compared without the URL. If pages of different hosts have the same content, the content is
+stored only once (`page_cache.py`), but the links of each page are followed.
 """
 
+import mmap
 import re
-from array import array
 
 import mmh3
 
@@ -36,15 +36,15 @@ def digest_without_url(content: bytes, path: str, digest: bytes) -> bytes:
 class RepeatedContent:
     """Counts the pages with the same host and content, for the most recent pairs of host and content.
 
-    The table has `slots` entries (a power of two). Each pair has one possible slot, and replaces the pair
-    that is already in that slot, because a large crawl has more pairs than the table can hold. A slot takes
-    12 bytes.
+    The table has `slots` entries (a power of two). A pair can be only in one slot, where it replaces any
+    other pair, because a large crawl has more pairs than the table can hold. A slot takes 12 bytes.
     """
 
     def __init__(self, slots: int = 1 << 18) -> None:
         assert slots & (slots - 1) == 0, slots
-        self._pairs = array("Q", bytes(8 * slots))
-        self._counts = array("I", bytes(4 * slots))
+        # memory that the kernel fills with zeros when it is first used, so a small crawl takes little of it
+        self._pairs = memoryview(mmap.mmap(-1, 8 * slots, flags=mmap.MAP_PRIVATE)).cast("Q")
+        self._counts = memoryview(mmap.mmap(-1, 4 * slots, flags=mmap.MAP_PRIVATE)).cast("I")
         self._mask = slots - 1
 
     def count(self, host: int, digest: bytes) -> int:

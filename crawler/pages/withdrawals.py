@@ -20,7 +20,7 @@ copies are erased, the URL is removed from the rule.
 """
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -148,6 +148,7 @@ class Withdrawals:
     def __init__(self, directory: Path | None = None) -> None:
         self._directory = directory
         self.revision = 0  # increases at every reload, to let callers notice a change
+        self._listeners: list[Callable[[], None]] = []
         self._index(())
         if directory is not None:
             self.reload()
@@ -157,6 +158,13 @@ class Withdrawals:
         if self._directory is not None:
             self._index(load_rules(self._directory))
         self.revision += 1
+        for listener in self._listeners:
+            listener()
+
+    def notify(self, listener: Callable[[], None]) -> None:
+        """Call `listener` at every later reload. A repeated call of this method has no effect."""
+        if listener not in self._listeners:
+            self._listeners.append(listener)
 
     def _index(self, rules: Sequence[Withdrawal]) -> None:
         self.rules = tuple(rules)

@@ -119,7 +119,9 @@ class LiveServices:
             )
             self._in_background(subscriber.run())
         server = PageServer(
-            PageHandler(self.crawl, config, rewriter(), UseRule.of(config.allow, self._config.consent)),
+            PageHandler(
+                self.crawl, config, rewriter(), UseRule.of(config.allow, self._config.consent), folder
+            ),
             config,
             self._now,
             ready=self.crawl.ready,
@@ -184,5 +186,7 @@ class LiveServices:
             "ready_bytes": response_cache.bytes,
             "ready_hits": response_cache.hits,
             "ready_misses": response_cache.misses,
+            "disk_bytes": self.server.disk_cache.bytes if self.server.disk_cache else 0,
+            "disk_hits": self.server.disk_cache.hits if self.server.disk_cache else 0,
             "counted_pages": len(self.counts.demand),
         }

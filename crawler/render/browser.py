@@ -253,7 +253,7 @@ class Browser:
     def relieve(self, memory: Mapping[int, int]) -> bool:
         """End the renderer that uses the most memory; return whether this was done.
 
-        Nothing is done if the browser's processes that are not renderers use more memory than this renderer.
+        Nothing is done if the browser's other processes together use more memory than this renderer.
         """
         sizes = {pid: memory[pid] for pid in self._work.renderers() if pid in memory}
         largest = max(sizes, key=sizes.__getitem__, default=0)

@@ -8,9 +8,10 @@ that no site is overlooked, any other page with a script is rendered with the pr
     P(a rendering of the pattern adds something) ~ Beta(a + successes, b + failures)
 
 The prior probability of a gain is one half for a candidate that was recognized by its marks, and one in
-twenty for any other page. The prior is combined with the renderings of all pages of the same kind on the
-host. The pages of a pattern are rendered as long as the mean is at least `WORTH`: a rendering costs as much
-CPU time as about 200 fetches, but it usually shows a whole site that the crawl would miss otherwise.
+twenty for any other page. The prior is combined with the counts of earlier renderings on the host, separately
+for candidates and other pages. The pages of a pattern are rendered as long as this estimate of the
+probability is at least `WORTH`. A rendering costs as much CPU time as about 200 fetches, but it usually shows
+a whole site that the crawl would miss otherwise.
 
 What was learned is stored by host (prefix `R/`), in the batch that commits the rendered page. So it survives
 a restart, and moves to another process together with the host.
@@ -31,18 +32,22 @@ from crawler.storage.keys import RENDERED
 from crawler.storage.kv import Batch, KeyValue, scan_prefix, seal, unseal
 from crawler.urls.canonical import hostname
 
-# A page is rendered if the probability of a gain is at least this. After three failures in a row, the
-# probability is lower than this.
+# A page is rendered if the probability of a gain is at least this. After three renderings of candidates that
+# added nothing, the probability is lower than this.
 WORTH = 0.15
 TEXT_MIN = 200  # bytes of visible text; a page with less may build its text in the browser
-ADDED_TEXT = 0.2  # the share by which the text must grow to count as something new
-ADDED_TEXT_MIN = 100  # bytes of added text; a smaller difference may come from a clock or a counter
-# patterns and hosts in memory; the one that was rendered longest ago is forgotten first
+ADDED_TEXT = 0.2  # the visible text must grow by at least this share to count as something new
+# the visible text must grow by at least this many bytes; a smaller difference may come from a clock or a
+# counter
+ADDED_TEXT_MIN = 100
+# maximum number of patterns and hosts in memory; the one whose last rendering is the oldest is forgotten
+# first
 PATTERNS_MAX = 20_000
 # seconds for which `auto` does not try a page again after one failed rendering; each further failure in a row makes the
 # wait four times as long, up to 30 days
 _WAIT_FIRST, _WAIT_FACTOR, _WAIT_MAX = 3600.0, 4, 30 * 86_400.0
-_POOLED = 2.0  # in the estimate for one pattern, all renderings of the host count as this many renderings
+# the renderings of the whole host together weigh as much as this many renderings of the pattern
+_POOLED = 2.0
 _SLUG_CHARS = 20
 
 _SCRIPT = re.compile(
@@ -110,7 +115,7 @@ def _class_of(segment: str) -> str:
 
 
 class _Seen(msgspec.Struct, array_like=True):
-    """Counts of one URL pattern or host: There were `made` renderings; `added` of them showed new links or text."""
+    """Counts of one URL pattern or host: the renderings `made`, and how many of them `added` links or text."""
 
     made: int = 0
     added: int = 0
@@ -124,7 +129,8 @@ class Deciding:
 
     def __init__(self, config: RenderConfig) -> None:
         self._chance = config.chance
-        self._seen: OrderedDict[bytes, _Seen] = OrderedDict()  # by store key, the most recent at the end
+        # store key -> counts; the pattern or host that was rendered last is at the end
+        self._seen: OrderedDict[bytes, _Seen] = OrderedDict()
 
     def load(self, store: KeyValue) -> None:
         """Read what earlier runs have learned. Damaged values are skipped, because they are learned again."""

@@ -43,7 +43,8 @@ _NO_DOM = frozenset({"crash", "navigation"})  # limits and failures after which 
 _DELIVERY_MAX = 3.0
 _CHILDREN_MAX = 20  # maximum number of frames of other sites and workers per page
 _WITHOUT = "; the crawl continues without a browser and stores the answers unrendered"
-# Beginnings of the URLs of frames without an origin of their own: the page provides their content.
+# The URLs of frames whose content comes from the page itself begin with one of these. Such frames have no
+# origin of their own.
 _OF_THE_PAGE = ("about:", "blob:", "data:")
 _BODY_DEPTH = 3  # levels from a frame's element to the frame's body: document, html, body
 _STARTS_MAX = 3  # after this many failed starts in a row, rendering is given up
@@ -76,7 +77,10 @@ class Renderer(Protocol):
         """True if no further page will be shown."""
 
     async def render(self, page: StaticPage) -> Rendering | None:
-        """Return the page as a browser shows it, without a DOM if it could not; None if there is no browser."""
+        """Return the page as a browser shows it; None if there is no browser.
+
+        If the page could not be shown, the result has no DOM.
+        """
 
     async def close(self) -> None:
         """End the browsers."""
@@ -112,7 +116,10 @@ class BrowserRenderer:
         return self._failures >= _STARTS_MAX
 
     async def render(self, page: StaticPage) -> Rendering | None:
-        """Return the page as a browser shows it, without a DOM if it could not; None if there is no browser."""
+        """Return the page as a browser shows it; None if there is no browser.
+
+        If the page could not be shown, the result has no DOM.
+        """
         async with self._places:
             browser = await self._ready()
             if browser is None:

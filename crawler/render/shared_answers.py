@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from crawler.records import Fetch
 from crawler.render.shared_cache import SharedCache
 
-Stored = Callable[[str], Fetch | None]  # from a URL to its newest stored answer
+Stored = Callable[[str], Fetch | None]  # maps a URL to its newest stored answer, or to None
 
 
 class SharedAnswers:
@@ -23,7 +23,8 @@ class SharedAnswers:
         self._cache = cache
         self._stored = stored
         self._now = now
-        self._asking: dict[str, asyncio.Future[None]] = {}  # from each URL being fetched to its answer
+        # each URL that is being fetched -> a future that is done when its answer has arrived
+        self._asking: dict[str, asyncio.Future[None]] = {}
 
     async def get(self, url: str, ask: Callable[[], Awaitable[Fetch]]) -> tuple[Fetch, bool]:
         """Return the answer of a URL, and whether it was shared. If no answer can be shared, `ask` fetches one."""

@@ -65,7 +65,8 @@ def fresh_for(fetch: Fetch, now: float) -> float:
     if fetch.outcome is not Outcome.FETCHED or fetch.status != 200:
         return 0.0
     varies = directives(_field(fetch, b"vary")).keys() - _HARMLESS_VARY - {""}
-    if _field(fetch, b"access-control-allow-origin").strip() == "*":  # pages of all origins get this answer
+    # the answer is the same for the pages of all origins
+    if _field(fetch, b"access-control-allow-origin").strip() == "*":
         varies -= {"origin"}
     if varies:
         return 0.0

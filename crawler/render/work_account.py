@@ -1,9 +1,9 @@
 """Accounts for the CPU time of each page of a browser, with its frames, workers and compositor.
 
 The operating system counts CPU time by process, not by page. A page gets its renderer before the next page is
-opened. So a renderer that appears between these two moments belongs to the first page. The CPU time of a
-renderer that appears later (for a frame of another site, or a shared worker) counts for every page that is
-open then. The CPU time of the browser's other processes, for example the compositor, is divided among the
+opened. So a renderer that appears between the opening of two pages belongs to the first of them. The CPU time
+of a renderer that appears later (for a frame of another site, or a shared worker) counts for every page that
+is open then. The CPU time of the browser's other processes, for example the compositor, is divided among the
 open pages.
 """
 

@@ -209,7 +209,7 @@ class RobotsCache:
             url, asked_at: the URL that answered, and when it was requested.
             batch: receives the copy; without a batch, the copy waits for `stage`.
 
-        This generator pauses while it reads a long file, and changes nothing before its end.
+        This generator pauses while it reads a long file. It changes the cache only at its end.
         """
         cut = len(body) >= self._config.bytes_max
         result = result_of(status, outcome, complete=complete or cut)
@@ -341,7 +341,7 @@ class RobotsCache:
     def _wait_behind(self, copy: RobotsCopy) -> float:
         """Return the delay that followed the last failure, plus a second.
 
-        A `retry_at` that is further away means that the clock was wrong.
+        If `retry_at` is further in the future, the clock was wrong when it was set.
         """
         return 1.0 + max(
             self._delay(copy.failures - 1, copy.outcome), self._delay_beyond(copy.retry_at, copy)

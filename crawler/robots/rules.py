@@ -260,7 +260,7 @@ class _Choice:
 class _Groups:
     """The state of reading a file.
 
-    `_present` holds the choices (`_own`, `_any`) to which the current group belongs.
+    `_present` lists those of `_own` and `_any` to which the lines of the current group are added.
     """
 
     def __init__(self, token: str, rules_max: int, wildcards_max: int) -> None:

@@ -5,10 +5,10 @@ needed to let them decay. Instead, a request at time t adds 2^((t - origin) / ha
 share one scale and decay together. The origin advances before the numbers grow large.
 
 Memory is bounded. At most `pages_max` pages are counted exactly. When another page is requested, the quarter
-of the pages that has the smallest counts moves into a sketch: a Count-Min of `ROWS` x `columns` cells
-(Cormode, Muthukrishnan 2005) with conservative update (Estan, Varghese 2002). The sketch never underestimates
-a count, and overestimates it only if another page has a larger count in the same cell of every row. When a
-page in the sketch is requested again, it is counted exactly again, starting from its estimate.
+of the pages that has the smallest counts moves into a sketch. The sketch is a Count-Min of `ROWS` x `columns`
+cells (Cormode, Muthukrishnan 2005) with conservative update (Estan, Varghese 2002). The sketch never
+underestimates a count, and overestimates it only if another page has a larger count in the same cell of every
+row. When a page in the sketch is requested again, it is counted exactly again, starting from its estimate.
 
 `changed` returns the counts that the next commit writes. A crash loses the requests since the last commit.
 """

@@ -1,4 +1,4 @@
-"""Builds the answer to a request for a page. The parsed request is turned into bytes without waiting.
+"""Builds the answer to a request for a page. The reply to a parsed request is built without waiting.
 
     ParsedRequest --> place of its copies --> which copy --> may it be shown, is it fresh enough
           --> representation (cached, or built) --> 304, 206, 412, 416 or the whole
@@ -12,11 +12,12 @@ store, the record is read once to check this.
 
 import math
 from collections.abc import Hashable, Mapping
+from pathlib import Path
 
 from msgspec.structs import replace
 
 from crawler.config import ServeConfig
-from crawler.consent.describing import header_text, in_plain
+from crawler.consent.describing import stored_header_text
 from crawler.consent.use_rule import UseRule
 from crawler.pages.archive import Archive
 from crawler.pages.captures import record_key, static_form, unpack_record
@@ -25,6 +26,7 @@ from crawler.serve import copy_selection, header_fields, memento
 from crawler.serve.client_headers import ClientHeaders
 from crawler.serve.conditions import conditional
 from crawler.serve.dates import dates_of
+from crawler.serve.disk_cache import open_disk_cache
 from crawler.serve.http_error import HttpError
 from crawler.serve.interfaces import Ahead, AheadState, Located, ServedCrawl
 from crawler.serve.reply import Reply
@@ -44,7 +46,14 @@ class OwnedByOther(Exception):
 
 
 class PageHandler:
-    """Answers requests for pages of one crawl. `rewriter` points links to /page, and may be None."""
+    """Answers requests for pages of one crawl. `rewriter` points links to /page, and may be None.
+
+    `folder` is the place of the cache on disk, unless the configuration names another. If it is None, there
+    is no such cache.
+
+    Raises:
+        ConfigError: the folder that the configuration names for the cache on disk cannot be used.
+    """
 
     def __init__(
         self,
@@ -52,15 +61,18 @@ class PageHandler:
         config: ServeConfig,
         rewriter: Rewriter | None = None,
         use_rule: UseRule | None = None,
+        folder: Path | None = None,
     ) -> None:
         self._crawl = crawl
         self._config = config
         self._rewriter = rewriter
         self._use_rule = use_rule
         self._withholds = config.withholds_disallowed
+        self._consent_lines: dict[bytes, bytes] = {}  # by digest of the receipt
         self.response_cache = ResponseCache(config.ready_bytes_max)
         self.head_cache = ResponseCache(config.head_bytes_max)
-        self.copies = CopyReader(config.segments_open_max)
+        self.disk_cache = open_disk_cache(config, folder)
+        self.copies = CopyReader(config.segments_open_max, self.disk_cache)
 
     def again(
         self, target: bytes, client_headers: ClientHeaders, conditions: Mapping[str, str], now: float
@@ -190,7 +202,8 @@ class PageHandler:
         elif ready.stored is not None and not shown.bodiless:
             shown.bodiless = True
             ready.stored.release()  # a 304 does not need the bytes of the member
-            ready.body = None  # the cache counts the memory that the answer uses when it is stored
+            # remove the body now, because the cache counts the memory of an answer when it stores the answer
+            ready.body = None
             self.head_cache.put(shown)
         if shown.bodiless:
             ready.body = None
@@ -259,13 +272,24 @@ class PageHandler:
             ready.head += b"X-Changed-At: %b\r\n" % dates_of(int(record.changed_at)).rfc3339
             if record.shown is not None and record.shown.pictured:
                 ready.head += memento.view_line(form.base, asked.url)
-        if consent := in_plain(archive.store, located.fingerprint, capture):
-            ready.head += f"X-Consent: {header_text(consent)}\r\n".encode()
+        ready.head += self._consent_line(archive, located.fingerprint, capture.receipt)
         if record is not None and record.outcome is Outcome.ROBOTS_DENIED:
             ready.head += _DISALLOWED_NOTE
         is_newest = form.at is None and record is not None and record.state is PageState.STORED
         tried_at = record.fetched_at if is_newest and record is not None else None
         return CachedResponse(key, located, 0, proof, tried_at, capture.fetched_at, ready)
+
+    def _consent_line(self, archive: Archive, fingerprint: int, digest: bytes) -> bytes:
+        """Return the line with the answers of a receipt, or b"". Most pages of a site have the same receipt."""
+        line = self._consent_lines.get(digest)
+        if line is None:
+            text = stored_header_text(archive.store, fingerprint, digest)
+            line = f"X-Consent: {text}\r\n".encode() if text else b""
+            if len(self._consent_lines) >= _CONSENT_LINES_MAX:
+                self._consent_lines.clear()
+            if line:
+                self._consent_lines[digest] = line
+        return line
 
     def _view(
         self, archive: Archive, located: Located, asked: ParsedRequest, client_headers: ClientHeaders
@@ -392,6 +416,7 @@ def _is_current(shown: CachedResponse) -> bool:
     return True
 
 
+_CONSENT_LINES_MAX = 1024  # number of receipts whose lines are remembered, 300 bytes each
 _DISALLOWED_NOTE = b"X-Note: robots.txt forbade this page when it was last due for a fetch\r\n"
 # The status of `refresh=1` without a copy, by `AheadState`. In other states, the status is 404, and the
 # page's own state is shown.

@@ -1,4 +1,7 @@
-"""The reply of a server: the modules that decide build the reply, and the I/O shell writes it to the client."""
+"""The reply of a server.
+
+The modules that decide what to answer build the reply, and the I/O shell writes it to the client.
+"""
 
 from collections.abc import Callable, Iterator
 

@@ -30,6 +30,7 @@ from crawler.pages.stored_bodies import can_decode, decoded
 from crawler.records import Capture
 from crawler.serve import header_fields, memento
 from crawler.serve.dates import dates_of
+from crawler.serve.disk_cache import KeptBody
 from crawler.serve.http_error import HttpError
 from crawler.serve.stored_copies import OpenedCopy, Pieces, StoredParts
 from crawler.serve.stored_head import PassedLines, passed_lines
@@ -48,7 +49,7 @@ _WORTH_GZIP = 0.9  # a body is sent compressed only if this makes it shorter tha
 _FRAGMENT = "!$%&'()*+,-./:;=?@_~"  # characters that need no escape in a fragment (RFC 3986, 3.5)
 UNKNOWN_LENGTH = -1
 # number of bytes that a cached answer uses apart from its head and body: key, request, page record, structs
-_OBJECTS = 1920
+_OBJECTS = 2048
 
 
 class CopyForm(msgspec.Struct, frozen=True, cache_hash=True):
@@ -73,7 +74,8 @@ class Representation(msgspec.Struct):
     """A representation. `length` is UNKNOWN_LENGTH if the body must be decoded and has not been read yet.
 
     `body` is read when it is needed (`held`), and stays None if it is too long for memory.
-    `stored` is the source of `pieces` if they can be read again at any time.
+    `stored` is the source of `pieces` if they can be read again at any time. `kept` is the place of the body in
+    the cache on disk, if the body takes time to decode.
     """
 
     status: int
@@ -83,6 +85,7 @@ class Representation(msgspec.Struct):
     pieces: Pieces
     held_max: int
     stored: StoredParts | None = None
+    kept: KeptBody | None = None
     too_long: bool = False  # the body is too long to be held in memory
     body: bytes | None = None
     head: bytes = b""  # the status line and the fields, ready to send
@@ -104,15 +107,33 @@ class Representation(msgspec.Struct):
     def span(self, first: int, end: int) -> bytes | None:
         """Return the bytes `first` <= position < `end`; None if they do not fit in memory.
 
-        If the body is stored in parts and not held, only the bytes before `end` are inflated.
+        If the body is stored in parts and not held, and the cache on disk does not want the body, only the
+        bytes before `end` are inflated.
         """
         stored = self.stored
         if self.body is None and stored is not None and self.pieces == stored.payload:
-            return stored.start(end)[first:] if end <= self.held_max else None
+            if end > self.held_max:
+                return None
+            body = self._kept_payload(stored)
+            return stored.start(end)[first:] if body is None else body[first:end]
         body = self.held()
         return None if body is None else body[first:end]
 
+    def _kept_payload(self, stored: StoredParts) -> bytes | None:
+        """Return the payload if the cache on disk has it, or if it is to be stored there; otherwise, return None."""
+        kept = self.kept
+        if kept is None:
+            return None
+        body = kept.read()
+        if body is None and self.length <= self.held_max and kept.wanted(self.length):
+            body = stored.start(self.length)
+            kept.write(body)
+        return body
+
     def _read(self) -> None:
+        if self.kept is not None and (body := self.kept.read()) is not None:
+            self.body, self.length = body, len(body)
+            return
         held: list[bytes] = []
         size = 0
         for piece in self.pieces():
@@ -122,6 +143,8 @@ class Representation(msgspec.Struct):
                 self.too_long = True
                 return
         self.body, self.length = held[0] if len(held) == 1 else b"".join(held), size
+        if self.kept is not None and self.kept.wanted(size):
+            self.kept.write(self.body)
         if self.stored is not None:
             self.stored.release()
         else:
@@ -204,17 +227,19 @@ def _choose_coding(
             return b"Content-Encoding: %b\r\n" % b", ".join(codings)
         pieces = copy.pieces
         ready.pieces = lambda: decoded(pieces(), codings)
+        ready.kept = copy.parts.kept(codings) if copy.parts is not None else None
         ready.length = UNKNOWN_LENGTH if ready.status not in _BODILESS else 0
         ready.etag += "-d"
         return b""
     parts = copy.parts
-    if parts is None or rewrites or b"gzip" not in form.taken or ready.length == 0:
+    if parts is None or ready.length == 0:
         return b""
-    if parts.gzip_length > ready.length * _WORTH_GZIP:
-        return b""
-    ready.pieces, ready.length = parts.gzip, parts.gzip_length
-    ready.etag += "-z"
-    return b"Content-Encoding: gzip\r\n"
+    if not rewrites and b"gzip" in form.taken and parts.gzip_length <= ready.length * _WORTH_GZIP:
+        ready.pieces, ready.length = parts.gzip, parts.gzip_length
+        ready.etag += "-z"
+        return b"Content-Encoding: gzip\r\n"
+    ready.kept = parts.kept()
+    return b""
 
 
 def _digest(capture: Capture) -> str:

@@ -54,7 +54,7 @@ class Route(StrEnum):
 class ParsedRequest(msgspec.Struct, frozen=True):
     """A parsed request. `url` is the request form ("" if the endpoint needs none), `rest` the path after the endpoint.
 
-    `at` is a time, `max_stale` a number of seconds; None means that it was not given.
+    `at` is a time, `max_stale` a number of seconds; each is None if the request does not give it.
     """
 
     door: Route

@@ -13,10 +13,9 @@ from collections.abc import Hashable
 import msgspec
 from msgspec.structs import replace
 
+from crawler.serve.asked_before import AskedBefore
 from crawler.serve.interfaces import Located
 from crawler.serve.representation import Representation
-
-_ASKED_MAX = 8192  # number of requests for uncached answers that are remembered, by hash; they use 1 MB
 
 
 class CachedResponse(msgspec.Struct):
@@ -63,7 +62,7 @@ class ResponseCache:
         self.misses = 0
         self._kept: OrderedDict[Hashable, CachedResponse] = OrderedDict()
         self._by_request: dict[Hashable, CachedResponse] = {}
-        self._asked: set[int] = set()
+        self._asked = AskedBefore()
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -102,7 +101,7 @@ class ResponseCache:
         size = shown.ready.size
         if size > self.bytes_max // 8:
             return False
-        return self.bytes + size <= self.bytes_max or shown.key in self._kept or self._asked_before(shown.key)
+        return self.bytes + size <= self.bytes_max or shown.key in self._kept or self._asked.before(shown.key)
 
     def store(self, shown: CachedResponse) -> None:
         """Store an answer in place of any other answer under its key."""
@@ -120,17 +119,6 @@ class ResponseCache:
         self.bytes -= shown.counted
         shown.counted = 0
         self._by_request.pop(shown.request, None)
-
-    def _asked_before(self, key: Hashable) -> bool:
-        """Return whether `key` was requested recently, and remember this request."""
-        name = hash(key)
-        if name in self._asked:
-            self._asked.discard(name)
-            return True
-        if len(self._asked) >= _ASKED_MAX:
-            self._asked.clear()
-        self._asked.add(name)
-        return False
 
     def _check(self) -> None:
         """Assert every invariant."""

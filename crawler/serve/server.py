@@ -55,6 +55,7 @@ class PageServer:
     ) -> None:
         self._handler = handler
         self.response_cache = handler.response_cache
+        self.disk_cache = handler.disk_cache
         self._config = config
         self._now = now
         self._ready = ready
@@ -86,7 +87,7 @@ class PageServer:
 
     async def close(self) -> None:
         await self.listener.close()
-        self._handler.copies.files.close()
+        self._handler.copies.close()
 
     async def _answer(self, request: ServedRequest, connection: ServedConnection) -> Sending:
         close = False
@@ -169,7 +170,7 @@ class PageServer:
         return await self._receive(asked, request, body)
 
     def _remember(self, request: ServedRequest, client_headers: ClientHeaders) -> None:
-        """Remember the client's headers by the bytes of its header fields, for `_again`."""
+        """Remember the client's headers under the bytes of its header fields, for `_again`."""
         line_end = request.raw.find(b"\r\n")
         if _PLAIN_LINE.fullmatch(request.raw[:line_end]):
             self._client_headers.put(request.raw[line_end:], client_headers)
@@ -190,7 +191,7 @@ def _not_allowed(methods: str) -> HttpError:
     return refusal
 
 
-_HOP = "X-Crawler-Hop"  # marks a request forwarded by a sibling, which is never forwarded again
+_HOP = "X-Crawler-Hop"  # marks a request that a sibling forwarded; such a request is never forwarded again
 SOCKET = "serve.sock"
 # maximum number of seconds until the owner's first byte arrives; the owner is on a nearby network
 CONNECT_TIMEOUT = 5.0

@@ -45,7 +45,7 @@ class Buckets:
         return passed
 
     def give_back(self, source: str, passed: int) -> None:
-        """Return the tokens of signals that passed but were not accepted."""
+        """Put back the tokens of signals that passed but were not accepted."""
         left, then = self._left[source]
         self._left[source] = (min(float(self.burst), left + passed), then)
 

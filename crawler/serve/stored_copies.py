@@ -2,6 +2,7 @@
 
     member in parts:   pread --> head inflated --> payload inflated when it is needed, or passed on as gzip
     other members:     `pages/stored_bodies.py`
+    inflated before:   `disk_cache.py`
 
 A gzip member of up to `MEMBER_BYTES_MAX` that tells where its parts are (`pages/gzip_members.py`) is read
 with one system call. Longer members, and members written by other programs or earlier versions, are read
@@ -9,7 +10,7 @@ piece by piece. So a body of any size needs only the memory of a few pieces.
 """
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -21,6 +22,7 @@ from crawler.pages.archive import Archive
 from crawler.pages.captures import shown_fields
 from crawler.pages.gzip_members import MemberParts
 from crawler.records import Capture
+from crawler.serve.disk_cache import DiskCache, KeptBody
 from crawler.serve.segment_files import SegmentFiles
 from crawler.serve.stored_head import StoredHead, of_fields, parse_head
 
@@ -45,10 +47,12 @@ class OpenedCopy(msgspec.Struct):
 class StoredParts:
     """The parts of a member in a segment. After `release`, they are read again when needed."""
 
-    __slots__ = ("_files", "_folder", "_length", "_offset", "_parts", "_segment", "gzip_length", "length")
+    __slots__ = (
+        "_disk_cache", "_files", "_folder", "_length", "_offset", "_parts", "_segment", "gzip_length", "length",
+    )  # fmt: skip
 
-    def __init__(self, files: SegmentFiles, folder: Path, place: Capture, parts: MemberParts) -> None:
-        self._files, self._folder = files, folder
+    def __init__(self, reader: "CopyReader", folder: Path, place: Capture, parts: MemberParts) -> None:
+        self._files, self._disk_cache, self._folder = reader.files, reader.disk_cache, folder
         self._segment, self._offset, self._length = sys.intern(place.segment), place.offset, place.length
         self._parts: MemberParts | None = parts
         self.length, self.gzip_length = parts.length, parts.gzip_length
@@ -56,6 +60,13 @@ class StoredParts:
     def release(self) -> None:
         """Free the bytes."""
         self._parts = None
+
+    def kept(self, codings: Sequence[bytes] = ()) -> KeptBody | None:
+        """Return the place of the payload, with `codings` undone, in the cache on disk; None if there is no cache."""
+        if self._disk_cache is None or self._parts is None:
+            return None
+        place = f"{self._folder}\0{self._segment}\0{self._offset}\0{self._parts.crc}\0{codings}"
+        return KeptBody(self._disk_cache, place)
 
     def payload(self) -> Iterator[bytes]:
         """Yield the payload.
@@ -91,10 +102,17 @@ class StoredParts:
 
 
 class CopyReader:
-    """Opens the copies of an archive; keeps at most `files_max` segments open."""
+    """Opens the copies of archives; keeps at most `files_max` segments open, and inflated bodies in `disk_cache`."""
 
-    def __init__(self, files_max: int) -> None:
+    def __init__(self, files_max: int, disk_cache: DiskCache | None = None) -> None:
         self.files = SegmentFiles(files_max)
+        self.disk_cache = disk_cache
+
+    def close(self) -> None:
+        """Close the segments, and give up the cache on disk."""
+        self.files.close()
+        if self.disk_cache is not None:
+            self.disk_cache.close()
 
     def open(self, archive: Archive, capture: Capture) -> OpenedCopy:
         """Open the answer of a capture, or the DOM that a browser showed instead.
@@ -105,6 +123,8 @@ class CopyReader:
         Raises:
             DamageError: the bytes are missing, or are not a record.
         """
+        if self.disk_cache is not None:
+            archive.withdrawals.notify(self.disk_cache.clear)
         if capture.dom_length:
             return self._shown(archive, capture)
         if not capture.refers_to:
@@ -126,7 +146,7 @@ class CopyReader:
             head = parts.head()
         except DamageError as error:
             raise DamageError(f"{place.segment} at {place.offset}: {error}") from error
-        stored = StoredParts(self.files, archive.folder, place, parts)
+        stored = StoredParts(self, archive.folder, place, parts)
         return OpenedCopy(parse_head(head), parts.length, stored.payload, stored)
 
     def _shown(self, archive: Archive, capture: Capture) -> OpenedCopy:
@@ -137,7 +157,7 @@ class CopyReader:
             return _in_pieces(archive.folder, capture)
         head = self._answer(archive, capture).head
         head = of_fields(head.status, head.reason, shown_fields(head.fields))
-        stored = StoredParts(self.files, archive.folder, place, parts)
+        stored = StoredParts(self, archive.folder, place, parts)
         return OpenedCopy(head, parts.length, stored.payload, stored)
 
     def _parts(self, archive: Archive, place: Capture) -> MemberParts | None:

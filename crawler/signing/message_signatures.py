@@ -1,4 +1,4 @@
-"""HTTP message signatures (RFC 9421): the bytes that are signed, and the fields that carry a signature.
+"""Builds HTTP message signatures (RFC 9421): the bytes that are signed, and the fields that carry a signature.
 
 A signature covers components of a message. The signature base has one line per
 component, `"name";parameters: value`, and a last line with the signature's own

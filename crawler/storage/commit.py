@@ -2,8 +2,8 @@
 
 Results are queued in FIFO order, either as `Change`s or as functions that make `Change`s. All queued changes,
 up to a limit, form one group. The shell may wait briefly for more results, because a commit for one page
-costs as much as a commit for thirty pages. A commit has the following steps. Step 0 of a group need not wait
-until the previous group is committed:
+costs as much as a commit for thirty pages. A commit has the following steps. Step 0 of a group may run before
+the previous group is committed:
 
     0  make       make decisions, in order: filter links, ask the caches, update the hosts
     1  write      append and sync the WARC records and the links log
@@ -203,7 +203,10 @@ class CommitPoint:
             yield
 
     def step(self, *, heavy: bool = True) -> bool:
-        """Make changes up to the next pause; return False if all are made. Only with `heavy`, start a heavy one."""
+        """Make changes up to the next pause; return False if none is left to make.
+
+        Heavy changes start only with `heavy`.
+        """
         if self._making is None:
             if not self._queue and not (heavy and self._heavy):
                 return False

@@ -346,8 +346,9 @@ class Lock:
     """The exclusive right to a directory, held until `release` or the end of the process.
 
     The lock file has one line about the holder: its name, process id and boot id (a random id of this start
-    of the process). The line is missing if the disk is full. A command that reads a crawl at rest marks its
-    lock as `brief`. Other processes wait up to `BRIEF_MAX` seconds until such a lock is released.
+    of the process). The line is missing if the disk is full. A command that reads a crawl which is not
+    running marks its lock as `brief`. Other processes wait up to `BRIEF_MAX` seconds until such a lock is
+    released.
 
     Raises:
         BusyError: another process, or another Lock of this process, holds the lock.

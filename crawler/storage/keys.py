@@ -113,7 +113,7 @@ FAMILIES = (
     Family(META, "", Travel.OWNER, sealed=False),
 )
 
-# `m/`: one value per key. (owner, how it moves, sealed)
+# The keys of `m/`, each with one value. `METAS` lists their owners.
 CLEAN = b"m/clean"  # this key exists from a clean end until the next opening
 STATE = b"m/state"  # number of openings and clean ends so far
 ENDED = b"m/ended"  # progress of this process and its peers at the time when no process had work left

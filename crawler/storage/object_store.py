@@ -114,7 +114,7 @@ class ObjectStore:
         return digest.hexdigest()
 
     def fetch(self, name: str, path: Path, sha256: str) -> None:
-        """Write an object with this SHA-256 to a file, which gets its name when it is complete and verified."""
+        """Download an object to a file. The file gets its name only when it is complete and has this SHA-256."""
         digest = hashlib.sha256()
         with new_file(path, reached=lambda step: reach(f"segment fetched, {step}")) as file:
             for piece in self._pieces(name):

@@ -43,7 +43,8 @@ def wait_for_end(parent: int) -> None:
     except ProcessLookupError:
         return
     try:
-        if os.getppid() == parent:  # if it is not, the process id may belong to another process
+        # if the parent has changed, the process id may already belong to another process
+        if os.getppid() == parent:
             ended = select.poll()
             ended.register(descriptor, select.POLLIN)
             ended.poll()

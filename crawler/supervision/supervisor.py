@@ -29,7 +29,8 @@ from typing import Any
 import msgspec
 
 from crawler.admin import report
-from crawler.admin.process_metrics import RecentErrors
+from crawler.admin.health import RESTARTING
+from crawler.admin.process_metrics import DIED, RecentErrors
 from crawler.admin.report import Report
 from crawler.admin.status import Status, merge, resting, whole
 from crawler.clock import SystemClock
@@ -57,7 +58,7 @@ log = logging.getLogger("crawler")
 PROGRAM = ("-m", "crawler.supervision")  # arguments with which a child is restarted
 BACKOFF_MAX = 1.0  # seconds between attempts to connect to a sibling that is restarting
 SHUTDOWN_STEPS = 10  # steps of a child's shutdown, each taking at most `crawl.shutdown_step_max`
-FINISHED = ("done", "patience")  # reasons why a process ends if it has nothing left to do
+FINISHED = ("done", "patience")  # a process that ends for one of these reasons has nothing left to do
 _LIMITS = ("max_pages", "max_time", "max_bytes", "disk", "signal", "stopped")
 
 
@@ -282,7 +283,8 @@ class _Child:
                 case Next.FAIL:
                     return self._supervisor.fail(_failure(self.name, code, self._said))
             delay = self._restarts.delay
-            log.error("%s: %s; restarting it in %.1f s", self.name, self._said or _cause(code), delay)
+            why = self._said or _cause(code)
+            log.error("%s: %s%s in %.1f s", self.name, why, RESTARTING, delay, extra=DIED)
             await self._wait(delay)
 
     async def _wait(self, delay: float) -> None:
@@ -372,7 +374,11 @@ class _Child:
 
 
 def _cause(code: int) -> str:
-    return f"ended with signal {-code}" if code < 0 else f"ended with exit code {code}"
+    if code >= 0:
+        return f"ended with exit code {code}"
+    name = signal.Signals(-code).name if -code in {*signal.Signals} else "unknown"
+    hint = ", perhaps by the kernel because memory ran out" if -code == signal.SIGKILL else ""
+    return f"ended with signal {-code} ({name}{hint})"
 
 
 def _failure(name: str, code: int, said: str) -> CrawlerError:

@@ -15,7 +15,8 @@ import platform
 import struct
 
 SLICE = 0.02  # seconds
-_ATTR = struct.Struct("=IIQiIQQQ")  # size, policy, flags, nice, priority, runtime, deadline, period
+# struct sched_attr: size, policy, flags, nice, priority, runtime, deadline, period
+_ATTR = struct.Struct("=IIQiIQQQ")
 _NUMBERS = {"x86_64": 314, "aarch64": 274, "riscv64": 274}  # numbers of the system call sched_setattr
 
 

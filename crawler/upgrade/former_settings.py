@@ -17,8 +17,8 @@ from crawler.urls.canonical import canonical
 log = logging.getLogger("crawler")
 
 RENAMED: Mapping[str, str] = {}
-# crawl.toml stores every setting. So without this table, a harmful default of an earlier version would stay
-# in force.
+# crawl.toml stores every setting. Without this table, a harmful default of an earlier version would stay in
+# force.
 FORMER_DEFAULTS: Mapping[str, object] = {"refresh.clock_min": 604_800.0}
 DROPPED: Mapping[str, str] = {
     "fetch.large_body_bytes": "fetch.held_bytes_max bounds all bodies together",

@@ -1,6 +1,6 @@
 """The first step of `crawler reshard`, which delivers all queued links, so that no link is in transit.
 
-The owner of each link that waits in an outbox applies the link, through the same queues as over a connection.
+Each link that waits in an outbox is applied by its owner, through the same queues as over a connection.
 Then every DUE is flushed.
 """
 

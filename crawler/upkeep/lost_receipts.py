@@ -1,4 +1,4 @@
-"""Consent receipts in `check` and `check --repair`: each receipt that a page refers to must exist and be intact."""
+"""Checks consent receipts for `check` and `check --repair`: those that pages refer to must exist and be intact."""
 
 from collections.abc import Iterator
 from contextlib import suppress

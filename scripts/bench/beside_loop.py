@@ -1,16 +1,19 @@
-"""Measure the CPU per page of a whole crawl and of the bare loop. In each round, all contenders take turns.
+"""Measure the CPU time per page of a whole crawl, and compare it with that of the bare loop.
+
+In each round, each contender crawls the set once.
 
     BENCH_DATA=... python scripts/bench/beside_loop.py [--set small] [--rounds 5] [--tree ../before ...] [--cpu 1]
         [--other COMMAND]
 
 A set of the crawl bench (sets/NAME/seeds.txt) is crawled by `bare_loop.py`, by this checkout and by each
 other checkout given by `--tree`. The server of the set must be running, and the kernels of the checkouts must
-be built. In this way, a change can be compared with the code before the change. `--other` is the command of
-another crawler; it gets the file of seeds and the pattern as its last arguments, and prints the number of
-pages that it fetched. CPU is the user and system time of the whole process tree, including start and end.
-Ratios are computed within a round, so that other load affects both sides equally. The table shows the median,
-the smallest and the largest ratio over the rounds. 1.0 means as cheap as the bare loop, 2.0 means half as
-expensive. If a contender fetches another number of pages than in its first round, the run fails.
+be built. With `--tree`, a change can be compared with the code before the change. `--other` is the command of
+another crawler; the script adds the file of seeds and the pattern as the last arguments. The other crawler
+prints the number of pages that it fetched. CPU is the user and system time of the whole process tree,
+including start and end. Ratios are computed within a round, so that other load affects both sides equally.
+The table shows the median, the smallest and the largest ratio over the rounds. 1.0 means as cheap as the bare
+loop, 2.0 means half as expensive. If a contender fetches another number of pages than in its first round, the
+run fails.
 """
 
 import os

@@ -53,7 +53,7 @@ speed = 86400
 
 
 class Run(NamedTuple):
-    """The readers, the start of the measurement, the number of pages fetched since then, and results of the crawl."""
+    """One crawl: its readers, the start of the measurement, the number of pages fetched since then, and its results."""
 
     readers: Readers
     since: float

@@ -1,4 +1,4 @@
-"""Measure the cost of extraction, in addition to that of bare parsing, on real pages.
+"""Measure how much CPU time extraction adds to bare parsing, on real pages.
 
     python scripts/bench/extract.py [--pages 200] [--least 20000] [--most 100000] DIR...
 

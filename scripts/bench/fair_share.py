@@ -18,8 +18,8 @@ are crawled alone. Each host has its own address in 127/8. The script prints one
     gap s        the longest time without a request to any healthy host, after the first `SETTLED` seconds
     exit s       seconds from SIGTERM to the end
 
-With `--load N`, N busy processes run at the same time. The gap depends on --delay. Without --load and other
-hosts, it is about as long as the delay if all hosts were first visited at the same time.
+With `--load N`, N busy processes run at the same time. The gap depends on --delay. Without `--load` and
+without hostile hosts, it is about as long as the delay, if all hosts were first visited at the same time.
 
 Each row beside hostile hosts is judged, even with `--load 10`: the peak must be at most 600 MiB, the gap at
 most 3 s, the exit must take at most 5 s, and the exit code must be 0. A row that breaks a limit names this
@@ -71,7 +71,7 @@ BEAT = 0.005  # s
 SHOWN = 0.04  # --stacks prints the stack of a turn that takes at least this many CPU seconds
 START_MAX, EXIT_MAX = 60.0, 60.0
 LIMITS = {"peak": 600.0, "gap": 3.0, "exit": 5.0}  # the largest allowed value of each column, in MiB, s and s
-SETTLED = 3.0  # the gap is measured from this many seconds after the start on
+SETTLED = 3.0  # the gap is measured from this time on, in seconds after the start
 
 
 # -- inside the crawl's process ---------------------------------------------------------------------
@@ -80,7 +80,8 @@ SETTLED = 3.0  # the gap is measured from this many seconds after the start on
 class Turns:
     """Measures the turns of the loop in which it is started.
 
-    The loop beats, and another thread samples the thread of the loop.
+    The loop calls `_beat` at short intervals, which notes the time since the last call. With `stacks`,
+    another thread looks at the stack of the loop's thread.
     """
 
     def __init__(self, *, stacks: bool) -> None:
@@ -168,7 +169,7 @@ def server(kind: str, hosts: int, port: int, counts: Path | str = "") -> Iterato
 
 
 def loop_time(pid: int) -> tuple[float, float, float]:
-    """Return three times in seconds: the first thread ran, it was ready but waited, and the children ran."""
+    """Return how many seconds the first thread ran, was ready but waited, and how many seconds the children ran."""
     try:
         ran, kept, _ = map(int, Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split())
         return ran / 1e9, kept / 1e9, sum(map(cpu, children(pid)))

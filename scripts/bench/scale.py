@@ -1,4 +1,4 @@
-"""Measure one process at scale: a synthetic stream of links through CLOCK cache, DUE and frontier, and reopening.
+"""Measure one process at scale: it takes in a synthetic stream of links (CLOCK cache, DUE, frontier), and is reopened.
 
     python scripts/bench/scale.py [--urls 1e7] [--hosts 1e6] [--folder DIR] [--set section.key=value ...]
 

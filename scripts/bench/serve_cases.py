@@ -5,21 +5,25 @@
 
 | case | requests |
 |---|---|
-| `uncached-1`, `-16`, `-300` | `--pages` pages in turn, far more than the cache holds, on 1, 16, 300 connections |
+| `first` | `--pages` pages that the page server has not sent before, each at most once, for a second |
+| `segment` | `--pages` pages in turn, far more than the memory holds, without the cache on disk: inflated each time |
+| `uncached-1`, `-16`, `-300` | the same with the cache on disk, which then holds all pages, on 1, 16, 300 connections |
 | `gzip-1`, `-16`, `-300` | the same for clients that accept gzip (nginx: gzip_static, files of level 1) |
-| `cached` | `--few` pages in turn, which the cache holds, on 16 connections, like all cases below |
+| `cached` | `--few` pages in turn, which the cache holds, on 16 connections, like all cases without a number |
 | `unchanged`, `unchanged-cached` | If-None-Match with the right tag, of `--pages` and of `--few` pages: 304 |
 | `range` | 1,000 bytes from the middle of `--pages` pages: 206 |
 | `decoded` | pages stored with gzip, for clients that accept none (nginx: the same bodies as plain files) |
 | `encoded` | the same pages for clients that accept gzip (nginx: gzip_static) |
 
 The script needs nginx and wrk (Debian: nginx-light, wrk). CPU is the time of the serving process, read from
-/proc. Each case has its own page server. First, every page is requested once. Then there are rounds, in each
-of which both servers receive the same load, one after the other, from the page on at which their last round
+/proc. Each case has its own page server, and in the case `first`, each round has its own. First, every page
+is requested once (in the case `first`, the pages of another site are). Then there are rounds. In each round
+both servers receive the same load, one after the other, beginning with the page at which their last round
 ended. The median of the rounds is printed, with the memory of the page server.
 
-The 99th percentile is wrk's, which adds samples for requests that it could not send in time, so short rounds
-with 300 connections overstate it: wrk reported up to 1.9 s in rounds in which no connection waited for 0.4 s.
+The 99th percentile is that of wrk, which adds samples for requests that it could not send in time. So short
+rounds with 300 connections overstate it: wrk reported up to 1.9 s in rounds in which no connection waited for
+0.4 s.
 """
 
 import argparse
@@ -74,9 +78,13 @@ class Case(NamedTuple):
     tags: bool = False
     coded: bool = False
     zipped: bool = False
+    new: bool = False  # if True, no page is requested twice
+    settings: tuple[str, ...] = ()
 
 
 CASES = {
+    "first": Case(new=True),
+    "segment": Case(settings=("--set", "serve.disk_cache_bytes=0")),
     "uncached-1": Case(1),
     "uncached-16": Case(),
     "uncached-300": Case(300),
@@ -122,47 +130,70 @@ def ports_of(folder: Path) -> list[int]:
     return [int(port) for port in kept.read_text().split()]
 
 
-def measure(folder: Path, ports: list[int], nginx: int, name: str, options: argparse.Namespace) -> None:
-    """Measure one case and print the result. `ports` are the ports of the three sites of nginx."""
-    case = CASES[name]
-    plain, coded, zipped = (f"http://127.0.0.1:{port}" for port in ports)
-    site = coded if case.coded else plain
-    address = free_port()
-    cache = f"http://127.0.0.1:{address}"
-    script = folder / "cases.lua"
-    script.write_text(LUA)
-    options.rate = 0
-    pages = options.few if case.few else CODED_PAGES if case.coded else options.pages
-    asked = {"theirs": 0, "ours": 0}
-    serve = [*CRAWLER, "serve", f"127.0.0.1:{address}", "--dir", str(folder / "crawl")]
-    with running(serve, stdout=subprocess.PIPE) as server:
-        assert server.stdout is not None and server.stdout.readline()
+class Rounds:
+    """The rounds of one case. `ports` are the ports of the three sites of nginx, and `nginx` is its process."""
 
-        def loaded(whose: str) -> Load:
-            pid, url, base = nginx, zipped if case.zipped else site, "/"
-            if whose == "ours":
-                pid, url, base = server.pid, cache, f"/page?url={site}/"
-            tags = str(folder / whose) if case.tags else ""
-            given = {"FIELDS": case.fields, "TAGS": tags, "FIRST": str(asked[whose])}
-            made = load(pid, url, base, script, options, case.connections, pages=pages, more=given)
-            asked[whose] += made.requests
-            return made
+    def __init__(
+        self, folder: Path, ports: list[int], nginx: int, name: str, options: argparse.Namespace
+    ) -> None:
+        self._folder, self._nginx, self._name, self._options = folder, nginx, name, options
+        self._case = CASES[name]
+        self._plain, self._coded, self._zipped = (f"http://127.0.0.1:{port}" for port in ports)
+        self._asked = {"theirs": 0, "ours": 0}
+        self._ratios: list[float] = []
+        self._last = ""
+        self._script = folder / "cases.lua"
+        self._script.write_text(LUA)
+        options.rate = 0
+        if self._case.new:  # so that the pages suffice
+            self._options = argparse.Namespace(**{**vars(options), "seconds": 1})
 
-        for whose in asked:
-            while asked[whose] < pages:
-                loaded(whose)
-        ratios = []
-        for number in range(options.rounds):
-            theirs, ours = loaded("theirs"), loaded("ours")
-            ratios.append(ours.a_cpu_second / theirs.a_cpu_second)
-            if options.verbose:
-                print(f"  {name} {number}: nginx {theirs}; crawler {ours}; ratio {ratios[-1]:.3f}")
-        print(
-            f"{name:17} {statistics.median(ratios):.3f} x ({' '.join(f'{each:.3f}' for each in ratios)}); "
-            f"{ours.a_cpu_second:,.0f}/CPU s of nginx's {theirs.a_cpu_second:,.0f}; "
-            f"P99 {ours.worst} of nginx's {theirs.worst}; {meters.memory(server.pid)}{ours.errors}",
-            flush=True,
-        )
+    def measure(self) -> None:
+        """Measure the case and print the result."""
+        for rounds in [1] * self._options.rounds if self._case.new else [self._options.rounds]:
+            self._measure(rounds)
+        each = " ".join(f"{ratio:.3f}" for ratio in self._ratios)
+        print(f"{self._name:17} {statistics.median(self._ratios):.3f} x ({each}); {self._last}", flush=True)
+
+    def _measure(self, rounds: int) -> None:
+        """Start a page server, and measure a number of rounds with it."""
+        case = self._case
+        address = f"127.0.0.1:{free_port()}"
+        serve = [*CRAWLER, "serve", address, "--dir", str(self._folder / "crawl"), *case.settings]
+        with running(serve, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as server:
+            assert server.stdout is not None and server.stdout.readline()
+            site = self._coded if case.coded else self._plain
+            pages = self._options.few if case.few else CODED_PAGES if case.coded else self._options.pages
+
+            def loaded(whose: str, site: str = site, pages: int = pages) -> Load:
+                pid, url, base = self._nginx, self._zipped if case.zipped else site, "/"
+                if whose == "ours":
+                    pid, url, base = server.pid, f"http://{address}", f"/page?url={site}/"
+                tags = str(self._folder / whose) if case.tags else ""
+                given = {"FIELDS": case.fields, "TAGS": tags, "FIRST": str(self._asked[whose])}
+                made = load(
+                    pid, url, base, self._script, self._options, case.connections, pages=pages, more=given
+                )
+                self._asked[whose] += made.requests
+                return made
+
+            for whose in self._asked:
+                if case.new:
+                    loaded(whose, self._coded, CODED_PAGES)
+                while not case.new and self._asked[whose] < pages:
+                    loaded(whose)
+            for number in range(rounds):
+                theirs, ours = loaded("theirs"), loaded("ours")
+                assert not case.new or ours.requests <= pages, "more pages are needed for `first`, by --pages"
+                self._ratios.append(ours.a_cpu_second / theirs.a_cpu_second)
+                if self._options.verbose:
+                    print(
+                        f"  {self._name} {number}: nginx {theirs}; crawler {ours}; ratio {self._ratios[-1]:.3f}"
+                    )
+            self._last = (
+                f"{ours.a_cpu_second:,.0f}/CPU s of nginx's {theirs.a_cpu_second:,.0f}; "
+                f"P99 {ours.worst} of nginx's {theirs.worst}; {meters.memory(server.pid)}{ours.errors}"
+            )
 
 
 def run(folder: Path, program: str, options: argparse.Namespace) -> None:
@@ -178,7 +209,7 @@ def run(folder: Path, program: str, options: argparse.Namespace) -> None:
                 [*CRAWLER, "crawl", *seeds, "--dir", str(folder / "crawl"), *FULL_RATE], check=True
             )
         for name in options.cases:
-            measure(folder, ports, meters.children(nginx.pid)[0], name, options)
+            Rounds(folder, ports, meters.children(nginx.pid)[0], name, options).measure()
 
 
 def main() -> None:

@@ -2,13 +2,16 @@
 
 import io
 import json
+import os
 from collections.abc import Iterator
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
 from warcio.archiveiterator import ArchiveIterator
 
-from tests.end_to_end.test_live import Running, ask
+from crawler.bench import meters
+from tests.end_to_end.test_live import Running, ask, serving
 from tests.end_to_end.test_withdraw import do
 from tests.end_to_end.web import Answer, ReceivedRequest, Web, crawl, page, run
 from tests.faults.test_withdraw_killed import HOSTS, PAGES, holder, host, records_of, shown, tree_page
@@ -129,3 +132,56 @@ def test_a_running_crawl_erases(web: Web, tmp_path: Path, processes: int) -> Non
     assert shown(tmp_path / "crawl") == without(before, name)
     assert is_erased(tmp_path / "crawl", name)
     assert run("check", "--dir", tmp_path / "crawl").code == 0
+
+
+def disk_caches(directory: Path) -> bytes:
+    """Return the content of all files without a name in a directory that programs of this test have open."""
+    programs = meters.children(os.getpid())
+    found = b""
+    for pid in (*programs, *(child for program in programs for child in meters.children(program))):
+        for file in Path(f"/proc/{pid}/fd").iterdir():
+            with suppress(OSError):
+                path = str(file.readlink())
+                if path.startswith(str(directory)) and path.endswith(" (deleted)"):
+                    found += file.read_bytes()
+    return found
+
+
+@pytest.mark.parametrize("processes", [1, 3])
+@pytest.mark.parametrize("live", [True, False], ids=["live", "at rest"])
+def test_an_erasure_empties_the_cache_on_disk(tmp_path: Path, processes: int, live: bool) -> None:
+    """Inflated pages are in a file of the page server. When the command has ended, that file has no erased page."""
+    names = [f"h{number}.localhost" for number in range(12)]
+    directory = tmp_path / "crawl"
+    with Web({f"{name}/": page(text=f"only at {name} " * 300) for name in names}) as web:
+        urls = [web.url("/", name) for name in names]
+        crawl(directory, *urls, "--processes", processes)
+        settings = ("--set", "serve.ready_bytes_max=0")
+        flags = (
+            "--processes",
+            str(processes),
+            "--set",
+            "refresh.min_age=100000000",
+            "--set",
+            "refresh.explore=0",
+        )
+        with ExitStack() as stack:
+            if live:
+                running = Running(tmp_path, [], *flags, *settings, command="refresh")
+                stack.callback(running.end)
+                running.until(lambda: (running.status().get("refreshing") or {}).get("pages") == len(names))
+                port = running.serve
+            else:
+                port = stack.enter_context(serving(directory, *settings))
+            for url in urls:
+                assert ask(port, f"/page?url={url}")[0] == 200
+            assert all(f"only at {name} ".encode() in disk_caches(directory) for name in names)
+            assert run("withdraw", "--host", names[0], "--erase", "--dir", directory).code == 0
+            assert b"only at" not in disk_caches(directory), (
+                "all pages leave, and are read from the segments again"
+            )
+            expected = [451] + [200] * (len(urls) - 1)
+            assert [ask(port, f"/page?url={url}")[0] for url in urls] == expected
+            assert names[0].encode() not in disk_caches(directory) and names[1].encode() in disk_caches(
+                directory
+            )

@@ -114,7 +114,7 @@ def responses(directory: Path) -> dict[str, bytes]:
 
 
 def _measured(*arguments: object) -> int:
-    """Crawl in a separate process. Return the peak resident memory of this process in bytes."""
+    """Crawl in a separate process, and return the peak resident memory of that process in bytes."""
     command = [sys.executable, "-c", MEASURED, "crawl", "-q", *map(str, (*FAST, *arguments))]
     out = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     return int(out.split()[-1]) << 10

@@ -200,3 +200,30 @@ def test_a_crawl_of_three_processes_serves_and_obeys(tmp_path: Path, tree: list[
         assert running.process.wait(40) == 0
     finally:
         running.end()
+
+
+@pytest.mark.parametrize("processes", [1, 3])
+def test_status_tells_a_crawl_that_died_from_one_that_ended(
+    tmp_path: Path, tree: list[str], processes: int
+) -> None:
+    """SIGINT lets all processes end cleanly. After SIGKILL, status names the processes that did not."""
+    for number, ends_cleanly in enumerate((True, False, True)):
+        running = Running(tmp_path, tree, "--processes", str(processes))
+        running.until(
+            lambda run=running: len(run.status().get("processes", [])) == processes and run.fetched()
+        )
+        if ends_cleanly:
+            running.end()
+        else:
+            for pid in {running.process.pid, *(each["pid"] for each in running.status()["processes"])}:
+                os.kill(pid, signal.SIGKILL)
+            running.process.communicate(timeout=30)
+        said = running.command("status").stdout
+        verdict = json.loads(running.command("status", "--json").stdout)["health"]
+        names = ", ".join(f"p{n}" for n in range(processes))
+        text = (
+            "at rest"
+            if ends_cleanly
+            else f"died: {names} did not end cleanly: killed, or stopped by an error"
+        )
+        assert text in said and verdict["said"].startswith(text), (number, said)

@@ -23,7 +23,7 @@ LOGROTATE = shutil.which("logrotate", path=f"{os.environ['PATH']}:/usr/sbin:/sbi
 
 
 def pids(folder: Path) -> list[int]:
-    """Return the processes of a crawl, as the page about operating a crawl finds them."""
+    """Return the process ids of a crawl, read from its lock files as `OPERATING.md` describes."""
     locks = [*folder.glob("*.lock"), *folder.glob("*/node.lock")]
     return [int(file.read_text().split()[1]) for file in locks]
 

@@ -37,7 +37,7 @@ class Nodes:
     ) -> "subprocess.Popen[str]":
         """Start the node `name`. By default, its folder has the same name.
 
-        `clock` is a planted clock (`planted.py`).
+        `clock` names a planted clock (`planted.py`).
         """
         module = ("tests.faults.planted", clock) if clock else ("crawler",)
         common = (*self._flags, "--secret-file", str(secret or self.secret), *settings(*QUICK))
@@ -194,9 +194,9 @@ def test_a_crawl_of_one_process_continues_as_two_nodes(tmp_path: Path) -> None:
 
 
 def moved_sites() -> Web:
-    """Return a web in which sites 1 to 8 have moved to 11 to 18.
+    """Return a web in which sites 1 to 8 have moved to sites 11 to 18.
 
-    Each new root links to its own and all other sites.
+    The root of each new site links to a page on each of the new sites.
     """
 
     def answer(asked: ReceivedRequest) -> Answer:

@@ -39,7 +39,7 @@ def changing_web(start: float, **spec: Any) -> ChangingWeb:
 
 
 def gaps_hold(web: ChangingWeb) -> bool:
-    """Return whether there was a gap between all requests to a host.
+    """Return whether there was a gap after each request to a host.
 
     The server's times may be late by one turn of its loop.
     """
@@ -98,7 +98,7 @@ def test_discovery_ends_while_known_pages_are_refreshed(tmp_path: Path) -> None:
 
 
 def test_state_survives_repeated_kills(tmp_path: Path) -> None:
-    """After each kill, the state is the committed state.
+    """After each kill, the store has exactly the state that was committed.
 
     Gaps are kept, and no page is lost (`faults/refreshing.py`).
     """
@@ -179,7 +179,7 @@ def test_a_partial_answer_to_a_refresh_does_not_replace_the_copy(
             running = Running(tmp_path, [], *flags, command="refresh")
             try:
                 running.until(lambda: web.paths().count("/a") > 1)
-                before = running.status()["refresh"]["done"]
+                before = running.until(lambda: running.status().get("refresh"))["done"]
                 running.until(lambda: running.status()["refresh"]["done"] > before + 1)
                 status, _, body = ask(running.serve, f"/page?url={url}")
                 assert status == 200 and body.decode() == WHOLE

@@ -309,8 +309,8 @@ def packets(table: str) -> int:
 def traces(pid: int) -> dict[str, object]:
     """Return the kernel's counters in the network namespace of a process, without zeros.
 
-    WebRTC opens UDP sockets for a moment, so UDP sockets count only if they have sent something. Other
-    sockets also count if they are only open.
+    WebRTC opens UDP sockets for a moment, so UDP sockets count only if something was sent through them. Any
+    other socket counts even if it is only open.
     """
     net = Path(f"/proc/{pid}/net")
     found: dict[str, object] = {"packets": packets((net / "dev").read_text())}
@@ -482,7 +482,10 @@ def test_a_browser_that_is_killed_is_replaced_and_nothing_is_lost(tmp_path: Path
 
 @pytest.mark.usefixtures("no_orphan")
 def test_a_crawler_that_is_the_first_process_of_a_container_renders(tmp_path: Path) -> None:
-    """The crawler has the process id 1. Elsewhere, a browser with the parent 1 means that the crawler has ended."""
+    """The crawler has the process id 1.
+
+    Outside of a container, a browser whose parent has the process id 1 has lost its crawler.
+    """
     container = ("unshare", "--pid", "--fork", "--mount-proc")
     if subprocess.run([*container, "true"], capture_output=True, check=False).returncode:
         pytest.skip("this system does not allow process namespaces")
@@ -563,7 +566,7 @@ def test_without_a_browser_the_crawl_warns_once_and_continues(tmp_path: Path) ->
 def test_a_refresh_compares_what_the_browser_shows(tmp_path: Path) -> None:
     """Only the data of a page changes, not its HTML.
 
-    Requests must be unconditional, and equal HTML does not prove that the page is unchanged.
+    So requests must be unconditional, because equal HTML does not prove that the page is unchanged.
     """
     words = ["first words"]
     tag = {"ETag": '"shell"', "Content-Type": "text/html"}
@@ -881,7 +884,10 @@ BOMB = "const held = []; for (;;) held.push(new Array(1e6).fill(Math.random()))"
 
 
 def test_the_first_good_rendering_of_a_page_is_no_change(tmp_path: Path) -> None:
-    """A page could not be rendered, so only its shell is stored. A later rendering does not prove that it changed."""
+    """A page could not be rendered, so only its shell is stored.
+
+    A later rendering does not prove that the page has changed.
+    """
     scripts = [BOMB, "root.textContent = 'now it works'"]
     with Web({
         "/robots.txt": ROBOTS, "/": lambda _: (200, {"Content-Type": "text/html", "ETag": '"1"'}, SHELL),

@@ -357,7 +357,7 @@ HOSTS = [f"h{n}.localhost" for n in range(12)]
 
 
 class HubbedWeb(Web):
-    """A web of hosts with a page, a feed and a key file each, and of a hub that records its requests."""
+    """A web of several hosts and a hub. Each host has a page, a feed and a key file. The hub records its requests."""
 
     def __init__(self) -> None:
         self.forms: list[dict[str, str]] = []

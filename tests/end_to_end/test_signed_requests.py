@@ -48,7 +48,11 @@ class Message:
 
 
 class Site:
-    """A site that verifies requests. For each request, True means valid, False invalid, and None not signed."""
+    """A site that verifies requests.
+
+    A request is judged as True if its signature is valid, False if it is invalid, and None if the request is
+    not signed.
+    """
 
     def __init__(self, directory: str) -> None:
         resolver = Published(directory)
@@ -90,7 +94,10 @@ def site_of(directory: Path) -> Site:
 @pytest.mark.parametrize("processes", [1, 3])
 @pytest.mark.parametrize("profile", ["dictionary", "string"])
 def test_another_verifier_accepts_every_request(directory: Path, profile: str, processes: int) -> None:
-    """Requests for pages, robots.txt, sitemaps and redirect targets are signed. Each host gets only one signature."""
+    """Requests for pages, robots.txt, sitemaps and redirect targets are signed.
+
+    All requests to a host have the same signature.
+    """
     hosts = [f"h{number}.localhost" for number in range(6)]
     with Web({"/in": page(text="in"), "/robots.txt": (404, {}, "")}) as web:
         web.routes["/"] = page("/in", "/moved", *(web.url("/", host) for host in hosts))

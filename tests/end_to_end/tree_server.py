@@ -82,7 +82,9 @@ class Site:
 
     def _url(self, page: int, folder: str = "") -> str:
         options = self.options
-        name = f"host{page % options.hosts}.localhost" if options.names else address(page % options.hosts)
+        name = (
+            f"host{page % options.hosts}.site.localhost" if options.names else address(page % options.hosts)
+        )
         return f"http://{name}:{options.port}/{folder}{page}"
 
 

@@ -90,8 +90,10 @@ def test_a_killed_worker_is_replaced(
 
 
 def _read(made: Path) -> Any:
-    """Return a report, or the URLs of rows; their other fields may differ, because a killed worker's pieces are read
-    in careful mode."""
+    """Return a report, or the URLs of rows.
+
+    The other fields of rows may differ, because the pieces of a killed worker are read in careful mode.
+    """
     lines = made.read_bytes().splitlines()
     if lines[0] == b"{":
         return msgspec.json.decode(made.read_bytes())

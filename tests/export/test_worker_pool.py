@@ -1,4 +1,4 @@
-"""Test the worker pool: the order of results, its bounds, and the effect of a piece of work that kills its worker."""
+"""Test the worker pool: the order of results, the bounds of the pool, and a piece of work that kills its worker."""
 
 import os
 import signal

@@ -1,4 +1,7 @@
-"""Test the link scanner against lexbor's tree. It gives the same result as the tree, or leaves the page to the parser."""
+"""Test the link scanner against lexbor's tree.
+
+The scanner gives the same result as the tree, or leaves the page to the parser.
+"""
 
 import sys
 from html.entities import html5

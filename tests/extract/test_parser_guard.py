@@ -122,7 +122,10 @@ def test_stripping_changes_no_link(tags: list[tuple[str, str | None]], upper: bo
     )
 )
 def test_no_formatting_attribute_survives_stripping(pieces: list[bytes]) -> None:
-    """A regular expression gives the same result. In it, no blank or slash follows a formatting element's name."""
+    """Stripping gives the same result as a regular expression.
+
+    In this result, no blank or slash follows the name of a formatting element.
+    """
     content = b"".join(pieces)
     stripped = without_formatting_attributes(content)
     assert stripped == _ATTRIBUTES_OF_FORMATTING.sub(rb"<\1", content)

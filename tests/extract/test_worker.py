@@ -110,7 +110,10 @@ def test_a_page_that_takes_too_much_cpu() -> None:
 
 @pytest.mark.parametrize("forked", [False, True])
 def test_a_page_that_takes_too_much_memory(forked: bool) -> None:
-    """A forked child can reuse memory that its parent freed. So this page needs more than all other tests freed."""
+    """A forked child can reuse memory that its parent freed.
+
+    So this page needs more memory than all other tests together have freed.
+    """
     fork = fork_parser() if forked else None  # inherited memory does not count towards the limit
 
     async def test() -> None:

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from crawler import cli
 from tests.faults import every_write
-from tests.faults.harness import ROOT, Ended, Judgement, TreeWeb, crawl, end, judge, settings, start
+from tests.faults.harness import ROOT, Ended, Judgement, TreeWeb, crawl, end, judge, settings, several, start
 from tests.faults.planted import plant
 
 YEAR = 365 * 86_400
@@ -30,7 +30,6 @@ READERS = 2
 BESIDE = 12.0  # duration, in seconds, of a crawl that is read meanwhile
 KILLS = ("committed:10", "flush committed:2", "segment rolled:1", "batch written:15", "closing:1")
 _SMALL = ("--set", "pages.segment_bytes=20000", "--set", "due.buffer_entries_max=200")
-_QUICK = ("--set", "splitter.heartbeat=0.2", "--set", "splitter.backoff_max=0.3")
 
 
 class Setting(NamedTuple):
@@ -47,8 +46,7 @@ class Setting(NamedTuple):
         return ("tests.faults.planted", bugs) if bugs else ("crawler",)
 
     def flags(self, *more: str) -> tuple[str, ...]:
-        several = ("--processes", str(self.processes), *_QUICK) if self.processes > 1 else ()
-        return settings(*_SMALL, *several, "--set", f"store.engine={self.engine}", *more)
+        return settings(*_SMALL, *several(self.processes), "--set", f"store.engine={self.engine}", *more)
 
     def command(self, directory: Path, *words: str) -> Ended:
         """Run a command on a crawl directory."""
@@ -90,7 +88,7 @@ def beside(folder: Path, setting: Setting) -> Judgement:
 def _read(directory: Path, setting: Setting) -> Iterator[list[Ended]]:
     """Read the crawl in several processes until the block ends.
 
-    Yield a list, which gets their results at that time.
+    Yield a list, to which the results of the readers are added when the block ends.
     """
     words = [sys.executable, "-m", "tests.faults.around", str(directory), setting.bug]
     pipe = subprocess.PIPE
@@ -156,9 +154,9 @@ def clock_behind(folder: Path, setting: Setting) -> Judgement:
 def _clocks(folder: Path, setting: Setting, first: str, second: str) -> Judgement:
     directory = folder / "crawl"
     with TreeWeb(folder, setting.pages, "--fanout", "4") as web:
-        flags = setting.flags("--delay", "0.01")
+        limit = ("--max-pages", str(setting.pages // 3))  # a supervisor restarts killed processes
+        flags = setting.flags("--delay", "0.01", *limit)
         crawl(directory, web.seed, *flags, fault="committed:2", module=setting.module(first))
-        limit = ("--max-pages", str(setting.pages // 3))
         assert setting.crawl(directory, web, "--delay", "0.01", *limit, bugs=[first]).code == 0
         try:
             ended = setting.crawl(directory, web, "--delay", "0.01", bugs=[second])

@@ -2,8 +2,9 @@
 
     python -m tests.faults.planted BUG crawl ...
 
-The bugs are those of `tests/lab/cluster/planted.py` and the following ones. `no-room-for-runs` and the clocks
-are not bugs of the crawler, but faults of its environment. BUG may name several bugs, separated by commas.
+The bugs are those of `tests/lab/cluster/planted.py` and the following ones. `no-room-for-runs` and the
+planted clocks are not bugs of the crawler, but faults of its environment. BUG may name several bugs,
+separated by commas.
 
     readers-recover     a reader cuts and moves segments as a process does when it opens them
     future-kept         stored times in the future are accepted

@@ -77,7 +77,7 @@ def test_power_cuts_lose_nothing(tmp_path: Path) -> None:
 
 
 def test_a_missing_sync_is_found(tmp_path: Path) -> None:
-    """If links are lost, the crawl either refuses to start or ends without the pages to which they lead."""
+    """If links are lost, the crawl either refuses to start, or ends without the pages of the lost links."""
     faults = ["batch written:4", "batch written:4"]
     with TreeWeb(tmp_path, 300, "--fanout", "2") as web:
         try:

@@ -116,7 +116,10 @@ def test_the_next_command_removes_an_unfinished_folder(
 
 @pytest.fixture(scope="module")
 def lost(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[TreeWeb, Path, str]]:
-    """Yield the web and the directory of a finished crawl of three processes, and the process that lost its disk."""
+    """Build a finished crawl of three processes in which one process has lost its disk.
+
+    Yield the web, the crawl's directory and the name of that process.
+    """
     folder = tmp_path_factory.mktemp("lost")
     directory = folder / "crawl"
     with TreeWeb(folder, PAGES, "--fanout", "3", hosts=30) as web:

@@ -103,9 +103,9 @@ def test_body_and_content_are_joined_once() -> None:
 
 
 def test_the_number_of_chunks_is_bounded_by_the_payload() -> None:
-    """The framing of six-byte chunks is less than twice the payload.
+    """The framing of six-byte chunks is not large: it takes fewer bytes than their payload.
 
-    Without a bound, such chunks would take seconds of CPU time.
+    But without a bound on their number, such chunks would take seconds of CPU time.
     """
     answer = Answer(FetchLimits.of(FetchConfig()))
     answer.receive(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")

@@ -688,7 +688,10 @@ def test_a_received_body_is_charged_to_its_owner_before_others_resume() -> None:
 
 
 def test_bodies_beyond_the_memory_limit_wait() -> None:
-    """Bodies beyond the memory limit wait. Their time limits stop in the meantime, so they arrive complete, but late."""
+    """While bodies beyond the memory limit wait, their time limits stop.
+
+    So these bodies arrive complete, but late.
+    """
 
     async def play() -> None:
         limits = {"total_timeout": Seconds(0.8), "silence_timeout": Seconds(0.8)}

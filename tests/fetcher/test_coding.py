@@ -36,8 +36,8 @@ def decode(
 ) -> bytes:
     """Return all content, and check the size of its pieces.
 
-    A piece of content may be as large as the largest of three: a step, the smallest block of brotli, or the
-    piece of input.
+    A piece may be as large as the largest of these three: a step, the smallest block of brotli, or the piece
+    of input.
     """
     decoder = decoder_for(codings, layers_max=2, limit=limit, step=step)
     assert decoder is not None

@@ -227,7 +227,7 @@ def test_an_invalid_cookie_line_is_reported_by_number_only(tmp_path: Path, line:
 
 
 def test_cookies_of_a_file_are_not_recorded(tmp_path: Path) -> None:
-    """Neither the cookies that are sent nor the cookies by which the server renews the login are recorded."""
+    """Two kinds of cookies are not recorded: those that are sent, and those by which the server renews the login."""
     path = tmp_path / "cookies.txt"
     path.write_text("host.test\tFALSE\t/\tFALSE\t0\tsid\tsecret\n")
     answer = OK.replace(b"Content-Type", b"Set-Cookie: sid=newsecret; Path=/\r\nContent-Type")

@@ -15,7 +15,7 @@ from tests.fetcher.scripted import Server, make_client, run, small
 
 @pytest.mark.parametrize("rate", [1.0, 1000.0, 1e6])
 def test_throughput_is_at_most_the_rate(rate: float) -> None:
-    """A receiver that waits as long as `spend` returns receives at most rate * time bytes, plus one burst and one piece.
+    """A receiver that waits as long as `spend` demands gets at most rate * time bytes, plus one burst and one piece.
 
     The burst is not larger after an idle time.
     """

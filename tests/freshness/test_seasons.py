@@ -15,7 +15,7 @@ SPEED = 168.0 / 40.0  # speed of the site in working hours: it changes only in 4
 
 
 def _worked(at: float) -> float:
-    """Return what a clock shows at `at` that runs only from 9 to 17 on five days of seven. Its mean speed is 1."""
+    """Return what a clock shows at `at` if it runs only from 9 to 17 on five days of seven. Its mean speed is 1."""
     week, rest = divmod(at, WEEK)
     day, hour = divmod(rest, DAY)
     today = min(max(hour - 9.0 * HOUR, 0.0), 8.0 * HOUR) if day < 5 else 0.0

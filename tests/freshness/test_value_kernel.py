@@ -45,7 +45,10 @@ def _direct(page: PageParameters, elapsed: float, signals: int) -> tuple[float, 
 
 
 def _state(rng: np.random.Generator, most: float) -> tuple[PageParameters, float, int]:
-    """Draw a page with signals of any quality, and a state of the page that is worth at most `most` signals."""
+    """Draw a page with signals of any quality, and a state of the page: an elapsed time and a number of signals.
+
+    Together, the time and the signals are worth at most `most` signals.
+    """
     while True:
         delta = 10.0 ** rng.uniform(-3, 3)
         recall = rng.choice([rng.random(), 1.0 - 10.0 ** rng.uniform(-12, -1), 10.0 ** rng.uniform(-8, 0)])
@@ -152,7 +155,7 @@ def test_psi_solves_its_equation(recall: float, nu: float, u: float) -> None:
 def test_v_rises_by_psi(recall: float, nu: float, u: float) -> None:
     """Differences show that V' = mu alpha exp(-u) psi.
 
-    Together with the equation of psi, this proves that V is right where it is not computed as a sum.
+    Together with the equation of psi, this proves that V is right even where it is not computed as a sum.
     """
     page = PageParameters(1.0, 1.0, recall, nu)
     at = u / page.silent_rate

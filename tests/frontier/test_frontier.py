@@ -90,7 +90,7 @@ def test_priority_comes_before_depth() -> None:
 
 
 def test_a_smaller_order_that_comes_late_is_not_missed() -> None:
-    """If shallow URLs arrive while deep URLs are already in memory, the cursor moves back to the shallow ones."""
+    """If shallow URLs arrive while deep URLs are already in memory, the cursor moves back to the shallow URLs."""
     crawl = Crawl()
     crawl.add([link(f"https://a.org/deep{n}", depth=5) for n in range(30)])
     crawl.run(requests=10)
@@ -639,7 +639,8 @@ def test_budgets_of_a_part_of_the_web() -> None:
 def test_a_host_continues_before_its_pages_are_committed() -> None:
     """A commit takes ten seconds.
 
-    Four requests start, one for each fetch slot. The next request starts when the first result is committed.
+    Four requests start, one for each fetch slot. A fifth request starts only when the first result is
+    committed.
     """
     crawl = Crawl(config(politeness={"delay": 0.5, "delay_factor": 0}), concurrency=4, commit_delay=10.0)
     crawl.add([link(f"https://a.org/{n}") for n in range(10)], commit_after=0.0)
@@ -694,7 +695,7 @@ def test_a_page_that_is_done_but_still_stored_is_not_retired() -> None:
 def test_a_page_that_is_done_but_still_stored_is_not_given_out_again() -> None:
     """URLs with smaller order values push the rest of their host's queue out of memory.
 
-    Then the queue is read from disk again.
+    Then the queue is read from disk again, before the result of the page is written.
     """
 
     def answer(fetch_task: FetchTask, now: float) -> Fetch:
@@ -822,7 +823,7 @@ def test_a_rate_limits_the_number_of_hosts_begun() -> None:
 
 
 def test_a_new_crawl_begins_at_once_and_one_that_was_killed_waits() -> None:
-    """A crawl that was killed before its first commit waits, too, because it may have made unrecorded requests."""
+    """A crawl that was killed before its first commit waits, too: it may have made requests that were not recorded."""
     new = Crawl(config(), clean=False)
     new.add([link("https://a.org/")])
     began = new.now
@@ -931,7 +932,7 @@ def test_a_clock_jump_stalls_no_host_and_causes_no_burst() -> None:
 def test_a_clock_that_is_set_back_does_not_delay_retries() -> None:
     """When the clock was set back by one hour, retries were once delayed by one hour.
 
-    The cause was that their stored times were then ahead of the clock.
+    The cause was that the stored times of the retries were then ahead of the clock.
     """
     store = MemoryStore()
     crawl = Crawl(
@@ -1006,9 +1007,10 @@ def test_a_queue_is_not_read_to_its_end_while_more_is_on_the_way() -> None:
 
 
 def test_new_hosts_wait_outside_while_known_ones_are_ready() -> None:
-    """Twenty hosts share one slot. Each host is ready before its turn comes, and its connections stay open.
+    """Twenty hosts share one slot.
 
-    In the past, new hosts that were found meanwhile were served before these known hosts.
+    Each host is ready again before its next turn comes, and its connections stay open. In the past, new hosts
+    that were found meanwhile were served before these known hosts.
     """
     crawl = Crawl(
         config(frontier={"front_factor": 50, "turn_max": 100}),

@@ -11,7 +11,10 @@ SAME = "1.1.1.1"
 
 
 def started(*hosts: str, address: str = "", concurrency: int = 4) -> tuple[Crawl, dict[str, FetchTask]]:
-    """Start a fetch task for each host; return the tasks by host name. The hosts share an address or have one each."""
+    """Start a fetch task for each host; return the tasks by host name.
+
+    The hosts share one address, or each host has an address of its own.
+    """
     crawl = Crawl(config(frontier={"front_factor": 12}), concurrency=concurrency)
     crawl.add([link(f"https://{host}/") for host in hosts])
     for fetch_task in [fetch_task for fetch_task in iter(lambda: crawl.frontier.claim_next(crawl.now), None)]:

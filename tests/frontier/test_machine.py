@@ -1,8 +1,8 @@
 """Apply random operations to a frontier and compare it with a model. The front has two to four hosts.
 
-The model maps each URL to its expected state. Politeness is checked only by the times of the fetch tasks.
-Batches are written in order, but with a delay. A crash loses the batches that are not written yet. `_check`
-runs after each step. At the end, all answers are good and every URL must be done.
+The model maps each URL to its expected state. Politeness is checked only through the times of the fetch
+tasks. Batches are written in order, but with a delay. A crash loses the batches that are not written yet.
+`_check` runs after each step. At the end, all answers are good and every URL must be done.
 """
 
 import random
@@ -272,7 +272,7 @@ class FrontierMachine(RuleBasedStateMachine):
             self._add(again)
 
     def _forget_requests(self) -> None:
-        """Remove uncommitted requests from the model: after such a request, only the minimum gap applies."""
+        """Remove uncommitted requests from the model; after such a request, only the minimum gap applies."""
         for fetch_task, _ in self.out:
             if fetch_task.kind in (TaskKind.PAGE, TaskKind.ROBOTS):
                 self._end_request(fetch_task, Fetch("", Outcome.FETCHED, took=0.0))

@@ -55,7 +55,7 @@ def ending(outcome: Outcome, blame: Blame, **fields: Any) -> Answer:
     ],
 )
 def test_each_wait_has_a_cause_and_a_next_try(options: dict[str, Any], state: str, cause: str) -> None:
-    """The reported time of the next try is exact: a request is made at this time, and none before."""
+    """The reported time of the next try is exact: a request is made at this time, and no request is made before."""
     store = MemoryStore()
     crawl = run_to_the_wait(store=store, **options)
     host, url = seen(crawl)

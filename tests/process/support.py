@@ -1,5 +1,6 @@
 """Open real stages in a folder, on a virtual clock, with canned answers instead of a network."""
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,7 @@ class Joint:
         )
         self.frontier.limit_requests(1 << 40)
         self._names: dict[str, str] = {}
+        self.users = ExitStack()  # closed before the stages are closed
 
     def fingerprint(self, url: str) -> int:
         return self.stages.fingerprinter.fingerprint(url)
@@ -123,6 +125,7 @@ class Joint:
         return self.page(self.fetch_task(), answer, extracted)
 
     def close(self) -> None:
+        self.users.close()
         self.frontier._check()
         self.stages.close()
 

@@ -6,7 +6,7 @@ from crawler.serve.interfaces import Located
 from crawler.serve.representation import Representation
 from crawler.serve.response_cache import CachedResponse, ResponseCache
 
-UNIT = 100  # bytes, the unit of the sizes below
+UNIT = 200  # bytes, the unit of the sizes below
 BOUND = 1000 * UNIT
 EMPTY = Representation(200, "", "", 0, lambda: iter(()), BOUND).size
 

@@ -45,7 +45,7 @@ def inflated(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return lengths
 
 
-async def both(served: Served, *lines: str) -> list[Response]:
+async def both(served: Served, *lines: str, target: str = AT) -> list[Response]:
     """Send a request twice and return both answers.
 
     The first request is parsed; the second one takes the fast path.
@@ -53,7 +53,7 @@ async def both(served: Served, *lines: str) -> list[Response]:
     reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
     said = []
     for _ in range(2):
-        writer.write(asks(AT, *lines))
+        writer.write(asks(target, *lines))
         said += await answers(reader, 1)
     writer.close()
     return said
@@ -190,7 +190,7 @@ def _noarchive(served: Served) -> None:
     served.store(body=TEXT, at=50.0, extracted=Extracted(PAGE, noarchive=True))
 
 
-def _withdraw(served: Served) -> None:
+def withdraw(served: Served) -> None:
     withdrawals = served.site.cache.withdrawals
     RuleFile(served.site.cache.folder.parent, 10).add(Subject(url=PAGE).rule(START))
     withdrawals.reload()
@@ -201,7 +201,7 @@ def _disallow(served: Served) -> None:
 
 
 @pytest.mark.parametrize("ready_bytes_max", [0, 1 << 20])
-@pytest.mark.parametrize("withhold", [_noarchive, _withdraw, _disallow])
+@pytest.mark.parametrize("withhold", [_noarchive, withdraw, _disallow])
 @pytest.mark.parametrize(
     "lines", [(), (GZIP,), ("If-None-Match: TAG",), (GZIP, "If-None-Match: TAG"), ("Range: bytes=0-9",)]
 )

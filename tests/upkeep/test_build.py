@@ -30,7 +30,7 @@ HOSTS = [f"h{number}.org" for number in range(12)]
 def moved(path: Path, *, before: int = 2, after: int = 3) -> CrawlDirectory:
     """Return a crawl after a reshard.
 
-    Before the reshard, each process had different robots files, proof and trace.
+    Before the reshard, the processes had different robots.txt files, proofs of equivalence and traces.
     """
     directory = crawl(path, before)
     for name in process_names(config_of(before)):

@@ -149,7 +149,7 @@ def decode(key: bytes, value: bytes) -> Todo:
 
 
 def entry_key(prefix: bytes, order: int) -> bytes:
-    """Return the store key of the entry `order`, for the prefix `t/` or `p/` followed by a host key."""
+    """Return the store key of the entry with this order, for the prefix `t/` or `p/` followed by a host key."""
     return prefix + order.to_bytes(8, "big")
 
 

@@ -8,9 +8,9 @@ The entries of a batch are not in the store until the batch is written. Until th
 * a host that had nothing to do enters the front immediately, with its new entries in
   memory, if the front has room; otherwise it waits outside for its turn.
 
-Under an order, an entry has the class that came with its link. `improve` moves an entry to a
-better class: one batch deletes the old key and adds the new one, so an entry never occurs
-twice in a queue.
+Under an order of new URLs (`orders/`), an entry has the class that came with its link. `improve` moves an
+entry to a better class: one batch deletes the old key and adds the new one, so an entry never occurs twice in
+a queue.
 """
 
 import itertools
@@ -125,7 +125,7 @@ class Intake:
         return max(0, min(place + self._priority(link) - NEUTRAL, WORST))
 
     def improve(self, links: Sequence[Link], batch: Batch, now: float) -> int:
-        """Move waiting URLs to the class of a new link to them if it is better; return the number of URLs moved.
+        """Move waiting URLs to the class of a new link if this class is better; return the number of URLs moved.
 
         A URL is moved only if the class is better by at least `order.raise_classes`. A URL is not moved if it
         is in flight, was tried before, is parked or done, or has a priority set by the user. A URL that is
@@ -208,7 +208,7 @@ class Intake:
             hosts.cursor[slot] = order
             if self._by_class and host is None:
                 bench.improved(slot)
-        if todo == 1:  # the entry is the whole queue
+        if todo == 1:  # the queue consists of this entry alone
             if host is not None:
                 host.read_to = NO_ORDER
             elif (
@@ -258,7 +258,7 @@ class Intake:
                     self.settle_place(slot, now)
 
     def settle_place(self, slot: int, now: float) -> None:
-        """Schedule a host that is outside the front, has something to do, and is in no structure yet."""
+        """Schedule a host that is outside the front, has something to do, and is not scheduled yet."""
         hosts = self._registry.hosts
         if hosts.place[slot] not in (HostState.IDLE, HostState.ASIDE):
             return
@@ -335,8 +335,8 @@ class Intake:
     def retire(self, matches: Callable[[str], object], batch: Batch) -> int:
         """Delete the to-do and parked URLs that match; return their number.
 
-        Reading all entries takes about 4 us per entry. The method keeps URLs in flight, and new URLs whose
-        batch is not written yet.
+        Reading all entries takes about 4 us per entry. The method does not delete URLs in flight, nor new
+        URLs whose batch is not written yet.
         """
         count, begin = 0, PARKED
         while begin:

@@ -1,4 +1,4 @@
-"""An index of the waiting URLs, used under an order to move a URL when a better link to it is found.
+"""An index of the waiting URLs: under an order of new URLs, it finds a URL that moves because of a better link.
 
     y/ + host key 8 + low 48 bits of the fingerprint  ->  order 8
 

@@ -30,7 +30,7 @@ class Address(Generic[Host]):
     hosting, `domains` is None. Then `sketch` counts the domains with one bit for each value of a hash.
     `event` is the time at which the address will release the next waiting host, or 0 if no release is
     planned. `held` exists only for shared hosting, because a deque takes 0.7 KiB; it is None for all other
-    addresses. It lists the instants until which slots stay held after the requests that used them have ended.
+    addresses. `held` lists the instants until which slots stay held after their requests have ended.
     """
 
     __slots__ = ("domains", "event", "held", "in_flight", "name", "ready", "sketch", "waiting")
@@ -84,7 +84,7 @@ class Address(Generic[Host]):
 
 
 class Addresses(Generic[Host]):
-    """The addresses in use, and the most recently used ones among all others."""
+    """The addresses in use, and the most recently used of the other addresses."""
 
     def __init__(self, config: PolitenessConfig, entries_max: int, processes: int) -> None:
         self._processes = processes

@@ -1,4 +1,6 @@
-"""Keeps hosts outside the front in queues (`Chain`) and in the calendar, both chained through the host table.
+"""Keeps hosts outside the front in queues (`Chain`) and in the calendar.
+
+A column of the host table links the hosts of a queue.
 
     Chain     first in, first out; 12 bytes per chain, nothing per host
     Calendar  hosts by the instant from which they are ready: 16 chains per
@@ -91,7 +93,7 @@ class Calendar:
             yield from chain
 
     def add(self, slot: int, instant: float, now: float) -> None:
-        """Add a slot under its instant."""
+        """Add a slot that is due at `instant`."""
         if instant - now < NEAR_SPAN:
             start = ceil(instant * TICKS)
         else:
@@ -100,7 +102,7 @@ class Calendar:
         self._count += 1
 
     def add_many(self, slots: np.ndarray, now: float) -> None:
-        """Add slots under their ready times."""
+        """Add slots that are due at their ready times."""
         instants = self._hosts.gather("ready", slots)
         far = np.floor(instants * TICKS) // FAR_TICKS * FAR_TICKS
         starts = np.where(instants - now < NEAR_SPAN, np.ceil(instants * TICKS), far).astype(np.int64)

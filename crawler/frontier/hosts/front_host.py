@@ -7,7 +7,7 @@ Entries below the order `read_to` are in memory: in `queue` (a heap by order), i
 instant of the next try) or in `busy` (held by a fetch task). While `later` is full, further entries that must
 wait are skipped, and `recall` reads again from the first skipped entry. If `read_to` is NO_ORDER, the whole
 queue is in memory. Then new URLs are added to memory directly and are never read from the store. The orders
-of entries that are in `later` or given out may exceed `read_to`; reading skips these entries.
+of entries in `later`, and of entries that are given out, may exceed `read_to`; reading skips these entries.
 """
 
 import heapq
@@ -43,12 +43,12 @@ class Refetch(msgspec.Struct, frozen=True, gc=False):
 class FrontHost:
     """The state of a host of the front; the module docstring describes its queue.
 
-    `held` is True while a fetch task holds the host. `given_out` are the orders of entries whose fetch tasks
-    are not released yet; the store may still hold them although they are done. `tick` marks the host's valid
-    entry in the workbench's heap, and `wake` is the time of this entry. `waiting` is True while the host is
-    in an address's queue or waits for a look-up. `called_by` is the address whose queue has just released the
-    host. `domain` is the key of the host's registrable domain. `refetch` is a known page to fetch before the
-    host's own queue.
+    `held` is True while a fetch task holds the host. `given_out` holds the orders of entries whose fetch
+    tasks are not released yet; the store may still hold such an entry although it is done. `tick` marks the
+    host's valid entry in the workbench's heap, and `wake` is the time of this entry. `waiting` is True while
+    the host is in an address's queue or waits for a look-up. `called_by` is the address whose queue has just
+    released the host. `domain` is the key of the host's registrable domain. `refetch` is a known page to
+    fetch before the host's own queue.
     """
 
     __slots__ = (
@@ -186,7 +186,7 @@ class FrontHost:
         return False
 
     def spill(self, keep: int) -> None:
-        """Keep the first `keep` entries of the queue in memory. Drop all later entries, also those in `later`."""
+        """Keep the first `keep` entries of the queue in memory. Drop all entries behind these, also those in `later`."""
         self.queue.sort()
         self.read_to = min(self.read_to, self.queue[keep][0])
         self.queue = [item for item in self.queue if item[0] < self.read_to]

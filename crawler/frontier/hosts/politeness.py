@@ -82,7 +82,10 @@ class HostPoliteness:
         return max(self.config.delay, self._hosts.gap[slot])
 
     def hop(self, slot: int, took: float, retry_after: float, now: float) -> None:
-        """Record the end of a request that is for no URL of the host's queue. This can only lengthen the host's wait."""
+        """Record the end of a request that is not for a URL of the host's queue.
+
+        This can only lengthen the host's wait.
+        """
         hosts = self._hosts
         wait = max(self._gap(slot, took, 0.0, NO_OVERRIDE), min(retry_after, self.config.retry_after_max))
         hosts.ready[slot] = max(hosts.ready[slot], now + wait)
@@ -94,7 +97,7 @@ class HostPoliteness:
         self._hosts.cause[slot] = CAUSES.index(cause)
 
     def gap_terms(self, slot: int, crawl_delay: float, override: Override) -> tuple[float, float]:
-        """Return (minimum, gap per second of answer time) for the gap after the host's next answer."""
+        """Return (minimum, seconds of gap per second of answer time) for the gap after the host's next answer."""
         factor = self.config.delay_factor if override.delay_factor is None else override.delay_factor
         return self._gap(slot, 0.0, crawl_delay, override), factor * max(1.0, self._hosts.slowdown[slot])
 

@@ -13,7 +13,8 @@ class Rate:
 
     def __init__(self, rate: float) -> None:
         self.rate = rate  # the rate may be changed at any time and takes effect immediately
-        self._spent_at = 0.0  # the instant of the latest start if all starts had been evenly spaced
+        # the instant at which the latest request would have started if all starts had been evenly spaced
+        self._spent_at = 0.0
 
     def ready_at(self) -> float:
         """Return the instant from which the next start is allowed."""

@@ -20,7 +20,7 @@ from crawler.frontier.hosts.table import NOWHERE, HostFlag, HostTable, host_key_
 from crawler.storage.keys import FRONTIER
 from crawler.storage.kv import Batch, KeyValue, seal, unseal
 
-_MEMO_MAX = 32_768  # host names whose slot is kept in memory: about 4 MB
+_MEMO_MAX = 32_768  # number of host names whose slots are kept in memory: about 4 MB
 _FEW = 32  # below this number of hosts, packing records one by one is faster
 
 
@@ -83,7 +83,7 @@ class Registry:
     def open(self, now: float, clean: bool) -> None:
         """Load all records.
 
-        After an unclean stop, each host first waits for its gap, or for the minimum delay if that is longer.
+        After an unclean stop, each host first waits for its gap, or for `politeness.delay` if that is longer.
         If no frontier has used the store before, no request has been made and no host waits.
         """
         domain_keys = [np.array(records["domain_key"]) for records in self.hosts.load(self._store)]
@@ -104,7 +104,7 @@ class Registry:
         """Limit the stored ready times to now + gap, and let hosts that were given up be tried again.
 
         After an unclean stop, there may have been requests that no record mentions. So each host waits for
-        its gap, or for the minimum delay if that is longer, counted from the opening after that stop.
+        its gap, or for `politeness.delay` if that is longer, counted from the opening after that stop.
         """
         hosts = self.hosts
         # float32 is too coarse for instants

@@ -1,9 +1,10 @@
 """The host table: the state of every host, as columns of numbers.
 
 A crawl knows a million hosts, but sends requests to only a few hundred at a time. A Python object per host
-would take several hundred bytes. A host is therefore a *slot*, an index into columns (a struct of arrays),
-found by its 64-bit host key through an open-addressing index of 4-byte slots. Names are not kept in the
-table: all names are in the store (`h/`), and the host objects of the front have their own names.
+would take several hundred bytes. A host is therefore a *slot*, that is, an index into columns of numbers (a
+struct of arrays). An open-addressing index with 4 bytes per position finds the slot of a 64-bit host key.
+Names are not kept in the table: all names are in the store (`h/`), and the host objects of the front have
+their own names.
 
     key -> index (4 bytes at a load of at most 2/3) -> slot -> columns (64 bytes)
 
@@ -106,8 +107,8 @@ class KeyedTable:
     """Columns of numbers whose rows (slots) are found by a 64-bit key.
 
     Slots are assigned in order of insertion and never freed. The low 48 bits of a key are already a keyed
-    hash (`urls/fingerprint.py`). So the low bits select the home position. If this position is taken, the
-    slot goes to the next free one.
+    hash (`urls/fingerprint.py`). So the low bits select the home position in the index. If this position is
+    taken, the slot goes to the next free one.
     """
 
     columns: ClassVar[dict[str, str]] = {}
@@ -284,7 +285,8 @@ class HostTable(KeyedTable):
         "place": "u1",
     }
 
-    opened_at = 0.0  # ready times up to this instant are not stored; opening sets them for unrequested hosts
+    # ready times up to this instant are not stored, because opening the store sets them for unrequested hosts
+    opened_at = 0.0
 
     ready: "array[float]"
     gap: "array[float]"

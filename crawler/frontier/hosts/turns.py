@@ -1,4 +1,4 @@
-"""The turns of hosts under an order (`orders/`), by the class of their best URL.
+"""The turns of hosts under an order of new URLs (`orders/`), by the class of their best URL.
 
     DueFront           hosts of the front that are ready (and addresses that release a host)
     ClassedBackQueue   ready hosts outside the front, one queue per class
@@ -48,7 +48,7 @@ class _Share:
 
 
 class DueFront:
-    """Plans that are due, each stored in two structures; `is_valid` returns whether a plan is still valid."""
+    """The plans that are due. Each plan is stored in two structures; `is_valid` returns whether a plan is still valid."""
 
     def __init__(self, first_come: float, is_valid: Callable[[Plan], bool]) -> None:
         self._share = _Share(first_come)
@@ -98,7 +98,10 @@ class DueFront:
 
 
 class _Kind:
-    """The hosts of one kind, one chain per class, linked by the table's `link` and `ClassedBackQueue._before`."""
+    """The hosts of one kind (prompt or not), in one chain per class.
+
+    The chains are linked by the table's `link` and by `ClassedBackQueue._before`.
+    """
 
     __slots__ = ("count", "heads", "mask", "tails")
 
@@ -186,7 +189,10 @@ class ClassedBackQueue:
         return prompt if self._waited(prompt.heads[place]) > self._waited(rest.heads[place]) else rest
 
     def _oldest(self, others: bool) -> int:
-        """Return the slot that has waited longest among the chain heads; hosts that changed class may not be heads."""
+        """Return the slot that has waited longest among the heads of the chains.
+
+        Hosts that changed their class are overlooked unless they are heads.
+        """
         kinds = (self._prompt, self._others) if others else (self._prompt,)
         heads = (slot for kind in kinds for slot in kind.heads if slot != NOWHERE)
         return max(heads, key=self._waited)

@@ -15,7 +15,8 @@ there are fetch slots. All other hosts are numbers in the host table:
   plan and are skipped.
 * A host that had a known page to fetch when it was planned is in a separate heap, because the frontier, not
   the workbench, divides the fetches between new and known pages.
-* A ready host whose address is not ready joins the address's queue. The heap then holds the address.
+* A ready host whose address is not ready joins the address's queue. The heap then holds the address instead of
+  the host.
 * The front is filled on demand: a host enters from the back queue only when no
   front host is ready. When the front is full, hosts without work leave first, then the hosts with the longest
   waits. A host whose gap ends within `stay` seconds remains, because its connection stays open that long.
@@ -24,14 +25,14 @@ there are fetch slots. All other hosts are numbers in the host table:
 * A host leaves after `turn_max` requests if other hosts are in the back queue,
   so a host with endless links starves no other host. At most
   `waiters_max` hosts of the front wait for any one address.
-* Under an order (`orders/`), ready hosts in the front and in the back queue have
-  their turns by the class of their best URL; a share of the turns, `first_come`, goes
-  to the host that has waited longest (`turns.py`). While the front has room, a host
-  whose class is better than those of all ready hosts of the front enters. Hosts that wait
-  for an address are served in order of arrival.
+* Under an order of new URLs (`orders/`), ready hosts in the front and in the back queue have
+  their turns by the class of their best URL; a share of the turns, `first_come`, goes to the host that has
+  waited longest (`turns.py`). While the front has room, a host enters it if its class is better than those of
+  all ready hosts of the front. Hosts that wait for an address are served in order of arrival.
 * If there are more ready hosts than the rate or the machine can serve, the front would
-  keep the others out forever. Therefore, a host whose turn comes `stay` seconds after its ready time goes to
-  the end of the back queue, because its connection is lost anyway. The first host of the back queue enters.
+  keep the others out forever. Therefore, a host whose turn comes `stay` seconds or more after its ready
+  time goes to the end of the back queue, because its connection is lost anyway. The first host of the back
+  queue enters.
 """
 
 import heapq
@@ -112,7 +113,7 @@ class Workbench:
         return max(0, min(self.admits, self._front_max - len(self.front)))
 
     def schedule(self, slot: int, now: float) -> None:
-        """Put a host that is in no structure into the back queue or the calendar, by its ready time."""
+        """Put a host that is not scheduled into the back queue or the calendar, by its ready time."""
         ready = self.hosts.ready[slot]
         if ready <= now:
             self.hosts.place[slot] = HostState.BACK

@@ -156,7 +156,7 @@ class Arms:
     # -- the choice
 
     def peek(self, now: float) -> int:
-        """Return the best page of the arm furthest behind that can offer a page; -1 if no arm can."""
+        """Of the arms that can offer a page, take the one furthest behind; return its best page, or -1 if none can."""
         for arm in sorted(range(len(self.schedules)), key=lambda arm: -self._behind[arm]):
             number = self.schedules[arm].peek(now)
             if number >= 0:
@@ -164,7 +164,7 @@ class Arms:
         return -1
 
     def best(self, host: int, now: float) -> int:
-        """Return the host's best page in the arm furthest behind that has a page on this host; -1 if no arm has one."""
+        """Like `peek`, for the pages of one host only. The host may have to wait."""
         for arm in sorted(range(len(self.schedules)), key=lambda arm: -self._behind[arm]):
             number = self.schedules[arm].best(host, now)
             if number >= 0:

@@ -61,8 +61,8 @@ class ChangeIntake:
         """Record the change dates that a page lists for other pages (in request form). Return the number of new changes.
 
         A change before a page's last crawl does not count, because that crawl has already seen it. `told_by`
-        is the fingerprint of the page that lists the others. The more its signals are worth, the more often
-        this page is read (`sources.py`).
+        is the fingerprint of the page that lists the others. The more the signals of this page are worth, the
+        more often the page is read (`sources.py`).
         """
         changed, pages = [], []
         for url, changed_at in dated:
@@ -93,7 +93,10 @@ class ChangeIntake:
             state.stage_signalled(self._schedule, touched, batch)
 
     def heard(self) -> list[dict[str, Any]]:
-        """Return for each host and source: signals, precision, recall over all sources, mean delay (None if undated)."""
+        """Return, for each host and source: signals, precision, recall over all sources, mean delay.
+
+        The delay is None if no signal has a date.
+        """
         rows = []
         overview = self._schedule.overview
         for host in overview.heard_hosts():

@@ -1,9 +1,10 @@
 # mypy: disable-error-code=valid-type
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False, initializedcheck=False
-"""Computes deadlines. A page is due when its value, computed from its clock, reaches the level.
+"""Computes deadlines.
 
-For a given level, a page has one deadline: the instant at which its value reaches the level. The deadline
-does not change until the page's next crawl or signal.
+A page is due when its value, computed from its clock, reaches the *level*, that is, the value of the page
+that is only just worth a fetch. For a given level, a page has one deadline: the instant at which its value
+reaches the level. The deadline does not change until the page's next crawl or signal.
 
     base deadline   last crawl + V^-1(level of its host)
     key             base deadline; for a due page with signals: by how far its value exceeds the level
@@ -49,13 +50,14 @@ else:
 
 _INFINITY = cython.declare(cython.double, float("inf"))
 _TOLERANCE = cython.declare(cython.double, 1e-3)  # relative error of V^-1
-_QUIET_SHARE = cython.declare(cython.double, 0.25)  # in a quiet neighbourhood, time between two checks, in Ts
+# time between two checks of a page in a quiet neighbourhood, in units of Ts
+_QUIET_SHARE = cython.declare(cython.double, 0.25)
 _SOURCES = cython.declare(cython.Py_ssize_t, SOURCES)
-_BITS = cython.declare(cython.Py_ssize_t, COUNTER_BITS)  # size of the counter of each source
+_BITS = cython.declare(cython.Py_ssize_t, COUNTER_BITS)  # number of bits of the counter of each source
 # time between two checks of a page whose ceiling is just below the level, in mean revisit intervals
 _AGAIN_SHARE = cython.declare(cython.double, 0.25)
 _SIGNAL_MAX = cython.declare(cython.uint, (1 << COUNTER_BITS) - 1)  # maximum count per source
-_SIGNALS_MAX = cython.declare(cython.uint, 0xFFFFFFFF)  # maximum of the count if all sources share one
+_SIGNALS_MAX = cython.declare(cython.uint, 0xFFFFFFFF)  # maximum count if all sources share one counter
 _SHARE_STEP = cython.declare(cython.double, 1.0 / 32.0)  # weight of one fetch in the mean share of hubs
 _RESTRAIN = cython.declare(cython.double, 0.9)  # factor on the worth of hubs, per fetch beyond their share
 _RESTRAINT_LEAST = cython.declare(cython.double, 1e-9)
@@ -196,7 +198,7 @@ class Deadlines:
     @cython.cfunc
     @cython.exceptval(check=False)
     def pace(self, page: cython.int, host: cython.int, now: cython.double) -> cython.double:
-        """Return nu theta, the importance of the new pages that a hub shows per unit of time; 0 if it is not a hub.
+        """Return nu theta, the importance of the new pages that a page shows per unit of time; 0 if it is not a hub.
 
         The importance of a new page is `new_page_weight` times the mean importance of the host's pages, times
         the host's restraint.
@@ -338,9 +340,10 @@ class Deadlines:
     @cython.cfunc
     @cython.exceptval(check=False)
     def _again(self, host: cython.int, now: cython.double) -> cython.double:
-        """Return when to check `page` again. It is not worth a crawl now, but the level or the learned rates may fall.
+        """Return when to check `page` again.
 
-        The check is sooner if the page's ceiling is near the level.
+        The page is not worth a crawl now, but the level or the learned rates may fall. The check is sooner if
+        the page's ceiling is near the level.
         """
         above: cython.double = RATIO_MAX
         if self.page.ceiling > 0.0:
@@ -396,7 +399,7 @@ class Deadlines:
     @cython.cfunc
     @cython.exceptval(check=False)
     def sample_level(self, now: cython.double) -> cython.void:
-        """Set the level at which a sample of _SAMPLE pages, without signals, would need its share of the rate."""
+        """Set the level at which a sample of _SAMPLE pages, without signals, would need exactly its share of the rate."""
         low: cython.double = 1e-18 * self.controller.level
         high: cython.double = 1e18 * self.controller.level
         _step: cython.Py_ssize_t

@@ -3,8 +3,8 @@
 """Gives a share of the fetches to the pages that were not visited for the longest time, whatever their values.
 
 A *hand* moves around the table of pages, like the hand of a clock. At each turn, the hand examines the next
-HAND_ROWS pages and makes the page with the oldest visit due. At most one page of a host is explored at a
-time.
+HAND_ROWS pages and makes one of them due: the page whose last visit is oldest. At most one page of a host is
+explored at a time.
 """
 
 import cython
@@ -46,7 +46,7 @@ class Exploration:
 
     @cython.cfunc
     def _turn(self, now: cython.double) -> cython.void:
-        """Among the next HAND_ROWS pages, make the page due that has not been visited for the longest time."""
+        """Of the next HAND_ROWS pages, make due the one that has not been visited for the longest time."""
         _step: cython.Py_ssize_t
         page: cython.int
         oldest: cython.int = -1

@@ -13,10 +13,12 @@ feed) has no additional importance. The interval at which it is read depends on 
 from collections.abc import Callable, Iterable, Mapping
 
 from crawler.config import RefreshConfig
-from crawler.errors import ConfigError
+from crawler.errors import bad_setting
 from crawler.frontier.refresh.settings import DAY
 from crawler.records import PageRecord
+from crawler.urls.canonical import canonical
 
+KEY = "refresh.importance_file"
 VALUES_MAX = 1_000_000  # maximum number of lines of an importance file, about 100 bytes each in memory
 VALUE_MAX = 1e12
 
@@ -43,26 +45,37 @@ class Importance:
         return prior if self.asked is None else prior + DAY * self.asked(fingerprint, now)
 
 
-def read_values(lines: Iterable[str], fingerprint: Callable[[str], int | None]) -> dict[int, float]:
-    """Return the values by fingerprint from lines `URL VALUE`; skips blank lines and comments (#).
+def read_values(path: str, fingerprint: Callable[[str], int]) -> dict[int, float]:
+    """Return the values in the file `refresh.importance_file` by fingerprint; {} if `path` is "".
+
+    `fingerprint` maps a URL in request form to its fingerprint.
 
     Raises:
-        ConfigError: a line is malformed, or there are too many lines.
+        ConfigError: the file cannot be read, a line is malformed, or there are too many lines.
     """
+    if not path:
+        return {}
+    try:
+        with open(path, encoding="utf-8", errors="replace") as lines:
+            return _read(lines, fingerprint)
+    except OSError as error:
+        raise bad_setting(KEY, f"{path}: {error.strerror}") from error
+
+
+def _read(lines: Iterable[str], fingerprint: Callable[[str], int]) -> dict[int, float]:
+    """Return the values in lines `URL VALUE`; blank lines and comments (#) are skipped."""
     values: dict[int, float] = {}
     for number, line in enumerate(lines, 1):
         text = line.strip()
         if not text or text.startswith("#"):
             continue
         url, _, value = text.rpartition(" ")
-        key = fingerprint(url.strip()) if url else None
-        if key is None or not _is_value(value):
-            raise ConfigError(
-                f"refresh.importance_file, line {number}: must be `URL VALUE` with a value of 0 or more"
-            )
+        form = canonical(url.strip())
+        if form is None or not _is_value(value):
+            raise bad_setting(KEY, f"line {number}: must be `URL VALUE` with a value of 0 or more")
         if len(values) >= VALUES_MAX:
-            raise ConfigError(f"refresh.importance_file: more than {VALUES_MAX:,} lines")
-        values[key] = float(value)
+            raise bad_setting(KEY, f"more than {VALUES_MAX:,} lines")
+        values[fingerprint(form)] = float(value)
     return values
 
 

@@ -52,7 +52,8 @@ _IDLE_WEIGHT = cython.declare(cython.double, 1.0 / 128.0)  # weight of one fetch
 _IDLE_STEP = cython.declare(cython.double, 16.0)
 # the time between takes is averaged over this number of takes
 _TICK_TAKES = cython.declare(cython.double, 1000.0)
-_PAUSE = cython.declare(cython.double, 10.0)  # a longer time between takes, in ticks, is a pause
+# a time between two takes that is longer than this many times the mean is a pause
+_PAUSE = cython.declare(cython.double, 10.0)
 _SCALE_EVERY = cython.declare(cython.Py_ssize_t, 64)  # takes
 _LEVEL_MIN = cython.declare(cython.double, 1e-200)
 _LEVEL_MAX = cython.declare(cython.double, 1e200)
@@ -61,7 +62,7 @@ _INFINITY = cython.declare(cython.double, float("inf"))
 _FIRST_REVISIT = cython.declare(cython.double, 28.0 * 86_400.0)  # revisit interval until a rate is known
 
 # The queues use the following two constants, too.
-# a page whose value is at least this share of the level is due, because keys are accurate to 1e-3
+# A page whose value is at least this share of the level is due, because keys are accurate to 1e-3.
 STANDS = 0.97
 RATIO_MAX = 1e4  # values above this multiple of the level are treated as equal
 
@@ -98,7 +99,7 @@ class LevelController:
     @cython.cfunc
     @cython.exceptval(check=False)
     def set_scale(self) -> cython.void:
-        """Compute the mean revisit interval and the neighbourhood's time constant from the rate and the size."""
+        """Compute the mean revisit interval and the neighbourhood's time constant from the rate and the page count."""
         rate: cython.double = self.fetch_rate()
         if rate > 0.0:
             self.set_revisit(max(self.tables.pages.size, 1) / rate)
@@ -106,7 +107,7 @@ class LevelController:
     @cython.cfunc
     @cython.exceptval(check=False)
     def set_revisit(self, revisit: cython.double) -> cython.void:
-        """Set the mean revisit interval, and what is measured in it: the clock's scale and the prior of rates."""
+        """Set the mean revisit interval, and what depends on it: the clock's scale and the prior of rates."""
         self.revisit = revisit
         self.scale = min(max(0.25 * revisit, self._clock_min), self._clock_max)
         self.tables.learning.scale = self.scale
@@ -199,7 +200,10 @@ class LevelController:
     @cython.cfunc
     @cython.exceptval(check=False)
     def _boost(self, host: cython.int, side: cython.int, pace: cython.double) -> cython.void:
-        """Move the host's own level one step. The steps made before the keys of its pages follow add up to about 1."""
+        """Move the host's own level one step.
+
+        The steps that are made before the keys of the host's pages follow the level add up to about 1.
+        """
         run: cython.int = self.tables.host_rows[host].run
         run = run + side if run * side > 0 else side
         self.tables.host_rows[host].run = run

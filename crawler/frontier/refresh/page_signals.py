@@ -40,11 +40,11 @@ else:
 _INFINITY = cython.declare(cython.double, float("inf"))
 # number of queued changes that each call of another method also processes
 SLICE = cython.declare(cython.Py_ssize_t, 64)
-_BITS = cython.declare(cython.uint, COUNTER_BITS)  # size of the counter of each source
+_BITS = cython.declare(cython.uint, COUNTER_BITS)  # number of bits of the counter of each source
 _SIGNAL_MAX = cython.declare(cython.uint, (1 << COUNTER_BITS) - 1)  # maximum count per source
 # Maximum share of the fetches that go to gone, moved or denied pages because of signals.
 _RECALL_SHARE = cython.declare(cython.double, 0.01)
-_SIGNALS_MAX = cython.declare(cython.uint, 0xFFFFFFFF)  # maximum of the count if all sources share one
+_SIGNALS_MAX = cython.declare(cython.uint, 0xFFFFFFFF)  # maximum count if all sources share one counter
 
 
 @cython.cclass
@@ -175,8 +175,8 @@ class Signals:
     ) -> cython.void:
         """If the source of the signal is used, retry a page that is away as early as a page whose fetch failed.
 
-        The wait doubles each time. Such fetches are limited to about `_RECALL_SHARE` of all fetches, because
-        a page that is gone shows nothing about the precision of the source.
+        The page's wait doubles each time. Such fetches are limited to about `_RECALL_SHARE` of all fetches,
+        because a page that is gone shows nothing about the precision of the source.
         """
         times: cython.int = self.tables.states[page] // DOUBLING
         due: cython.double = max(now, self.tables.crawled[page] + self.queues.retry_age * (1 << times))

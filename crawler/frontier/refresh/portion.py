@@ -16,7 +16,7 @@ from crawler.frontier.refresh.schedule import Schedule
 from crawler.frontier.refresh.site_clock import SiteClock
 from crawler.frontier.share import Share
 
-BUSY_SHARE = 0.8  # a process is busy if its rate holds it back for at least this share of the time
+BUSY_SHARE = 0.8  # a process is busy if its rate limit makes it wait for at least this share of the time
 _BUSY_SMOOTHING = 20.0  # seconds over which that share is averaged
 
 
@@ -29,8 +29,8 @@ class Portion:
     """Sets the rate of a schedule.
 
     `known` is the part of the total rate that this process has for known pages. `busy` is the share of the
-    time in which the rate held this process back. `endless` is True if the purpose of the crawl is to refresh
-    known pages.
+    time in which the rate limit made this process wait. `endless` is True if the purpose of the crawl is to
+    refresh known pages.
 
     Args:
         rate: fetches per second of this process, all for refresh; 0 = not known.

@@ -8,14 +8,16 @@
     waiting hosts                by the instant from which they may be requested
     withheld pages               failed, gone, too young
 
-A page is in exactly one place: in its directory's heap, in the heap of withheld pages, or in flight. A host
-whose level is above the common level goes first as soon as it may be requested. Otherwise, the host's own
-level would delay its turn, and the delay would raise this level further.
+A page is in exactly one of these places: the heap of its directory, the heap of withheld pages, or in flight.
+A host whose level is above the common level goes first as soon as it may be requested. Otherwise, the host's
+own level would delay its turn, and the delay would raise this level further.
 
-*Keys are optimistic.* Offsets only fall between crawls, and levels move in small steps. When an entry reaches
-the top, it is checked: its offset and its value are recomputed. If the key of the entry was too early, the
-entry is put back with the correct key, and the next entry is checked. Even a page that is worth the level is
-taken only with a correct key; otherwise the host with the largest offset would always go first.
+*Keys are optimistic*, that is, they may be too early, because offsets only fall between crawls, and levels
+move in small steps. When an entry reaches the top of its heap, it is checked: its offset and its value are
+recomputed. If the key of the entry was too early, the entry is put back with the correct key, and the next
+entry is checked.
+Even a page that is worth the level is taken only with a correct key; otherwise the host with the largest
+offset would always go first.
 
 *Due pages are ordered by their values.* The more the value of a due page exceeds the level, the earlier is
 its key (`Deadlines.due_by_worth`). Due pages are therefore taken in the order of Algorithm 1 of Busa-Fekete

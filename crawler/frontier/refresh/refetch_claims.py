@@ -137,13 +137,13 @@ class RefetchClaims:
         self.block(refetch, math.inf)
 
     def reopen(self, host_key: int, ready: float) -> None:
-        """Allow refetches from a shut host from `ready` on; harmless for other hosts."""
+        """Allow refetches from a host that `shut` has blocked, from `ready` on; harmless for other hosts."""
         if host_key in self._shut:
             self._shut.discard(host_key)
             self._schedule.block(self._schedule.host(host_key), self._clock.at(ready))
 
     def keep_shut(self, page: int, host_key: int) -> None:
-        """If the host of a new page is shut, also block this host in the schedule."""
+        """If `shut` has blocked the host of a new page, block this host in the schedule, too."""
         if host_key in self._shut:
             self._schedule.block(self._schedule.host_of(page), math.inf)
 

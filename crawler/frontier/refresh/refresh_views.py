@@ -15,7 +15,8 @@ from crawler.frontier.refresh.schedule import Schedule
 from crawler.frontier.refresh.settings import HostView, PageView
 from crawler.frontier.refresh.site_clock import SiteClock
 
-FRESH_DIGITS = 9  # number of digits of a probability; the order of summation changes only the sixteenth digit
+# number of digits to which a probability is rounded; the order of summation changes only the sixteenth digit
+FRESH_DIGITS = 9
 
 
 class RefreshViews:

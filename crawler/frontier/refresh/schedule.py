@@ -294,7 +294,10 @@ class Schedule:
         self._tables.bound_ages(page, float(min_age), float(max_age))
 
     def expect_news(self, page: int, links: int, now: float) -> None:
-        """Record that the first copy of a page was the first to show `links` URLs. It may show more new URLs later."""
+        """Record that the first copy of a page was the first to show `links` URLs.
+
+        The page may show more new URLs later.
+        """
         self._flights.require_page(page)
         check_instant(now)
         if links >= LINKS_LEAST and self._tables.hubs.row_of(page) < 0:

@@ -98,7 +98,7 @@ class Records:
         ]
 
     def directory_state(self, page: int) -> tuple[int, tuple[float, ...]]:
-        """Return the key, the neighbourhood counts (3) and the new pages (3) of the page's directory."""
+        """Return the key of the page's directory, its neighbourhood counts (3 numbers) and its new pages (3 numbers)."""
         self.flights.require_page(page)
         number: cython.int = self.tables.page_heaps.nodes[page].owner
         groups = self.learning.directories

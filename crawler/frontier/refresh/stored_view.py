@@ -1,20 +1,26 @@
-"""The schedule of a stored crawl (at rest or in a snapshot), opened only for queries about the copies of its pages.
+"""Opens the refresh schedule of a stored crawl (at rest or in a snapshot), for queries about the copies of its pages.
 
     store --Refresh.open--> schedule, recalibration --RefreshViews.probability--> P[the copy is current]
 
-A running crawl queries its own `Refresh`. Both use the same code to rebuild the schedule and the same
-formula, so the probability that a copy is current does not depend on the caller. Opening costs about 3 us per
-page.
+A running crawl queries its own `Refresh`. `unopened` makes the `Refresh` of a stored view and that of a running
+crawl from the same configuration. Both use the same code to rebuild the schedule and the same formula, so the
+probability that a copy is current does not depend on the caller. Opening costs about 3 us per page.
 """
 
-from collections.abc import Callable, Iterable
+import logging
+from collections.abc import Callable, Iterable, Mapping
 
 from crawler.config import Config
+from crawler.config.overrides import Overrides
+from crawler.errors import ConfigError
+from crawler.frontier.refresh.importance import Importance, read_values
 from crawler.frontier.refresh.refreshing import Refresh
 from crawler.records import PageRecord
 from crawler.storage.keys import REFRESH
 from crawler.storage.kv import KeyValue, scan_prefix
 from crawler.urls.fingerprint import Fingerprinter
+
+logger = logging.getLogger(__name__)
 
 Stored = Callable[[], Iterable[tuple[int, Callable[[], PageRecord]]]]
 
@@ -47,14 +53,38 @@ def stored_view(
     """
     if not has_schedule(store):
         return None
-    view = Refresh(
+    try:
+        values = read_values(config.refresh.importance_file, fingerprinter.fingerprint)
+    except ConfigError as error:  # a reader needs the file less than a crawl does
+        logger.warning("%s; pages that are not in the schedule yet have the usual importance", error)
+        values = {}
+    view = unopened(config, fingerprinter, record, values, processes=processes, name=name)
+    view.open(store, stored, now)
+    return view
+
+
+def unopened(
+    config: Config,
+    fingerprinter: Fingerprinter,
+    record: Callable[[int], PageRecord | None],
+    values: Mapping[int, float],
+    *,
+    processes: int,
+    name: str,
+) -> Refresh:
+    """Return the refresh side of a process, running or at rest, before it has read its store.
+
+    Args:
+        values: the values in the importance file, by fingerprint.
+    """
+    return Refresh(
         config.refresh,
         record=record,
         hash=fingerprinter.hash,
         host_key=fingerprinter.host_key_beside,
         fingerprint=fingerprinter.fingerprint,
+        importance=Importance(config.refresh, values),
+        overrides=Overrides(config.override),
         rate=config.crawl.rate / processes,
         name=name,
     )
-    view.open(store, stored, now)
-    return view

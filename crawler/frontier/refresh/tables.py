@@ -41,7 +41,8 @@ _TRUST_UNIT = cython.declare(cython.double, 1.0 / 16.0)
 _UNIT = cython.declare(cython.uint, 32768)  # the code for importance 1
 AGES_MAX = 256
 
-# The state of a page is a sum of these flags; its upper bits count the doublings of the page's wait.
+# The state of a page is a sum of these flags; its upper bits count how often the page's wait has been
+# doubled.
 EXPLORED = 1  # made due by exploration
 AWAY = 2  # gone, moved or denied: retried rarely
 FAILED = 4

@@ -39,12 +39,12 @@ For a pattern that never showed a change, L is at most 2/((m+1)(m+2)), where m i
 for the pattern. If the Last-Modified of the new answer is older than the last 304, a tenth of L is used; if
 it is newer, the 304 was honest.
 
-To find lies, some requests are *plain*, that is, without conditions. At the usual share of lies, the request
-after `same_answers_max` answers 304 in a row is plain. With more proofs, this number of answers grows up to
-fourfold; with more lies, it shrinks. After a change signal for a page, the number is divided by
-`same_answers_max`. A 304 with validators that differ from those of the copy is followed by a plain request.
-As long as a pattern has never shown a change, the requests for it with the numbers `check_every` x 1, 2, 4, 8
-and so on are plain.
+To find lies, some requests are *plain*, that is, without conditions. If the share of lies is `LIES_USUAL`,
+the request after `same_answers_max` answers of 304 in a row is plain. With a smaller share, this number of
+answers grows, up to fourfold; with a larger share, it shrinks. After a change signal for a page, the number
+is divided by `same_answers_max`. A 304 with validators that differ from those of the copy is followed by a
+plain request. As long as a pattern has never shown a change, the requests for it with the numbers
+`check_every` x 1, 2, 4, 8 and so on are plain.
 
 Counts are stored by host (`b/`) and survive a restart, which matters for crawls that run once a day. A
 restart loses the states of single pages; the next check of a page restores its state.
@@ -64,7 +64,8 @@ from crawler.storage import keys
 from crawler.storage.kv import Batch, KeyValue, scan_prefix, seal, unseal
 
 PATTERNS_MAX = 32  # number of patterns per host
-# Number of hosts in memory, about 300 bytes each; above it, the least recently requested hosts are dropped.
+# Number of hosts in memory, about 300 bytes each; above this number, the least recently requested hosts are
+# dropped.
 HOSTS_MAX, CELLS_MAX = (50_000, 100_000)
 PAGES_MAX = 100_000  # maximum number of remembered pages that lied or are in doubt
 # bound of shown + lies, and of saved + wasted; above it, both terms are halved, so that old counts decay
@@ -81,7 +82,7 @@ PARAMETERS_MAX, PATTERN_CHARS_MAX = 3, 64
 DATE_SLACK = 2.0  # seconds of tolerance, because dates are in whole seconds
 # likelihood that an honest server dates a change before its last 304: clocks differ, and moved files keep their times
 DATE_DOUBT = 0.1
-ANY = "*"  # the pattern that stands for all patterns beyond the bound
+ANY = "*"  # the pattern that stands for all patterns beyond `PATTERNS_MAX`
 
 
 class ValidatorKind(IntEnum):

@@ -1,8 +1,8 @@
 """The link-locality model of Broder, Najork, Wiener (2003), section 5.2: generates traces and fits the model.
 
-URL caches suddenly become effective at some size. The paper explains this by the URLs to which links lead. T
-threads crawl. Each of them stays on one host for some hundreds of pages. The links of a page are consecutive
-in the trace. Each link is
+URL caches suddenly become effective at some size. The paper explains this by a model of the URLs to which
+links lead. T threads crawl. Each of them stays on one host for some hundreds of pages. The links of a page
+are consecutive in the trace. Each link is
 
     repeat             already on the page, nearly always the link just before
     of the links that do not repeat:
@@ -137,7 +137,7 @@ def synthetic_words(model: LinkLocality, threads: int, links: int, seed: int) ->
 
 @dataclass(frozen=True)
 class Fit:
-    """The model fitted to a trace, and the LRU miss rates of both at 2^0 .. 2^20."""
+    """The model fitted to a trace, and the LRU miss rates of the model and of the trace at 2^0 .. 2^20."""
 
     model: LinkLocality
     threads: int
@@ -170,7 +170,7 @@ def counted(trace: Trace, threads: int = 0) -> tuple[LinkLocality, int]:
     hosts = len(np.unique(trace.pages["host"]))
     at_a_time = threads or max(1, round(hosts_at_a_time(trace.pages["host"])))
     # A host is finished when its thread moves to another host. Hosts that are not finished at the end of the
-    # trace do not count.
+    # trace are not counted.
     per_host = len(sizes) / max(1, hosts - at_a_time)
     model = LinkLocality(
         repeat=float(repeats / max(1, len(ids) - len(sizes))),  # the first link of a page cannot be a repeat

@@ -239,7 +239,7 @@ def _is_erased(observed: Observed, url: str) -> bool:
 
 
 def _judge_survivors(notes: Notes, asked: list[list[WebAsk]], cluster: Cluster) -> None:
-    """Record a violation for each lost link that a surviving process found, if the owner of the target has no copy.
+    """Record a violation for each lost link that a surviving process found, unless the owner of the target has a clone.
 
     When a process stops because a copy of its machine runs, the data stored only on the disk of the stopped
     process is lost. When a disk is restored from a backup, nothing is lost: the process on this disk fetches

@@ -36,7 +36,7 @@ def add_web(parser: argparse.ArgumentParser) -> None:
 
 
 def check(args: argparse.Namespace) -> None:
-    """Raise UsageError if `--sitemaps` is not a share."""
+    """Raise UsageError if `--sitemaps` is not a number from 0 to 1."""
     if not 0.0 <= args.sitemaps <= 1.0:
         raise UsageError(f"--sitemaps {args.sitemaps:g}: expected a share from 0 to 1")
 

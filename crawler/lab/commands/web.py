@@ -3,10 +3,10 @@
     crawler lab web --pages 5000 --hosts 200 --seed 7
     crawler lab web --pages 5000 --hosts 200 --seed 7 --latency 0 --padding 20000 --log requests.csv
 
-It prints the seed URL and serves until Ctrl-C (or --seconds). The sizes of hosts follow Zipf's law; their
-addresses are 127.64.0.1, 127.64.0.2, ... They have sitemaps, redirects, pages that fail the first time, a
-robots.txt, traps, downtime, and pages that change. At the end it prints the number of pages that were
-answered, and of requests that robots.txt forbids. Crawl it with
+The command prints the seed URL and serves until Ctrl-C (or --seconds). The sizes of hosts follow Zipf's law;
+their addresses are 127.64.0.1, 127.64.0.2, ... The hosts have sitemaps, redirects, pages that fail the first
+time, a robots.txt, traps, downtime, and pages that change. At the end, the command prints the number of pages
+that were answered, and of requests that robots.txt forbids. Crawl it with
 
     crawler crawl URL --scope any --allow-network 127.64.0.0/10
 """

@@ -11,8 +11,8 @@ with other pages of their directory, or in working hours. The pages are fetched 
 with and without signals. crawler/lab/living/worlds.py lists all worlds. The gain is (policy - uniform) /
 (true - uniform), where each term is a freshness weighted by importance, and `true` is NCIS with the true
 parameters of each page. Errors are standard errors over the seeds 1 to --seeds. `host` is the share of the
-fetches that the most fetched host got, `span` the largest such share in any twentieth of the time. A policy
-LOSES if it is below uniform by more than twice the error.
+fetches that the most fetched host got, and `span` is the largest such share in any twentieth of the time. A
+policy LOSES if it is below uniform by more than twice the error.
 
 The policies crawl, crawl-pooled and crawl-uniform run a whole process on a virtual clock. This takes 4 ms per
 fetch, so use small worlds: `crawler lab worlds issue --policies crawl,crawl-pooled --seeds 3`.

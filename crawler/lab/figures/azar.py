@@ -27,7 +27,7 @@ def zipf(rng: np.random.Generator, size: int) -> np.ndarray:
 
 
 def policies_compared(options: Options) -> Drawing:
-    """Draw Figure 1, which compares Algorithm 2 with an even schedule to OPT and to simpler rules."""
+    """Draw Figure 1: Algorithm 2 with an even schedule, compared with OPT and with simpler rules."""
     utilities = {
         "Zipf (exponent 2, range 10,000)": zipf,
         "uniform on [0, 1]": lambda rng, size: rng.random(size),

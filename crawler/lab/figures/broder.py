@@ -23,7 +23,7 @@ from crawler.urls.trace import is_cross
 
 BITS = range(BITS_MAX + 1)
 THREADS = (500, 100, 20)  # the paper's three crawls
-TIME_BITS = 18  # cache size of figures 10 and 11
+TIME_BITS = 18  # base-2 logarithm of the cache size in figures 10 and 11
 TIME_BINS = 50
 SYNTHETIC = "synthetic trace of the link-locality model"
 LINKS, LINKS_QUICK = 10_000_000, 1_000_000
@@ -244,7 +244,7 @@ def over_time(stuff: Material, kind: str, number: int) -> Drawing:
 
 
 def contenders(stuff: Material, kind: str = "full") -> Drawing:
-    """Draw the miss rates of newer policies and of the crawler's cache, relative to that of CLOCK over an array."""
+    """Draw the miss rates of newer policies and of the crawler's cache, relative to those of CLOCK over an array."""
     threads = stuff.threads[0]
     policies = ["MIN", "LRU", "RANDOM", *CONTENDERS]
     ideal = stuff.rates(threads, kind, "CLOCK")

@@ -127,7 +127,7 @@ class Exact(Ranked):
         return crawl_values(pages, clocks, self._signals.astype(np.int64), by=self._kind)
 
     def _told(self, elapsed: np.ndarray, reliable: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return k, the changes, and T, the time watched, of each page.
+        """Return k (the changes) and T (the time watched) of each page.
 
         They include the changes that trusted sources have announced since the last crawl.
         """

@@ -37,8 +37,8 @@ HUB_SHARE = 0.2
 TENTH = 0.1
 WEIGHTS = (0, 1, 3, 10)
 HALF_LIFE = 90 * DAY
-# weight of the prior of theta; the prior of a hub is the theta of its site, and the prior of a site that of
-# the crawl
+# weight of the prior of theta; a hub's prior is the theta of its site, and a site's prior is the theta of the
+# crawl
 PRIOR_DAYS = 60.0
 FREE = ("ncis-free", "proto-free")
 

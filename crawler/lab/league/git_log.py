@@ -70,7 +70,8 @@ class GitLog:
         self._published: list[int] = []
         self._living: dict[bytes, int] = {}
         self._folders: dict[bytes, int] = {}
-        self._rows: dict[bytes, int] = {}  # path -> row of its change by this commit; sizes may still follow
+        # path -> row of its change by this commit; the size of the change may follow later in the log
+        self._rows: dict[bytes, int] = {}
 
     def read(self, parts: Iterable[bytes]) -> None:
         """Read the parts of a log.

@@ -109,9 +109,9 @@ class Finder(Policy, Protocol):
 class LivingResult(msgspec.Struct, frozen=True):
     """The result of a game after the warm-up.
 
-    `current` and `there` hold, for each node, the seconds for which its copy was current and for which it
-    existed, (n,). `delays` are the seconds from birth to copy of the fetched pages that were born after the
-    warm-up, and `born` is the number of all pages born after it. `hub_fetches` is the number of `fetches`
+    `current` and `there` hold, for each node, the seconds for which its copy was current and for which the
+    node existed, (n,). `delays` are the seconds from birth to copy of the fetched pages that were born after
+    the warm-up, and `born` is the number of all pages born after it. `hub_fetches` is the number of `fetches`
     that went to hubs.
     """
 

@@ -207,7 +207,7 @@ class Heritrix(DueFirst):
 
 
 def estimated_rate(visits: int, unchanged: int, watched: float) -> float:
-    """Estimate a change rate by Cho and Garcia-Molina, *Estimating frequency of change* (TOIT 2003), Eq. 4.
+    """Estimate a change rate as Cho and Garcia-Molina do in *Estimating frequency of change* (TOIT 2003), Eq. 4.
 
     The rate, per unit of `watched`, is -ln((X + .5) / (n + .5)) / I, where n visits were I apart on average
     and X of them found no change. The rate is 0 if no visit found a change.
@@ -216,11 +216,12 @@ def estimated_rate(visits: int, unchanged: int, watched: float) -> float:
 
 
 class Cho(DueFirst):
-    """Visits pages at the rates that are optimal for their estimated change rates. Both are computed every 30 days.
+    """Visits pages at the rates that are optimal for their estimated change rates.
 
-    A page is due one interval after its last fetch; intervals are at least a day. A page that was fetched
-    only once has no estimate and goes first. A page that was never seen to change has rate 0, as in the
-    published estimate. Such pages are fetched when no other page is due, the one with the oldest copy first.
+    The estimates and the optimal rates are computed every 30 days. A page is due one interval after its last
+    fetch; intervals are at least a day. A page that was fetched only once has no estimate and goes first. A
+    page that was never seen to change has rate 0, as in the published estimate. Such pages are fetched when
+    no other page is due, the one with the oldest copy first.
     """
 
     SOLVED_EVERY = 30 * DAY

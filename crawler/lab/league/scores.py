@@ -1,6 +1,6 @@
 """Computes the scores of the league and their standard errors, by a jackknife over sites.
 
-Policies are paired by site.
+The scores of two policies are compared site by site.
 
 A score is a ratio of sums over sites: the weighted page time in which copies were current, divided by page
 time. If one of the S sites is left out, the score changes. With the S scores t_s that are found in this way,
@@ -41,7 +41,7 @@ class Game(msgspec.Struct, frozen=True):
         return float(self.current.sum() / self.there.sum())
 
     def without(self) -> np.ndarray:
-        """For each site, return the score of all other sites, (sites,)."""
+        """For each site, return the score that results from all other sites, (sites,)."""
         there = self.there.sum() - self.there
         return np.divide(
             self.current.sum() - self.current, there, out=np.full(len(there), self.score), where=there > 0.0
@@ -49,7 +49,7 @@ class Game(msgspec.Struct, frozen=True):
 
 
 def undecided(games: Iterable[Game]) -> list[tuple[str, float, int]]:
-    """Return (arm, budget, most fetches) where fetches or changes are so few that all scores are equal."""
+    """Return (arm, budget, most fetches of a game) where fetches or changes are so few that all scores are equal."""
     met: dict[tuple[str, float], list[Game]] = {}
     for game in games:
         met.setdefault((game.arm, game.budget), []).append(game)

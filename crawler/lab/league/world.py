@@ -43,7 +43,7 @@ PAGES_A_SITE = 100
 WARMUP = 0.2
 LARGE = 10  # a feed announces only changes of more than this number of lines
 MINOR = 2  # in the arm `minor`, changes of at most this number of lines do not count
-UNKNOWN_TOLD = 0.35  # share of the changes of unknown size that a feed announces
+UNKNOWN_TOLD = 0.35  # a feed announces this share of the changes whose size is unknown
 POLITE = 1.5  # limit on the request rate of a site, as a multiple of the mean over sites
 ZIPF_OFFSET = 10.0
 
@@ -244,7 +244,7 @@ def _site(history: SiteHistory, kind: str, arm: str, pages: int, days: int, seed
 
 
 def _last_of_days(at: np.ndarray) -> np.ndarray:
-    """Return the last time of each day."""
+    """Return the last of the times `at` on each day."""
     at = np.sort(at)
     return at[np.append(np.diff(at // DAY) > 0, True)] if len(at) else at
 

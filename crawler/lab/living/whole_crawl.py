@@ -3,7 +3,7 @@
 The web changes `speed` times as fast as the clock of `lab/cluster`. The crawl receives this factor as the
 setting `refresh.speed`, as in `lab/changing/gain.py`. So days of the world take seconds, at `RATE` requests
 per second. Pages are found through one index page per host. Freshness is computed from the web's log. The
-copy of a page is the last complete answer, or one that a 304 confirmed.
+copy of a page is its last complete answer, which a 304 may have confirmed since.
 """
 
 from bisect import bisect_right
@@ -57,7 +57,10 @@ class DrawnWeb(SyntheticWeb):
         self.number = {host.name: k for k, host in enumerate(self.hosts)}
 
     def url(self, page: int) -> str:
-        """Return the URL of the index page of the host number `page`. That of host 0 is the seed of the crawl."""
+        """Return the URL of the index page of the host with the number `page`.
+
+        The index page of host 0 is the seed of the crawl.
+        """
         return f"http://{self.hosts[page].name}/"
 
     def page_url(self, page: int) -> str:

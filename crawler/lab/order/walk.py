@@ -216,6 +216,6 @@ class _Walk:
 
 
 def found_after(pages: Sequence[int], quality: np.ndarray, shares: Sequence[float]) -> list[float]:
-    """Return, for each fraction in `shares`, the part of the quality found once this part of the pages is fetched."""
+    """Return, for each share in `shares`, the part of the quality found once this share of the pages is fetched."""
     gathered = np.concatenate([[0.0], np.cumsum(quality[np.array(pages, np.intp)])])
     return [float(gathered[round(share * len(pages))]) for share in shares]

@@ -1,8 +1,8 @@
 """The estimators of the papers. They estimate the change rate and signal quality of a page only from its own crawls.
 
-The figures of the papers and the simulator use these estimators. The estimators of a crawl pool pages
-(`freshness/change_rates.py`, `freshness/signal_quality.py`), because a single page is crawled too seldom for
-a good estimate.
+The figures of the papers and the simulator use these estimators. The estimators that are used in a crawl
+combine the data of several pages (`freshness/change_rates.py`, `freshness/signal_quality.py`), because a
+single page is crawled too seldom for a good estimate.
 
 Each crawl of a page ends an interval. An interval yields three observations: the time tau since the previous
 crawl (`elapsed`), the number n of `signals` in the interval, and whether the page has `changed`. The model is
@@ -190,7 +190,7 @@ def _pinned(value: float, score: float, low: float, high: float) -> bool:
 
 
 def _newton_step(s1: float, s2: float, sums: Curvature, fix1: bool, fix2: bool) -> tuple[float, float]:
-    """Solve H step = score for the free parameters, and return the step. In a flat direction, it is 0."""
+    """Solve H step = score for the free parameters, and return the step. In a flat direction, the step is 0."""
     _, _, h11, h12, h22 = sums
     if fix1 or h11 <= 0.0:
         return 0.0, (s2 / h22 if h22 > 0.0 and not fix2 else 0.0)

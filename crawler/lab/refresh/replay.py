@@ -5,9 +5,9 @@
 Between two events of a page, the probability that the page is fresh is g exp(-alpha t), where t is the time
 since the last crawl. After a crawl, g is 1. Each emitted signal multiplies g by q = nu/gamma, the probability
 that the signal is false. A certain change sets g to 0. The integral of mu P[fresh] is therefore summed in
-closed form: no requests and no changes are drawn, and for a policy without signals, the result is exact. This
-is true for any scheduler that does not know which signals are true, with any delay between emission and
-arrival.
+closed form: no requests and no changes are drawn, and for a policy without signals, the result is exact. The
+closed form holds for any scheduler that does not know which signals are true, with any delay between emission
+and arrival.
 
 An event is (time, page, what), where `what` is a sum of EMITTED, ARRIVED and CHANGED.
 Cython pure-Python mode (see `freshness/value_kernel.py`).
@@ -63,7 +63,7 @@ class Replay:
 
     @cython.cfunc
     def _account(self, i: cython.Py_ssize_t, now: cython.double) -> cython.void:
-        """Add the expected fresh time of the page since the last call for it, split at the edges of bins."""
+        """Add the expected fresh time of the page since the last call for the page, divided among the bins."""
         begin: cython.double = self.since[i]
         self.since[i] = now
         if self.fresh[i] <= 0.0 or now <= begin:

@@ -33,7 +33,7 @@ from crawler.lab.refresh.estimate import KOLOBOV, Prior, RunningEstimate
 from crawler.lab.refresh.exact_greedy import ExactGreedy
 from crawler.lab.refresh.replay import ARRIVED, CHANGED, EMITTED, Replay
 
-DISCARD_TICKS = 5.0  # T_DELAY = 5/R (their Appendix C)
+DISCARD_TICKS = 5.0  # T_DELAY = 5/R (Appendix C of Busa-Fekete et al.)
 WARMUP = 0.2
 SIGNALS = ("none", "perfect", "noisy")
 CHANGES = ("poisson", "bursty", "periodic")

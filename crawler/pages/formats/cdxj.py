@@ -34,7 +34,7 @@ from crawler.pages.request_query import parts_of
 from crawler.records import Capture
 
 _NO_CONSENT: Mapping[str, Any] = {}
-_RUNS_MERGED_MAX = 64  # maximum number of runs that are merged (files that are open) at the same time
+_RUNS_MERGED_MAX = 64  # maximum number of runs (open files) that are merged at the same time
 _LINE_ENDS = re.compile(r"[\t\r\n]")  # the WHATWG rules remove these characters from URLs
 _DEFAULT_PORTS = {"http": "80", "https": "443"}
 _URL = re.compile(r"(?P<scheme>[a-z]+)://(?P<authority>[^/?#]*)(?P<path>[^?#]*)(?:\?(?P<query>[^#]*))?", re.I)

@@ -41,6 +41,7 @@ FIELDS: dict[str, type] = {
     "content_type": str,
     "digest": str,  # digest of the payload, as in the WARC
     "simhash": str,  # simhash of the text, 16 hexadecimal digits
+    "minhash": str,  # minhash of the text, 128 hexadecimal digits
     "duplicate_of": str,  # URL of the first page with the same content or nearly the same text
     "depth": int,
     "via": str,  # URL of the page on which this URL was first found
@@ -62,7 +63,8 @@ FIELDS: dict[str, type] = {
     "links": int,
     "noindex": bool,
     "noarchive": bool,
-    "consent_search": str,  # may search use the copy? y, n or unknown, from its receipt; likewise below
+    # whether search may use the copy, by its receipt: y, n or unknown; likewise for the next uses
+    "consent_search": str,
     "consent_ai_input": str,
     "consent_train_ai": str,
     "consent_tdm": str,
@@ -78,6 +80,7 @@ CONTENT_FIELDS = METADATA_FIELDS | {
     "language",
     "language_confidence",
     "simhash",
+    "minhash",
     "duplicate_of",
 }
 INSTANTS = frozenset({"fetched_at", "changed_at"})

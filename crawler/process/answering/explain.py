@@ -118,7 +118,7 @@ _WANTS = {
 
 
 def _wants(record: Mapping[str, Any]) -> str:
-    """Return a clause that says what the server requires; "" if no flag provides it, or if it requires nothing."""
+    """Return a clause that says what the server requires; "" if it requires nothing that a flag provides."""
     if record["outcome"] == Outcome.LICENSE_REQUIRED:
         return "; the site demands a licence token (RSL), and the crawler buys none"
     return _WANTS.get(record["status"], "")
@@ -146,7 +146,7 @@ def _tried(record: Mapping[str, Any], answer: Mapping[str, Any]) -> str:
 
 
 def _shown(record: Mapping[str, Any]) -> str:
-    """Return a clause that says why a browser showed the page, or failed, and at which cost; "" if none was tried."""
+    """Return a clause that says why a browser showed the page or failed, and at what cost; "" if none was tried."""
     facts = record.get("shown")
     failed = _not_shown(facts) if facts and facts["failures"] else ""
     if not record.get("rendered"):
@@ -169,7 +169,7 @@ def _not_shown(facts: Mapping[str, Any]) -> str:
 
 
 def _withdrawn(withdrawn: Mapping[str, Any]) -> str:
-    """Return the sentence that says when and why a URL was withdrawn, what is kept, and if it is fetched again."""
+    """Return the sentence that says when and why a URL was withdrawn, what is kept, and whether it is fetched again."""
     copies = withdrawn["copies"]
     kept = "no copy is kept"
     if copies:

@@ -168,8 +168,8 @@ class Withdrawing:
         while place:
             family = place[:2]
             place = yield from self._erasers[family](rule, begin, entries, counts)
-            # Continue with the next family only if nothing is queued, because it depends on the changes to
-            # this family.
+            # Continue with the next family only if nothing is queued, because the next family depends on the
+            # changes to this one.
             if place[:2] == family or entries < sys.maxsize:
                 break
             begin = place

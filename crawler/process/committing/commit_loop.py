@@ -53,7 +53,7 @@ class CommitLoopOwner(Protocol):
         """Return whether the pending links of the DUE are left to the next run, which will flush them."""
 
     def decided(self) -> None:
-        """React to decisions on results: their hosts are free again."""
+        """React to decisions on results: the hosts of these results are free again."""
 
     def committed(self) -> None:
         """React to a commit: a group of changes is now durable."""
@@ -202,7 +202,7 @@ class CommitLoop:
         self._run.decided()
 
     def _takes_heavy(self) -> bool:
-        """Return whether a heavy result would leave the DUE room for other results, or the process is stopping."""
+        """Return whether the DUE would have room for other results after a heavy one, or the process is stopping."""
         return self._run.stopping() or self._due.pending < self._heavy_links_max
 
     async def _make(self, *, heavy: bool = True) -> None:

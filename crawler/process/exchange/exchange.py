@@ -42,8 +42,8 @@ class Member(msgspec.Struct, frozen=True):
 
     `addresses` are the addresses of the peers. `run` names the run. The limits of a run apply across restarts
     of this process. If `run` is "", each start counts as a separate run. `ended` is true if the crawl is
-    already known to be over. `supervised` is true if the crawl has a supervisor, which keeps its
-    configuration, seeds and report.
+    already known to be over. `supervised` is true if a supervisor keeps the configuration, the seeds and the
+    report of the crawl.
     """
 
     name: str
@@ -174,7 +174,7 @@ class Exchange:
         self.coordination.advance()
 
     def set_rate(self, rate: float) -> None:
-        """Change the rate of the whole crawl. Peers agree on their shares of it through their heartbeats."""
+        """Change the rate of the whole crawl. Peers agree on their shares of the rate through their heartbeats."""
         self.coordination.rate = rate
         if len(self._context.topology.names) == 1:
             self._frontier.set_rate(rate)

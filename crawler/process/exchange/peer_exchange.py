@@ -205,7 +205,7 @@ class PeerExchange(Exchange):
         """Queue the accepted entries in order. Commit at once if a peer waits until an epoch is durable."""
         if not self._taking:
             return
-        # while the DUE is full, entries wait in the inbox; when that is full, they wait at the sender
+        # while the DUE is full, entries wait in the inbox; when the inbox is full, they wait at the sender
         if not self._parts.due.full:
             for received in self._inbox.take():
                 self._loops.queue(partial(self._parts.received, received))

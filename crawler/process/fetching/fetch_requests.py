@@ -85,7 +85,7 @@ class FetchRequests:
         return request
 
     def allow_secrets(self, request: FetchRequest, name: str) -> None:
-        """Give the request only the secret headers that are configured for its URL, which may be that of a redirect."""
+        """Give the request only the secret headers that are configured for its URL, which may be a redirect's target."""
         request.credentials = self._trusts(request.url)
         if self._overrides:
             request.headers = self._overrides.for_url(request.url, name).headers or ()

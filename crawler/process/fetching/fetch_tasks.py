@@ -485,7 +485,7 @@ def size_of(extracted: Extracted) -> int:
 
 
 def is_heavy(fetch: Fetch, extracted: Extracted | None) -> bool:
-    """Return whether the decision on an answer takes long: milliseconds for hashing or for handling links."""
+    """Return whether the decision on an answer takes milliseconds, because of hashing or of handling links."""
     links = 0 if extracted is None else len(extracted.hrefs) + len(extracted.maps) + len(extracted.requisites)
     return len(fetch.body) + len(fetch.content) > HEAVY_BYTES or links > HEAVY_LINKS
 

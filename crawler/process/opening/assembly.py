@@ -10,12 +10,12 @@ from crawler.config import Overrides
 from crawler.consent.site_book import SiteBook
 from crawler.consent.stamping import Stamping
 from crawler.due.eliminator import Eliminator
-from crawler.errors import ConfigError
 from crawler.fetcher.fetch_request import user_agent
 from crawler.frontier.discovery.entries import decode
 from crawler.frontier.frontier import Frontier
-from crawler.frontier.refresh.importance import Importance, read_values
+from crawler.frontier.refresh.importance import read_values
 from crawler.frontier.refresh.refreshing import Refresh
+from crawler.frontier.refresh.stored_view import unopened
 from crawler.pages.captures import capture_key
 from crawler.pages.page_cache import PageCache
 from crawler.pages.withdrawals import Withdrawals
@@ -30,7 +30,6 @@ from crawler.storage.faults import reach
 from crawler.storage.keys import PAGE, PARKED, TODO
 from crawler.storage.kv import KeyValue, scan_prefix
 from crawler.storage.parts import PARTS, PartFolder, PartHead
-from crawler.urls.canonical import canonical
 from crawler.urls.equivalence import Equivalences
 from crawler.urls.file_kinds import Kinds
 from crawler.urls.fingerprint import Fingerprinter
@@ -160,38 +159,15 @@ def queued_fingerprints(store: KeyValue) -> Iterable[int]:
 
 def make_refresh(context: ProcessContext, pages: PageCache, fingerprinter: Fingerprinter) -> Refresh:
     """Return the schedule that decides when known pages are refetched."""
-    config = context.config
-    return Refresh(
-        config.refresh,
-        record=pages.record,
-        hash=fingerprinter.hash,
-        host_key=fingerprinter.host_key_beside,
-        fingerprint=fingerprinter.fingerprint,
-        importance=Importance(config.refresh, _values(config.refresh.importance_file, fingerprinter)),
-        overrides=Overrides(config.override),
-        rate=config.crawl.rate / len(context.topology.names),
+    values = read_values(context.config.refresh.importance_file, fingerprinter.fingerprint)
+    return unopened(
+        context.config,
+        fingerprinter,
+        pages.record,
+        values,
+        processes=len(context.topology.names),
         name=context.name,
     )
-
-
-def _values(path: str, fingerprinter: Fingerprinter) -> dict[int, float]:
-    """Return the importance of pages as given in the user's file; {} if there is no file.
-
-    Raises:
-        ConfigError: the file cannot be read.
-    """
-    if not path:
-        return {}
-
-    def fingerprint(url: str) -> int | None:
-        form = canonical(url)
-        return None if form is None else fingerprinter.fingerprint(form)
-
-    try:
-        with open(path, encoding="utf-8", errors="replace") as lines:
-            return read_values(lines, fingerprint)
-    except OSError as error:
-        raise ConfigError(f"refresh.importance_file {path}: {error.strerror}") from error
 
 
 def make_frontier(
@@ -220,7 +196,7 @@ def make_frontier(
 
 
 def make_splitter(context: ProcessContext, store: KeyValue, *, whole: bool) -> tuple[Outbox, Inbox]:
-    """Open the queues to and from other processes. If `whole` is false, the outbox may have lost its tail."""
+    """Open the queues to and from other processes. If `whole` is false, the last entries of the outbox may be lost."""
     topology, config = context.topology, context.config.splitter
     outbox = Outbox(store, topology.peers, config, context.environment.rng, clean=whole)
     return outbox, Inbox(store, topology.partition, topology.me, topology.peers, config)

@@ -45,9 +45,10 @@ class Environment:
         return os.urandom(count)
 
     def open_store(self, path: Path, config: StoreConfig, *, copy: bool = False) -> tuple[KeyValue, str]:
-        """Open the store in a folder. Return it, and a description of the data that had to be cut off to open it.
+        """Open the store in a folder.
 
-        A `copy` is deleted soon, so its new tables are not compressed.
+        Return the store, and a description of the data that had to be cut off to open it. A store that is only a
+        `copy` is deleted soon, so its new tables are not compressed.
         """
         store = open_store(
             path,

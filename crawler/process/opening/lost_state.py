@@ -29,7 +29,7 @@ def state_of(store: KeyValue, folder: Path) -> int:
 
 
 def stage_state(batch: Batch, state: int, *, clean: bool) -> None:
-    """Add the number of a new state to `batch`, which begins this state. It is the first or last batch of a run."""
+    """Add the number of a new state to `batch`, which begins this state. The batch is the first or the last of a run."""
     if clean:
         batch.put(CLEAN, b"1")
     else:

@@ -17,7 +17,10 @@ Names = Callable[[str, str], bool]
 
 
 class CrossSubmits:
-    """Checks the URLs in the sitemap that `fetch_task` fetched. `names` returns whether a robots.txt names it."""
+    """Checks the URLs in the sitemap that `fetch_task` fetched.
+
+    `names` returns whether a robots.txt names the sitemap.
+    """
 
     def __init__(self, fetch_task: FetchTask, names: Names) -> None:
         self._map_url = fetch_task.url

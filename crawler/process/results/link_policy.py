@@ -156,7 +156,7 @@ class LinkPolicy:
         )
 
     def _redirect(self, change: Change, fetch_task: FetchTask, base: str, location: str) -> Counted:
-        """Follow the target of a redirect or meta refresh. It is a link with the same depth and one more hop."""
+        """Follow the target of a redirect or meta refresh. The target is a link with the same depth and one more hop."""
         if fetch_task.redirects >= self._redirects_max:
             change.count("urls.filtered.redirect_chain")
             return 0

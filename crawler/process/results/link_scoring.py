@@ -97,7 +97,7 @@ class LinkScoring:
         return _classes(worth - told if self._order.adds else worth), np.flatnonzero(news).tolist()
 
     def improve(self, links: Sequence[Link], change: Change) -> None:
-        """Move the waiting URLs of `links` forward in their queues, because the links have improved their scores."""
+        """Move the waiting URLs of `links` forward in their queues: the links have improved the scores of these URLs."""
         if links:
             self._improve(links, change)
 

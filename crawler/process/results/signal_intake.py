@@ -88,7 +88,10 @@ class SignalIntake:
         self._now = now
 
     def decide(self, raw_urls: Sequence[str], source: str, said: Signalled) -> Making:
-        """Build the `Change` for URLs that `source` ("name" or "name:who") reports as changed; note fates in `said`."""
+        """Build the `Change` for URLs that `source` ("name" or "name:who") reports as changed.
+
+        Note the fates of the URLs in `said`.
+        """
         change = Change()
         number, met = source_number(source), set[str]()
         for portion in portions(raw_urls):

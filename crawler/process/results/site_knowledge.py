@@ -124,7 +124,7 @@ class SiteKnowledge:
     def own_keys(self, links: list[Link]) -> list[Link]:
         """Return a peer's links with the fingerprints that they have under the equivalences of this process.
 
-        It may know more equivalences than the peer.
+        This process may know more equivalences than the peer.
         """
         if not self._equivalences.proven:
             return links

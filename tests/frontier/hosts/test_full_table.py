@@ -62,7 +62,7 @@ def add(frontier: Frontier, now: float) -> None:
 def test_an_unknown_host_can_be_added_while_the_table_is_full(
     call: Callable[[Frontier, float], None],
 ) -> None:
-    """A redirect hop to an unknown host once crashed the process, and crashed it again after every restart."""
+    """A redirect hop to an unknown host once crashed the process if the table was full, even after a restart."""
     crawl = reopened(MemoryStore())
     call(crawl.frontier, crawl.now)
     crawl.frontier._check()

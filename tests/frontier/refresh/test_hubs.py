@@ -19,7 +19,10 @@ def schedule_of(pages: int, rate: float, **settings: float) -> tuple[Schedule, l
 
 
 def run(made: Schedule, pages: list[int], days: float, rate: float, hub: int = -1) -> dict[int, int]:
-    """Fetch at a constant rate; return the number of fetches of each page. Only `hub` shows new pages: two per day."""
+    """Fetch at a constant rate; return the number of fetches of each page.
+
+    Only the page `hub` shows new pages: two per day.
+    """
     counts = dict.fromkeys(pages, 0)
     asked_at = 0.0
     now = 0.0

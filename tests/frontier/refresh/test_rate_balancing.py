@@ -126,7 +126,7 @@ def play(
 ) -> tuple[float, np.ndarray, list[float]]:
     """Return the freshness, the mean level of each process, and the final shares.
 
-    The report of a process reaches the others with a delay of one exchange.
+    The other processes receive the report of a process one exchange later.
     """
     names = [str(number) for number in range(len(parts))]
     players = [Player(name, names, pages) for name, pages in zip(names, parts, strict=True)]

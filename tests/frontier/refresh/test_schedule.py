@@ -245,7 +245,7 @@ def test_an_answer_of_another_form_renews_a_page_and_teaches_nothing() -> None:
 
 
 def test_a_signal_recalls_a_page_that_is_gone() -> None:
-    """Each signal makes the next retry of the page earlier, but each retry waits longer than the one before."""
+    """Each signal makes the next retry of the page earlier, but the waits between retries still grow."""
     schedule = Schedule(Settings(explore=0.0, retry_age=10.0, gone_age=10_000.0), level=1e9)
     page = schedule.add(1, 1, 1, 0.0, 0.0)
     waits, now = [], 1.0
@@ -438,6 +438,6 @@ def test_very_noisy_signals_have_nearly_no_effect() -> None:
     """The value was once far too low at this noise, because only the first 100,000 terms of its series were summed."""
     noisy, silent = PageParameters(1.0, 0.1, 0.5, 1e5), PageParameters(1.0, 0.1, 0.0, 0.0)
     schedule = plain(noisy, silent, level=1e-9)
-    # 2.5 instead of 5, because only half of the changes of the noisy page are silent
+    # 2.5 instead of 5, because half of the changes of the noisy page are signalled
     value = schedule.overview.page(1, 2.5).value
     assert schedule.overview.page(0, 5.0).value == pytest.approx(value, rel=1e-4)

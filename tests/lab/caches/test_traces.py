@@ -44,9 +44,9 @@ def test_a_trace_round_trips_with_repeats_order_and_cross_bits(tmp_path: Path) -
 
 
 def test_neither_fingerprints_nor_hosts_of_the_crawl_are_in_a_trace(tmp_path: Path) -> None:
-    """The secret seed of the crawl could be computed from fingerprints.
+    """The secret seed of the crawl could be computed from fingerprints, so a trace contains none.
 
-    Two traces must not have common names, either.
+    Two traces must not have names in common, either.
     """
     fingerprints = np.arange(1000, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     for name in ("a", "b"):

@@ -79,7 +79,8 @@ def s3fifo_by_deques(items: list[int], size: int) -> int:
     small_size = max(1, size // 10)
     small: deque[int] = deque()
     main: deque[int] = deque()
-    # the items that the small queue evicted last; if an item was evicted twice, only the second time counts
+    # the items that the small queue evicted last; if an item was evicted twice, only its second eviction
+    # counts
     ghosts: deque[int] = deque()
     uses: dict[int, int] = {}
     missed = 0
@@ -245,7 +246,7 @@ def shape(bits: range, threads: int) -> NDArray[np.float64]:
 def test_the_synthetic_crawl_has_the_papers_shape() -> None:
     """The miss rate is 67 to 73 % on the plateau; then it falls, and then it stays low.
 
-    There are a fifth of the threads of figure 2.
+    The trace has a fifth of the threads of figure 2.
     """
     rates = shape(range(22), 100)
     assert (rates[:11] > 0.67).all() and (rates[:11] < 0.73).all()

@@ -211,7 +211,7 @@ def _sent_is_gone() -> list[tuple[Any, str, Any]]:
 
 
 def _applied_twice() -> list[tuple[Any, str, Any]]:
-    """Bug: a peer that reconnects sends entries again, because it does not wait until those it sent are durable."""
+    """Bug: a peer reconnects before the entries that it sent are durable here, so it sends them again."""
     greet = Inbox.greet
 
     def greet_at_once(self: Inbox, peer: str, epoch: bytes) -> int | None:
@@ -285,7 +285,10 @@ def _end_forgotten() -> list[tuple[Any, str, Any]]:
 
 
 def _own_first() -> list[tuple[Any, str, Any]]:
-    """Bug: while its own entries wait, a process receives no entries. So two processes can wait for each other."""
+    """Bug: a process receives no entries while entries of its own wait to be sent.
+
+    So two processes can wait for each other.
+    """
     take = PeerExchange._take
 
     def take_if_sent(self: PeerExchange) -> None:
@@ -349,7 +352,7 @@ def _same_epoch() -> list[tuple[Any, str, Any]]:
 
 
 def _tail_trusted() -> list[tuple[Any, str, Any]]:
-    """Bug: a process treats entries as its own that its copy has sent to the peer under the same numbers."""
+    """Bug: a process does not notice that its copy has sent other entries to the peer under the same numbers."""
     greet = Spool.greet
 
     def unchecked(self: Spool, epoch: bytes, durable: int, chain: int, applied: int) -> Greeting:

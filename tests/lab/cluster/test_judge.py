@@ -107,7 +107,7 @@ def test_a_broken_rule_is_found(tmp_path: Path, rule: str) -> None:
 def test_the_older_of_two_processes_of_one_name_must_stop_in_time(
     tmp_path: Path, goes_on: float, parted: float, rules: set[str]
 ) -> None:
-    """A network partition extends the time after which the older process must have stopped.
+    """If the network is partitioned, the older process has more time to stop.
 
     The gaps of each machine are judged separately. If a process has a copy, the loss of links breaks no rule.
     """

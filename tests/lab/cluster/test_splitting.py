@@ -72,7 +72,7 @@ def test_many_faults_of_few_kinds_break_no_rule(seed: int, faults: tuple[str, ..
 
 @pytest.mark.parametrize("seed", [3, 5, 10])
 def test_a_process_that_returns_after_the_end_ends_too(seed: int) -> None:
-    """The process is dead or cut off at the time when the other processes find that no work is left."""
+    """When the other processes find that no work is left, this process is dead or cut off."""
     faults = ("reset", "partition", "loss", "kill", "power", "slow-disk")
     cluster, verdict = run(
         msgspec.structs.replace(QUIET, seed=seed, faults=faults, count=20, within=60.0, tree=ONE_WINDOW)

@@ -13,8 +13,10 @@ from crawler.config import convert
 from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.topology import Topology
 from crawler.errors import ConfigError, DamageError, DirectoryError, StoreError
+from crawler.frontier.refresh import RefreshOutcome
+from crawler.frontier.refresh.importance import read_values
 from crawler.pages.captures import record_key
-from crawler.process.opening.assembly import _values, queued_fingerprints
+from crawler.process.opening.assembly import queued_fingerprints
 from crawler.process.opening.environment import Environment
 from crawler.process.opening.stages import BALLAST, Stages, _disk_errors, at_rest
 from crawler.records import Fetch, FetchTask, Link, LinkFlag, Outcome, TaskKind
@@ -297,15 +299,50 @@ def test_values_of_pages_come_from_a_file(tmp_path: Path) -> None:
     tree = {"refresh": {"endless": True, "share": 0.5, "importance_file": str(path)}}
     stages = opened(tmp_path, tree=tree)
     number = stages.fingerprinter.fingerprint
-    printer = stages.fingerprinter
-    assert _values(stages.config.refresh.importance_file, printer) == {
-        number(URL): 7.5,
-        number("http://b.org/"): 2.0,
-    }
-    path.unlink()
-    with pytest.raises(ConfigError, match=f"importance_file {path}: No such file"):
-        _values(stages.config.refresh.importance_file, printer)
+    assert read_values(str(path), number) == {number(URL): 7.5, number("http://b.org/"): 2.0}
     stages.close()
+    path.unlink()
+    with pytest.raises(ConfigError, match=f"refresh.importance_file: {path}: No such file"):
+        opened(tmp_path, tree=tree)
+
+
+def test_a_reader_computes_with_the_importance_and_the_ages_of_the_crawl(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A page that is not in the schedule yet must get the same facts from a reader as from the next run."""
+    path, other = tmp_path / "values", "http://a.org/y"
+    path.write_text(f"{other} 7.5\n")
+    unscheduled: dict[str, Any] = {
+        "refresh": {"importance_file": str(path)},
+        "override": [{"match": "a.org", "min_age": 7200.0}],
+    }
+    refreshing = unscheduled | {"refresh": unscheduled["refresh"] | REFRESHING["refresh"]}
+
+    def facts(stages: Stages, now: float = 2e6) -> list[Any]:
+        assert stages.views.freshness is not None
+        schedule = stages.views.freshness.schedule
+        found = []
+        for url in (URL, other):
+            row = schedule.find(stages.fingerprinter.fingerprint(url))
+            importance = schedule.overview.page(row, now).importance
+            schedule.peek(now)  # pages beyond their minimum age are then no longer withheld
+            schedule.acquire(row, now)
+            schedule.record_outcome(row, now, RefreshOutcome.UNCHANGED)
+            found.append((importance, schedule.overview.page(row, now).deadline - now))
+        stages.close()
+        return found
+
+    for url, tree in ((URL, refreshing), (other, unscheduled)):
+        stages = opened(tmp_path, tree=tree)
+        fetched(stages, url)
+        stages.close()
+    resting = facts(opened(tmp_path, tree=unscheduled, brief=True))
+    path.rename(tmp_path / "away")
+    assert facts(opened(tmp_path, tree=unscheduled, brief=True))[1][0] == 1.0, "the usual importance"
+    assert "importance_file" in caplog.text
+    (tmp_path / "away").rename(path)
+    assert resting == facts(opened(tmp_path, tree=refreshing))
+    assert resting[1] == (pytest.approx(7.5, rel=1e-3), 7200.0), "an importance is stored with few digits"
 
 
 def test_urls_that_are_done_go_back_into_the_queues(tmp_path: Path) -> None:

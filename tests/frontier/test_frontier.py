@@ -32,7 +32,7 @@ def by(requests: list[Request], field: str) -> dict[str, list[Request]]:
 def judge(
     requests: list[Request], *, delay: float = 1.0, factor: float = 10.0, address_gap: float = 0.5
 ) -> None:
-    """Check in the server's log that, at each host and address, no requests overlap and no gap is too short."""
+    """Check with the server's log that, at each host and address, no requests overlap and no gap is too short."""
     for group in by(requests, "host").values():
         for one, two in zip(group, group[1:], strict=False):
             # RESET: the process was killed during this request

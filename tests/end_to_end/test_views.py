@@ -116,7 +116,7 @@ def _check_metrics(metrics: bytes, status: dict[str, Any]) -> None:
 
 
 def _check_host(running: Running, web: Web) -> None:
-    """Assert that a host's page, the list of hosts, `why` and the ledger agree on the host and its robots.txt."""
+    """Assert that a host's page, the list of hosts, `why` and the ledger agree about the host and its robots.txt."""
     (listed,) = _waiting(running)
     facts = json.loads(ask(running.admin, f"/hosts/{SILENT}")[2])
     assert {name: facts[name] for name in listed if name != "wait"} == {

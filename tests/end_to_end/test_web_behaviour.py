@@ -53,7 +53,7 @@ def test_only_redirects_of_seeds_extend_the_scope(tmp_path: Path) -> None:
 
 
 def test_a_redirect_to_a_url_with_the_same_key_is_followed(tmp_path: Path) -> None:
-    """Examples are a redirect to the same page that sets a cookie, and a redirect to another spelling of the path."""
+    """Examples are a redirect that sets a cookie and leads to the same page, and one to another spelling of the path."""
 
     def wall(asked: ReceivedRequest) -> tuple[int, dict[str, str], str]:
         if "seen=1" in asked.headers.get("Cookie", ""):

@@ -82,7 +82,7 @@ def test_only_a_trusted_source_watches_pages_between_crawls() -> None:
 
 @pytest.mark.parametrize("recall", [1.0, 0.5])
 def test_the_recall_is_learned_from_pages_without_a_signal(recall: float) -> None:
-    """If there are few fetches, two of three go to pages with a signal.
+    """If there are few fetches, two thirds of them go to pages with a signal.
 
     These fetches say nothing about changes that no signal announced.
     """

@@ -172,7 +172,7 @@ def test_v_rises_by_psi(recall: float, nu: float, u: float) -> None:
 @pytest.mark.parametrize("nu", [1e-6, 0.1, 3.0, 1e3, 1e7])
 @pytest.mark.parametrize("recall", [0.3, 0.9, 0.99, 0.9999, 1 - 1e-8])
 def test_no_step_where_the_form_changes(recall: float, nu: float) -> None:
-    """For few and for many signals, second differences stay within the bound V'' <= mu alpha, as psi' <= 1."""
+    """For few and for many signals, second differences stay within the bound V'' <= mu alpha, because psi' <= 1."""
     page = PageParameters(1.0, 1.0, recall, nu)
     for s in np.geomspace(2.0, 1e6, 200):
         if s * page.signal_weight > 50.0:

@@ -32,7 +32,7 @@ def by(requests: list[Request], field: str) -> dict[str, list[Request]]:
 def judge(
     requests: list[Request], *, delay: float = 1.0, factor: float = 10.0, address_gap: float = 0.5
 ) -> None:
-    """Check in the server's log that, at each host and address, no requests overlap and no gap is too short."""
+    """Check with the server's log that, at each host and address, no requests overlap and no gap is too short."""
     for group in by(requests, "host").values():
         for one, two in zip(group, group[1:], strict=False):
             # RESET: the process was killed during this request
@@ -142,8 +142,8 @@ def slow_server(rng: random.Random, failing: float) -> Any:
 def test_no_overlap_and_no_short_gap_in_the_servers_log(seed: int) -> None:
     """Crawl 40 slow and failing hosts on 12 addresses; the process is killed and resumed twice.
 
-    If a request ended at the moment of the kill, its result is not committed. Its duration is then unknown,
-    so only the minimum gap applies.
+    If a request ends at the moment of the kill, its result is not committed. The duration of such a request
+    is then unknown, so only the minimum gap applies.
     """
     rng = random.Random(seed)
     store, log, now, clean = MemoryStore(), [], 1e9, True

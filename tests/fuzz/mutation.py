@@ -103,7 +103,7 @@ class Mutator:
             del data[self._rng.randrange(len(data) + 1) :]
 
     def _repeat(self, data: bytearray) -> None:
-        """Repeat a part of the input, a word or two words, up to the permitted size."""
+        """Repeat a part of the input, one word, or two words, up to the permitted size."""
         start, end = self._part(data)
         parts = [bytes(data[start:end]), self._rng.choice(self._words), self._rng.choice(self._words)]
         part = b"".join(self._rng.sample(parts, self._rng.randrange(1, 4))) or b"<"

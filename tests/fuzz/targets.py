@@ -354,7 +354,7 @@ def urls(data: bytes, clock: Clock, rng: random.Random) -> Hashable:
 
 
 def _configurations(folder: Path) -> Target:
-    """Return a target that reads a configuration file, and the same text as `--set` and as `crawler set`.
+    """Return a target that reads a text in three ways: as a configuration file, as `--set`, and as `crawler set`.
 
     Each way of reading returns a configuration or raises an error of one line.
     """

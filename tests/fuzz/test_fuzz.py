@@ -82,7 +82,7 @@ def test_a_configuration_beyond_the_limits_of_the_parser_gives_an_error(tmp_path
 
 
 def test_a_long_block_that_is_not_http_has_the_same_outcome_whole_or_in_pieces() -> None:
-    """Depending on the pieces, the size of a block was once checked before or after its first line."""
+    """The size of a block was once checked before or after its first line, depending on how the block was split."""
     data = b"HTTP2 200 OK\r\n" + b"x" * LIMITS.header_bytes_max + b"\r\n\r\n"
     whole, pieces = Answer(LIMITS), Answer(LIMITS)
     whole.receive(data)

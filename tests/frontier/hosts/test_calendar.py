@@ -64,7 +64,7 @@ def test_few_buckets_for_many_hosts() -> None:
 
 @given(st.lists(st.floats(-10, 300_000), min_size=1, max_size=40), st.integers(0, 8))
 def test_adding_many_slots_equals_adding_them_one_by_one(waits: list[float], before: int) -> None:
-    """`add_many` gives the same result as a call of `add` for each slot, even if some slots were added before."""
+    """`add_many` gives the same result as calling `add` for each slot, even if some slots were added before."""
     one, many = Calendar(table(len(waits))), Calendar(table(len(waits)))
     for calendar in (one, many):
         for slot, wait in enumerate(waits):

@@ -149,7 +149,7 @@ def test_ready_times_set_by_opening_are_not_stored() -> None:
 
 
 def test_the_stored_forms_of_a_host() -> None:
-    """Test the bytes for a host without requests, and for a host with requests in the 68-byte form of version 0.1.0."""
+    """Test the bytes for a host without requests, and for one with requests (the 68-byte form of version 0.1.0)."""
     table = HostTable()
     slot = table.insert(0x0102_0304_0506_0708)
     table.cursor[slot], table.todo[slot], table.known[slot] = 0x80 << 56, 3, 4

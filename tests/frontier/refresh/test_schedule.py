@@ -120,7 +120,7 @@ def test_any_sequence_of_events_keeps_the_invariants(
 
 
 def plain(*pages: PageParameters, level: float, **changed: Any) -> Schedule:
-    """Return a schedule with pages 0, 1, ... of one host, all crawled at 0."""
+    """Return a schedule with pages 0, 1, ... of one host, all of which were crawled at time 0."""
     schedule = Schedule(Settings(neighbourhood=False, pooling=False, explore=0.0, **changed), level=level)
     for number, page in enumerate(pages):
         assert schedule.add(number + 1, 1, 1, 0.0, 0.0, page.importance) == number

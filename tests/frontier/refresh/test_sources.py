@@ -1,4 +1,4 @@
-"""Compare the interval at which a source of signals is read with closed formulas.
+"""Compare the interval between two readings of a source of signals with closed formulas.
 
 Some of the sources list only a share of the changes.
 """

@@ -112,7 +112,10 @@ def false_304s(web: ChangingWeb) -> int:
 
 
 def played(rounds: int = 60, *, conditional: bool = True, **spec: object) -> Guest:
-    """Return a client that has visited 40 pages in four directories, half of which change between visits."""
+    """Return a client that has visited 40 pages in four directories.
+
+    On average, a page changes once per two visits.
+    """
     values = {"pages": 40, "directories": 4, "rate": 0.5 / VISIT, "lastmod": "none", "spread": 0.5} | spec
     host = msgspec.convert({"name": "a", **values}, HostSpec)
     web = ChangingWeb([host], horizon=(rounds + 1) * VISIT, start=START, seed=3)
@@ -173,7 +176,7 @@ def test_tags_that_are_new_each_time_are_harmless() -> None:
 
 
 def test_a_change_of_what_a_browser_shows_accuses_no_validator() -> None:
-    """The ETag belongs to the static answer. The answer remains the same while its scripts show new content."""
+    """The ETag belongs to the static answer. The answer stays the same, although its scripts show new content."""
     record = PageRecord("http://a.org/", PageState.STORED, Outcome.FETCHED, etag='"1"', rendered=True)
     validators, store = Validators(RefreshConfig()), MemoryStore()
     for before, after in ((True, True), (False, True), (True, False)):

@@ -436,7 +436,7 @@ def is_held(path: Path) -> bool:
 
 
 def lock_holder(path: Path) -> str:
-    """Return, as text for a message, the present or last holder of the lock, which the lock file names."""
+    """Return a text for messages that names the present or last holder of the lock, as stated in the lock file."""
     try:
         fields = path.read_text(encoding="utf-8", errors="replace").split()
     except OSError:

@@ -57,7 +57,8 @@ class LinkFlag:
     RENDER = 16384  # show this page in a browser, even if the configuration says otherwise
     STATIC = 32768  # never show this page in a browser
     # `crawler retire` dropped the URL while the link waited for its owner; the URL is never fetched
-    RETIRED = 65536
+    # (the 8 bits below this one hold the class of the link, `orders/classes.py`)
+    RETIRED = 1 << 24
 
 
 # A link with one of these flags is a message to the owner of its URL, not a link.

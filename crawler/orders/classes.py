@@ -10,7 +10,7 @@ into one class. The key of a queue entry has one byte for the priority anyway, s
 save nothing.
 
 A link without a score has the class NEUTRAL, the default priority. The class of a link is stored in its
-flags, above the bits of `LinkFlag`, as the difference from NEUTRAL. So a link without a score is encoded as
+flags, in bits that no `LinkFlag` uses, as the difference from NEUTRAL. So a link without a score is encoded as
 if there were no classes.
 """
 
@@ -19,7 +19,7 @@ from math import log2
 NEUTRAL = 128  # the class of the score 2^-16; under `opic`, each URL begins with that score
 WORST = 255
 PER_OCTAVE = 8
-PLAIN = 0xFFFF  # mask of the `LinkFlag` bits in a link's flags
+PLAIN = 0xFFFF  # mask of the `LinkFlag` bits that queue entries keep
 _SHIFT = 16
 _SCORES = [2.0 ** (-place / PER_OCTAVE) for place in range(WORST + 1)]
 LEAST = _SCORES[WORST]
@@ -39,7 +39,7 @@ def score_of(place: int) -> float:
 
 def with_class(flags: int, place: int) -> int:
     """Return a link's flags with its class set."""
-    return flags & PLAIN | (place ^ NEUTRAL) << _SHIFT
+    return flags & ~(WORST << _SHIFT) | (place ^ NEUTRAL) << _SHIFT
 
 
 def class_in(flags: int) -> int:

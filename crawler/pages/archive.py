@@ -29,6 +29,7 @@ from crawler.pages.captures import (
     unpack_record,
     unpack_tombstone,
 )
+from crawler.pages.shipping import note_of
 from crawler.pages.withdrawals import Erased, Withdrawal, Withdrawals
 from crawler.records import Capture, PageRecord
 from crawler.storage import keys
@@ -278,8 +279,12 @@ class Archive:
             yield key[2:].decode(), int.from_bytes(unseal(key, value), "big")
 
     def damaged_segments(self) -> list[str]:
-        """Return the names of the segments that are missing or shorter than their committed length."""
-        return sorted(segments.survey(self.folder, dict(self.committed_lengths())).damaged)
+        """Return the names of the segments that are missing or shorter than their committed length.
+
+        A segment that lies only in object storage is not missing.
+        """
+        damaged = segments.survey(self.folder, dict(self.committed_lengths())).damaged
+        return sorted(segment for segment in damaged if note_of(self.folder, segment) is None)
 
 
 def read_capture(

@@ -1,6 +1,6 @@
 """Measure the CPU time per page of a whole crawl, and compare it with that of the bare loop.
 
-In each round, each contender crawls the set once.
+In each round, the bare loop and each checkout crawl the set once.
 
     BENCH_DATA=... python scripts/bench/beside_loop.py [--set small] [--rounds 5] [--tree ../before ...] [--cpu 1]
         [--other COMMAND]

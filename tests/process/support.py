@@ -112,6 +112,14 @@ class Joint:
         """Process the result of a page and commit the change."""
         return self.commit(self.results.page(fetch_task, answer, extracted, self.clock.now()))
 
+    def store(self, *urls: str, **values: Any) -> None:
+        """Fetch seeds, and store pages with the fields `values`; the body of each page is its URL."""
+        self.seeds(*urls)
+        for _ in urls:
+            fetch_task = self.fetch_task()
+            answer = fetch(fetch_task.url, fetch_task.url.encode(), began=self.clock.now(), **values)
+            self.page(fetch_task, answer)
+
     def commit(self, making: Change | Making) -> Change:
         change = made(making)[0]
         counts = dict(change.counts)

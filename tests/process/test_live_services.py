@@ -69,18 +69,9 @@ class Shown:
         return self.joint.fingerprint(url)
 
 
-def stored(joint: Joint, *urls: str, **values: Any) -> None:
-    joint.seeds(*urls)
-    for _ in urls:
-        fetch_task = joint.fetch_task()
-        joint.page(
-            fetch_task, fetch(fetch_task.url, fetch_task.url.encode(), began=joint.clock.now(), **values)
-        )
-
-
 @pytest.fixture
 def shown(joint: Joint) -> Shown:
-    stored(joint, HOME)
+    joint.store(HOME)
     return Shown(joint)
 
 
@@ -88,7 +79,7 @@ def shown(joint: Joint) -> Shown:
 def fresh(open_joint: Callable[..., Joint]) -> Shown:
     """Return the services of a process that refreshes known pages."""
     joint = open_joint(**ON)
-    stored(joint, HOME)
+    joint.store(HOME)
     return Shown(joint)
 
 
@@ -160,7 +151,7 @@ def test_a_page_beyond_a_limit_is_not_reported_as_queued(open_joint: Callable[..
 
 def test_urgent_page_requests_are_bounded_in_number_and_time(open_joint: Callable[..., Joint]) -> None:
     shown = Shown(open_joint(serve={"ahead_max": 2}))
-    stored(shown.joint, HOME)
+    shown.joint.store(HOME)
 
     async def play() -> None:
         loop, waits = asyncio.get_running_loop(), []
@@ -487,7 +478,7 @@ def test_lateness_fades_and_waiting_hosts_are_reported(
 def test_a_page_server_listens_and_is_shown(open_joint: Callable[..., Joint], tmp_path: Path) -> None:
     """A single process opens no socket for sibling processes. The request counts of earlier runs are loaded."""
     shown = Shown(open_joint(serve={"address": "127.0.0.1:0"}))
-    stored(shown.joint, HOME)
+    shown.joint.store(HOME)
     shown.joint.stages.commits.commit(shown.live.counts._stored({7: 1.0}, shown.joint.clock.now()))
 
     async def play() -> None:

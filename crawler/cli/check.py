@@ -7,7 +7,6 @@ from crawler.cli import access, options
 from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.lost_processes import begun_names, is_lost_whole
 from crawler.errors import ConfigError, DamageError
-from crawler.export.worker_pool import PROCESSES_MAX, processes
 from crawler.upgrade.ready import ready
 
 _LOST_WHOLE = (
@@ -29,14 +28,9 @@ def main(_command: str, argv: list[str]) -> int:
         help="repair the damage where possible, queue lost pages to be fetched again, and print each repair",
     )
     parser.add_argument(
-        "--processes",
-        type=int,
-        default=processes(),
-        metavar="N",
-        help=f"processes that read the WARC records ({processes()})",
+        "--processes", type=int, metavar="N", help="processes that read the WARC records (one for each core)"
     )
     args = parser.parse_args(argv)
-    args.processes = max(1, min(args.processes, PROCESSES_MAX))
     directory = CrawlDirectory(args.dir)
     directory.require()
     if args.repair:
@@ -44,12 +38,18 @@ def main(_command: str, argv: list[str]) -> int:
     else:
         ready(directory)
     problems = _token(directory, args)
-    problems += (_repair if args.repair else _check)(directory, args.processes)
+    problems += (_repair if args.repair else _check)(directory, _workers(args.processes))
     for problem in problems:
         print(problem)
     if not problems:
         print(f"{args.dir}: no problems found")
     return (1 if args.repair else 3) if problems else 0
+
+
+def _workers(wanted: int | None) -> int:
+    from crawler.export.worker_pool import PROCESSES_MAX, processes  # imported here, so that `--help` is fast
+
+    return max(1, min(processes() if wanted is None else wanted, PROCESSES_MAX))
 
 
 def _make_ready(directory: CrawlDirectory) -> None:

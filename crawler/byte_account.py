@@ -23,7 +23,7 @@ from typing import Generic, TypeVar
 
 SMALL_BYTES = 64 << 10  # the median page has 30 kB
 YOUNGER_PART = 4  # all shares but the oldest may together hold 1/4 of the limit
-CHARGED_PART = 8  # 1/8 of the limit may be charged while the oldest share grows beyond it
+CHARGED_PART = 8  # while more than 1/8 of the limit is charged, the oldest share may not exceed the limit
 
 _O = TypeVar("_O", bound=Hashable)
 
@@ -72,7 +72,7 @@ class ByteAccount(Generic[_O]):
         self._waiting.pop(owner, None)  # type: ignore[arg-type]  # a charged owner has no share and does not wait
 
     def next_free(self) -> _O | None:
-        """Grant the request of the next waiting owner if it fits, and return that owner; None if no request fits."""
+        """If the request of the next waiting owner fits, grant it and return this owner; None if no request fits."""
         if not self._waiting:
             return None
         first = next(iter(self._waiting))

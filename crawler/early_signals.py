@@ -9,7 +9,7 @@
 Without a terminal, SIGHUP comes from a service manager or from logrotate. These programs send it to make a
 daemon reread its configuration or reopen its logs.
 
-Importing the crawler may take longer than a supervisor waits. A SIGTERM or SIGHUP that arrives during the
+A supervisor may stop the crawler before its imports are complete. A SIGTERM or SIGHUP that arrives during the
 imports is remembered, and the command stops as soon as it has begun. A second signal ends the process at
 once. When a command has ended, `leave` makes the process ignore these signals. Otherwise, a signal that
 arrives while the process ends would replace the exit code. This module is imported first and imports almost
@@ -68,7 +68,10 @@ def forget() -> None:
 
 
 def deliver() -> None:
-    """For commands without a clean stop: let stop signals end the process, and deliver a signal that already arrived."""
+    """Let stop signals end the process again, and deliver a signal that has already arrived.
+
+    This is for commands without a clean stop.
+    """
     for number in _noted():
         if signal.getsignal(number) is _note:
             signal.signal(number, signal.SIG_DFL)
@@ -96,7 +99,7 @@ def ending() -> Iterator[None]:
     try:
         if holds:
             signal.signal(signal.SIGINT, lambda *_: came.append(True))
-    except ValueError:  # not the main thread, which receives all signals
+    except ValueError:  # this is not the main thread, which receives all signals
         holds = False
     try:
         yield

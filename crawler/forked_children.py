@@ -13,7 +13,6 @@ that dies later is replaced by a newly executed program.
 `ForkedChild` implements the part of `asyncio.subprocess.Process` that a supervisor uses.
 """
 
-import asyncio
 import ctypes
 import gc
 import logging
@@ -47,6 +46,8 @@ class ForkedChild:
 
     async def wait(self) -> int:
         """Wait for the child to end and return its exit code, which is negative if a signal ended the child."""
+        import asyncio  # imported here because commands that only export or check do not need it
+
         if self.returncode is None:
             loop, ended = asyncio.get_running_loop(), asyncio.Event()
             loop.add_reader(self._ended, ended.set)

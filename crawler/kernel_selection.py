@@ -83,7 +83,7 @@ def _path(folder: str, name: str) -> str:
 
 
 def all_compiled(folder: str) -> bool:
-    """Return whether BOUND, and the modules that compiled kernels need, are compiled in the package at `folder`."""
+    """Return whether BOUND and the modules that compiled kernels need are all compiled in the package at `folder`."""
     return all(_is_compiled(folder, name) for name in (SHARED, *BOUND))
 
 

@@ -97,9 +97,10 @@ class TaskKind(StrEnum):
     ROBOTS = "robots"  # fetch robots.txt of an authority
     PAGE = "page"  # fetch a page
     DENIED = "denied"  # robots.txt or a withdrawal forbids the URL: record this and fetch nothing
-    SUBRESOURCE = "subresource"  # not handed out: a request of a page that a browser shows
-    SITE_FILE = "site_file"  # not handed out: tdmrep.json or a licence document of a page's site
-    HOP = "hop"  # not handed out: any answer of a redirect chain except the last
+    SUBRESOURCE = "subresource"  # not handed out by the frontier: a request of a page that a browser shows
+    # not handed out by the frontier: tdmrep.json or a licence document of a page's site
+    SITE_FILE = "site_file"
+    HOP = "hop"  # not handed out by the frontier: any answer of a redirect chain except the last
 
 
 class FetchTask(msgspec.Struct, gc=False):
@@ -224,9 +225,9 @@ class Rendering(RenderingFacts, kw_only=True, gc=False, array_like=False):
     `dom` is the DOM as HTML in UTF-8; it is b"" if no browser could show the page. `frames` are the frames
     whose contents belong to the page. `subresources` are the answers that were fetched for the page; `cached`
     is the number of requests that the cache of scripts and styles answered. `left_for` is the URL to which
-    the page's scripts tried to navigate. `view` is a picture of the page as PNG, b"" if none was requested.
-    `host_took` is the number of seconds for which the requests kept the page's own host busy. `candidate`
-    means that the answer looked incomplete, as if a browser had to build the rest.
+    the scripts of the page tried to navigate. `view` is a picture of the page as PNG, b"" if none was
+    requested. `host_took` is the number of seconds for which the requests kept the page's own host busy.
+    `candidate` means that the answer looked incomplete, as if a browser had to build the rest.
     """
 
     dom: bytes
@@ -362,7 +363,7 @@ class Extracted(msgspec.Struct, gc=False):
     robots directives, including those of the header. `metas` contains only the directives of the page's own
     meta tags, as in `PageRecord`. `parse_limit` means that the page exceeded the parser's limit, so that
     `hrefs` come from a plain scan. `maps` are the sitemaps that a sitemap index names. `repeats` contains
-    each link as often as the page contains it. It is filled only for URL traces. If the document is a
+    each link as often as the page contains it. This list is filled only for URL traces. If the document is a
     sitemap, feed or directory listing, `dated` contains those links for which the document gives the instant
     of the last change. Each of them is a pair (raw URL, instant). `told_by` names the kind of this document;
     it is "" for any other document. `anchors` has the text of the first anchor of each of `hrefs` ("" for
@@ -412,7 +413,7 @@ class PageState(StrEnum):
     GONE = "gone"
     FAILED = "failed"
     DENIED = "denied"  # robots.txt
-    # the operator withdrew the URL before it was fetched, or had all of its copies erased
+    # the operator withdrew the URL before it was fetched, or withdrew it and had all of its copies erased
     RETIRED = "retired"
 
 
@@ -462,8 +463,8 @@ class Capture(msgspec.Struct, gc=False, array_like=True):
 
     `kind` is "response" or "revisit". In a revisit, `refers_to` is the `c/` key of the response whose payload
     the revisit repeats. `length` is the length of the record's gzip member. `extent` is the length of all
-    records of the capture, which follow one another from `offset` on. `broken` means that the answer is
-    incomplete (outcome `truncated`).
+    records of the capture together. They follow one another from `offset` on. `broken` means that the answer
+    is incomplete (outcome `truncated`).
     """
 
     segment: str
@@ -516,7 +517,7 @@ class FrontierCounts(msgspec.Struct, kw_only=True):
 
 
 class DueCounts(msgspec.Struct, kw_only=True):
-    """Counts pending links, links found to be known or new since the crawl began, and runs on disk."""
+    """Counts pending links, runs on disk and, since the crawl began, links to known URLs and links to new URLs."""
 
     pending: int = 0
     known: int = 0
@@ -576,9 +577,10 @@ class HostStatus(msgspec.Struct, kw_only=True):
 
 
 class PeerStatus(msgspec.Struct, omit_defaults=True):
-    """The state of a peer, for display. If the process does not run, only the links that wait for the peer are known.
+    """The state of a peer, for display.
 
-    `last_ending` says how the last connection ended.
+    If the process does not run, only the number of links that wait for the peer is known. `last_ending` says
+    how the last connection ended.
     """
 
     outbox_links: int

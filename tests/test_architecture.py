@@ -219,7 +219,7 @@ def test_stages_form_a_star() -> None:
 
 
 def test_core_is_pure() -> None:
-    """Only the shell imports event loops, sockets, clocks, threads and processes."""
+    """Only the shell, the code that does I/O, imports event loops, sockets, clocks, threads and processes."""
     against = {
         (relative, name)
         for path in _modules()

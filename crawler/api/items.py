@@ -49,7 +49,7 @@ class Items(Protocol):
         """Add a row."""
 
     def sync(self) -> None:
-        """Make the rows added so far durable; may be called from another thread."""
+        """Make the rows added so far durable. Another thread may call this method."""
 
     def close(self) -> None:
         """Write the remaining rows.

@@ -64,7 +64,7 @@ class Element:
         return str(self._node.tag)
 
     def attr(self, name: str, default: str = "") -> str:
-        """Return an attribute; "" if it has no value, `default` if it is missing.
+        """Return the value of an attribute, "" if it has no value, or `default` if the element lacks it.
 
         >>> link = Page.of("http://x/", "<a href=/1 hidden>One</a>").css("a")[0]
         >>> link.attr("href"), link.attr("hidden"), link.attr("title", "none")
@@ -282,7 +282,7 @@ class Page(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def tree(self) -> LexborHTMLParser:
-        """The page parsed by selectolax; shadow roots are elements of the page, named `shadow-root`.
+        """The page as a tree of selectolax. In this tree, shadow roots are elements named `shadow-root`.
 
         >>> Page.of("http://x/", "<h1>Tea").tree.css_first("h1").tag
         'h1'

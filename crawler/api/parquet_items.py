@@ -120,7 +120,8 @@ class ItemColumns:
 
     def __init__(self) -> None:
         self._types: dict[str, pyarrow.DataType | None] = {}
-        self._first: dict[str, dict[str, int]] = {}  # column -> type of a value -> number of its first row
+        # column -> type of a value -> number of the first row with a value of this type
+        self._first: dict[str, dict[str, int]] = {}
         self._rows = 0
 
     @property

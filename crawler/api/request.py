@@ -31,10 +31,10 @@ _SHOWN = {None: 0, True: LinkFlag.RENDER, False: LinkFlag.STATIC}
 class Request(msgspec.Struct, frozen=True):
     """A URL to fetch once per crawl; it may be relative to the page on which it was found.
 
-    `callback` receives the page instead of `parse`. It must be a named function or
-    method, because its name is stored with the URL. `meta` is returned as `page.meta`;
-    it is stored as JSON. The URL filter, robots.txt, politeness and the duplicate check
-    apply as for any link; a URL that was fetched before is not fetched again.
+    `callback` receives the page instead of `parse`. It must be a named function or method, because
+    its name is stored with the URL. `meta` is returned as `page.meta`; it is stored as JSON. The URL filter,
+    robots.txt, politeness and the duplicate check apply as for any link; a URL that was fetched before is not
+    fetched again.
 
         >>> from crawler import Request
         >>> Request("/page/2", meta={"shelf": 7}).url
@@ -53,11 +53,11 @@ class Request(msgspec.Struct, frozen=True):
 
     `errback` receives the page instead of `callback` if the request ends without a status 2xx. This happens
     after an error status, after an unusable redirect, or if robots.txt forbids the URL (then the status is 0,
-    and `page.outcome` is the reason). It is called only after the last retry. If a server cannot be reached,
-    its requests stay in the queue. Their errbacks are called with status 0 when the run has nothing else to
-    fetch, and the next run tries the requests again. `errback` must be a named function, like `callback`.
-    `jar` names a cookie jar: only requests that name the same jar share its cookies. `proxy` is the URL of a
-    proxy for this request only.
+    and `page.outcome` is the reason). `errback` is called only after the last retry. If a server cannot be
+    reached, its requests stay in the queue. Their errbacks are called with status 0 when the run has nothing
+    else to fetch, and the next run tries the requests again. `errback` must be a named function, like
+    `callback`. `jar` names a cookie jar: only requests that name the same jar share its cookies. `proxy` is
+    the URL of a proxy for this request only.
 
         >>> Request("/account", jar="alice") == Request("/account", jar="bob")
         False
@@ -116,7 +116,7 @@ class Request(msgspec.Struct, frozen=True):
 
     @property
     def options(self) -> RequestOptions:
-        """Return the options with which the request is sent."""
+        """Return the options with which the request is sent to the server."""
         body = urlencode(self.body) if isinstance(self.body, Mapping) else self.body
         sent = body.encode() if isinstance(body, str) else body
         return RequestOptions(self.method, sent, self._headers(), self.jar, self.proxy, tuple(self.secrets))

@@ -13,7 +13,7 @@ from crawler.errors import UsageError
 
 SLOW_SECONDS = 1.0  # in seconds; an answer that takes longer than this is slow
 DEEP_HOPS = 4  # number of hops from the start; a page with at least this many is deep
-# In characters, the usual limits of site audits: search engines cut longer texts.
+# In characters: the limits that site audits usually apply, because search engines cut longer texts.
 TITLE_CHARACTERS = 60
 DESCRIPTION_CHARACTERS = 155
 THIN_WORDS = 200  # a page with fewer words than this (outside of navigation and footer) is thin

@@ -147,7 +147,7 @@ def _listed(crawled: Crawled, known: Known) -> list[tuple[int, str]]:
 class PageReader:
     """Reads the facts of stored pages for the audit.
 
-    `wanted` has the sorted fingerprints of the URLs for which incoming links are collected.
+    `wanted` contains the sorted fingerprints of the URLs to which links are collected.
     """
 
     def __init__(

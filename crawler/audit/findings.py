@@ -44,7 +44,7 @@ _OUTCOMES = {
     Outcome.RESET: "connection closed",
     Outcome.TRUNCATED: "answer cut short",
 }
-# A description of each cause for giving up a host (`frontier/hosts/politeness.py`).
+# A description of each cause for which a host is given up (`frontier/hosts/politeness.py`).
 _CAUSES = {"no_answer": "no answer for days", "refusals": "refuses all requests"}
 
 
@@ -139,9 +139,9 @@ class Auditor:
         self._dead_external: dict[int, _Dead] = {}
         self._external_redirects: dict[int, tuple[str, int, str]] = {}  # fingerprint -> (url, target, via)
         self._external_hops: set[int] = set()  # URLs of `_dead_external` that were found by a redirect
-        self._external_ends: set[int] = set()  # URLs to which an external link redirects
+        self._external_ends: set[int] = set()  # URLs that were reached by redirects from external links
         self._mapped: dict[int, str] = {}  # URLs in a sitemap
-        self._linked: set[int] = set()  # URLs of `_mapped` to which a page links
+        self._linked: set[int] = set()  # those of the URLs in `_mapped` to which a page links
         self._sources: dict[int, tuple[int, list[str]]] = {}
         self._contents = Repeated()
         self._titles = Repeated()
@@ -236,7 +236,7 @@ class Auditor:
     # -- second pass
 
     def wanted(self) -> np.ndarray:
-        """Return the sorted fingerprints of the URLs for which incoming links are collected."""
+        """Return the sorted fingerprints of the URLs to which links are collected."""
         if self._wanted is None:
             self._end_external_redirects()
             names = {*self._dead, *self._dead_external, *self._redirects, *self._mapped}
@@ -257,7 +257,7 @@ class Auditor:
         self._dead_external |= ended
 
     def page(self, page: PageFacts) -> None:
-        """Note a stored HTML page. `page.links` has only links to URLs in `wanted`."""
+        """Note a stored HTML page. `page.links` contains only links to URLs in `wanted`."""
         for name, finding in page.findings:
             self._add(name, finding)
         # To save memory, use the string object that is already stored.

@@ -1,4 +1,4 @@
-"""The checks that need only the page itself, and the facts that the checks of the whole site need from a page.
+"""The checks that need nothing but the page, and the facts about a page that the checks of the whole site need.
 
 These functions depend only on their arguments.
 """
@@ -38,7 +38,7 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 class PageFacts(msgspec.Struct):
-    """The facts of a stored page that the checks of the whole site need, and the findings that concern only this page.
+    """The facts about a page that the checks of the whole site need, and the findings that concern only this page.
 
     `links` are the fingerprints (uint64) of the page's links to URLs in `Auditor.wanted`. `canonical` is the
     (fingerprint, URL) of the page's canonical link, if the page has only one and it leads to another page.

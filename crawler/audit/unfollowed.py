@@ -1,4 +1,4 @@
-"""For `crawler why`, finds a stored page whose link to a URL was not followed because of `nofollow`.
+"""For `crawler why`: finds a stored page whose link to a URL was not followed because of `nofollow`.
 
 A crawl does not store such links, so the stored pages are searched. Only pages whose bytes contain the last
 part of the URL are parsed.

@@ -5,8 +5,8 @@
     met         the links were met before and are in the memo of their directory
 
 The pipeline runs in one thread. The CPU time of the storage engine's threads is also counted. Between two
-pages, the benchmark overwrites the processor's caches, because the parsing of a page would also do so in a
-crawl. The time that this takes is not counted.
+pages, the benchmark overwrites the processor's caches, as the parsing of a page would do in a crawl. The time
+for this is not counted.
 """
 
 import tempfile

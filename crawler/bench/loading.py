@@ -2,8 +2,8 @@
 
 The steps are the same as in `Process`.
 
-In the stream, every host gets one URL first. The other URLs are assigned to hosts by a skewed draw, the
-square of a uniform number, so the busiest tenth of the hosts gets a third of the URLs. One link in five
+In the stream, every host gets one URL first. The other URLs are assigned to hosts by a skewed draw, which is
+the square of a uniform number. So the busiest tenth of the hosts gets a third of the URLs. One link in five
 repeats an earlier one. URLs have 77 bytes on average.
 """
 

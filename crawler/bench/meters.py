@@ -99,7 +99,7 @@ def cpu_of(work: Callable[[], object]) -> float:
 
 
 def race(contenders: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, float]:
-    """Run each contender several times and return its smallest CPU seconds.
+    """Run each contender several times; return the smallest number of CPU seconds for each.
 
     The contenders take turns, so that other load on the machine affects all of them equally.
     """

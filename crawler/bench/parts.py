@@ -73,7 +73,7 @@ def _of(part: str, *numbers: int) -> dict[str, float]:
 
 
 def run_bits(folder: Path) -> dict[str, float]:
-    """Measure the bits per key of a run that holds KEYS keys, distributed like fingerprints."""
+    """Measure the bits per key of a run with KEYS keys, which are distributed like fingerprints."""
     keys = np.sort(mixed(np.arange(KEYS)))
     run = DiskRuns(folder, []).write([keys], len(keys), step="flush")
     return {"bits": 8.0 * run.byte_count / KEYS - math.log2(2.0**64 / KEYS)}
@@ -118,7 +118,10 @@ def queues(folder: Path, *_: int) -> dict[str, float]:
 
 
 def schedule(_folder: Path) -> dict[str, float]:
-    """Measure the bytes per page and the seconds per pick of a refresh schedule. Its pages have some history."""
+    """Measure the bytes per page and the seconds per pick of a refresh schedule.
+
+    The pages of the schedule have been watched for some time before.
+    """
     rng = np.random.default_rng(1)
     keys = np.arange(1, PAGES + 1, dtype=np.uint64) * GOLDEN
     directories = np.arange(PAGES, dtype=np.uint64) // np.uint64(DIRECTORY)

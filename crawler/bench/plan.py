@@ -1,4 +1,4 @@
-"""Estimates the resources of a crawl, such as machines, disk, memory, bandwidth and days, and finds its bottleneck.
+"""Estimate the resources of a crawl: processes, machines, disk, memory, bandwidth, days, and its bottleneck.
 
     crawler plan --pages 1e9 --hosts 5e6 --rate 10000
     crawler plan --pages 1e7 --hosts 50000 --rate 100 --refresh 20 --cores 4
@@ -280,7 +280,7 @@ def _assumed(goal: Goal) -> str:
 
 
 def _scaled(cost: CostRange, units: Scale) -> str:
-    """Format a range in the largest unit that is not larger than its middle value, or else in the smallest unit."""
+    """Format a range in the largest unit that does not exceed its middle value, or else in the smallest unit."""
     size, name = next((unit for unit in units if cost.mid >= unit[0]), units[-1])
     return _range(cost * (1 / size), name)
 

@@ -25,10 +25,10 @@
 
 Every fetch counts as a page, whatever the status of the answer. A web is described by its mean page (KiB,
 compressed share, links, distinct new URLs, length of a URL), and a machine by its unit costs. Each unit cost
-is a range, and so are the results. Unit costs are measured by `crawler bench units`, or taken from REFERENCE,
-an estimate. Where a setting of the crawler limits a quantity, the plan assumes the default of this setting.
-`TABLES_RESIDENT`, `NAME_BYTES`, `MEMO_ENTRY`, `PLAIN_CONNECTION` and `LINK_BYTES` are estimates, not
-measurements.
+is a range, and so are the results. Unit costs are either measured by `crawler bench units`, or those of
+REFERENCE, which are estimates. Where a setting of the crawler limits a quantity, the plan assumes the default
+of this setting. `TABLES_RESIDENT`, `NAME_BYTES`, `MEMO_ENTRY`, `PLAIN_CONNECTION` and `LINK_BYTES` are
+estimates, not measurements.
 """
 
 import math
@@ -143,10 +143,10 @@ REFERENCE = UnitCosts(
     machine="a sketch of a reference machine; `crawler bench units` measures yours",
 )
 
-# The URL of a page is stored this many times: in the store before compaction (queue entry and record), and in
-# the journal.
+# The URL of a page is stored this many times: in the store before compaction (in its queue entry and its
+# record), and in the journal.
 STORE_URLS, JOURNAL_URLS = 2.0, 1.0
-ROUNDED = 1e-9  # an excess up to this size is a rounding error and does not add a process
+ROUNDED = 1e-9  # an excess of at most this size is a rounding error and does not add a process
 STORE_URL_PACKED = 0.3  # share of a URL's bytes that compression leaves in a sorted table
 TODO_LOG = 18.0  # bytes per waiting URL before compaction, besides the URL (10,000 links of 400 pages)
 LINK_BYTES = 30.0  # bytes per line of the links log, besides the URL
@@ -173,14 +173,13 @@ class Goal(msgspec.Struct, frozen=True):
     """The crawl to plan.
 
     With `rate` 0, the crawl is as fast as `machines` allows. Then `machines` must be at least 1.
-    `known_hosts` is the number of hosts to which links lead. It is used instead of `hosts` if it is
-    larger. `largest_host` is the largest host's share of the pages. It is used instead of the mean share if it
-    is larger.
-    `addresses` is the number of IP addresses of the hosts; 0 means that each host has its own.
+    `known_hosts` is the number of hosts to which links lead. It is used instead of `hosts` if it is larger.
+    `largest_host` is the largest host's share of the pages. It is used instead of the mean share if it is
+    larger. `addresses` is the number of IP addresses of the hosts; 0 means that each host has its own.
     `compressed` is the size of a page after gzip (level 6) as a share of its decoded size. `coded` is the
     share of pages that are sent compressed, `secure` the share of pages sent over TLS. `handshakes` is the
     number of full TLS handshakes per page, `urls` the number of distinct new URLs per page, and `directories`
-    the number of directories with pages per host. `refresh` is the number of additional fetches of known
+    the number of directories per host that contain pages. `refresh` is the number of additional fetches of known
     pages per second. The share `changed` of these fetches finds a changed page. The gap between two requests
     to a host is `delay`, or `delay_factor` times the answer time. `cores`, `memory`, `disk` (bytes) and
     `bandwidth` (bytes per second) are those of one machine. `usable` is the share of a core that may be used.
@@ -491,6 +490,9 @@ def _memory(goal: Goal, units: UnitCosts, processes: CostRange, rate: float) -> 
 
 
 def _largest_page(goal: Goal, units: UnitCosts) -> CostRange:
-    """Return the memory of the child that parses the largest page. It holds the tree and copies of the bytes."""
+    """Return the memory of the child that parses the largest page.
+
+    The child holds the tree of the page, and copies of its bytes.
+    """
     size, tags = min(goal.largest_bytes, BODY_MAX), min(goal.largest_tags, TAGS_MAX)
     return units.large_memory * size + units.tag_memory * tags

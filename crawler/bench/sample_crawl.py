@@ -16,7 +16,7 @@ from crawler.bench.planning import KIB
 from crawler.crawl.directory import CrawlDirectory
 from crawler.errors import UsageError
 from crawler.records import Outcome
-from crawler.storage.rotating_file import generations
+from crawler.storage.rotating_file import generations, open_generation
 
 # The maximum number of lines to read. Reading so many lines takes about ten seconds, and remembering their
 # hosts and directories takes at most 300 MB.
@@ -90,7 +90,7 @@ def _of_lines(journal: Path) -> dict[str, float]:
 def _lines(journal: Path) -> Any:
     decoder, left = msgspec.json.Decoder(_Line), LINES_MAX
     for file in generations(journal):
-        with file.open("rb") as lines:
+        with open_generation(file) as lines:
             for text in lines:
                 if left <= 0:
                     return

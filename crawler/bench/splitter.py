@@ -1,12 +1,12 @@
-"""Measures the host splitter against a bare loop. Both send links from one process to another.
+"""Measures the host splitter against a bare loop: both send links from one process to another.
 
 Both make the links durable before they acknowledge them.
 
 There are two processes on loopback, each with its own LevelDB. The phase *fill* commits links to the sender's
 outbox, one synced group at a time. The phase *drain* connects the processes and waits until the owner has
-confirmed the last link. The bare loop sends the same bytes as length-prefixed frames, writes all frames that
-have arrived to LevelDB with one synced write, and acknowledges them. The bare loop does not decode links, and
-has neither tags nor an outbox.
+confirmed the last link. The bare loop sends the same bytes as length-prefixed frames. The receiver writes all
+frames that have arrived to LevelDB with one synced write, and acknowledges them. The bare loop does not
+decode links, and has neither tags nor an outbox.
 """
 
 import argparse
@@ -197,7 +197,7 @@ def _receiver(pipe: Connection, folder: Path, links: int) -> None:
         cpu = time.process_time()
         while process.inbox.applied < links:
             await process.commit_received()
-        await asyncio.sleep(0.1)  # wait until the last ack can have arrived
+        await asyncio.sleep(0.1)  # wait long enough for the last ack to arrive
         pipe.send({"cpu": time.process_time() - cpu, "commits": process.commits, "peak": _peak()})
         await process.peers.close()
 

@@ -1,7 +1,8 @@
 """Measures the unit costs of this machine for `crawler plan`: CPU, disk and memory per page, KiB, link and host.
 
-`crawler crawl` crawls the synthetic web (`crawler lab web`) on loopback, and the CPU, memory and directory of each crawl
-are measured. Each cost is the difference between two crawls that differ in one property:
+`crawler crawl` crawls the synthetic web (`crawler lab web`) on loopback. The CPU time, the memory and the
+directory of each crawl are measured. Each cost is the difference between two crawls that differ in one
+property:
 
     few pages, many pages                a page, and the start of a process
     short pages, long pages              a KiB; WARC of a body, WARC of an exchange
@@ -56,7 +57,8 @@ from crawler.storage.engines import open_store
 from crawler.storage.files import atomic_write
 
 HOSTS, HOSTS_MAX = 50, 2000
-# Links per page. With fewer links, a web is so deep that its crawl often waits until new pages become known.
+# Links per page. With fewer links per page, a web is so deep that a crawl of it often waits until new pages
+# become known.
 LINKS = 40
 PIECE = 16 << 10  # a segment is decompressed in pieces of this many bytes
 SAMPLE = 50  # this many bodies are compressed to estimate the compressed size of all bodies
@@ -122,7 +124,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Measure the costs, predict the cost of a crawl that was not used to measure them, and print the error."""
+    """Measure the costs, predict the cost of a crawl that was not used for the measurement, and print the error."""
     if not 100 <= arguments.pages <= 1_000_000 or not 1 <= arguments.repeats <= 100:
         raise UsageError("--pages must be 100 to 1,000,000 and --repeats 1 to 100")
     rounds, links, partly = [], [], []
@@ -393,7 +395,7 @@ def _size(folder: Path) -> int:
 
 
 class _Peak(threading.Thread):
-    """Samples the resident bytes of a process and its children and keeps the peak; 0 on systems other than Linux."""
+    """Samples the resident bytes of a process and its children, and keeps the peak; 0 on systems other than Linux."""
 
     def __init__(self, pid: int) -> None:
         super().__init__(daemon=True)

@@ -488,7 +488,7 @@ def _encode_by_numpy(keys, posts, widths, starts, words) -> None:
 
 
 def _decode_by_numpy(words, posts, widths, starts, blocks, count) -> np.ndarray:
-    """Return the `count` keys of `blocks`, which are ascending.
+    """Return the `count` keys of the blocks with the numbers `blocks`, which are ascending.
 
     Only the last block may hold fewer than FENCE_STEP keys.
     """

@@ -9,7 +9,7 @@ as long as the next neighbour is not larger than the runs merged so far:
 
 With N known fingerprints and b new ones per flush, there are at most log2(N/b) + 2 runs, and each fingerprint
 is rewritten at most log2(N/b) + 1 times. The paper (Broder, Najork, Wiener 2003) instead keeps one sorted
-file, which every flush rewrites completely. Option `merge_all` does the same.
+file, which every flush rewrites completely. With the option `merge_all`, the set does the same.
 
 A set belongs to one thread. Other threads may read the runs of the set at any time, in a join or a merge,
 because runs never change. A merge changes only how the set is divided into runs.

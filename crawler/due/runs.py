@@ -305,7 +305,7 @@ class _Synced:
 def write_keys(
     write: Callable[[bytes | memoryview], None], number: int, chunks: Iterable[Fingerprints]
 ) -> RunEntry:
-    """Encode and write the keys in `chunks`, at least one; return the entry that describes the run."""
+    """Encode and write the keys in `chunks` (at least one key); return the entry that describes the run."""
     count = 0
     fences: list[Fingerprints] = []
     checks: list[int] = []

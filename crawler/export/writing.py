@@ -29,7 +29,7 @@ from crawler.pages.shipping import refuse_elsewhere
 from crawler.printable import printable
 from crawler.records import Outcome, PageState
 from crawler.storage.files import named_output, new_folder, refuse_occupied
-from crawler.storage.rotating_file import generations
+from crawler.storage.rotating_file import generations, open_generation
 
 PIECE_PAGES = 64
 _TEXT_FIELDS = ("id", "url", "fetched_at", "content_type", "text")
@@ -165,7 +165,9 @@ class Export:
         path = crawled.directory.pages_file
         with contextlib.ExitStack() as stack:
             try:
-                files = [stack.enter_context(file.open("rb")) for file in generations(path) or [path]]
+                files: list[Iterable[bytes]] = [
+                    stack.enter_context(open_generation(file)) for file in generations(path) or [path]
+                ]
             except OSError as error:
                 raise UsageError(f"{path}: cannot read: {error.strerror}") from error
             yield from crawl_log_lines(itertools.chain.from_iterable(files), crawled.archives)

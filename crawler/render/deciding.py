@@ -1,6 +1,6 @@
-"""Decides which pages are worth rendering (`render.when = "auto"`), and learns from earlier renderings.
+"""Decides which pages are worth rendering with `render.when = "auto"`, and learns from earlier renderings.
 
-After its static fetch, a page is a *candidate* if it has a real script and either little visible text or the
+A page is a *candidate* if its static answer has a real script, and also has either little visible text or the
 marks of a framework that builds pages in the browser. Candidates are rendered until it is known whether
 rendering is worth its cost for their *pattern*. A pattern is a host, and a path without numbers and names. So
 that no site is overlooked, any other page with a script is rendered with the probability `render.chance`.
@@ -35,7 +35,7 @@ from crawler.urls.canonical import hostname
 # A page is rendered if the probability of a gain is at least this. After three renderings of candidates that
 # added nothing, the probability is lower than this.
 WORTH = 0.15
-TEXT_MIN = 200  # bytes of visible text; a page with less may build its text in the browser
+TEXT_MIN = 200  # bytes of visible text; a page with less text may be built by scripts in the browser
 ADDED_TEXT = 0.2  # the visible text must grow by at least this share to count as something new
 # the visible text must grow by at least this many bytes; a smaller difference may come from a clock or a
 # counter
@@ -43,8 +43,8 @@ ADDED_TEXT_MIN = 100
 # maximum number of patterns and hosts in memory; the one whose last rendering is the oldest is forgotten
 # first
 PATTERNS_MAX = 20_000
-# seconds for which `auto` does not try a page again after one failed rendering; each further failure in a row makes the
-# wait four times as long, up to 30 days
+# seconds for which `auto` does not try a page again after a failed rendering; each further failure in a row
+# makes this wait four times as long, up to 30 days
 _WAIT_FIRST, _WAIT_FACTOR, _WAIT_MAX = 3600.0, 4, 30 * 86_400.0
 # the renderings of the whole host together weigh as much as this many renderings of the pattern
 _POOLED = 2.0
@@ -79,7 +79,7 @@ class Signs(NamedTuple):
 
 
 def signs(content: bytes) -> Signs:
-    """Return the signs of a static page, which are read from its first `_SCANNED_BYTES` bytes."""
+    """Return the signs of a static page, read from the first `_SCANNED_BYTES` bytes of the page."""
     head = content[:_SCANNED_BYTES]
     script = _SCRIPT.search(head) is not None
     return Signs(
@@ -90,7 +90,7 @@ def signs(content: bytes) -> Signs:
 
 
 def adds(before: Signs, after: Signs, new_links: int) -> bool:
-    """Return whether a rendering has shown something new: links in scope, or a fifth more text."""
+    """Return whether a rendering has shown something new: links in scope, or a fifth more visible text."""
     grown = after.text_bytes - before.text_bytes
     return new_links > 0 or (grown >= ADDED_TEXT_MIN and grown > ADDED_TEXT * before.text_bytes)
 
@@ -141,7 +141,7 @@ class Deciding:
                 continue
 
     def why(self, host: int, url: str, seen: Signs) -> str:
-        """Return the reason for rendering a page ("mark", "learned" or "chance"); "" if it is not to be rendered."""
+        """Return the reason for rendering a page ("mark", "learned" or "chance"), or "" for not rendering it."""
         if not seen.script:
             return ""
         if self.probability(host, url, candidate=seen.candidate) >= WORTH:
@@ -172,7 +172,10 @@ class Deciding:
             batch.delete(self._seen.popitem(last=False)[0])
 
     def _is_drawn(self, url: str) -> bool:
-        """Return whether the URL's hash is below `render.chance`, so that every run and process draws the same pages."""
+        """Return whether the URL's hash is below `render.chance`.
+
+        So every run and every process draws the same pages.
+        """
         return self._chance > 0.0 and mmh3.hash(url, signed=False) < self._chance * 2.0**32
 
 

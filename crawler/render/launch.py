@@ -1,6 +1,6 @@
 """Turns this process into a browser that has no network and ends with its parent.
 
-This file runs as a program of its own and imports only the standard library:
+This file is a separate program, which imports only the standard library:
 
     launch.py PARENT READ WRITE HOME USER ISOLATE PROGRAM ARGUMENT...
 

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from crawler.config import RenderConfig
 
-PICTURES = frozenset({"Image", "Media", "Font"})  # resource types that only affect how the page looks
+PICTURES = frozenset({"Image", "Media", "Font"})  # resource types that affect only the look of the page
 ENDLESS = frozenset({"EventSource", "WebSocket", "Ping", "CSPViolationReport", "Prefetch"})
 _SCHEMES = ("http://", "https://")
 _URL_CHARS_MAX = 8192
@@ -30,8 +30,8 @@ RESTLESS = 10.0
 class Paused(NamedTuple):
     """A request that the browser has paused. `kind` is the resource type in the terms of the protocol.
 
-    A `preflight` is a request by which the browser itself asks whether another origin permits a request
-    (Fetch standard, 3.3.8).
+    `preflight` means that the browser itself makes the request, to ask whether another origin permits a
+    request (Fetch standard, 3.3.8).
     """
 
     url: str

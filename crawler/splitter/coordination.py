@@ -214,7 +214,8 @@ class Coordination:
     def advance(self) -> None:
         """Begin, confirm or abandon a round. Call this also when this process has become idle.
 
-        Every message leads to a call. To save time, only a call that begins a round examines all peers.
+        Each message that arrives leads to such a call, too. To save time, only a call that begins a round
+        examines all peers.
         """
         said = self._all_idle()
         if said is None:

@@ -143,7 +143,7 @@ class Outbox:
     # -- the connections --------------------------------------------------------------------------
 
     def welcome(self, peer: str, epoch: bytes, durable: int, chain: int, applied: int) -> Greeting:
-        """Return the meaning of the peer's Welcome, which answers a Hello with `epoch`.
+        """Return what the peer's Welcome means; the Welcome answers a Hello that contained `epoch`.
 
         Any meaning other than GO_ON ends the connection.
         """

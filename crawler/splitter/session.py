@@ -12,13 +12,13 @@ for each direction, and receiving never waits for sending.
                <-- Ack{durable, counters} after each commit and each second; Resync{accepted}
                Heartbeat{counters} each second   -->
 
-The caller (`peers.py`) passes received bytes to `receive`. The caller must call `tick` at the time
-`next_wakeup()`, and `pump` after every commit. The caller sends the bytes that `data_to_send` returns, and
-closes the transport once `ending` is set and everything is sent. Any call may end the session. No call raises
-an exception because of the peer's behaviour.
+The caller (`peers.py`) passes received bytes to `receive`. The caller must call `tick` at the time that
+`next_wakeup()` returns, and `pump` after every commit. The caller sends the bytes that `data_to_send`
+returns, and closes the transport once `ending` is set and everything is sent. Any call may end the session.
+No call raises an exception because of the peer's behaviour.
 
-The tag of the listener's first keyed frame proves that the listener knows the secret. The tag of the Hello
-proves that the dialler knows it. No link is sent before the Welcome.
+The tag of the first frame that the listener sends with its key proves that the listener knows the secret. The
+tag of the Hello proves that the dialler knows it. No link is sent before the Welcome.
 """
 
 from collections.abc import Callable
@@ -110,7 +110,10 @@ class Ending(msgspec.Struct, frozen=True):
 
 
 class Random(Protocol):
-    """The methods of a random generator that sessions need. Outside tests, it is `random.SystemRandom()`."""
+    """The methods of a random generator that sessions need.
+
+    Outside tests, the generator is `random.SystemRandom()`.
+    """
 
     def getrandbits(self, bits: int, /) -> int: ...
 
@@ -192,7 +195,8 @@ class _Session:
         self._heard_at = now
         self._told_at = now  # the time when counters were last sent
         self.more = False  # whether `pump` must be called again after the current data is sent
-        self.step = ""  # the fault point (`storage.faults`) that is reached when the bytes are sent
+        # the name of the fault point (`storage.faults`) that is reached when the bytes are sent
+        self.step = ""
         # The deadline of the handshake, or infinity once the handshake is complete.
         self._deadline = now + common.config.handshake_timeout
 
@@ -600,7 +604,7 @@ class Doorkeeper:
     def take_parted(self) -> list[Listener]:
         """Return the sessions that were replaced or rejected since the last call.
 
-        Afterwards, send the last messages of these sessions.
+        The caller must then send the last messages of these sessions.
         """
         parted, self._parted = self._parted, []
         return parted

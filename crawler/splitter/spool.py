@@ -1,8 +1,8 @@
 """The durable queue of links for one peer: entries, numbers and epochs.
 
-Entries are stored under consecutive numbers. On the wire, an entry has a *sequence number*,
-which is its number minus `base`. So one small write of a new `base` renumbers a whole queue
-from 1 under a fresh epoch:
+Entries are stored under consecutive numbers. On the wire, an entry has a *sequence number*, which is its
+number minus `base`. An *epoch* is one numbering of a queue. A fresh epoch numbers a whole queue from 1 again,
+by one small write of a new `base`:
 
     o/<peer> 0 <generation, 4> <number, 8>   entry (`wire.encode_entries`)
     m/outbox/<peer>                          SpoolState
@@ -11,7 +11,8 @@ from 1 under a fresh epoch:
             deleted     in flight          waiting                being committed
 
 An entry is deleted from the store after the peer has confirmed that it holds the entry durably. The delete
-and the new `acked` are part of the next group. `acked` is stored, so even an empty queue keeps its position.
+and the new `acked` are part of the next commit group. `acked` is stored, so even an empty queue keeps its
+position.
 
 A fresh epoch begins (`splitter/README.md`, "Protocol")
 * when the peer has a later entry than this queue, or other entries under the same numbers.
@@ -76,7 +77,7 @@ class SpoolState(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """The value of `m/outbox/<peer>`.
 
     Entries up to `boundary` belong to `generation`, and later entries to generation 0. `repeated` counts the
-    links that compactions dropped.
+    repeated links that compactions dropped.
     """
 
     epoch: Annotated[bytes, Meta(min_length=8, max_length=8)]

@@ -39,7 +39,7 @@ PROTOCOL = 5  # the protocol number in the handshake; processes with different n
 TAG_BYTES = 16
 LENGTH_BYTES = 4
 _SEAL_BYTES = 5  # length of the version and the crc32 at the start of an entry
-FRAME_OVERHEAD = 1 + TAG_BYTES  # the part of `length` that is not payload
+FRAME_OVERHEAD = 1 + TAG_BYTES  # number of bytes that `length` counts but that are not payload
 # maximum size of a frame from a peer that has not yet proved that it knows the secret
 HANDSHAKE_BYTES_MAX = 4096
 
@@ -74,7 +74,7 @@ class Frame(IntEnum):
     REFUSE = 5  # either side: the reason for closing
     ENTRIES = 6  # dialler: entries of its outbox
     ACK = 7  # listener: the number of the last durable entry, and the listener's counters
-    RESYNC = 8  # listener: an entry is missing; send again from the one after this number
+    RESYNC = 8  # listener: an entry is missing; send again from the entry after this number on
     HEARTBEAT = 9  # either side: its counters, sent as a sign of life
 
 
@@ -366,7 +366,7 @@ def chained(chain: int, entry: bytes) -> int:
     """Return the checksum of an epoch's entries up to `entry`. `chain` is the checksum of the earlier entries, or 0.
 
     If two queues have different checksums at the same epoch and number, one of them was continued from a copy
-    or an older state of the store, and has used the same numbers for other entries.
+    or an older state of the store. It has then used the same numbers for other entries.
     """
     return zlib.crc32(entry[:_SEAL_BYTES], chain)
 

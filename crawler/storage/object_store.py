@@ -24,7 +24,7 @@ from crawler.storage.files import UNFINISHED, new_file
 SCHEMES = ("s3", "gs", "az", "file")
 # Files above this size are uploaded in parts, so that no large file is held in memory as a whole.
 WHOLE_BYTES_MAX = 8 << 20
-_PART_BYTES = 8 << 20  # bytes; S3 allows 10,000 parts, so a file may have up to 80 GB
+_PART_BYTES = 8 << 20  # size of a part in bytes; S3 allows 10,000 parts, so a file may have up to 80 GB
 _PARTS_AT_ONCE = 2
 _READ_BYTES = 1 << 20
 _RETRIES: Any = {"max_retries": 4}

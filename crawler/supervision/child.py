@@ -3,7 +3,7 @@
     python -m crawler.supervision FD
 
 FD is one end of a socket pair. The supervisor writes one JSON object per line. The first is `Start`. Later
-ones are {"addresses": {name: port}} whenever ports become known, {"ended": true} when a process has found
+messages are {"addresses": {name: port}} whenever ports become known, {"ended": true} when a process has found
 that the crawl has ended, and {"stop": reason} when the child should stop. The child first writes {"port": n},
 then {"status": ...} at the interval given in `Start`, and finally {"report": ...} or, after an error,
 {"failure": message}. The child ends after the supervisor has answered this with {"reported": true}. If the

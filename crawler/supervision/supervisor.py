@@ -65,8 +65,8 @@ _LIMITS = ("max_pages", "max_time", "max_bytes", "disk", "signal", "stopped")
 class Supervisor:
     """Runs the processes of the crawl in `directory` until all of them have ended.
 
-    The processes send their status every `status_interval` seconds. If this is 0, they never send it; 0
-    suffices if `status` is not needed.
+    The processes send their status every `status_interval` seconds. If this is 0, they send no status; this
+    suffices if the method `status` is not needed.
     """
 
     def __init__(
@@ -254,7 +254,7 @@ class Supervisor:
 
 
 class _Child:
-    """Starts one process, receives its messages, restarts the process if needed, and reaps it."""
+    """Starts one process, receives its messages, restarts it if needed, and reaps it."""
 
     def __init__(self, supervisor: Supervisor, name: str) -> None:
         self._supervisor = supervisor
@@ -323,7 +323,8 @@ class _Child:
             return forked, forked.link
         ours, theirs = socket.socketpair()
         environ = dict(os.environ)
-        if self._process is not None:  # only the first start gets faults, or restarts would fail, too
+        # only the first start gets the faults, because otherwise, restarts would fail, too
+        if self._process is not None:
             environ.pop("CRAWLER_FAULT", None)
         with theirs:
             process = await asyncio.create_subprocess_exec(
@@ -423,7 +424,7 @@ def _nothing(supervisor: Supervisor) -> Report:
 
 
 def _on_the_way(splitter: SplitterCounts | None) -> list[str]:
-    """Check that all sent links have been applied, as they must be when a crawl has ended; return any violation."""
+    """Check that all links that were sent have been applied, as at the end of every crawl; return any violation."""
     if splitter is None or splitter.sent == splitter.applied:
         return []
     return [f"sent = applied: {splitter.sent} != {splitter.applied}"]

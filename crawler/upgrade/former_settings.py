@@ -41,7 +41,10 @@ def renewed(tree: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 
 def _without_bad_seeds(tree: dict[str, Any], where: str) -> dict[str, Any]:
-    """Return the settings without seeds that are not URLs, which earlier versions accepted and then skipped."""
+    """Return the settings without those seeds that are not URLs.
+
+    Earlier versions accepted such seeds and then skipped them.
+    """
     seeds = [url for url in tree.get("seeds", ()) if canonical(url) is not None]
     for url in set(tree.get("seeds", ())) - set(seeds):
         log.warning("%s: seeds: %r is not an http(s) URL and is ignored", where, url)

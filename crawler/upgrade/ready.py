@@ -29,9 +29,10 @@ FORMER_JOURNAL = "reshard.json"
 
 
 def ready(directory: CrawlDirectory, finishing: str = "", subject: str = "") -> None:
-    """Upgrade the directory to the current format. Refuse it while a command other than `finishing` is unfinished.
+    """Upgrade the directory to the current format.
 
-    A directory without a crawl needs no upgrade.
+    Refuse the directory while a command other than `finishing` is unfinished. A directory without a crawl
+    needs no upgrade.
 
     Raises:
         DirectoryError: a newer crawler wrote it, a change of it was interrupted, or it cannot be written.

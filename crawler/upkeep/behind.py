@@ -72,7 +72,7 @@ def recover_behind(
     """Recover the links of processes that are behind or were rebuilt. Return what was done, and the problems.
 
     A process whose store was rebuilt may have lost links even if no peer reports a higher count. The reason
-    is that its peers may have been rebuilt, too, and have counted from zero since then. This function also
+    is that the peers may have been rebuilt, too, and have counted from zero since then. This function also
     ends the repair of such a process.
 
     Raises:
@@ -87,7 +87,7 @@ def recover_behind(
     rebuilt = [name for name in names if RepairNote(directory, name).store_damaged]
     done, problems = [str(each) for each in found], []
     lost = dict.fromkeys([*(each.name for each in found), *rebuilt])
-    # Links that waited in the rebuilt store for other processes may be lost, too, so links are recovered in
+    # Links that waited in the rebuilt store for other processes may also be lost, so links are recovered in
     # both directions.
     pairs = dict.fromkeys(pair for name in lost for peer in names for pair in ((name, peer), (peer, name)))
     queued = Counter[str]()

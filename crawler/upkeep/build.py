@@ -5,8 +5,8 @@ The keys of a host begin with its bucket, so a range of buckets can be copied ke
 Only keys that must be looked up are decoded.
 
 The counters of the crawl so far go to the first new process (the heir). A URL that is known to one new
-process may have been counted by another process. So the counter `urls.resharded` balances the other counters
-of each process.
+process may have been counted by another process. So in each process, the counter `urls.resharded` balances
+the other counters.
 """
 
 import contextlib
@@ -91,7 +91,7 @@ class Build:
         self._fingerprinter = fingerprinter
 
     def run(self, folder: Path, store: KeyValue, name: str, table: Partition) -> int:
-        """Write the process `name` of the new table to its new folder and its empty store.
+        """Write the process `name` of the new table into its new folder and its empty store.
 
         Return the number of URLs that the process knows.
 
@@ -158,7 +158,7 @@ class Build:
 def keep_counts(
     store: KeyValue, name: str, known: Mapping[str, int], random_bytes: Callable[[int], bytes] = os.urandom
 ) -> None:
-    """Store the counts of the new process `name`, by which its peers will notice if it loses its store.
+    """Store the counts of the new process `name`. If it loses its store, its peers will notice this by these counts.
 
     Peers compare these counts at each greeting. After the reshard, each process counts as having received all
     URLs that it knows (`known`) from each of its peers.

@@ -77,7 +77,7 @@ def _damaged_values(store: KeyValue) -> list[str]:
 
 
 def _missing_keys(store: KeyValue, point: CommitPoint) -> list[str]:
-    """Return a line for each kind of key for which the number of keys in the store differs from its counter."""
+    """Return a line for each kind of key whose number of keys in the store differs from the counter of this kind."""
     problems = []
     for name, prefix in KEPT.items():
         found, counted = sum(1 for _ in scan_prefix(store, prefix)), point.counters[name]
@@ -87,7 +87,7 @@ def _missing_keys(store: KeyValue, point: CommitPoint) -> list[str]:
 
 
 def _queue_lengths(store: KeyValue, views: ProcessViews) -> list[str]:
-    """Return a line for each queue whose number of URLs differs from the number in the host records."""
+    """Return a line for each queue whose number of URLs differs from the number that the host record states."""
     counts = views.frontier_counts()
     problems = []
     for prefix, said in ((TODO, counts.todo), (PARKED, counts.parked)):

@@ -15,7 +15,9 @@ from crawler.storage.commit import Change
 
 
 def deliver_pending(processes: Sequence[Stages]) -> None:
-    """Let each process apply the links that others have queued for it, and flush its DUE. Repeat until no link waits.
+    """Let each process apply the links that others have queued for it, and then flush its DUE.
+
+    Repeat until no link waits.
 
     Raises:
         DamageError: an outbox or a queue is damaged, or a process has lost links that it had confirmed.

@@ -17,7 +17,7 @@ still cannot be read is removed and reported, and its page is fetched again. Eac
 that could not be found again by repeating a step are stored (`repair.py`). So the next run completes an
 interrupted repair.
 
-The following data is not rebuilt: what was learned about the politeness of hosts whose record is lost, URLs
+Three kinds of data are not rebuilt: what was learned about the politeness of hosts whose record is lost, URLs
 that only a sitemap or feed listed, and counters of fetches.
 """
 

@@ -55,7 +55,7 @@ _RECEIPTS_MAX = 2 * 65_536
 
 
 class Dom(NamedTuple):
-    """The record of a DOM that a browser rendered: its offset in the segment, its length, the HTML and the picture."""
+    """The record of a DOM that a browser rendered: its offset in the segment, its length, the HTML, and a picture."""
 
     offset: int
     length: int
@@ -76,7 +76,7 @@ class Found(NamedTuple):
 
 
 class Recapture:
-    """Repairs the data of `pages/`: the keys `c/`, `u/`, `g/`, `w/` and the segments."""
+    """Repairs the data of `pages/`, which are the keys `c/`, `u/`, `g/` and `w/`, and the segments."""
 
     def __init__(self, repair: Repair) -> None:
         self._repair = repair

@@ -122,7 +122,7 @@ class Requeue:
         return links
 
     def _waiting_links(self) -> list[Link]:
-        """Return the links in the links log, which are not queued yet. Move the log away, so that a new log starts."""
+        """Return the links of the links log. They are not queued yet. Move the log away, so that a new log starts."""
         log, aside = self._repair.folder / "links", self._repair.folder / WAITING_LINKS
         if log.exists() and not aside.exists():
             rename(log, aside)

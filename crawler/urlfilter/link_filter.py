@@ -7,11 +7,11 @@
 
 Pages of one directory share most of their hrefs (navigation, index), and the meaning of a relative href
 depends only on the directory of the base. So there is one table per directory, which maps each href to its
-result. A link then costs one dictionary look-up. Some hrefs are resolved each time: those that are empty or
-begin with `?`, because their result depends on the file name or query of the base; those such as `http:x`,
-which the standard reads as relative; and those with tabs or newlines, which the parser removes. Pages in an
-encoding other than UTF-8 have separate tables, and so have links to requisites. All tables are emptied when
-the scope widens, or when fingerprints change because two authorities were proven to be one.
+result. A link then costs one dictionary look-up. Some hrefs are resolved each time. These are hrefs that are
+empty or begin with `?`, because their result depends on the file name or query of the base; hrefs such as
+`http:x`, which the standard reads as relative; and hrefs with tabs or newlines, which the parser removes.
+Pages in an encoding other than UTF-8 have separate tables, and so have links to requisites. All tables are
+emptied when the scope widens, or when fingerprints change because two authorities were proven to be one.
 
 `memo_bytes_max` bounds the size of all tables together. The table of the least recently used directory is
 evicted first. Results for up to `_JUDGED_MAX` recent URLs are shared by all directories that link to these
@@ -52,9 +52,10 @@ COMPILED: bool = cython.compiled
 
 # Matches the beginning of hrefs whose result depends on the whole base, or that the parser trims.
 _NOT_BY_DIRECTORY = re.compile(r"$|[ ?]|https?:(?![/\\])", re.IGNORECASE)
-_ENTRY_BYTES = 300  # size of an entry without its characters: slot, link, integer and two string headers
+# size in bytes of an entry without its characters: slot, link, integer and two string headers
+_ENTRY_BYTES = 300
 # Limits on the recently judged URLs whose results are stored: their number, and the length of a request form.
-# They take at most about 5 MB.
+# The results take at most about 5 MB.
 _JUDGED_MAX = 1 << 13
 _JUDGED_LENGTH_MAX = 400
 _TABLE_BYTES = 1000  # size of a table in bytes, without its entries and the characters of its ancestors
@@ -64,7 +65,7 @@ _REQUEST_FORM = re.compile(r"https?://[a-z0-9.-]+(?::[0-9]+)?/[!$-;=@-\[\]_a-z|~
 
 
 class Accepted(NamedTuple):
-    """The accepted links of a page in order of appearance. No two have the same fingerprint.
+    """The accepted links of a page in order of appearance. No two links have the same fingerprint.
 
     `urls` are the request forms of the links, and `fingerprints` are their fingerprints, shape (n,).
     `rejected` counts the other links by rule.
@@ -307,7 +308,7 @@ def _without_fragments(hrefs: Iterable[str]) -> Collection[str]:
 def _sort_out(results: list) -> Accepted:
     """Return the accepted links, and the number of links rejected by each rule.
 
-    The accepted links are unique by fingerprint. Of several spellings, the first one is kept.
+    Of several links with the same fingerprint, the first one is kept.
     """
     unique: dict[int, str] = {}
     rejected: dict[str, int] = {}

@@ -18,7 +18,8 @@ COMPILED: bool = cython.compiled
 
 PATH_SEGMENTS = "path_segments"
 REPEATED_SEGMENTS = "repeated_segments"
-_UNIT_MAX = 6  # number of segments; a longer unit cannot occur three times within 20 segments
+# maximum number of segments in a unit; a longer unit cannot occur three times within 20 segments
+_UNIT_MAX = 6
 
 
 def trap(url: str, segments_max: int = 20, repeats_max: int = 2) -> str:
@@ -29,8 +30,8 @@ def trap(url: str, segments_max: int = 20, repeats_max: int = 2) -> str:
 def directory_trap(directory: str, segments_max: int = 20, repeats_max: int = 2) -> str | None:
     """Return the rule that rejects all files of a directory, "" if all are accepted, None if it depends on the file.
 
-    `directory` is a request form that ends with a slash. A file in it has one segment more, or no more if its
-    name is empty.
+    `directory` is a request form that ends with a slash. The URL of a file has one segment more than its
+    directory, or as many if the name of the file is empty.
     """
     segments = _segments(directory)
     rule = _rule(segments, segments_max, repeats_max)

@@ -60,8 +60,8 @@ _REQUISITE = LinkFlag.REQUISITE
 _EXTERNAL = LinkFlag.EXTERNAL
 _ANY_HOST = LinkFlag.SEED | LinkFlag.SITEMAP | LinkFlag.REQUISITE | _EXTERNAL
 _ANY_EXTENSION = LinkFlag.SEED | LinkFlag.SITEMAP | _EXTERNAL
-# Limits on the number of directories whose verdict is remembered, and on their length in characters: at most
-# about 4 MB.
+# Limits on the directories whose verdict is remembered: their number, and their length in characters. The
+# verdicts take at most about 4 MB.
 _DIRECTORIES_MAX = 1 << 13
 _DIRECTORY_LENGTH_MAX = 400
 
@@ -139,7 +139,7 @@ class Scope:
         )
 
     def names(self, url: str) -> bool:
-        """Return whether a URL itself is named as in scope: as a seed of kind `page`, or by a SURT prefix."""
+        """Return whether a URL is in scope whatever its directory is: as a seed of kind `page`, or by a SURT prefix."""
         if PAGE in self._others and self._others[PAGE]._has(url):
             return True
         return bool(self._surts) and surt_of(url).startswith(self._surts)

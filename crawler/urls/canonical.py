@@ -177,7 +177,7 @@ def _reference(error: UnicodeError) -> tuple[str, int]:
 
 codecs.register_error("crawler.reference", _reference)
 
-# Replacements for characters that Python's codec encodes otherwise than the standard's encoder.
+# Replacements for characters that Python's codec encodes differently from the standard's encoder.
 _GB18030_EXCEPTIONS = {0xE5E5: "%26%2358853%3B"}
 _CODEC_EXCEPTIONS = {
     "gb18030": _GB18030_EXCEPTIONS,
@@ -213,10 +213,10 @@ def _normal_escape(match: re.Match[str]) -> str:
     return character if character in _UNRESERVED else match[0].upper()
 
 
-# Version 2. Names are case-insensitive. A value ends at the next delimiter of the path or the query, wherever
-# it is. If a name has other common meanings, its value counts as an identifier only if it consists of 32
-# hexadecimal digits, or of at least 16 letters and digits, with at least one of each. Other values, as in
-# `sid=7` and `session_id=autumn`, describe the page's content.
+# Version 2. Names are case-insensitive. A value ends at the next delimiter in its part of the URL, the path
+# or the query. Some names also have other meanings. The value of such a name counts as an identifier only if
+# it consists of 32 hexadecimal digits, or of at least 16 letters and digits, with at least one of each. Other
+# values, as in `sid=7` and `session_id=autumn`, describe the page's content.
 _SESSION_PATH = re.compile(r";jsessionid=[^/;]*|/\(S\([^/()]*\)\)(?=/|$)", re.IGNORECASE)
 _SESSION_QUERY = re.compile(
     r"(?:PHPSESSID|CFID|CFTOKEN)=.*"

@@ -93,7 +93,8 @@ class ClockCache:
         self._table = array("Q", [0]) * (1 << bits)
         if cython.compiled:
             view: cython.ulonglong[::1] = self._table
-            self._words = cython.address(view[0])  # stays valid, because the array is never resized
+            # this address stays valid, because the array is never resized
+            self._words = cython.address(view[0])
         else:
             self._words = self._table
         self._busy = False

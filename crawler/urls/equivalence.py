@@ -25,8 +25,8 @@ PROOFS = 5  # number of redirects, each to the same path on one other authority,
 # Maximum number of pairs, which take 250 bytes each. Beyond it, no pair is proven, so each redirect costs a
 # request.
 _PROVEN_MAX = 100_000
-# Maximum number of authorities of which the redirects are counted or a page is remembered. The least recently
-# seen one is dropped.
+# Maximum number of authorities that are remembered, with a count of their redirects or as having answered.
+# The least recently seen one is dropped.
 _TRIAL_MAX = 20_000
 _ANSWERED = ("", 0)
 
@@ -54,14 +54,14 @@ class Equivalences:
         return False
 
     def answered(self, url: str) -> None:
-        """Note that a request form was answered with a page.
+        """Record that a request form was answered with a page.
 
         The authority of the URL will then never become an alias.
         """
         self._note(authority(url), _ANSWERED)
 
     def state(self) -> dict[str, str]:
-        """Return the state to be stored for a restart. It is the argument `proven` of a new object."""
+        """Return the state to be stored. After a restart, pass it to a new object as `proven`."""
         return dict(self.proven)
 
     def _prove(self, source: str, other: str) -> bool:

@@ -113,7 +113,10 @@ class Fault(NamedTuple):
 
 
 def _fill_one_host(crawl: Path) -> None:
-    """Make 26 million URLs of one host known to a crawl. Only URLs of the same host can have equal fingerprints."""
+    """Make 26 million URLs of one host known to a crawl.
+
+    A single host is used, because only URLs of the same host can have equal fingerprints.
+    """
     with contextlib.closing(open_store(crawl / "p0" / "store")) as store:
 
         def read(key: bytes, kind: type[T]) -> T:

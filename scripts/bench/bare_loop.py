@@ -1,4 +1,4 @@
-"""Crawl a set of pages with the least work that a crawler in Python can do; `beside_loop.py` compares with this.
+"""Crawl a set of pages with as little work as possible in Python. `beside_loop.py` compares crawls with this loop.
 
     python scripts/bench/bare_loop.py SEEDS PATTERN [--concurrency 64] [--per-host 8]
 

@@ -56,7 +56,7 @@ def files_by_kind(directory: Path) -> dict[str, Path]:
 
 
 def damage(path: Path, how: str) -> None:
-    """Damage a file. If `path` is a folder, delete it, because this is the only damage of a folder."""
+    """Damage a file. A folder is deleted, whatever `how` is."""
     if path.is_dir():
         shutil.rmtree(path)
         return

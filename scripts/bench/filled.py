@@ -37,7 +37,7 @@ Tail = Callable[[int, int], str]  # (number of a URL, length of its scheme and h
 
 
 def hosts_of(numbers: np.ndarray, hosts: int) -> np.ndarray:
-    """Return the number of the host of each URL, int32 (n,). It is the same as in `scale.url`."""
+    """Return the number of the host of each URL, int32 (n,). The numbers are the same as in `scale.url`."""
     draws = numbers.astype(np.uint64) * np.uint64(MIX)
     skewed = (hosts * (draws.astype(np.float64) / 2.0**64) ** 2).astype(np.int32)
     return np.where(numbers < hosts, numbers, skewed).astype(np.int32)

@@ -25,7 +25,9 @@ cannot be compared. In this case, use a lower --rate.
     news: 600 pages and 4.2 articles a day on ten hubs, 150 days of 16 requests (15 per second, 160 s); the first 40
         days find the pages. Delays from birth to copy, in days, of articles born after 60 days and before the
         last 14; an article without a copy has an infinite delay. Rows: a fixed share for known pages, `auto`, its
-        new_page_weight, births in a sitemap or feed
+        new_page_weight, births in a sitemap or feed. Below `auto` stands the most that any schedule could keep fresh:
+        GREEDY with the true rates, without HTTP, if births were announced and all requests went to pages (and if
+        as many went to listings as in this row)
 """
 
 import sys
@@ -39,7 +41,7 @@ import numpy as np
 import uvloop
 
 from crawler.bench import harness
-from crawler.lab.changing.gain import DEAF, LEARNED, ORACLE, UNIFORM, Arm, GainGame, Played, play
+from crawler.lab.changing.gain import DEAF, LEARNED, ORACLE, UNIFORM, Arm, GainGame, Played, play, web_of
 from crawler.lab.changing.web import HostSpec
 
 PROCESSES = ("poisson", "bursty", "together", "poisson")
@@ -160,6 +162,26 @@ def _late(delays: list[float]) -> str:
     return f"{half:8.2f}{most:8.2f}{np.isinf(sorted_delays).mean():7.3f}{len(delays):9,}"
 
 
+def most_fresh(game: GainGame, others: float) -> float:
+    """Return the freshness that GREEDY reaches with the true rates if births are announced, on a virtual clock.
+
+    `others` is the share of the requests that do not go to pages.
+    """
+    web = web_of(game, 0.0)
+    rates, born = np.array(web.rates), np.array(web.born)
+    last = np.full(len(web), np.nan)
+    rate = game.rate * (1.0 - others)
+    for turn in range(int(game.seconds * rate)):
+        now = (turn + 0.5) / rate
+        expected = rates * (now - last)
+        value = (1.0 - (1.0 + expected) * np.exp(-expected)) / rates
+        value[np.isnan(last)] = np.inf
+        page = int(np.argmax(np.where(born <= now, value, -1.0)))
+        last[page] = now
+        web.answer(web.host_of[page], web.path(page), {}, now)
+    return web.freshness(game.warm_up * game.seconds, game.seconds)
+
+
 def main() -> int:
     parser = harness.parser(__doc__)
     parser.add_argument("tables", nargs="*", default=["gain"], metavar="TABLE", help=", ".join(TABLES))
@@ -195,6 +217,10 @@ def main() -> int:
             plain = one.requests - one.conditional
             counts = f"{one.requests:9,} {plain:6,} {one.not_modified:6,} {one.repeated:9,} {one.others:6,}"
             print(f"{name:24} {one.freshness:7.4f} {counts}{more}")
+            if name == "auto":
+                listed = one.others / max(one.requests + one.others, 1)
+                most = [most_fresh(_seeded(NEWS, game), share) for share in (0.0, listed)]
+                print(f"{'  at most':24} {most[0]:7.4f}, with as many requests for listings {most[1]:.4f}")
     return 0
 
 

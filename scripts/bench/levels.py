@@ -46,7 +46,7 @@ speed = 86400
 
 
 class Seen(NamedTuple):
-    """The levels in each sample, (samples, processes), and fetches and freshness in the second half of the time."""
+    """The levels, shape (samples, processes), and the fetches and the freshness in the second half of the time."""
 
     levels: np.ndarray
     pages: list[int]

@@ -55,7 +55,7 @@ from crawler.urls.fingerprint import Fingerprinter  # noqa: E402
 from tests.faults.harness import TreeWeb, settings  # noqa: E402
 
 HOSTS = 200
-LOG_DELAY = 1.5  # a server has written its log after this many seconds
+LOG_DELAY = 1.5  # number of seconds after which a server has written its log
 SAMPLER = ("perf", "record", "--quiet", "--event", "cpu-clock", "--freq", "1499", "--output")
 _SAMPLES = re.compile(r"^ *[\d.]+% +(\d+) +(.*)$", re.MULTILINE)  # groups: number of samples, object file
 _SET_LINE = re.compile(r'^\S+ (\S+) (\d+) \d+ \d+ \d+ "text/html[^"]*" "([^"]*)" .*"([^"]*)"$')
@@ -174,7 +174,7 @@ class Run(NamedTuple):
         return f"{recall:.4f}", again, extra
 
     def right(self, web: Web, first: "Run") -> bool:
-        """Return whether the run ended, fetched each true page once, and fetched the pages that `first` fetched."""
+        """Return whether the run ended, fetched each page of the web once, and fetched the same pages as `first`."""
         report, pages = self.report, self.answered.keys()
         whole = web.truth <= pages == first.answered.keys() and self.answered.total() == len(pages)
         return whole and report["stopped_by"] == "done" and report["conservation"] == "holds"

@@ -1,4 +1,4 @@
-"""Measure the refresh schedule: picks per CPU second, with and without politeness, bytes per page, calls, reopening.
+"""Measure the refresh schedule: picks per CPU second (with and without politeness), bytes per page, and longest calls.
 
     python scripts/bench/refresh.py [PAGES] [PICKS]
 

@@ -36,7 +36,7 @@ class Took(NamedTuple):
 
 
 def page(number: int, pages: int) -> bytes:
-    """Return a page that links to pages further on, so that the first page leads to all."""
+    """Return a page that links to later pages, so that all pages can be reached from the first one."""
     near = range(LINKS * number + 1, LINKS * number + LINKS + 1)
     links = "".join(f'<a href="/{each % pages}.html">page {each % pages}</a> ' for each in near)
     text = random.Random(number).randbytes(3500).hex()

@@ -1,4 +1,4 @@
-"""Test the estimate of the remaining work. It is the sum of a geometric series.
+"""Test the estimate of the remaining work. The estimate is the sum of a geometric series.
 
 While a crawl grows, there is no estimate.
 """

@@ -1,4 +1,4 @@
-"""Test callbacks, requests and items in the style of Scrapy. They crawl a shop on loopback."""
+"""Test callbacks, requests and items in the style of Scrapy. The tests crawl a shop on loopback."""
 
 import asyncio
 import csv

@@ -1,4 +1,4 @@
-"""Test how the dashboard, in a real Chromium, shows that processes of a real crawl die in several ways.
+"""Test what the dashboard shows in a real Chromium while processes of a real crawl die in several ways.
 
 Each state of the dashboard is checked in wide and narrow windows, in light and dark colours, by keyboard and by
 axe-core. With CRAWLER_PICTURES=FOLDER, a screenshot of each state is kept in this folder.

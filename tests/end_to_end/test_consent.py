@@ -334,7 +334,10 @@ def _renamed(text: str, sites: dict[str, str]) -> str:
 
 
 def test_the_walkthrough_of_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run the commands of `crawler/consent/README.md`. They crawl, export pages for training, and show receipts."""
+    """Run the commands of `crawler/consent/README.md`.
+
+    The commands crawl, export pages for training, and show receipts.
+    """
     monkeypatch.chdir(tmp_path)
     with Web({}, address="0.0.0.0", other=page(text="other")) as web:
         web.routes = routes(web.port)

@@ -197,9 +197,10 @@ def _plain(path: Path) -> bytes:
 def test_the_key_is_in_no_record_log_or_export(
     directory: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """The private key is not recorded, and neither are signatures, which could be replayed for a while.
+    """The private key is not recorded.
 
-    The id of the key is recorded.
+    Signatures are not recorded either, because they could be replayed for a while. The id of the key is
+    recorded.
     """
     with Web({"/": page("/in"), "/in": page(text="in")}) as web:
         crawl(directory, web.url(), *settings(), "--set", "pages.gzip_level=0", "-v")

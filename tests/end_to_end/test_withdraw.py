@@ -46,7 +46,7 @@ def exported(directory: Path, form: str) -> bytes:
 
 
 def records_of(directory: Path, form: str) -> set[tuple[str, str, str, bytes]]:
-    """Return the records of a `warc` or `wacz` export: type, URL, URL of the earlier capture or "", content."""
+    """Return the records of a `warc` or `wacz` export, as (type, URL, URL of the earlier capture or "", content)."""
     if form == "wacz":
         output = directory.parent / "exported.wacz"
         output.unlink(missing_ok=True)
@@ -270,7 +270,7 @@ def test_pages_can_be_withdrawn_in_python(crawled: tuple[Web, Path]) -> None:
 
 @pytest.mark.parametrize("kept", [True, False], ids=["keep", "withhold"])
 def test_a_robots_txt_that_forbids_a_stored_page_later(tmp_path: Path, kept: bool) -> None:
-    """`why` once reported neither that robots.txt now forbids a stored page, nor whether its copy is shown."""
+    """`why` once did not report that robots.txt now forbids a stored page, nor whether the page's copy is shown."""
     directory = tmp_path / "crawl"
     robots = (200, {"Content-Type": "text/plain"}, "User-agent: *\nAllow: /\n")
     with Web({"/": page("/open", "/private/a"), "/open": page(), "/private/a": page(text="the copy")}) as web:

@@ -40,7 +40,7 @@ def words(directory: Path, request: pytest.FixtureRequest) -> list[str]:
 
 @pytest.fixture
 def started(words: list[str], tmp_path: Path) -> Iterator["subprocess.Popen[str]"]:
-    """Start a command on 13 pages, each of which takes 0.4 s, with at least two pages at a time."""
+    """Start a command that reads 13 pages, at least two at a time; each page takes 0.4 s."""
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.export.slow_pages", "0.4", *words, "-o", str(tmp_path / "made")],
         cwd=ROOT,

@@ -66,7 +66,7 @@ def test_a_piece_that_kills_its_worker_affects_no_other() -> None:
 
 
 def test_a_worker_ends_silently_if_its_parent_dies_with_an_unread_result() -> None:
-    """The connection is reset, not closed, if the parent dies.
+    """If the parent dies, the connection is reset, not closed.
 
     Regression: the worker of a killed export ended with a traceback.
     """

@@ -204,7 +204,7 @@ def test_any_bytes(content: bytes) -> None:
 
 @pytest.mark.parametrize("charset", ["windows-1252", "shift_jis", "gbk", "utf-16le", "iso-2022-jp", "euc-kr"])
 def test_pages_in_other_encodings(charset: str) -> None:
-    """In these encodings, a byte that looks like `<` or a quote can be part of another character.
+    """In these encodings, a byte that looks like `<` or like a quote can be a part of another character.
 
     The scanner reads the output of `prepare`.
     """

@@ -206,7 +206,7 @@ def test_an_unused_fork_ends_with_the_worker() -> None:
 def test_a_fork_ends_when_its_parent_is_gone() -> None:
     fork = fork_parser()
     assert fork is not None
-    fork.link.close()  # the kernel does the same for a parent that was killed
+    fork.link.close()  # the kernel also closes the connection if the parent is killed
     assert asyncio.run(fork.wait()) == 0
 
 

@@ -1,8 +1,8 @@
 """Kill a command before its n-th write: a write to a file, a rename, or a batch to a store.
 
 The command runs in a fork of a server that has imported all modules and never opened a store. The fork counts
-file operations, which it learns from Python's audit events, and batches. At the n-th write, the fork kills
-itself with SIGKILL.
+batches and file operations; it learns of file operations from Python's audit events. At the n-th write, the
+fork kills itself with SIGKILL.
 """
 
 import faulthandler
@@ -40,7 +40,7 @@ class Ran(NamedTuple):
 
 
 def run(folder: Path, command: Callable[..., Any], *arguments: Any, kill_at: int = 0) -> Ran | None:
-    """Call `command` in a separate process, which is killed before its write number `kill_at` (0: never) in `folder`.
+    """Call `command` in a separate process, which is killed before its write number `kill_at` in `folder` (0: never).
 
     Return None if the process was killed.
     """

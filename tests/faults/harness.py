@@ -1,7 +1,7 @@
 """Kill a crawl repeatedly, let it finish, and compare the result with the pages that the tree-shaped web has.
 
-The comparison does not use the crawler: requested pages are counted in the server's log,
-and stored pages in the WARC files, read by FastWARC.
+The comparison does not use the crawler: requested pages are counted in the server's log, and FastWARC counts
+stored pages in the WARC files.
 """
 
 import os
@@ -53,8 +53,8 @@ class Judgement(NamedTuple):
     def flawless(self) -> bool:
         """True if no page is lost or stored twice, and no kill caused too many refetches.
 
-        A page that must be fetched again because of one kill may be fetched only after the next kill, and
-        then counts for the next kill. So the limit is twice the number of fetches in flight.
+        A kill may force a page to be fetched again only after the next kill. This refetch then counts for the
+        next kill. So the limit is twice the number of fetches in flight.
         """
         wrong = self.lost + self.unstored + self.stored_twice + self.torn
         return not wrong and self.worst <= 2 * self.in_flight
@@ -117,7 +117,7 @@ def start(
     module: Sequence[str] = ("crawler",),
     file_bytes_max: int = 0,
 ) -> "subprocess.Popen[str]":
-    """Start `crawler crawl` on `directory`; with a `fault` ("point:n"), the crawl kills itself at that point.
+    """Start `crawler crawl` on `directory`. With a `fault` ("point:n"), the crawl kills itself at that point.
 
     With `file_bytes_max`, no file can grow beyond that size, and further writes fail as on a full disk.
     """
@@ -289,8 +289,8 @@ def deaths(directory: Path) -> list[float]:
 def load_seeds_with_kills(folder: Path, count: int, faults: Sequence[str]) -> Counter[int]:
     """Load `count` seeds with a command that is killed at `faults`.
 
-    Return the number of entries that each seed has at the end. Only one URL of each host may be fetched, and no
-    server answers, so nearly all URLs are parked at the end.
+    Return the number of entries that each seed has at the end. Only one URL of each host may be fetched, and
+    no server answers. So nearly all URLs are parked at the end.
     """
     listed = folder / "seeds"
     with listed.open("w") as file:

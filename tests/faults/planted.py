@@ -1,4 +1,4 @@
-"""Run the crawler with a bug that is planted in all its processes, and that the tests must find.
+"""Run the crawler with a bug that is planted in all its processes, so that a test can show that it finds the bug.
 
     python -m tests.faults.planted BUG crawl ...
 
@@ -31,7 +31,7 @@ from tests.lab.cluster.planted import PLANTS
 
 
 def _slow_disk() -> list[tuple[Any, str, Any]]:
-    """Delay commits, so that a crash can happen between an acknowledgement and its commit."""
+    """Delay commits, so that a crash can happen after an acknowledgement but before its commit."""
     write = CommitPoint.write
 
     def write_slowly(self: CommitPoint, group: Sequence[Change]) -> None:

@@ -43,7 +43,7 @@ def is_whole(directory: Path) -> None:
 
 @pytest.fixture(scope="module")
 def half_done(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a crawl of two processes that was stopped in the middle, so that links wait in outboxes and DUEs."""
+    """Return a crawl of two processes that was stopped in the middle, while links waited in outboxes and DUEs."""
     folder = tmp_path_factory.mktemp("half_done")
     with TreeWeb(folder, PAGES, "--fanout", "3", "--delay", "0.05") as web:
         flags = ("--processes", "2", "--max-pages", "60", *QUICK, "--concurrency", "8")

@@ -69,7 +69,7 @@ def shown(directory: Path) -> dict[str, bytes]:
 
 
 def holder(directory: Path) -> str:
-    """Return the host that has the response to which equal leaves of other hosts refer."""
+    """Equal leaves of several hosts refer to one response. Return the host that has this response."""
     with opened(directory) as stored:
         for archive in stored.archives:
             for _, capture in archive.all_captures():
@@ -82,7 +82,7 @@ def holder(directory: Path) -> str:
 
 
 def records_of(directory: Path, name: str) -> int:
-    """Return the number of WARC records in the directory that belong to a host or refer to one of its pages."""
+    """Return the number of WARC records in the directory that belong to the host or refer to a page of the host."""
     return sum(
         any(
             f"//{name}:" in record.fields.get(field, "")
@@ -175,7 +175,7 @@ def test_a_running_crawl_is_killed_while_it_erases(
 ) -> None:
     """The next start of the crawl completes the erasures that are listed.
 
-    All other erasures are completed when the command is repeated.
+    The other erasures are completed when the command is repeated.
     """
     _, source = crawled
     directory = copy_of(source, tmp_path / "crawl")

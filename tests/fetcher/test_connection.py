@@ -121,7 +121,7 @@ class World:
         self.connection.buffer_updated(len(data))
 
     def of(self, name: str) -> list[Any]:
-        """Return the values that the connection reported to its owner under this name."""
+        """Return all values that the connection has reported to its owner under this name."""
         return [value for what, value in self.told if what == name]
 
 
@@ -439,7 +439,7 @@ def test_a_connection_is_quiet_until_bytes_or_a_close_arrive(world: World) -> No
 
 
 def test_a_connection_before_it_is_open(world: World) -> None:
-    """The pool and the client read these attributes of every connection, even of one that never opens."""
+    """The pool and the client read these attributes of every connection, even if the connection never opens."""
     one = Connection(("http", "a.test", 80, ""), memoryview(b""), world)  # type: ignore[arg-type]
     assert (one.address, one.opened, one.tls_ok, one.lost) == ("", "plain", True, False)
     assert (one.took, one.read_time, one.idle_until) == (0.0, 0.0, 0.0)

@@ -159,7 +159,10 @@ SETTING = OK.replace(b"\r\n\r\n", b"\r\nSet-Cookie: s=1\r\nset-cookie: t=2; path
 
 @pytest.mark.parametrize(("cookies", "own_jar"), [(False, False), (True, False), (False, True)])
 def test_cookies_are_sent_only_if_enabled(cookies: bool, own_jar: bool) -> None:
-    """Cookies are disabled by default. A setting enables them, and so does a redirect chain with its own jar."""
+    """Cookies are disabled by default.
+
+    A setting enables cookies; a redirect chain with its own jar also uses them.
+    """
 
     async def play() -> None:
         client = make_client(small(cookies=cookies))

@@ -28,7 +28,7 @@ def test_a_body_has_the_bytes_received(pieces: list[bytes | None], small: int) -
 
 
 def test_a_large_body_is_held_once() -> None:
-    """In an earlier version, a large body took twice its size in memory while its pieces were joined."""
+    """In an earlier version, a large body took twice its size in memory while its pieces were being joined."""
     piece, number = bytes(64 << 10), 320
     tracemalloc.start()
     body = HeldBody()

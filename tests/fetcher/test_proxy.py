@@ -1,4 +1,4 @@
-"""Test fetching through an HTTP proxy: absolute form for http, a tunnel for https, and the proxy's own outcomes."""
+"""Test fetching through an HTTP proxy: the absolute form for http, a tunnel for https, and outcomes of the proxy."""
 
 import asyncio
 import base64

@@ -38,7 +38,10 @@ def test_without_a_rate_there_is_no_wait() -> None:
 
 
 def test_rate_limit_pauses_count_for_no_time_limit() -> None:
-    """Time limits exclude pauses due to the rate limit: 60 kB arrive at 1 MB/s, although the silence limit is 1 ms."""
+    """Pauses due to the rate limit do not count for time limits.
+
+    60 kB arrive at 1 MB/s, although the silence limit is 1 ms.
+    """
     body = bytes(60_000)
     answer = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body)
 

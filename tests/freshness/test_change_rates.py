@@ -1,4 +1,4 @@
-"""Test the change rates pooled by site: their sums, their limits, and the bounded influence of a page."""
+"""Test the change rates that are pooled by site: their sums, their limits, and the bounded influence of a page."""
 
 import math
 
@@ -116,7 +116,7 @@ def test_a_change_raises_the_rate_and_quiet_time_lowers_it(
     assert rates.rate(0, k + 1.0, t) > rate > rates.rate(0, k, t + more) > 0.0
     expected = rates.expected(0, k, t, clock)
     assert 0.0 < expected <= rates.expected(0, k, t, clock + more) <= 1.0
-    # A mixture of rates predicts less change than its mean rate.
+    # The predicted change of a mixture of rates is less than that of its mean rate.
     assert expected <= -math.expm1(-rate * clock) * (1 + 1e-9)
 
 

@@ -1,4 +1,4 @@
-"""Test what is learned about the weekly rhythm of sites, when it is used, its clock and its stored form."""
+"""Test the weekly rhythm of sites: what is learned about it, when it is used, its clock and its stored form."""
 
 import math
 
@@ -11,7 +11,8 @@ from crawler.freshness.seasons import COLUMNS, Seasons
 DAY = 86_400.0
 HOUR = DAY / 24.0
 WEEK = 7.0 * DAY
-SPEED = 168.0 / 40.0  # speed of the site in working hours: it changes only in 40 of the 168 hours of a week
+# speed of the site in working hours: all its changes happen in 40 of the 168 hours of a week
+SPEED = 168.0 / 40.0
 
 
 def _worked(at: float) -> float:

@@ -419,7 +419,7 @@ def test_a_site_that_answers_429_above_thirty_a_minute_loses_no_page() -> None:
 def test_a_url_that_kills_its_host_does_not_block_the_others() -> None:
     """Every request for one page resets the connection.
 
-    The other URLs are fetched first, and the crawl gives the page up after five strikes.
+    The other URLs are fetched first. After five strikes, the crawl gives up the page.
     """
 
     def answer(fetch_task: FetchTask, now: float) -> Fetch:
@@ -665,7 +665,10 @@ def test_a_host_that_failed_waits_for_its_commit() -> None:
 def test_retiring_does_not_scan_tombstones_for_parked_entries(
     parked: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If no entry is parked, a scan for parked entries would read only tombstones: 160 ms for a million URLs."""
+    """If no entry is parked, a scan for parked entries would read nothing but tombstones.
+
+    This takes 160 ms for a million URLs.
+    """
     crawl = Crawl(config(crawl={"depth": 2}))
     batch = crawl.store.batch()
     links = [link(f"https://a.org/{n}", depth=3 if parked and not n else 1) for n in range(8)]
@@ -792,7 +795,7 @@ def test_look_ups_continue_while_all_slots_are_taken_and_do_not_fill_the_front()
 
 
 def many_seeds(hosts: int, concurrency: int, **settings: Any) -> Crawl:
-    """Return a crawl with two URLs per host, each host with its own robots.txt and address."""
+    """Return a crawl with two URLs per host. Each host has a robots.txt and an address of its own."""
     crawl = Crawl(
         config(**settings),
         concurrency=concurrency,
@@ -814,7 +817,7 @@ def test_first_pages_come_before_the_robots_txt_of_all_hosts() -> None:
 
 
 def test_a_rate_limits_the_number_of_hosts_begun() -> None:
-    """With 400 hosts at 20 requests per second, first pages do not wait until all robots.txt files are fetched."""
+    """With 400 hosts at 20 requests per second, first pages are fetched before all robots.txt files are fetched."""
     crawl = many_seeds(400, 512, crawl={"rate": 20.0})
     crawl.run(requests=300)
     assert [request.task for request in crawl.requests].count(TaskKind.PAGE) >= 100
@@ -995,7 +998,7 @@ def test_domain_budgets_include_urls_from_before_a_restart() -> None:
 
 
 def test_a_queue_is_not_read_to_its_end_while_more_is_on_the_way() -> None:
-    """Otherwise, the queue would seem empty, and entries that arrive later would be ignored until the next start."""
+    """If it were, the queue would seem empty, and entries that arrive later would be ignored until the next start."""
     crawl = Crawl()
     crawl.add([link(f"https://a.org/{n}") for n in range(20)])
     crawl.run(requests=3)

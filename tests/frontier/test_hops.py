@@ -1,4 +1,7 @@
-"""Test redirect hops with a real frontier. A hop is in no queue: it borrows a host between the host's tasks."""
+"""Test redirect hops with a real frontier.
+
+A hop is in no queue. It borrows its host between two tasks of the host.
+"""
 
 import pytest
 

@@ -15,7 +15,7 @@ def page(crawl: Crawl, order: str = "busy", limit: int = 100, **more: str) -> di
 
 
 def ended(steps: Generator[None, None, dict[str, Any]]) -> tuple[int, dict[str, Any]]:
-    """Run the generator to its end; return (the number of pauses, the result)."""
+    """Run the generator to its end; return the number of its pauses and its result."""
     pauses = 0
     while True:
         try:
@@ -51,7 +51,7 @@ def crawl() -> Crawl:
 
 
 def test_failing_hosts_come_first_and_are_counted(crawl: Crawl) -> None:
-    """A host was once not listed if only its robots.txt or one port was unreachable, because its `failures` were 0."""
+    """Once, a host was not listed if only its robots.txt or one port was unreachable: its `failures` were 0."""
     found = page(crawl, "failing", 40)
     assert {name.startswith("dead") for name in names(found)} == {True}
     assert (found["hosts"], found["failing"], found["matched"]) == (44, 40, 44)

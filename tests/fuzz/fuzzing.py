@@ -38,8 +38,8 @@ class Clock:
 class Target(NamedTuple):
     """A parser of foreign data.
 
-    `take` receives the input, the clock and random numbers, and returns a value that names the
-    way in which the parser ended. It raises an exception only if there is a bug.
+    `take` receives the input, the clock and random numbers. It returns a value that names the way in which
+    the parser ended. It raises an exception only if there is a bug.
     """
 
     name: str
@@ -57,7 +57,10 @@ class Failure(NamedTuple):
 
 
 class Tally(msgspec.Struct):
-    """The result of fuzzing one target. `worst` is its longest turn in CPU seconds, for the input `slowest`."""
+    """The result of fuzzing one target.
+
+    `worst` is its longest turn in CPU seconds. The input `slowest` caused this turn.
+    """
 
     target: str
     seed: int

@@ -18,7 +18,7 @@ from tests.splitter.links import Unread
 class Views:
     """The views of N processes.
 
-    `tell_all` immediately delivers a message from each process to each other one. A test may also deliver
+    `tell_all` immediately delivers a message from each process to each other process. A test may also deliver
     messages late or lose them.
     """
 

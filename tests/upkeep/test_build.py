@@ -62,9 +62,9 @@ def moved(path: Path, *, before: int = 2, after: int = 3) -> CrawlDirectory:
 
 
 def test_keys_without_a_bucket_reach_the_processes_that_need_them(tmp_path: Path) -> None:
-    """Robots files are moved to the owners of their hosts, and traces to the first process.
+    """The robots.txt files are moved to the owners of their hosts, and the traces to the first process.
 
-    All processes get the proofs and the new table.
+    All processes get all proofs, and the new table.
     """
     directory = moved(tmp_path / "crawl")
     names, robots, records, fetched = process_names(config_of(3)), [], 0, []

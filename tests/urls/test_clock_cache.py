@@ -93,7 +93,7 @@ class Model:
 
 
 class CacheMachine(RuleBasedStateMachine):
-    """Run both forms of the cache and the model in parallel.
+    """Run the compiled cache, the interpreted cache and the model in parallel.
 
     Compare every answer and position, and check the properties that any cache must have.
     """

@@ -107,6 +107,11 @@ class PageView(msgspec.Struct, frozen=True):
     deadline: float
     state: str
 
+    @property
+    def is_first(self) -> bool:
+        """True if the page was never fetched again after its first copy."""
+        return self.watched <= 0.0
+
 
 class HostView(msgspec.Struct, frozen=True):
     """All that the schedule knows of a host. `boost` is the host's level divided by the common level."""

@@ -96,7 +96,7 @@ class Shipped:
 
     def record_outcome(self, page: int, now: float, changed: bool) -> None:
         if (known := self._asked.pop(page, None)) is not None:
-            self._recalibration.observe(known.fresh, known.hearing, known.stands_for, changed)
+            self._recalibration.observe(known.fresh, known.hearing, known.stands_for, changed, known.is_first)
         self._fetched[page] = now
         self.schedule.record_outcome(
             self._number[page], now, RefreshOutcome.CHANGED if changed else RefreshOutcome.UNCHANGED
@@ -119,7 +119,7 @@ class Shipped:
         if self._number[page] < 0:
             return math.nan, math.nan
         known = self.schedule.overview.page(self._number[page], now)
-        return known.fresh, self._recalibration.corrected(known.fresh, known.hearing)
+        return known.fresh, self._recalibration.corrected(known.fresh, known.hearing, known.is_first)
 
     def block(self, site: int, until: float) -> None:
         self.schedule.block(self.schedule.host(site + 1), until)

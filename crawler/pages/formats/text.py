@@ -86,7 +86,9 @@ def _main(library: tuple[Any, Any], tree: Any, whole: str) -> str:
 
 def _deepen_lists(tree: Any) -> None:
     """Put each shallow list that is not a menu into three elements more, so that the heuristics keep the list."""
-    lists: Any = tree.body.query_selector_all(_SHALLOW_LISTS) if tree.body is not None else []
+    if tree.body is None:
+        return
+    lists = tree.body.query_selector_all(_SHALLOW_LISTS)
     for node in [lists.item(number) for number in range(min(len(lists), _LISTS_MAX))]:
         links = node.query_selector_all("a")
         linked = sum(len(links.item(number).text) for number in range(len(links)))

@@ -223,7 +223,7 @@ class Stages:
         self._begin_state(self.store.batch(sync=True), clean=False)
         return clean
 
-    def ended_in_order(self) -> bool:
+    def ended_cleanly(self) -> bool:
         """Return whether the last program that used the folder ended cleanly, or is still using the folder."""
         return self.was_clean or (self.lock is None and is_held(self.directory / LOCK))
 

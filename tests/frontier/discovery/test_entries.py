@@ -108,7 +108,7 @@ WORDS, BYTES = st.integers(0, (1 << 64) - 1), st.integers(0, 255)
 def test_entries_survive_encoding_and_decoding(
     tail: str, host: int, fingerprint: int, beside: bool, via: int, rest: tuple[int, ...]
 ) -> None:
-    """The short form is used if only `tail`, `via` and `fingerprint` are set, and the key has the same bucket."""
+    """The short form is used if only `tail`, `via` and `fingerprint` are set, and if the key has the same bucket."""
     assume(tail.isprintable())  # lone surrogates, for example, are not printable, and no URL contains them
     low = (1 << 48) - 1
     if beside:

@@ -154,7 +154,7 @@ def test_time_without_a_fetch_slot_is_not_counted() -> None:
 
 
 def test_robots_txt_makes_no_host_prompt() -> None:
-    """A host that answered only for robots.txt may send endless pages, so it takes no slot from a prompt host."""
+    """A host that answered only for robots.txt may send endless pages, so it may not take a slot of a prompt host."""
     hosts = HostTable()
     shares = SlotShares(hosts, 4, 0.5)
     slot = hosts.insert(1)

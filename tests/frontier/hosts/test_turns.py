@@ -12,9 +12,9 @@ from crawler.frontier.hosts.turns import ClassedBackQueue, DueFront
 
 @pytest.mark.parametrize("seed", range(4))
 def test_the_back_queue_against_a_list(seed: int) -> None:
-    """Hosts leave in the order of their class, then of their arrival. In a quarter of the turns, only arrival counts.
+    """Hosts leave in the order of their class. Hosts of the same class leave in the order of their arrival.
 
-    Some hosts change their class while they wait.
+    In a quarter of the turns, only arrival counts. Some hosts change their class while they wait.
     """
     rng = random.Random(seed)
     hosts = HostTable(4)

@@ -98,7 +98,7 @@ class Player:
         self.due, self.fresh = 0.0, 0.0
 
     def run(self, rate: float, now: float, judged_from: float) -> None:
-        """Fetch pages at `rate` until `now`, and add up the expected time for which their copies were fresh."""
+        """Fetch pages at `rate` until `now`, and add up the expected time for which the pages' copies were fresh."""
         self.schedule.rate = rate
         while self.due <= now:
             page = self.schedule.claim_next(self.due)
@@ -109,7 +109,7 @@ class Player:
             self.due += 1.0 / rate
 
     def judge(self, page: int, end: float, judged_from: float) -> None:
-        """Add the expected time for which the page's copy was current: the integral of exp(-rate age)."""
+        """Add the expected time for which the copy of a page was current: the integral of exp(-rate age)."""
         rate, begin = self.rates[page], max(self.crawled[page], judged_from)
         if end > begin:
             ages = begin - self.crawled[page], end - self.crawled[page]

@@ -1,4 +1,4 @@
-"""Test the stored refresh state: a schedule that is rebuilt from its records chooses the same pages."""
+"""Test the stored refresh state: a schedule that is rebuilt from its records chooses the same pages as before."""
 
 import random
 
@@ -177,7 +177,7 @@ def test_damaged_records_are_reported(prefix: bytes) -> None:
 
 
 def _alone(chunk: list[tuple[bytes, bytes]]) -> list[tuple[int, bytes]] | str:
-    """Read the records one by one; return (fingerprint, payload) pairs, or the message if a record is damaged."""
+    """Read the records one by one; return (fingerprint, payload) pairs or, for a damaged record, the error message."""
     try:
         return list(
             state._checked(chunk, keys.REFRESH, *(state._PAGE.size + more for more in (0, *state._PAGE_MORE)))

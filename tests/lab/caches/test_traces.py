@@ -59,7 +59,7 @@ def test_neither_fingerprints_nor_hosts_of_the_crawl_are_in_a_trace(tmp_path: Pa
 
 
 def test_names_are_stable_after_eviction(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The cache of names is bounded. After a name was evicted, the key yields the same name again."""
+    """The cache of names is bounded. After a name was evicted, the same name is computed from the key again."""
     monkeypatch.setattr("crawler.urls.trace._NAMES_MAX", 3)
     rounds = [*range(10), *range(10)]
     written(tmp_path / "t", [(1, rounds, [False] * 20)])
@@ -67,7 +67,7 @@ def test_names_are_stable_after_eviction(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_torn_pages_are_not_read(tmp_path: Path) -> None:
-    """After a crash, there may be links without their page, an incomplete word, or a page without its links."""
+    """After a crash, a trace may have links without their page, an incomplete word, or a page without its links."""
     written(tmp_path / "t", PAGES)
     links, pages = tmp_path / "t" / LINKS_FILE, tmp_path / "t" / PAGES_FILE
     whole = links.read_bytes()

@@ -1,7 +1,7 @@
 """Bugs that can be planted in the crawler's code, one for each rule of `storage/README.md` and `splitter/README.md`.
 
-`python -m tests.lab.cluster.planted [BUG ...]` prints, for each bug, the first seed that finds the bug, and
-the judge's rules that the bug breaks.
+`python -m tests.lab.cluster.planted [BUG ...]` prints two things for each bug: the first seed that finds the
+bug, and the judge's rules that the bug breaks.
 """
 
 import os
@@ -237,7 +237,7 @@ def _gap_taken() -> list[tuple[Any, str, Any]]:
 
 
 def _foreign_taken() -> list[tuple[Any, str, Any]]:
-    """Bug: a process keeps links that belong to a peer."""
+    """Bug: a process keeps links that belong to another process."""
     split = Owners.split
 
     def split_own(self: Owners, fingerprints: Any) -> dict[str, list[int]]:
@@ -312,7 +312,7 @@ def _uncounted() -> list[tuple[Any, str, Any]]:
 
 
 def _made_out_of_turn() -> list[tuple[Any, str, Any]]:
-    """Bug: the change of a flush is computed before the queued changes on which it depends."""
+    """Bug: the change of a flush is computed too early, before the queued changes on which it depends."""
     add = commit.CommitPoint.add
 
     def add_made(self: commit.CommitPoint, change: Any) -> None:
@@ -334,7 +334,10 @@ def _unnamed_kept() -> list[tuple[Any, str, Any]]:
 
 
 def _same_epoch() -> list[tuple[Any, str, Any]]:
-    """Bug: a compacted queue keeps its epoch, so it reuses numbers that its peer knows. Entries are not checked."""
+    """Bug: a compacted queue keeps its epoch, so it uses numbers again that its peer already knows.
+
+    Entries are not checked.
+    """
     result, stage = compaction.Compaction.result, Spool.stage
 
     def result_of_old(self: compaction.Compaction) -> Any:

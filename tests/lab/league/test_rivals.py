@@ -139,10 +139,10 @@ def test_the_oracle_never_fetches_a_page_that_never_changes() -> None:
     assert policy.last[2] == 0.0 < policy.last[:2].min()
 
 
-# Scores of this code at 1x, 3x, 10x on the excerpt, with 20 pages per site. On all 35 sites the same code
-# yields .781 .899 .962 (round robin), .785 .830 .823 (nutch), .782 .903 .966 (stormcrawler), .819 .925 .975
-# (oracle); an independent simulator in steps of a day yielded .780 .900 .963, .788 .835 .826, .781 .907 .966,
-# .817 .925 .975.
+# Scores of this code at 1x, 3x, 10x on the excerpt, with 20 pages per site. On all 35 sites, the same code
+# yields .781 .899 .962 (round robin), .785 .830 .823 (nutch), .782 .903 .966 (stormcrawler) and .819 .925
+# .975 (oracle). An independent simulator in steps of a day yielded .780 .900 .963, .788 .835 .826, .781 .907
+# .966 and .817 .925 .975.
 GOLDEN = {
     ("none", "round-robin"): (0.7260, 0.8831, 0.9503),
     ("none", "nutch"): (0.7347, 0.7513, 0.7725),

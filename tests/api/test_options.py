@@ -8,6 +8,7 @@ import pytest
 
 import crawler
 from crawler.api.options import DEFAULTS, DESCRIPTION, CrawlOptions
+from tests.end_to_end.web import SETTINGS, Web, page
 
 
 @pytest.mark.parametrize("taker", [crawler.run, crawler.run_async, crawler.Crawl])
@@ -39,3 +40,14 @@ def test_an_unknown_argument_is_rejected(tmp_path: Path) -> None:
         crawler.run(directory=tmp_path, follows=False)  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="unexpected keyword argument 'follows'"):
         asyncio.run(crawler.run_async(directory=tmp_path, follows=False))  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize("follow", [True, False])
+def test_without_links_no_sitemap_or_feed_is_requested(tmp_path: Path, follow: bool) -> None:
+    """`follow=False` also holds for URLs that are found in sitemaps and feeds."""
+    feed = '<link rel="alternate" type="application/rss+xml" href="/feed">'
+    with Web({"/": page("/a", head=feed)}, other=page()) as web:
+        web.routes["/robots.txt"] = f"Sitemap: {web.url('/map.xml')}\n"
+        settings = SETTINGS | {"sitemaps": {"guess": True}}
+        crawler.run(web.url(), follow=follow, directory=tmp_path, config=settings)
+        assert set(web.paths()) == ({"/", "/a", "/feed", "/map.xml", "/sitemap.xml"} if follow else {"/"})

@@ -1,6 +1,7 @@
 """crawler: a Mercator-style web crawler.
 
-The life of a URL, stage by stage (`process/` connects the stages; `crawler/README.md` has the map and the rules):
+The life of a URL, stage by stage (`process/` connects the stages, and `crawler/README.md` contains the map
+and the rules):
 
     frontier --> fetcher --> extract --> urlfilter --> splitter --(other hosts)--> peers
        ^                                                  | own hosts

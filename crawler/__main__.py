@@ -22,10 +22,10 @@ def main() -> int:
 
 
 def _end(code: int) -> None:
-    """End the process without freeing its memory, since freeing takes as long as crawling 60 pages.
+    """End the process without freeing its memory, because freeing would take as long as crawling 60 pages.
 
-    If a thread is still running or the output cannot be written, only return. Then the interpreter ends the
-    process.
+    If a thread is still running or the output cannot be written, return, so that the interpreter ends the
+    process as usual.
     """
     if any(thread is not threading.main_thread() and not thread.daemon for thread in threading.enumerate()):
         return

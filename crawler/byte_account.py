@@ -3,19 +3,19 @@
     reserve --fits--> granted ......................... release
        '-----does not--> waits in line --next_free--> granted
 
-A plain object without I/O. An owner is any hashable value; its share of the bytes grows with each `reserve`
-and ends with `release`. An owner whose request does not fit waits in a queue. Requests are granted in the
-order of their arrival. Two kinds of shares may exceed the limit. The oldest share may exceed it, because
-otherwise many half-received bodies could fill the account and wait for one another forever. And each share
-may grow to `SMALL_BYTES`, because otherwise small bodies would wait for large ones. All shares except the
-oldest together hold at most a quarter of the limit. The reason is that with many large bodies, the oldest
-share often exceeds the limit, and then the others should hold little.
+The account is a plain object without I/O. An owner is any hashable value. The owner's share of the bytes
+grows with each `reserve` and ends with `release`. An owner whose request does not fit waits in a queue.
+Requests are granted in the order of their arrival. Two kinds of shares may exceed the limit. The oldest share
+may exceed it, because otherwise many half-received bodies could fill the account and wait for one another
+forever. And each share may grow to `SMALL_BYTES`, because otherwise small bodies would wait for large ones.
+All shares except the oldest together hold at most a quarter of the limit. The reason is that with many large
+bodies, the oldest share often exceeds the limit, and then the other shares should be small.
 
 `charge` counts bytes that are already in memory, whether they fit or not. These are the bytes of a body that
 has arrived but is not committed, and of the data made from that body. A charged owner never waits here. While
 more than an eighth of the limit is charged, the oldest share may not exceed the limit. Otherwise, one body
-after the other would arrive completely and wait to be parsed. So the account exceeds its limit by at most
-that eighth, the share of one owner, small shares, and charges that were not reserved before.
+after the other would arrive completely and wait to be parsed. So the account exceeds its limit at most by
+that eighth, the share of one owner, the small shares, and those charges whose bytes were not reserved before.
 """
 
 from collections.abc import Hashable
@@ -23,13 +23,16 @@ from typing import Generic, TypeVar
 
 SMALL_BYTES = 64 << 10  # the median page has 30 kB
 YOUNGER_PART = 4  # all shares but the oldest may together hold 1/4 of the limit
-CHARGED_PART = 8  # 1/8 of the limit may be charged while the oldest share grows beyond it
+CHARGED_PART = 8  # while more than 1/8 of the limit is charged, the oldest share may not exceed the limit
 
 _O = TypeVar("_O", bound=Hashable)
 
 
 class ByteAccount(Generic[_O]):
-    """An account of at most `limit` bytes, except for the oldest share, shares of at most `small` bytes, and charges."""
+    """An account of at most `limit` bytes.
+
+    Only the oldest share, shares of at most `small` bytes, and charges may exceed it.
+    """
 
     __slots__ = ("_charges", "_limit", "_shares", "_small", "_waiting", "charged", "held")
 
@@ -44,7 +47,10 @@ class ByteAccount(Generic[_O]):
         self.charged = 0  # the part of `held` that belongs to charged owners
 
     def reserve(self, owner: _O, nbytes: int) -> bool:
-        """Let the owner's share grow by `nbytes`. After False, the owner waits until `next_free` returns the owner."""
+        """Let the owner's share grow by `nbytes`.
+
+        Return False if the bytes do not fit. The owner then waits until `next_free` returns it.
+        """
         assert nbytes >= 0
         if owner not in self._waiting and self._fits(owner, nbytes):
             self._grant(owner, nbytes)
@@ -66,7 +72,7 @@ class ByteAccount(Generic[_O]):
         self._waiting.pop(owner, None)  # type: ignore[arg-type]  # a charged owner has no share and does not wait
 
     def next_free(self) -> _O | None:
-        """Grant the request of the next waiting owner if it fits, and return that owner; None if no request fits."""
+        """If the request of the next waiting owner fits, grant it and return this owner; None if no request fits."""
         if not self._waiting:
             return None
         first = next(iter(self._waiting))

@@ -1,4 +1,4 @@
-"""Change signals: the table of their sources, and the possible fates of a signalled URL.
+"""Change signals: defines their sources, and the possible fates of a signalled URL.
 
 A signal reports that a page changed. `process/results/signal_intake.py` handles the signals of all senders.
 """
@@ -8,14 +8,14 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-TOLD_MAX = 100  # the answer to a notification lists this many of its URLs
+TOLD_MAX = 100  # the answer to a notification lists at most this many of its URLs
 
 
 class SignalSource(NamedTuple):
     """One source of change signals.
 
     `number` is the position of the source in the stored counters. `trust` is the share of signals that is
-    assumed to be correct before any signal was checked; `recipe` describes how signals of this source are
+    assumed to be correct as long as no signal was checked. `recipe` describes how signals of this source are
     sent.
     """
 
@@ -52,9 +52,12 @@ def source_number(source: str) -> int:
 class Fate(StrEnum):
     """The fate of a signalled URL. All interfaces use these words."""
 
-    NOTED = "noted"  # the page is kept fresh: it is fetched sooner, depending on how reliable its source was
+    # the page is known and kept fresh, so it is fetched sooner; how much depends on the reliability of the
+    # source
+    NOTED = "noted"
     QUEUED = "queued"  # in scope but not fetched yet: it waits like any link
-    SENT = "sent"  # another process owns the URL and decides; the signal waits here until it arrives
+    # another process owns the URL and decides its fate; the signal waits here until that process receives it
+    SENT = "sent"
     NOT_REFRESHED = "not_refreshed"  # the page is known, but this crawl does not fetch pages again
     RETIRED = "retired"  # `crawler retire` removed it before it was fetched
     OUT_OF_SCOPE = "out_of_scope"  # a rule of the URL filter rejects it
@@ -62,7 +65,11 @@ class Fate(StrEnum):
 
 
 class Told(msgspec.Struct, omit_defaults=True):
-    """The fate of one URL. `why` is the filter's rule, the owner's name, or the reason of a refusal."""
+    """The fate of one URL.
+
+    Depending on the fate, `why` is the rule of the filter, the name of the owner, or the reason of the
+    refusal.
+    """
 
     url: str
     fate: Fate
@@ -70,9 +77,10 @@ class Told(msgspec.Struct, omit_defaults=True):
 
 
 class Signalled(msgspec.Struct):
-    """The result of a notification: the number of URLs by fate, refusals by reason, and the first `TOLD_MAX` URLs.
+    """The result of a notification.
 
-    A URL that a notification contains twice counts once.
+    It contains the number of URLs with each fate, and the number of URLs refused for each reason. `urls`
+    lists the fates of the first `TOLD_MAX` URLs. A URL that a notification contains twice counts once.
     """
 
     noted: int = 0

@@ -6,10 +6,10 @@
     SIGUSR1             blocked, so that it ends neither the process nor its children; a process that writes logs
                         waits for it in a thread and reopens them (`storage/rotating_file.py`)
 
-Without a terminal, SIGHUP comes from a service manager or from logrotate. They send it to make a daemon
-reread its configuration or reopen its logs.
+Without a terminal, SIGHUP comes from a service manager or from logrotate. These programs send it to make a
+daemon reread its configuration or reopen its logs.
 
-Importing the crawler may take longer than a supervisor waits. A SIGTERM or SIGHUP that arrives during the
+A supervisor may stop the crawler before its imports are complete. A SIGTERM or SIGHUP that arrives during the
 imports is remembered, and the command stops as soon as it has begun. A second signal ends the process at
 once. When a command has ended, `leave` makes the process ignore these signals. Otherwise, a signal that
 arrives while the process ends would replace the exit code. This module is imported first and imports almost
@@ -22,7 +22,8 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-# this signal is blocked here and in child processes, since a service manager may send it to them too
+# asks a process to reopen its logs; blocked here and in child processes, since a service manager may send it
+# to these, too
 REOPEN = signal.SIGUSR1
 AT_ONCE = 130  # exit code after a second signal, or after a Ctrl-C before anything has begun
 _came: list[int] = []
@@ -67,7 +68,10 @@ def forget() -> None:
 
 
 def deliver() -> None:
-    """For commands without a clean stop: let stop signals end the process, and deliver a signal that already arrived."""
+    """Let stop signals end the process again, and deliver a signal that has already arrived.
+
+    This is for commands without a clean stop.
+    """
     for number in _noted():
         if signal.getsignal(number) is _note:
             signal.signal(number, signal.SIG_DFL)
@@ -95,7 +99,7 @@ def ending() -> Iterator[None]:
     try:
         if holds:
             signal.signal(signal.SIGINT, lambda *_: came.append(True))
-    except ValueError:  # not the main thread, which receives all signals
+    except ValueError:  # this is not the main thread, which receives all signals
         holds = False
     try:
         yield

@@ -5,8 +5,9 @@ configuration may also cause an error. Then a `CrawlerError` is raised. Its one-
 where, and what to do.
 
 Data from the web may trigger a bug of the crawler or of a library. Such a bug must neither end the process
-nor go unnoticed. So the task ends with the outcome `internal_error`, which is counted, and `Unexpected` logs
-one traceback for each type and place. So a million pages with the same bug cause one traceback.
+nor go unnoticed. So the task ends with the outcome `internal_error`, which is counted. `Unexpected` logs one
+traceback for each type and place of such exceptions. So a million pages with the same bug cause one
+traceback.
 """
 
 import errno
@@ -16,7 +17,8 @@ from traceback import walk_tb
 
 log = logging.getLogger("crawler")
 
-PLACES_MAX = 1000  # number of types and places whose exceptions are logged; all others are only counted
+# the number of different types and places whose exceptions are logged; further ones are only counted
+PLACES_MAX = 1000
 
 
 class CrawlerError(Exception):
@@ -42,7 +44,8 @@ class UsageError(CrawlerError):
 class ConfigError(UsageError):
     """A configuration key is unknown, or its value cannot be used.
 
-    `key` is its path (`section.key`), which the message contains; "" if the error concerns no single key.
+    `key` is the path of the key (`section.key`), which the message contains. It is "" if the error concerns
+    no single key.
     """
 
     def __init__(self, message: str, key: str = "") -> None:
@@ -66,7 +69,7 @@ class DamageError(DirectoryError):
 
 
 class ShippedError(DamageError):
-    """A segment is only in object storage; `crawler ship --fetch` copies it back."""
+    """A segment is only in object storage. `crawler ship --fetch` copies it back."""
 
 
 class BehindError(DamageError):
@@ -90,7 +93,10 @@ class StoreError(CrawlerError):
 
 
 class ObjectStoreError(CrawlerError):
-    """Object storage cannot be reached, or refuses an operation. Unconfirmed files stay on this disk."""
+    """Object storage cannot be reached, or refuses an operation.
+
+    Files whose upload was not confirmed stay on this disk.
+    """
 
     exit_code = 75
 
@@ -131,7 +137,7 @@ class Unexpected:
         self.counts: dict[tuple[str, str, int], int] = {}
 
     def note(self, error: BaseException, where: str) -> str:
-        """Log `error` if it is the first of its type and place; return the error as one line of text."""
+        """Log `error` if it is the first one of its type and place; return the error as one line of text."""
         text = f"{type(error).__name__}: {' '.join(str(error).split())}"[:300]
         key = _place(error)
         count = self.counts.get(key, 0)

@@ -7,13 +7,12 @@
 
 Importing the crawler takes half a CPU second and 60 MB of memory that never changes. Forked children avoid
 both costs: four children start in 0.8 CPU seconds instead of 2.8. Forking a process that runs an event loop
-or threads is unsafe. So a crawling process forks its children only at the first start. A child that dies
-later is replaced by a newly executed program.
+or threads is unsafe. So a crawling process forks each child only for the first start of that child. A child
+that dies later is replaced by a newly executed program.
 
 `ForkedChild` implements the part of `asyncio.subprocess.Process` that a supervisor uses.
 """
 
-import asyncio
 import ctypes
 import gc
 import logging
@@ -27,7 +26,8 @@ from collections.abc import Callable, Iterable
 from crawler import early_signals
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
-Work = Callable[[socket.socket], int]  # (the child's end of a socket pair) -> exit code; runs in the child
+# runs in the child: it gets the child's end of a socket pair, and returns the exit code
+Work = Callable[[socket.socket], int]
 
 
 def can_fork() -> bool:
@@ -36,7 +36,7 @@ def can_fork() -> bool:
 
 
 class ForkedChild:
-    """A running child. `link` is the parent's end of its socket pair."""
+    """A running child. `link` is the parent's end of the socket pair between the two processes."""
 
     def __init__(self, pid: int, link: socket.socket) -> None:
         self.pid = pid
@@ -45,7 +45,9 @@ class ForkedChild:
         self._ended = os.pidfd_open(pid)  # readable once the child has ended
 
     async def wait(self) -> int:
-        """Wait for the child to end and return its exit code; negative if a signal ended it."""
+        """Wait for the child to end and return its exit code, which is negative if a signal ended the child."""
+        import asyncio  # imported here because commands that only export or check do not need it
+
         if self.returncode is None:
             loop, ended = asyncio.get_running_loop(), asyncio.Event()
             loop.add_reader(self._ended, ended.set)
@@ -53,7 +55,7 @@ class ForkedChild:
                 await ended.wait()
             finally:
                 loop.remove_reader(self._ended)
-            if self.returncode is None:  # unless another task has reaped the child in the meantime
+            if self.returncode is None:  # another task may have reaped the child meanwhile
                 self._reap()
         assert self.returncode is not None
         return self.returncode
@@ -75,7 +77,10 @@ class ForkedChild:
 
 
 def end_with_parent(parent: int) -> None:
-    """Ask the kernel to end this process, a child of `parent`, when its parent ends. This works only on Linux."""
+    """Ask the kernel to end this process, which is a child of `parent`, when `parent` ends.
+
+    This works only on Linux.
+    """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:  # the parent has already ended
@@ -87,8 +92,8 @@ def fork_children(
 ) -> list[ForkedChild]:
     """Start `count` children, each of which runs `work` and then ends.
 
-    With `helpers`, the children have no state to save, so the kernel ends them together with this process
-    (more precisely, with the thread that forks them). `siblings` are the other running children.
+    `helpers` means that the children have no state to save. The kernel then ends them together with this
+    process (more precisely, with the thread that forks them). `siblings` are the other running children.
     """
     gc.freeze()  # without this, a garbage collection in a child would copy all memory pages of imported modules
     sys.stdout.flush()
@@ -114,7 +119,7 @@ def _be_child(work: Work, link: socket.socket) -> None:
     """Run `work` and exit; never return into the parent's code."""
     code = 1
     try:
-        os.setsid()  # so that signals from a terminal reach only the parent
+        os.setsid()  # in a new session, a signal from the terminal does not reach the child, only the parent
         early_signals.forget()
         nothing = os.open(os.devnull, os.O_RDONLY)
         os.dup2(nothing, 0)

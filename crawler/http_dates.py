@@ -1,7 +1,7 @@
 """Parses HTTP dates (RFC 9110, 5.6.7).
 
-Nearly all dates have the same form. It is parsed here in a third of the time that Python's email parser
-needs.
+Nearly all dates have the same form. This module parses that form in a third of the time that Python's email
+parser needs.
 """
 
 import re
@@ -26,13 +26,14 @@ def parse_date(text: str) -> datetime:
     """
     date = _fixed_date(text) if len(text) == _FIXED_LENGTH else None
     if date is None:
-        from email.utils import parsedate_to_datetime  # imported only here: other forms are rare
+        from email.utils import parsedate_to_datetime  # here, because dates in other forms are rare
 
         return parsedate_to_datetime(text)
     return date
 
 
-# answers of the same second have the same Date, and files of one release have the same Last-Modified
+# cached, because answers of the same second have the same Date, and files of one release have the same
+# Last-Modified
 @lru_cache(maxsize=512)
 def _fixed_date(text: str) -> datetime | None:
     """Parse a date in the usual form; return None if `text` has another form."""

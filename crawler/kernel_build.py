@@ -24,18 +24,19 @@ from setuptools.command.build_ext import build_ext
 
 PACKAGE = Path(__file__).resolve().parent
 SHARED = "crawler.memoryviews"
-KEPT_MAX = 400  # maximum number of cached files: about a dozen versions of all kernels, 50 MB
+# maximum number of cached files; this is enough for about a dozen versions of all kernels (50 MB)
+KEPT_MAX = 400
 
 
 class BuildKernels(build_ext):
     """Builds the kernels, or copies them from the cache.
 
     The module that all kernels share is built before any of them. Kernels are built in parallel. If Cython
-    generated the shared module at the same time as another module, part of the shared module could be
-    missing. Then no kernel could be imported.
+    generated the shared module while it compiles another module, part of the shared module could be missing.
+    Then no kernel could be imported.
     """
 
-    # setuptools looks up the options of pyproject.toml by this name, even in a second run
+    # setuptools looks up the options of pyproject.toml by this name
     command_name = "build_ext"
     extensions: list[Any]
     parallel: Any

@@ -1,15 +1,14 @@
 """Selects the form of the kernels: either all compiled or all interpreted.
 
-Kernels that use one another's C structs (`cimport`) must have the same form: a compiled
-kernel finds no structs in an interpreted one, and an interpreted kernel finds no C attributes in a compiled one. Each
-kernel is compiled separately at installation, where a failed
-build is not an error. So before any of them is imported, `choose` checks whether all
-were compiled. If one is missing, or if `CRAWLER_INTERPRETED=1` is set, all are
-imported as source.
+Kernels that use one another's C structs (`cimport`) must have the same form. The reason is that a compiled
+kernel finds no structs in an interpreted one, and an interpreted kernel finds no C attributes in a compiled
+one. Each kernel is compiled separately at installation, where a failed build is not an error. So before any
+of them is imported, `choose` checks whether all were compiled. If one is missing, or if
+`CRAWLER_INTERPRETED=1` is set, all are imported as source.
 
-Kernels that depend on no other kernel (ALONE) may have either form. A `.pxd` file without a
-module of its own is compiled into each kernel that imports it. All compiled kernels import SHARED,
-Cython's memory views; if SHARED was not compiled, every kernel is imported as source.
+Kernels that depend on no other kernel (ALONE) may have either form. A `.pxd` file without a module of its own
+is compiled into each kernel that imports it. All compiled kernels import SHARED, which contains Cython's
+memory views. If SHARED was not compiled, every kernel is imported as source.
 """
 
 import os
@@ -84,7 +83,7 @@ def _path(folder: str, name: str) -> str:
 
 
 def all_compiled(folder: str) -> bool:
-    """Return whether BOUND, and the modules that compiled kernels need, are compiled in the package at `folder`."""
+    """Return whether BOUND and the modules that compiled kernels need are all compiled in the package at `folder`."""
     return all(_is_compiled(folder, name) for name in (SHARED, *BOUND))
 
 
@@ -93,7 +92,7 @@ def _is_compiled(folder: str, name: str) -> bool:
 
 
 def choose(folder: str) -> bool:
-    """Give all of BOUND the same form in the package at `folder`; return whether that is the compiled form."""
+    """Give all of BOUND the same form in the package at `folder`; return whether this is the compiled form."""
     if all_compiled(folder) and os.environ.get("CRAWLER_INTERPRETED", "") in ("", "0"):
         return True
     names = BOUND if _is_compiled(folder, SHARED) else (*BOUND, *ALONE)

@@ -1,10 +1,10 @@
 """Makes text from the web safe to show in a terminal, a log or a spreadsheet.
 
 Titles, header fields, error texts and file names are untrusted. If such text were printed raw, ESC and the C1
-controls would control a terminal (colours, titles, replies typed as input). CR and line separators would
-forge lines, bidi controls would reorder a name, and `=` would start a formula. Only this module decides what
-is hidden in such text. All output of the commands to standard output and standard error passes through
-`PrintableStream`.
+controls would control the terminal: they can set colours and the title, and make the terminal answer as if
+the user typed. CR and line separators would forge lines, bidi controls would reorder a name, and `=` would
+start a formula. Only this module decides what is hidden in such text. All output of the commands to standard
+output and standard error passes through `PrintableStream`.
 
 A hidden character is written as a JSON escape, such as `\\u001b`. So JSON keeps its meaning, and people can
 see which character was hidden.
@@ -45,7 +45,7 @@ def csv_cell(text: str) -> str:
 
 def csv_line(cells: Iterable[object]) -> str:
     """Return one line of CSV. Text is made safe by `csv_cell`, and None becomes an empty cell."""
-    import csv  # here, because few commands write CSV
+    import csv  # imported here, because few commands write CSV
 
     line = io.StringIO()
     made = (csv_cell(cell) if isinstance(cell, str) else cell for cell in cells)

@@ -32,10 +32,12 @@ class LinkFlag:
     """
 
     NONE = 0
-    SEED = 1  # given by the user, or the redirect target of a URL given by the user; the URL widens the scope
+    # given by the user, or the target of a redirect from a URL given by the user; the URL widens the scope
+    SEED = 1
     SITEMAP = 2  # read the answer as a sitemap
     FEED = 4  # read the answer as RSS or Atom
-    REQUISITE = 8  # needed to show a page (image, style, script, frame); only its requisites are followed
+    # a requisite, needed to show a page (image, style, script, frame); only its own requisites are followed
+    REQUISITE = 8
     REDIRECT = 16  # the target of a redirect; `redirects` is the length of the chain so far
     REFRESH = 32  # a known page fetched again
     SCOPE = 64  # not a link: tells a peer that the scope grew by this URL
@@ -47,15 +49,20 @@ class LinkFlag:
     # of the signal's source.
     SIGNAL = 1024
     NEWS = 2048  # found on a known page that was fetched again; if the URL becomes a page, the known page gets the credit
-    CREDIT = 4096  # not a link: tells the owner of the page `via` that a URL found there has become a page
+    # not a link: tells the owner of the page `via` that a URL which was found on this page has become a page
+    CREDIT = 4096
     # out of scope, and fetched only to see whether the link works; the answer is not stored, and its links
     # are not followed
     EXTERNAL = 8192
     RENDER = 16384  # show this page in a browser, even if the configuration says otherwise
     STATIC = 32768  # never show this page in a browser
+    # `crawler retire` dropped the URL while the link waited for its owner; the URL is never fetched
+    RETIRED = 65536
 
 
-# The answer to a link with one of these flags is not a page of the crawl.
+# A link with one of these flags is a message to the owner of its URL, not a link.
+MESSAGE = LinkFlag.SCOPE | LinkFlag.SIGNAL | LinkFlag.CREDIT
+# If a link has one of these flags, the answer to it is not a page of the crawl.
 NO_PAGE = LinkFlag.REQUISITE | LinkFlag.SITEMAP | LinkFlag.FEED | LinkFlag.EXTERNAL
 
 
@@ -68,11 +75,11 @@ def flag_names(flags: int) -> str:
 class Link(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """A URL that was found, in canonical form, and accepted by the filter.
 
-    `fingerprint` is the 64-bit fingerprint of its duplicate key; `via` is the fingerprint of the page that
-    contained the link (0 for a seed). `depth` counts the links followed from a seed; redirects and requisites
-    do not count. `redirects` is the length of the chain that ends here: a chain of redirects, or of
-    requisites that need requisites. `flags` holds the `LinkFlag`s and, in the bits above them, the class of
-    the link (`orders/classes.py`).
+    `fingerprint` is the 64-bit fingerprint of the URL's duplicate key. `via` is the fingerprint of the page
+    that contained the link (0 for a seed). `depth` counts the links followed from a seed; redirects and
+    requisites do not count. `redirects` is the length of the chain that ends here: a chain of redirects, or
+    of requisites that need requisites. `flags` holds the `LinkFlag`s and, in the bits above them, the class
+    of the link (`orders/classes.py`).
     """
 
     fingerprint: Unsigned64
@@ -90,9 +97,10 @@ class TaskKind(StrEnum):
     ROBOTS = "robots"  # fetch robots.txt of an authority
     PAGE = "page"  # fetch a page
     DENIED = "denied"  # robots.txt or a withdrawal forbids the URL: record this and fetch nothing
-    SUBRESOURCE = "subresource"  # not handed out: a request of a page that a browser shows
-    SITE_FILE = "site_file"  # not handed out: tdmrep.json or a licence document of a page's site
-    HOP = "hop"  # not handed out: any answer of a redirect chain except the last
+    SUBRESOURCE = "subresource"  # not handed out by the frontier: a request of a page that a browser shows
+    # not handed out by the frontier: tdmrep.json or a licence document of a page's site
+    SITE_FILE = "site_file"
+    HOP = "hop"  # not handed out by the frontier: any answer of a redirect chain except the last
 
 
 class FetchTask(msgspec.Struct, gc=False):
@@ -188,14 +196,15 @@ class PageFrame(msgspec.Struct, frozen=True, gc=False, order=True):
 
 
 class RenderingFacts(msgspec.Struct, gc=False, array_like=True):
-    """The facts about the rendering of a page that are stored.
+    """The facts that are stored about the rendering of a page.
 
-    `why` names the reason for the rendering (one of `render/deciding.py`, "always" or "request"). `took` and
-    `cpu` are in seconds; `render/work_account.py` measures `cpu`. Of its `requests`, `missing` is the number
-    without a usable answer. `broke` names the limit that ended the rendering ("" for none). `added` means
-    that the rendering shows links or text that the static answer lacks. If no browser could show the page,
-    `failures` counts the failed renderings in a row, and `again_at` is the instant from which `auto` tries
-    again. In this case, the other fields still describe the stored rendering, if there is one.
+    `why` names the reason for the rendering: a reason of `render/deciding.py`, "always" or "request". `took`
+    and `cpu` are in seconds; `render/work_account.py` measures `cpu`. `requests` is the number of requests
+    that the rendering made, and `missing` is the number of these that got no usable answer. `broke` names the
+    limit that ended the rendering ("" for none). `added` means that the rendering shows links or text that
+    the static answer lacks. If no browser could show the page, `failures` is the number of failed renderings
+    in a row, and `again_at` is the instant from which `auto` tries again. In this case, the other fields
+    still describe the stored rendering, if there is one.
     """
 
     why: str = ""
@@ -216,9 +225,9 @@ class Rendering(RenderingFacts, kw_only=True, gc=False, array_like=False):
     `dom` is the DOM as HTML in UTF-8; it is b"" if no browser could show the page. `frames` are the frames
     whose contents belong to the page. `subresources` are the answers that were fetched for the page; `cached`
     is the number of requests that the cache of scripts and styles answered. `left_for` is the URL to which
-    the page's scripts tried to navigate. `view` is a picture of the page as PNG, b"" if none was requested.
-    `host_took` is the time in seconds for which the requests kept the page's own host busy. `candidate`
-    means that the answer looked incomplete, as if a browser had to build the rest.
+    the scripts of the page tried to navigate. `view` is a picture of the page as PNG, b"" if none was
+    requested. `host_took` is the number of seconds for which the requests kept the page's own host busy.
+    `candidate` means that the answer looked incomplete, as if a browser had to build the rest.
     """
 
     dom: bytes
@@ -231,7 +240,7 @@ class Rendering(RenderingFacts, kw_only=True, gc=False, array_like=False):
     frames: list[PageFrame] = []
 
     def facts(self) -> RenderingFacts:
-        """Return the facts about this rendering that are stored."""
+        """Return the facts to store about this rendering."""
         facts = RenderingFacts(*(getattr(self, name) for name in RenderingFacts.__struct_fields__))
         facts.took, facts.cpu = round(self.took, 2), round(self.cpu, 2)
         facts.pictured = bool(self.dom and self.view)
@@ -252,14 +261,15 @@ class Fetch(msgspec.Struct, gc=False):
     the time from sending the request to the last byte of the answer, without connecting and TLS. `connection`
     is "reused", the handshake of a new connection ("plain", "full" or "resumed"), or CACHED; it is "" if
     there was no connection. `undecoded` means that the content coding is not known to the crawler, so
-    `content` is empty. `payload_digest` is the SHA-1 of the stored payload if it is already computed, else
-    b"". `final` means that the frontier will not retry the URL. `rendering` is the attempt to show the page
-    in a browser, if there was one. `held_back` means that no attempt was made, because earlier attempts had
-    failed. `site` is the digest of what the host said at that time about the use of its pages
-    (`consent/site_book.py`). `challenged` means that the server demands a signature of this request, and that
-    a repeated request would be signed. `part` is the payload of a large file; `body` and `content` are then
-    empty. `request_head` and `request_body` are the request without the values of credentials. `earlier` are
-    the answers of the redirect chain that led here, if the user's code made the request.
+    `content` is empty. `payload_digest` is the SHA-1 of the stored payload, or b"" if it has not been
+    computed yet. `final` means that the frontier will not retry the URL. `rendering` is the attempt to show
+    the page in a browser, if there was one. `held_back` means that the page should have been shown in a
+    browser, but this was put off because earlier attempts had failed. `site` is the digest of the statements
+    that the host made at that time about the use of its pages (`consent/site_book.py`). `challenged` means
+    that the server demands a signature of this request, and that a repeated request would be signed. `part`
+    is the payload of a large file; `body` and `content` are then empty. `request_head` and `request_body` are
+    the request without the values of credentials. `earlier` are the answers of the redirect chain that led
+    here, if the user's code made the request.
     """
 
     url: str
@@ -346,20 +356,20 @@ class Markup(msgspec.Struct, gc=False):
 
 
 class Extracted(msgspec.Struct, gc=False):
-    """The links and directives of a page. URLs are raw, as on the page. Each occurs once, in order of appearance.
+    """The links and directives of a page. URLs are raw, as on the page. Each URL occurs once, in order of appearance.
 
     `base` is the URL to which the raw URLs are relative. `encoding` is the encoding of the page (WHATWG
     name), in which the query of a link is encoded. `nofollow`, `noindex` and `noarchive` are the page-level
-    robots directives, including those of the header; `metas` are only the directives of the page's own meta
-    tags, as in `PageRecord`. `parse_limit` means that the page exceeded the parser's limit, so that `hrefs`
-    come from a plain scan. `maps` are the sitemaps that a sitemap index names. `repeats` contains each link
-    as often as the page contains it. It is filled only for URL traces. `dated` are the links of a sitemap,
-    feed or directory listing for which the document gives the instant of the last change, each with this
-    instant. `told_by` names the kind of document; it is "" if the document is none of the three. `anchors`
-    has the text of the first anchor of each of `hrefs` ("" for other links); it is [] unless the texts were
-    requested. `markup` is present if it was requested and the page was parsed. `statements` are pairs (name,
-    content) of the meta elements that allow or forbid uses of the page. `licenses` are the raw URLs of the
-    RSL documents that link elements announce.
+    robots directives, including those of the header. `metas` contains only the directives of the page's own
+    meta tags, as in `PageRecord`. `parse_limit` means that the page exceeded the parser's limit, so that
+    `hrefs` come from a plain scan. `maps` are the sitemaps that a sitemap index names. `repeats` contains
+    each link as often as the page contains it. This list is filled only for URL traces. If the document is a
+    sitemap, feed or directory listing, `dated` contains those links for which the document gives the instant
+    of the last change. Each of them is a pair (raw URL, instant). `told_by` names the kind of this document;
+    it is "" for any other document. `anchors` has the text of the first anchor of each of `hrefs` ("" for
+    other links); it is [] unless the texts were requested. `markup` is present if it was requested and the
+    page was parsed. `statements` are pairs (name, content) of the meta elements that allow or forbid uses of
+    the page. `licenses` are the raw URLs of the RSL documents that link elements announce.
     """
 
     base: str
@@ -385,7 +395,10 @@ class Extracted(msgspec.Struct, gc=False):
 
 
 class ReceiptStamp(msgspec.Struct, frozen=True, gc=False):
-    """A consent receipt as the page cache writes it: digest, known answers in words, the whole receipt as JSON."""
+    """A consent receipt as the page cache writes it.
+
+    `answers` lists the known answers in words, and `block` is the whole receipt as JSON.
+    """
 
     digest: bytes
     answers: str
@@ -400,7 +413,7 @@ class PageState(StrEnum):
     GONE = "gone"
     FAILED = "failed"
     DENIED = "denied"  # robots.txt
-    # the operator withdrew the URL before it was fetched, or had all of its copies erased
+    # the operator withdrew the URL before it was fetched, or withdrew it and had all of its copies erased
     RETIRED = "retired"
 
 
@@ -433,24 +446,25 @@ class PageRecord(msgspec.Struct, gc=False, array_like=True):
     noindex: bool = False
     noarchive: bool = False
     error: str = ""
-    # 16 bytes: the digest of that part of the content in which changes count (`pages/change_detection.py`)
+    # 16 bytes: a digest of the content without the parts whose changes do not count
+    # (`pages/change_detection.py`)
     content_digest: bytes = b""
     not_modified: int = 0  # number of 304 answers in a row
     # directives of the page's own meta tags: META_NOINDEX | META_NOARCHIVE; -1 if they were not recorded
     metas: int = -1
     rendered: bool = False  # the content is the DOM that a browser showed
-    receipt: bytes = b""  # the consent receipt of its last fetch (`consent/receipts.py`)
-    # facts about the stored rendering or, if not `rendered`, about the last one, which failed
+    receipt: bytes = b""  # the consent receipt of the page's last fetch (`consent/receipts.py`)
+    # facts about the stored rendering; if not `rendered`, facts about the last rendering, which failed
     shown: RenderingFacts | None = None
 
 
 class Capture(msgspec.Struct, gc=False, array_like=True):
     """The location of a stored copy, which is stored under the key `c/<fingerprint><time>`.
 
-    `kind` is "response" or "revisit". In a revisit, `refers_to` is the `c/` key of the response that it
-    repeats. `length` is the length of the record's gzip member. `extent` is the length of all records of the
-    capture, which follow one another from `offset` on. `broken` means that the answer is incomplete (outcome
-    `truncated`).
+    `kind` is "response" or "revisit". In a revisit, `refers_to` is the `c/` key of the response whose payload
+    the revisit repeats. `length` is the length of the record's gzip member. `extent` is the length of all
+    records of the capture together. They follow one another from `offset` on. `broken` means that the answer
+    is incomplete (outcome `truncated`).
     """
 
     segment: str
@@ -476,7 +490,7 @@ class FrontierCounts(msgspec.Struct, kw_only=True):
     """Counts URLs to do (including `in_flight`), URLs parked by each rule, hosts by state, requests, and look-ups.
 
     `hosts_reached` counts the hosts that have ever answered. `hosts_failing` counts the hosts whose latest
-    requests failed (`frontier/hosts/ranking.py`).
+    requests failed (`frontier/hosts/ranking.py`). `addresses` counts the IP addresses in memory.
     """
 
     todo: int = 0
@@ -493,6 +507,7 @@ class FrontierCounts(msgspec.Struct, kw_only=True):
     hosts_refused: int = 0
     hosts_given_up: int = 0
     hosts_failing: int = 0
+    addresses: int = 0
     parked: int = 0
     parked_depth: int = 0
     parked_pages_per_host: int = 0
@@ -502,7 +517,7 @@ class FrontierCounts(msgspec.Struct, kw_only=True):
 
 
 class DueCounts(msgspec.Struct, kw_only=True):
-    """Counts pending links, links found to be known or new since the crawl began, and runs on disk."""
+    """Counts pending links, runs on disk and, since the crawl began, links to known URLs and links to new URLs."""
 
     pending: int = 0
     known: int = 0
@@ -514,9 +529,9 @@ class DueCounts(msgspec.Struct, kw_only=True):
 class SplitterCounts(msgspec.Struct, kw_only=True):
     """Counters of the traffic between processes since the crawl began.
 
-    `repeated` counts the repeats that were left out of a long queue. The sum of `sent`, `waiting` and
-    `repeated` is the number of all links ever put into the outbox. `batches` and `bytes` count what peers
-    confirmed.
+    `repeated` counts the links that a compaction removed from a long queue because the same link was already
+    waiting there. The sum of `sent`, `waiting` and `repeated` is the number of all links ever put into the
+    outbox. `batches` and `bytes` count what peers confirmed.
     """
 
     sent: int = 0
@@ -539,10 +554,10 @@ class SplitterCounts(msgspec.Struct, kw_only=True):
 class HostStatus(msgspec.Struct, kw_only=True):
     """The state and the counters of a host, the time when it may be requested again, and the reason for the wait.
 
-    `cause` is an outcome, or the reason why the host is held or given up. `wait` is the number of seconds
-    until `ready_at`. `next_retry_at` is the first instant at which a URL of its queue is retried; it is 0 if
-    no URL will be retried. `best` is the importance of the first URL of its queue (`orders/`); it is 0 if the
-    queue is empty.
+    `cause` is an outcome, or the reason why the host is held or was given up. `wait` is the number of seconds
+    until `ready_at`. `next_retry_at` is the first instant at which a URL of the host's queue is retried; it
+    is 0 if no URL will be retried. `best` is the importance of the first URL of the host's queue (`orders/`);
+    it is 0 if the queue is empty.
     """
 
     host: str
@@ -562,9 +577,10 @@ class HostStatus(msgspec.Struct, kw_only=True):
 
 
 class PeerStatus(msgspec.Struct, omit_defaults=True):
-    """The state of a peer, for display. If the process does not run, only the links that wait for the peer are known.
+    """The state of a peer, for display.
 
-    `last_ending` says how the last connection ended.
+    If the process does not run, only the number of links that wait for the peer is known. `last_ending` says
+    how the last connection ended.
     """
 
     outbox_links: int

@@ -25,7 +25,7 @@ def open_shadow_roots(html: bytes) -> bytes:
     """
     if _MARK not in html.lower():
         return html
-    open_templates: list[bool] = []  # the open templates: True for a shadow root
+    open_templates: list[bool] = []  # a stack of the open templates; True stands for a shadow root
 
     def replace(token: re.Match[bytes]) -> bytes:
         attributes = token["attributes"]

@@ -1,6 +1,6 @@
-"""Limits the time that one kind of work takes in each turn of the event loop, so that clients and sockets do not wait.
+"""Limits the time that one kind of work takes in each turn of the event loop, so that clients are not delayed.
 
-Work arrives in groups: while the loop does ten pieces of work, ten more arrive. So without a limit, a turn
+New work arrives while the loop works: during ten pieces of work, ten more arrive. So without a limit, a turn
 could grow until it does one piece of work for each connection.
 """
 
@@ -26,7 +26,7 @@ class TurnShare(Generic[T]):
 
     @property
     def now(self) -> bool:
-        """Return whether work may be done in this turn, because some of the time is left and no other work waits."""
+        """Return whether new work may be done at once, that is, if the turn has time left and no other work waits."""
         return self._left > 0.0 and not self._waiting
 
     def _renew_soon(self) -> None:
@@ -35,7 +35,7 @@ class TurnShare(Generic[T]):
             asyncio.get_running_loop().call_soon(self._renew)
 
     def _renew(self) -> None:
-        """Begin a new turn. If work still waits at the end of the turn, begin the next turn, too."""
+        """Begin a new turn. If work is left after this turn, plan another turn."""
         self._renewing, self._left = False, self._seconds
         try:
             self._serve()

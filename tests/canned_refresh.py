@@ -1,4 +1,6 @@
-"""Prints the results of all refresh computations for a fixed input as JSON; both forms of the kernels must agree.
+"""Prints the results of all refresh computations for a fixed input, as JSON.
+
+Compiled and interpreted kernels must give the same results.
 
 python -m tests.canned_refresh FOLDER
 """

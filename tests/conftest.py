@@ -22,8 +22,8 @@ pytest.register_assert_rewrite(*(f"tests.{folder.name}" for folder in Path(__fil
 settings.register_profile("crawler", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("crawler")
 
-# `nohup` and shell scripts that use `&` start programs with these signals ignored. Programs that tests start would
-# inherit that, but they do not inherit a handler.
+# `nohup` and shell scripts that use `&` start programs with these signals ignored. Programs that tests start
+# would inherit this. They do not inherit handlers, so a handler that does nothing is set here.
 for _number in (signal.SIGHUP, signal.SIGINT):
     if signal.getsignal(_number) is signal.SIG_IGN:
         signal.signal(_number, lambda *_: None)
@@ -71,7 +71,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Exempt imported modules and collected tests from garbage collection, which would examine them each time.
+    """Exempt imported modules and collected tests from garbage collection.
+
+    Otherwise, each collection would examine them.
 
     A crawl in the process of the tests calls `gc.unfreeze` at its end, which would end the exemption. So both
     functions have no effect while tests run, except in programs that tests start.

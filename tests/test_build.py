@@ -48,7 +48,10 @@ def test_the_shared_module_is_built_before_any_kernel(monkeypatch: pytest.Monkey
 
 
 def test_a_wheel_from_the_sdist_holds_the_whole_package(tmp_path: Path) -> None:
-    """`scripts/release` builds both in the same way, but with kernels. This test compiles and downloads nothing."""
+    """`scripts/release` builds sdist and wheel in the same way, but with kernels.
+
+    This test compiles and downloads nothing.
+    """
     pytest.importorskip("setuptools")
     source = tmp_path / "source"
     ignored = shutil.ignore_patterns("__pycache__", "*.so", "*.c", "*.egg-info")

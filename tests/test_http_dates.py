@@ -1,4 +1,7 @@
-"""Test HTTP dates. Our parser reads the usual form like Python's email parser, which reads all other forms."""
+"""Test HTTP dates. Our parser reads the usual form of a date, with the same result as Python's email parser.
+
+All other forms are left to the email parser.
+"""
 
 import random
 from datetime import datetime

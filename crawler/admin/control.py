@@ -1,9 +1,9 @@
 """The control socket of a running process: JSON lines over a Unix socket.
 
-A request is one line {"command": name, ...}, and the answer is one line {"ok": true, "result": ...} or {"ok":
-false, "error": text}. The socket is in the process's folder and accessible only to its owner. Clients
-(`control_client.py`) open the folder and connect through /proc/self/fd, because the path of a socket may have
-at most 107 bytes.
+A request is one line {"command": name, ...}, and the answer is one line
+{"ok": true, "result": ...} or {"ok": false, "error": text}. The socket is in the
+process's folder and accessible only to its owner. Clients (`control_client.py`) open the folder and connect
+through /proc/self/fd, because the path of a socket may have at most 107 bytes.
 """
 
 import asyncio

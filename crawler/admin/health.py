@@ -2,11 +2,15 @@
 
     healthy      every process runs and no rule of `RULES` is broken; a crawl that only waits for
                  the gaps of its hosts is healthy
-    unhealthy    at least one rule is broken; each broken rule is a `BrokenRule` with a sentence
+    degraded     the crawl does its work, but a rule shows that a part of the work fails, or that the
+                 crawl needs a look
+    unhealthy    a rule shows that the crawl, or one of its processes, does not do its work
     paused       healthy, and paused by the user
-    at rest      no process runs
+    at rest      no process runs, and all ended cleanly
+    died         no process runs, and at least one did not end cleanly
 
-`crawler status`, `/status`, the metrics and the dashboard all show this verdict. Rates cover about the last
+Each broken rule is a `BrokenRule` with its severity and a sentence. `crawler status`, `crawler top`, `/status`,
+the metrics and the dashboard all show this verdict. Rates cover about the last
 minute (`process_metrics.LastMinute`), so a verdict lasts at least that long after its cause has ended.
 """
 
@@ -25,9 +29,15 @@ TROUBLE = (
 )  # fmt: skip
 REQUESTS_MIN = 20  # with fewer requests than this in the last minute, the share of failures is not meaningful
 HOSTS_MIN = 5  # with fewer hosts than this in the last minute, the share of failures is not meaningful
-SHARE_MAX = 0.5  # share of requests or hosts that may fail
+SHARE_SOME = 0.25  # share of requests or hosts that may fail in a healthy crawl
+SHARE_MAX = 0.5  # share of requests or hosts that may fail in a degraded crawl
 SPAN_MIN = 30.0  # a crawl counts as stalled only after this many seconds
-ERRORS_AGE = 600.0  # a logged error makes the crawl unhealthy for this many seconds
+# number of seconds for which the verdict mentions a logged error, or the death of a process that runs again
+ERRORS_AGE = 600.0
+# deaths of processes in that time; with more deaths, the crawl is unhealthy although all processes run again
+DEATHS_MAX = 2
+RESTARTING = "; restarting it"  # what follows the cause in the message about a death
+DEGRADED, UNHEALTHY = "degraded", "unhealthy"
 LAG_MAX = 2.0  # seconds of event-loop lag; normal garbage collections and flushes stay below 0.5
 DESCRIPTORS_MAX = 0.9  # share of the limit of open files that may be in use
 _PAUSES = {
@@ -63,14 +73,15 @@ class CrawlSigns(Protocol):
 
 
 class BrokenRule(msgspec.Struct, frozen=True):
-    """A broken rule: its name in `RULES`, and a sentence."""
+    """A broken rule: its name in `RULES`, a sentence, and the severity: "degraded" or "unhealthy"."""
 
     rule: str
     text: str
+    severity: str = UNHEALTHY
 
 
 class Health(msgspec.Struct, frozen=True):
-    """The verdict: `state` is healthy, unhealthy, paused or at rest."""
+    """The verdict: `state` is healthy, degraded, unhealthy, paused, at rest or died. The worst problem comes first."""
 
     state: str
     problems: tuple[BrokenRule, ...] = ()
@@ -97,11 +108,16 @@ class Health(msgspec.Struct, frozen=True):
 def health(status: CrawlSigns) -> Health:
     """Return the verdict on a crawl."""
     if not any(member.state == "running" for member in status.members):
-        return Health("at rest")
+        died = [member.name for member in status.members if member.state == "died"]
+        if not died:
+            return Health("at rest")
+        text = f"{_list(died)} did not end cleanly: killed, or stopped by an error; start the crawl again"
+        return Health("died", (BrokenRule("died", text),))
     found = ((name, broken(status)) for name, broken in RULES.items())
-    problems = tuple(BrokenRule(name, text) for name, text in found if text)
+    problems = [BrokenRule(name, text, severity) for name, (severity, text) in found if text]
+    problems.sort(key=lambda problem: problem.severity != UNHEALTHY)
     if problems:
-        return Health("unhealthy", problems)
+        return Health(problems[0].severity, tuple(problems))
     return Health("paused" if status.paused else "healthy")
 
 
@@ -122,7 +138,9 @@ def failures(counters: Mapping[str, int]) -> list[dict[str, Any]]:
     return [{"outcome": name, "said": describe_cause(name), "count": n} for n, name in counts if n]
 
 
-# -- the rules: each returns a sentence if it is broken, else "" --------------------------
+# -- the rules: each returns a severity, and a sentence if it is broken, else "" ----------
+
+Finding = tuple[str, str]
 
 
 def missing_words(status: CrawlSigns) -> str:
@@ -133,33 +151,45 @@ def missing_words(status: CrawlSigns) -> str:
     return f"{_list(names)} {'is' if len(names) == 1 else 'are'} not running"
 
 
-def _paused(status: CrawlSigns) -> str:
-    return "; ".join(
-        _PAUSES.get(reason, f"paused: {reason}") for reason in sorted({*status.paused} - {"user"})
-    )
+def _missing(status: CrawlSigns) -> Finding:
+    return UNHEALTHY, missing_words(status)
 
 
-def _stalled(status: CrawlSigns) -> str:
+def _paused(status: CrawlSigns) -> Finding:
+    reasons = sorted({*status.paused} - {"user"})
+    return UNHEALTHY, "; ".join(_PAUSES.get(reason, f"paused: {reason}") for reason in reasons)
+
+
+def _stalled(status: CrawlSigns) -> Finding:
     recent, frontier = status.recent, status.frontier
     known = recent.get("span", 0.0) >= SPAN_MIN and "requests" in recent
     works = recent.get("requests", 0) > recent.get("failures", 0) or not frontier.todo
     if status.paused or not known or works or not frontier.hosts_failing:
-        return ""
-    return "no request has succeeded in the last minute"
+        return UNHEALTHY, ""
+    return UNHEALTHY, "no request has succeeded in the last minute"
 
 
-def _requests(status: CrawlSigns) -> str:
+def _requests(status: CrawlSigns) -> Finding:
     requests, failed = (round(status.recent.get(name, 0)) for name in ("requests", "failures"))
-    if requests < REQUESTS_MIN or failed <= SHARE_MAX * requests:
-        return ""
-    return f"{failed:,} of {requests:,} requests failed in the last minute{_mostly(status.recent)}"
+    severity = _of_share(failed, requests)
+    if requests < REQUESTS_MIN or not severity:
+        return UNHEALTHY, ""
+    return severity, f"{failed:,} of {requests:,} requests failed in the last minute{_mostly(status.recent)}"
 
 
-def _hosts(status: CrawlSigns) -> str:
+def _hosts(status: CrawlSigns) -> Finding:
     failing, answered = status.frontier.hosts_failing, status.frontier.hosts_reached
-    if failing < HOSTS_MIN or failing <= SHARE_MAX * (failing + answered):
-        return ""
-    return f"{failing:,} hosts fail, {answered:,} have answered so far{_mostly(status.recent)}"
+    severity = _of_share(failing, failing + answered)
+    if failing < HOSTS_MIN or not severity:
+        return UNHEALTHY, ""
+    return severity, f"{failing:,} hosts fail, {answered:,} have answered so far{_mostly(status.recent)}"
+
+
+def _of_share(failed: float, whole: float) -> str:
+    """Return the severity of a number of failures; "" if it is normal."""
+    if failed > SHARE_MAX * whole:
+        return UNHEALTHY
+    return DEGRADED if failed > SHARE_SOME * whole else ""
 
 
 def _mostly(recent: Mapping[str, float]) -> str:
@@ -170,39 +200,58 @@ def _mostly(recent: Mapping[str, float]) -> str:
     return f", most often: {describe_cause(max(counts, key=lambda name: counts[name]))}"
 
 
-def _peers(status: CrawlSigns) -> str:
+def _peers(status: CrawlSigns) -> Finding:
     lost = [
         f"{name} to {peer} ({state.outbox_links:,} links wait)"
         for name, peers in status.peers.items()
         for peer, state in peers.items()
         if state.connected is False and state.outbox_links
     ]
-    return f"no connection from {_list(lost)}" if lost else ""
+    return UNHEALTHY, f"no connection from {_list(lost)}" if lost else ""
 
 
-def _errors(status: CrawlSigns) -> str:
-    errors = [
-        each for each in status.errors if each["level"] == "error" and status.now - each["at"] < ERRORS_AGE
-    ]
+def _deaths(status: CrawlSigns) -> Finding:
+    """Name a process that died and was started again. While it is missing, the rule `missing` is broken, too."""
+    deaths = [each for each in _late_errors(status) if each.get("died")]
+    if not deaths:
+        return DEGRADED, ""
+    latest = max(deaths, key=lambda each: each["at"])["message"].rpartition(RESTARTING)[0]
+    if len(deaths) <= DEATHS_MAX:
+        return DEGRADED, f"a process died in the last 10 minutes: {latest}"
+    return UNHEALTHY, f"processes died {len(deaths)} times in the last 10 minutes, the latest: {latest}"
+
+
+def _errors(status: CrawlSigns) -> Finding:
+    errors = [each for each in _late_errors(status) if not each.get("died")]
     if not errors:
-        return ""
+        return DEGRADED, ""
     latest = max(errors, key=lambda each: each["at"])["message"]
     n = len(errors)
-    return f"{n} error{'s were' if n > 1 else ' was'} logged in the last 10 minutes, the latest: {latest}"
+    return DEGRADED, (
+        f"{n} error{'s were' if n > 1 else ' was'} logged in the last 10 minutes, the latest: {latest}"
+    )
 
 
-def _lag(status: CrawlSigns) -> str:
+def _late_errors(status: CrawlSigns) -> list[dict[str, Any]]:
+    return [
+        each for each in status.errors if each["level"] == "error" and status.now - each["at"] < ERRORS_AGE
+    ]
+
+
+def _lag(status: CrawlSigns) -> Finding:
     late = [each for each in status.processes if each.get("loop_lag", 0.0) > LAG_MAX]
-    return "; ".join(f"{each['name']} is blocked for up to {each['loop_lag']:.1f} s" for each in late)
+    return DEGRADED, "; ".join(
+        f"{each['name']} is blocked for up to {each['loop_lag']:.1f} s" for each in late
+    )
 
 
-def _descriptors(status: CrawlSigns) -> str:
+def _descriptors(status: CrawlSigns) -> Finding:
     full = [
         each
         for each in status.processes
         if each.get("descriptors", 0) > DESCRIPTORS_MAX * each.get("descriptors_max", float("inf"))
     ]
-    return "; ".join(
+    return DEGRADED, "; ".join(
         f"{each['name']} has {each['descriptors']:,} of at most {each['descriptors_max']:,} files open"
         for each in full
     )
@@ -212,13 +261,14 @@ def _list(names: Iterable[str]) -> str:
     return ", ".join(names)
 
 
-RULES: dict[str, Callable[[CrawlSigns], str]] = {
-    "missing": missing_words,  # a process does not run
+RULES: dict[str, Callable[[CrawlSigns], Finding]] = {
+    "missing": _missing,  # a process does not run
     "paused": _paused,  # the crawl paused itself
     "stalled": _stalled,  # nothing succeeds
-    "requests": _requests,  # most requests fail
-    "hosts": _hosts,  # most hosts fail
+    "requests": _requests,  # many or most requests fail
+    "hosts": _hosts,  # many or most hosts fail
     "peers": _peers,  # links wait for a process that cannot be reached
+    "deaths": _deaths,  # a process died lately
     "errors": _errors,  # an error was logged lately
     "lag": _lag,  # the event loop is blocked
     "descriptors": _descriptors,  # nearly all file descriptors are in use

@@ -4,6 +4,7 @@ Labels are the process and names from fixed lists (outcomes, rules, states, reas
 So the number of series does not grow with the crawl. A test counts the series of a crawl of 100,000 hosts.
 """
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -17,7 +18,7 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
-from crawler.admin.health import RULES
+from crawler.admin.health import DEGRADED, RULES, UNHEALTHY
 from crawler.admin.history import number_at
 from crawler.admin.process_metrics import cumulative
 from crawler.admin.status import Status, whole
@@ -209,17 +210,18 @@ def _of_the_crawl(status: Status) -> Iterator[Metric]:
 
 
 def _health(status: Status) -> Iterator[Metric]:
-    """Yield the health verdict and each of its rules; yield nothing for a crawl at rest."""
+    """Yield the health verdict and each of its rules; yield nothing for a crawl that does not run."""
     verdict = status.health
-    if verdict.state == "at rest":
+    if verdict.state in ("at rest", "died"):
         return
     yield GaugeMetricFamily(
         "crawler_healthy", "Whether the crawl is healthy: 1 or 0.", value=int(verdict.healthy)
     )
-    broken = {problem.rule for problem in verdict.problems}
-    rules = _family("health_problem", "Whether a rule of the crawl's health is broken: 1 or 0.", ["rule"])
-    for rule in RULES:
-        rules.add_metric([rule], rule in broken)
+    broken = {(problem.rule, problem.severity) for problem in verdict.problems}
+    text = "Whether a rule of the crawl's health is broken: 1 or 0."
+    rules = _family("health_problem", text, ["rule", "severity"])
+    for rule, severity in itertools.product(RULES, (DEGRADED, UNHEALTHY)):
+        rules.add_metric([rule, severity], (rule, severity) in broken)
     yield rules
 
 

@@ -15,6 +15,8 @@ BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0
 ERRORS_KEPT = 50
 MINUTE = 60.0  # s
 _ERROR_CHARS_MAX = 500
+# `extra` of the call that logs the death of a process; marks this message
+DIED = {"died": True}
 
 
 class Histogram:
@@ -104,7 +106,8 @@ class RecentErrors(logging.Handler):
         level = "error" if record.levelno >= logging.ERROR else "warning"
         self.counts[level] += 1
         text = record.getMessage()[:_ERROR_CHARS_MAX]
-        self._kept.append({"at": record.created, "level": level, "message": text})
+        kept = {"at": record.created, "level": level, "message": text}
+        self._kept.append(kept | DIED if hasattr(record, "died") else kept)
         if self._is_only_handler() and logging.lastResort is not None:
             logging.lastResort.handle(record)
 

@@ -19,10 +19,11 @@ _DERIVED = ("outlook", "health", "crawl")  # sections of the tree that are not p
 
 
 class MemberStatus(msgspec.Struct, frozen=True):
-    """A process of a crawl. Its state is `running`, `at_rest`, `missing` or `ended`.
+    """A process of a crawl. Its state is `running`, `at_rest`, `died`, `missing` or `ended`.
 
-    A process is `missing` if it does not answer while others run. A process has `ended` if the crawl is
-    ending and this process has finished before the others.
+    If no process of the crawl runs, each process is `at_rest` if it ended cleanly, and otherwise has `died`. A
+    process is `missing` if it does not answer while others run. A process has `ended` if the crawl is ending
+    and this process has finished before the others.
 
     `seen_at` is the instant at which the figures shown for the process were read; 0 if there are none.
     """
@@ -252,11 +253,11 @@ def _merged(name: str, values: Sequence[Any]) -> Any:
 
 
 def whole(parts: Sequence[Status]) -> Status:
-    """Merge the statuses of a crawl's processes. A process that is at rest while others run is marked as missing."""
+    """Merge the statuses of a crawl's processes. A process that does not run while others do is marked as missing."""
     status = merge(parts)
     if any(member.state == "running" for member in status.members):
         status.members = [
-            replace(member, state="missing") if member.state == "at_rest" else member
+            replace(member, state="missing") if member.state in ("at_rest", "died") else member
             for member in status.members
         ]
     return status

@@ -15,6 +15,7 @@ from typing import Any, ParamSpec, TypeVar, Unpack
 from msgspec.structs import replace
 
 from crawler.api.crawl import Crawl
+from crawler.api.item_formats import check_items
 from crawler.api.options import CrawlOptions, Settings, completed, configure, takes_options
 from crawler.api.page import Page
 from crawler.api.request import Callback, Request
@@ -128,6 +129,9 @@ def _start_anew(options: dict[str, Any], cached: bool) -> None:
     if not (options.get("seeds") or new.config.seeds):
         raise UsageError("nothing to crawl: give seeds")
     check_start(new.config, new.directory.path)
+    items = Path(options["items"]) if options.get("items") else None
+    if items is not None and new.directory.path.absolute() not in items.absolute().parents:
+        check_items(items)
     if not cached:
         rename_to_numbered(new.directory)
         return
@@ -137,8 +141,8 @@ def _start_anew(options: dict[str, Any], cached: bool) -> None:
     config = options.get("config")
     config = config if isinstance(config, Config) else configure(config)
     options["config"] = replace(config, crawl=replace(config.crawl, answers_from=answers_from))
-    if items := options.get("items"):
-        rename_file_to_numbered(Path(items))
+    if items is not None:
+        rename_file_to_numbered(items)
 
 
 def _summary(report: Mapping[str, Any], directory: CrawlDirectory) -> str:

@@ -457,6 +457,9 @@ class Crawl:
     ) -> dict[str, Any]:
         """Take stored pages down, as `crawler withdraw` does; return the result, with the number of pages.
 
+        Before the crawl is opened, this does what the command does, for a crawl of any number of processes,
+        at rest or running.
+
         >>> async def take_down():
         ...     async with crawler.Crawl(settings, directory=folder / "withdraw", seeds=url) as crawl:
         ...         await crawl.run()
@@ -476,6 +479,8 @@ class Crawl:
             UsageError: an argument is invalid, or there is nothing to undo.
         """
         order = TakeDown(url, host, prefix, before, reason, undo, dry_run, erase)
+        if not self._opened:
+            return (await asyncio.to_thread(self._withdraw_in_all, order)).plain()
         rules = RuleFile(self.directory.path, self.process.context.config.pages.withdrawals_max)
         steps = conduct(order, rules, self._clock.now())
         try:
@@ -485,6 +490,15 @@ class Crawl:
         except StopIteration as end:
             result: Withdrawn = end.value
             return result.plain()
+
+    def _withdraw_in_all(self, order: TakeDown) -> Withdrawn:
+        """Carry out an order in all processes of the crawl, as the command line does."""
+        from crawler.cli.withdraw import carry_out
+
+        order.rule(0.0)  # refuse a wrong order before anything is read
+        self.directory.require()
+        ready(self.directory, "withdraw")
+        return carry_out(self.directory, [order])[-1]
 
     def kill(self) -> None:
         """Do nothing: this process has no children to kill."""

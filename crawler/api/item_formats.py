@@ -8,6 +8,18 @@ from crawler.api.parquet_items import ParquetItems
 from crawler.errors import UsageError
 
 
+def check_items(path: Path) -> None:
+    """Check that items can be written to the file at `path`. A file that did not exist does not exist afterwards.
+
+    Raises:
+        UsageError: the extension is unknown, or the file cannot be written.
+    """
+    is_new = not path.exists() and not path.with_name(path.name + ".rows").exists()
+    open_items(path).close()
+    if is_new:
+        path.unlink(missing_ok=True)
+
+
 def open_items(path: Path) -> Items:
     """Open the items file at `path`.
 

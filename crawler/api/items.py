@@ -1,9 +1,9 @@
-"""Writes items to a JSONL or CSV file (Parquet: `parquet_items.py`; the choice: `item_formats.py`).
+"""Writes items to a JSONL or CSV file.
 
-Items are appended to an existing file, so a crawl in several runs makes one file. Items
-written before `sync` returns survive a crash. A page whose items were written but whose
-delivery was not committed is delivered again, so after a crash an item may occur twice.
-No item is lost.
+`parquet_items.py` writes Parquet files, and `item_formats.py` chooses the format. Items are appended to an
+existing file, so a crawl in several runs makes one file. Items written before `sync` returns survive a crash.
+If a crash comes after the items of a page were written but before its delivery is committed, the page is
+delivered again, and its items occur twice in the file. No item is lost.
 """
 
 import csv
@@ -49,7 +49,7 @@ class Items(Protocol):
         """Add a row."""
 
     def sync(self) -> None:
-        """Make the rows added so far durable; may be called from another thread."""
+        """Make the rows added so far durable. Another thread may call this method."""
 
     def close(self) -> None:
         """Write the remaining rows.
@@ -90,7 +90,7 @@ class _File:
 
 
 class JsonLinesItems(_File):
-    """One JSON object per line."""
+    """A file with one JSON object per line."""
 
     def add(self, row: dict[str, Any]) -> None:
         self._file.write(msgspec.json.encode(row) + b"\n")
@@ -98,9 +98,11 @@ class JsonLinesItems(_File):
 
 
 class CsvItems(_File):
-    """A header with the keys of the items, then one line per item; lists and mappings are written as JSON.
+    """A CSV file.
 
-    An item with a new key adds a column: the file is rewritten, with an empty cell in each earlier row.
+    Its first line contains the keys of the items, and each further line is an item. Lists and mappings are
+    written as JSON. An item with a new key adds a column: the file is rewritten, with an empty cell in each
+    earlier row.
     """
 
     def __init__(self, path: Path) -> None:
@@ -113,7 +115,7 @@ class CsvItems(_File):
         return next(csv.reader(io.StringIO(first, newline="")), [])
 
     def _rows(self, lines: Iterable[bytes]) -> Iterator[bytes]:
-        """Yield the complete rows; a line break within quotes belongs to the row."""
+        """Yield the complete rows; a row may contain line breaks within quotes."""
         row, within_quotes = [], False
         for line in lines:
             row.append(line)
@@ -129,7 +131,7 @@ class CsvItems(_File):
         self.written += 1
 
     def _widen(self, new: Sequence[str]) -> None:
-        """Add columns; the file is replaced in one step."""
+        """Add columns by replacing the whole file in one step."""
         self._file.flush()
         self._file.seek(0)
         rows = self._rows(self._file)

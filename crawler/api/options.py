@@ -1,7 +1,7 @@
-"""Defines once the arguments that `run`, `run_async` and `Crawl` share. It also contains `configure`.
+"""Defines once the arguments that `run`, `run_async` and `Crawl` share. It also defines `configure`.
 
-Type checkers and editors read them from `CrawlOptions`; `takes_options` puts them into the
-signatures that `help()` shows.
+Type checkers and editors read the arguments from `CrawlOptions`. The decorator `takes_options` adds them to
+the signatures that `help()` shows.
 """
 
 import inspect
@@ -19,7 +19,7 @@ Taker = TypeVar("Taker", bound=Callable[..., Any])
 
 
 class CrawlOptions(TypedDict, total=False):
-    """The arguments; `DEFAULTS` has their defaults, and `DESCRIPTION` describes them."""
+    """The shared arguments. `DEFAULTS` contains their defaults, and `DESCRIPTION` describes them."""
 
     directory: str | Path
     items: str | Path
@@ -57,7 +57,7 @@ url_filter, link_extractor, page_sink: see `Hooks`."""
 def takes_options(function: Taker) -> Taker:
     """Show the shared arguments in the signature and the docstring of a function that takes `**options`.
 
-    In the docstring they replace the line `**options`.
+    In the docstring, the descriptions of the arguments replace the line `**options`.
     """
     types = get_type_hints(CrawlOptions)
     shared = [
@@ -77,7 +77,7 @@ def takes_options(function: Taker) -> Taker:
 
 
 def completed(name: str, options: CrawlOptions) -> CrawlOptions:
-    """Return `options` with defaults for the missing ones; `name` is the function that was called.
+    """Return `options` with defaults for the missing ones; `name` is the called function, for error messages.
 
     Raises:
         TypeError: there is no such option.
@@ -88,9 +88,10 @@ def completed(name: str, options: CrawlOptions) -> CrawlOptions:
 
 
 def configure(settings: Mapping[str, Any] | None = None) -> Config:
-    """Return the default configuration, changed by these nested settings; a ConfigError names an invalid key.
+    """Return the default configuration, changed by these nested settings.
 
-    Environment variables `CRAWLER_SECTION__KEY` override the settings, as on the command line.
+    An invalid key raises a ConfigError that names the key. Environment variables `CRAWLER_SECTION__KEY`
+    override the settings, as on the command line.
 
     >>> crawler.configure({"crawl": {"max_time": "2 h"}}).crawl.max_time
     7200.0

@@ -64,7 +64,7 @@ class Element:
         return str(self._node.tag)
 
     def attr(self, name: str, default: str = "") -> str:
-        """Return an attribute; "" if it has no value, `default` if it is missing.
+        """Return the value of an attribute, "" if it has no value, or `default` if the element lacks it.
 
         >>> link = Page.of("http://x/", "<a href=/1 hidden>One</a>").css("a")[0]
         >>> link.attr("href"), link.attr("hidden"), link.attr("title", "none")
@@ -150,7 +150,10 @@ _PSEUDO_ELEMENT = re.compile(r"(.*?)\s*::(?:(text)|attr\(\s*['\"]?([^)'\"]*?)['\
 
 
 def _as_written_here(query: str) -> str:
-    """Return advice on how to write a selector with one of Scrapy's pseudo-elements here; "" for other selectors."""
+    """Return advice on what to write instead of one of Scrapy's pseudo-elements.
+
+    Return "" if `query` contains no pseudo-element.
+    """
     found = _PSEUDO_ELEMENT.fullmatch(query)
     if found is None:
         return ""
@@ -183,19 +186,21 @@ def _fields_of(form: Element) -> dict[str, str]:
     return fields
 
 
-_PRESSED = "\0"  # marks the first button, which is the button that is pressed
+# this key holds the name of the form's first button, because a browser would press that button
+_PRESSED = "\0"
 
 
 class Page(msgspec.Struct, frozen=True, dict=True):
-    """A fetched page, which is durable.
+    """A fetched page, which is already stored durably.
 
-    `url` is the URL in request form, `content` is the body without content coding, `fetched_at` is an
-    instant, `links` are the raw URLs of its links, and `meta` is the `meta` of its `Request`. If a browser
-    showed the page (`render.when`), `rendered` is true and `content` is the DOM in UTF-8. For a file (not a
-    page) of more than `fetch.body_bytes_max`, `content` is b"": the file is only in the archive and in a
-    mirror. `consent` is the receipt of the page: what its site allowed when it was fetched ("y", "n" or
-    "unknown" for `search`, `ai_input`, `train_ai` and `tdm`), which source decided this, and the statements
-    of the site. `text` and `tree` are computed once, when they are first used.
+    `url` is the URL in request form, and `content` is the body without content coding. `fetched_at` is an
+    instant. `links` are the raw URLs of the page's links, and `meta` is the `meta` of its `Request`. If a
+    browser showed the page (`render.when`), `rendered` is true and `content` is the DOM in UTF-8. If the
+    answer is not a page but a file of more than `fetch.body_bytes_max`, `content` is b"", and the file is
+    only in the archive and in a mirror. `consent` is the consent receipt of the page. It says what the site
+    allowed when the page was fetched: "y", "n" or "unknown" for each of `search`, `ai_input`, `train_ai` and
+    `tdm`. It also names the source that decided this, and contains the statements of the site. `text` and
+    `tree` are computed once, when they are first used.
 
         >>> from crawler import Page
         >>> page = Page.of("http://x/shop/", "<title>Shop</title><h1>Tea</h1><a href=green>Green</a>")
@@ -241,7 +246,9 @@ class Page(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def headers(self) -> CIMultiDictProxy[str]:
-        """The headers of the answer; names are case-insensitive; `getall` returns repeated headers.
+        """The headers of the answer.
+
+        Names are case-insensitive, and `getall` returns all values of a repeated header.
 
         >>> raw = ((b"ETag", b"7"), (b"Link", b"</a>"), (b"Link", b"</b>"))
         >>> page = Page("http://x/", 200, "fetched", 0, 0.0, "text/html", raw, b"")
@@ -257,7 +264,7 @@ class Page(msgspec.Struct, frozen=True, dict=True):
 
     @property
     def encoding(self) -> str:
-        """The encoding of the text (its WHATWG name); it comes from a byte order mark, the header or the page itself.
+        """The encoding of the text (its WHATWG name). It is found in a byte order mark, the header or the page itself.
 
         >>> Page.of("http://x/", b"<meta charset=latin1>").encoding
         'windows-1252'
@@ -275,7 +282,7 @@ class Page(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def tree(self) -> LexborHTMLParser:
-        """The page parsed by selectolax; shadow roots are elements of the page, named `shadow-root`.
+        """The page as a tree of selectolax. In this tree, shadow roots are elements named `shadow-root`.
 
         >>> Page.of("http://x/", "<h1>Tea").tree.css_first("h1").tag
         'h1'
@@ -318,7 +325,9 @@ class Page(msgspec.Struct, frozen=True, dict=True):
     def json(self, kind: type[T]) -> T: ...
 
     def json(self, kind: Any = Any) -> Any:
-        """Return the content as JSON, checked and converted if a `kind` (dataclass, msgspec struct) is given.
+        """Return the content as JSON.
+
+        If a `kind` (dataclass, msgspec struct) is given, check and convert the content.
 
         >>> page = Page.of("http://x/", '{"price": 3}', "application/json")
         >>> page.json()["price"], page.json(dict[str, int])
@@ -331,7 +340,7 @@ class Page(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def base(self) -> str:
-        """The URL to which relative URLs are resolved: the page's `<base>`, otherwise its URL.
+        """The URL to which relative URLs are resolved: that of the page's `<base>`, or that of the page.
 
         >>> Page.of("http://x/shop/1", "<base href=/tea/>").base
         'http://x/tea/'
@@ -359,11 +368,11 @@ class Page(msgspec.Struct, frozen=True, dict=True):
         meta: Mapping[str, Any] = {},
         jar: str = "",
     ) -> Request:
-        """Return a request that submits a form of the page with `fields`; other fields keep the form's values.
+        """Return a request that submits a form of the page with `fields`; other fields keep the values in the form.
 
-        With `jar`, the cookies of that jar are sent; give the jar of the page's own request. Of the forms
-        that match `css`, the one that has the most of `fields` is used. Raise ValueError if no form matches.
-        The values of its password fields are not archived.
+        With `jar`, the cookies of that jar are sent; give the jar of the request that fetched this page. Of
+        the forms that match `css`, the one that has the most of `fields` is used. Raise ValueError if no form
+        matches. The values of the form's password fields are not archived.
 
         >>> from crawler import Page
         >>> page = Page.of("http://x/in", "<form method=post><input name=token value=7><input name=user></form>")

@@ -7,7 +7,7 @@ import msgspec
 
 from crawler.api.page import Page
 
-# pages queued for a slow consumer of `pages()`; when the queue is full, the crawl waits
+# maximum number of pages that wait for a slow consumer of `pages()`; when the queue is full, the crawl waits
 PAGES_WAITING_MAX = 64
 
 

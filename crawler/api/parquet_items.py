@@ -1,13 +1,15 @@
-"""Writes items to a Parquet file at the end of the crawl. Until then, `NAME.rows` has one JSON object per line.
+"""Writes items to a Parquet file at the end of the crawl.
 
-A column has one type. Integers in a column with fractions become fractions, and mappings get the keys of all
-rows. If the types in a column have nothing in common, the column becomes text: text is kept, and other values
-become JSON. A warning names the column and the first row of each type.
+Until then, the file `NAME.rows` contains one JSON object per line, where NAME is the name of the Parquet
+file. A column has one type. If a column contains both integers and fractions, its integers become fractions.
+If it contains mappings, each mapping gets the keys of all rows. If the types in a column have nothing in
+common, the column becomes text: values that are text are kept, and other values are written as JSON. A
+warning names the column and the first row of each type.
 
     items ──► NAME.rows ──► types of the columns (first reading) ──► NAME (second) ──► NAME.rows is deleted
 
 If the Parquet file cannot be written, the file with the rows is kept, and the error message names it. The
-next run with the same name continues with these rows, and they can be read as JSONL.
+next run with the same name continues with these rows. The rows can also be read as JSONL.
 """
 
 import logging
@@ -27,7 +29,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("crawler")
 
-ROWS_TOGETHER = 10_000  # the number of rows in memory at a time, and in a row group of the file
+# number of rows that are in memory at a time; each row group of the file has this many rows
+ROWS_TOGETHER = 10_000
 
 
 class ParquetItems:
@@ -45,7 +48,7 @@ class ParquetItems:
         self._before = self._restore() if continued else 0
 
     def _restore(self) -> int:
-        """Copy the rows of an existing file to NAME.rows; return their number."""
+        """Copy the rows of an existing Parquet file to NAME.rows; return their number."""
         import pyarrow
         import pyarrow.parquet
 
@@ -117,7 +120,8 @@ class ItemColumns:
 
     def __init__(self) -> None:
         self._types: dict[str, pyarrow.DataType | None] = {}
-        self._first: dict[str, dict[str, int]] = {}  # column -> type of a value -> number of its first row
+        # column -> type of a value -> number of the first row with a value of this type
+        self._first: dict[str, dict[str, int]] = {}
         self._rows = 0
 
     @property
@@ -126,7 +130,7 @@ class ItemColumns:
         return list(self._types)
 
     def see(self, rows: Iterable[dict[str, Any]]) -> None:
-        """Widen the types so that the columns can hold the values of these rows."""
+        """Widen the types of the columns so that they can hold the values of these rows."""
         import pyarrow
 
         values: dict[str, list[Any]] = {}
@@ -174,7 +178,7 @@ class ItemColumns:
 
 
 def _wider(kind: "pyarrow.DataType | None", values: list[Any]) -> "pyarrow.DataType | None":
-    """Return a type for these values and those of `kind`; None if only text can hold them all."""
+    """Return a type that can hold both these values and those of type `kind`; None if only text can hold them all."""
     import pyarrow
 
     if kind is None:

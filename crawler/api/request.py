@@ -1,8 +1,9 @@
 """A request that a callback makes: a URL, how to fetch it, and which callback receives its page.
 
-A request that is more than a plain GET has its own fingerprint, made from the URL's fingerprint, the method,
-the body and the jar (with `dont_filter` also from a random value). So the duplicate check distinguishes the
-request from the page of that URL, and from other forms that are sent to it.
+A request that is more than a plain GET has a fingerprint of its own. It is made from the fingerprint of the
+URL, the method, the body and the jar, and with `dont_filter` also from a random value. So the duplicate check
+does not confuse the request with a plain GET of the same URL, or with a request that sends another form to
+that URL.
 """
 
 import os
@@ -30,39 +31,40 @@ _SHOWN = {None: 0, True: LinkFlag.RENDER, False: LinkFlag.STATIC}
 class Request(msgspec.Struct, frozen=True):
     """A URL to fetch once per crawl; it may be relative to the page on which it was found.
 
-    `callback` receives the page instead of `parse`. It must be a named function or
-    method, because its name is stored with the URL. `meta` is returned as `page.meta`;
-    it is stored as JSON. The URL filter, robots.txt, politeness and the duplicate check
-    apply as for any link; a URL that was fetched before is not fetched again.
+    `callback` receives the page instead of `parse`. It must be a named function or method, because
+    its name is stored with the URL. `meta` is returned as `page.meta`; it is stored as JSON. The URL filter,
+    robots.txt, politeness and the duplicate check apply as for any link; a URL that was fetched before is not
+    fetched again.
 
         >>> from crawler import Request
         >>> Request("/page/2", meta={"shelf": 7}).url
         '/page/2'
 
     `priority`: requests with a higher priority (from -127 to 128; 0 by default) are sent before others to the
-    same host. `method` and `body`: a body is bytes, text (UTF-8), or a mapping, which is sent as a form; a
-    request with a body but without a method is a POST. The same form is sent only once. The archive keeps the
-    body, but not the values of fields that `secrets` names, or whose name is like `password` or `token`. With
-    `pages.request_bodies = false` it keeps no body at all. `headers` are added to this request; headers with
-    credentials are sent only to the request's own host. `dont_filter`: fetch the URL even if it was fetched
-    before.
+    same host. `method` and `body`: a body is bytes, text (UTF-8), or a mapping, which is sent as a form. If
+    there is a body but no method, the request is a POST. The same form is sent to a URL only once. The
+    archive keeps the body without the values of secret fields. These are the fields that `secrets` names, and
+    fields with names like `password` or `token`. With `pages.request_bodies = false` it keeps no body at all.
+    `headers` are added to this request; headers with credentials are sent only to the request's own host.
+    `dont_filter`: fetch the URL even if it was fetched before.
 
         >>> Request("/search", body={"q": "green tea"}).method
         'POST'
 
-    `errback` receives the page instead of `callback` if the request ends without a status 2xx:
-    an error status, an unusable redirect, or a URL that robots.txt forbids (status 0; the
-    reason is `page.outcome`). It is called only after the last retry. If a server cannot be reached, its
-    requests stay in the queue; their errbacks are called (status 0) when the run has nothing else to fetch, and
-    the next run tries the requests again. It must be a named function, like `callback`.
-    `jar` names a cookie jar: only requests that name the same jar share its cookies.
-    `proxy` is the URL of a proxy for this request only.
+    `errback` receives the page instead of `callback` if the request ends without a status 2xx. This happens
+    after an error status, after an unusable redirect, or if robots.txt forbids the URL (then the status is 0,
+    and `page.outcome` is the reason). `errback` is called only after the last retry. If a server cannot be
+    reached, its requests stay in the queue. Their errbacks are called with status 0 when the run has nothing
+    else to fetch, and the next run tries the requests again. `errback` must be a named function, like
+    `callback`. `jar` names a cookie jar: only requests that name the same jar share its cookies. `proxy` is
+    the URL of a proxy for this request only.
 
         >>> Request("/account", jar="alice") == Request("/account", jar="bob")
         False
 
-    `render`: True shows this page in a browser and False does not, whatever `render.when` says. This also
-    applies to refreshes of the page and to targets of its redirects. With None, the configuration decides.
+    `render`: True shows this page in a browser, and False does not. Both override `render.when`. The same
+    applies when the page is refreshed, and to the targets of its redirects. With None, the configuration
+    decides.
 
         >>> Request("/app", render=True).render
         True
@@ -114,7 +116,7 @@ class Request(msgspec.Struct, frozen=True):
 
     @property
     def options(self) -> RequestOptions:
-        """Return the options with which the request is sent."""
+        """Return the options with which the request is sent to the server."""
         body = urlencode(self.body) if isinstance(self.body, Mapping) else self.body
         sent = body.encode() if isinstance(body, str) else body
         return RequestOptions(self.method, sent, self._headers(), self.jar, self.proxy, tuple(self.secrets))
@@ -143,10 +145,11 @@ def callback_name(callback: Callback | None) -> str:
 
 
 class Handover(msgspec.Struct, frozen=True, array_like=True):
-    """How to request a page and deliver it to the user's code: the value of `x/<fingerprint>`.
+    """How to request a page and deliver it to the user's code. This is the value of the key `x/<fingerprint>`.
 
-    A handover is stored with the request if the request has options, otherwise at the commit of the page,
-    which also sets `waiting`. The handover is deleted when the user's code has finished with the page.
+    A handover that differs from the default is stored together with the request. Any other handover is first
+    stored at the commit of the page. This commit also sets `waiting`. The handover is deleted when the user's
+    code has finished with the page.
     """
 
     callback: str = ""

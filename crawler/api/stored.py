@@ -1,4 +1,4 @@
-"""Reads the stored pages of a process for the user's code; the copies that exports leave out are left out here too."""
+"""Reads the stored pages of a process for the user's code. Copies that exports leave out are left out here, too."""
 
 import logging
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ log = logging.getLogger("crawler")
 
 
 def stored_pages(stages: Stages, newest: bool, allow: str) -> Iterator[Page]:
-    """Yield the pages of a store; log and skip those that cannot be read."""
+    """Yield the pages of a store; log and skip pages that cannot be read."""
     archive, config = stages.pages, stages.config
     pages, rule = StoredPages(config), UseRule.of(allow, config.consent)
 

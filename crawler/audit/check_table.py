@@ -11,12 +11,12 @@ from typing import NamedTuple
 
 from crawler.errors import UsageError
 
-SLOW_SECONDS = 1.0  # seconds; an answer that takes longer is slow
-DEEP_HOPS = 4  # a page at least this far from the start is deep
-# In characters, the usual limits of site audits: search engines cut longer texts.
+SLOW_SECONDS = 1.0  # in seconds; an answer that takes longer than this is slow
+DEEP_HOPS = 4  # number of hops from the start; a page with at least this many is deep
+# In characters: the limits that site audits usually apply, because search engines cut longer texts.
 TITLE_CHARACTERS = 60
 DESCRIPTION_CHARACTERS = 155
-THIN_WORDS = 200  # a page with fewer words (outside of navigation and footer) counts as thin
+THIN_WORDS = 200  # a page with fewer words than this (outside of navigation and footer) is thin
 
 
 class Severity(StrEnum):
@@ -30,8 +30,8 @@ class Severity(StrEnum):
 class Check(NamedTuple):
     """A check of the report: one row of the table.
 
-    A finding may have two more columns: `value` and `others` are their headings. The heading "" means that
-    there is no such column. `arrow` is printed before each entry of the column `others`.
+    `value` and `others` are the headings of two more columns that the findings may have. The heading "" means
+    that there is no such column. `arrow` is printed before each entry of the column `others`.
     """
 
     title: str

@@ -40,7 +40,7 @@ def audit(
 ) -> Audit:
     """Return the audit of the crawl in the directory `path`. The crawl may be running."""
     with opened(path) as crawled:
-        auditor = Auditor(listed_max)
+        auditor, damage = Auditor(listed_max), crawled.damage()
         for known in _all_known(crawled):
             _take_record(crawled, auditor, known, report)
         _take_waiting(crawled, auditor)
@@ -59,7 +59,7 @@ def audit(
                     auditor.page(page)
                 count += len(done.values)
                 progress(count)
-        return auditor.audit()
+        return msgspec.structs.replace(auditor.audit(), damage=damage)
 
 
 def compare(audit_of: Audit, path: Path, earlier: Path, **options: Any) -> None:
@@ -147,7 +147,7 @@ def _listed(crawled: Crawled, known: Known) -> list[tuple[int, str]]:
 class PageReader:
     """Reads the facts of stored pages for the audit.
 
-    `wanted` has the sorted fingerprints of the URLs for which incoming links are collected.
+    `wanted` contains the sorted fingerprints of the URLs to which links are collected.
     """
 
     def __init__(

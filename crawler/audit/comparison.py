@@ -3,8 +3,8 @@
 The comparison finds new, gone and changed pages, and new and repaired findings. The earlier crawl is given as
 a crawl directory, or as a file that `report --format json` has written. Such a file contains no pages, so
 only its findings are compared. Two findings are the same if they have the same check and the same subject.
-Only listed findings can be compared, so both audits list up to `COMPARED_MAX` for each check. A comparison
-needs about 200 bytes of memory per page.
+Only listed findings can be compared, so both audits list up to `COMPARED_MAX` findings for each check. A
+comparison needs about 200 bytes of memory per page.
 """
 
 from collections.abc import Iterable, Iterator
@@ -83,7 +83,7 @@ def trim(audit: Audit, listed_max: int) -> None:
 
 
 def failing(audit: Audit, checks: Iterable[str], new: Iterable[str]) -> Iterator[tuple[str, int]]:
-    """Yield (section, number of findings) for `checks` that have findings, and for checks in `new` that have new ones."""
+    """Yield (section, number of findings) for each of `checks` with findings, and each of `new` with new findings."""
     for name in checks:
         if name in audit.sections:
             yield name, audit.sections[name].total

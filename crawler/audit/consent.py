@@ -30,7 +30,7 @@ def summary(path: Path) -> list[Row]:
 
 
 def text(rows: Sequence[Row], limit: int) -> str:
-    """Return a table with the number of pages that allow a use, refuse it, or do not mention it, by host and use."""
+    """Return a table by host and use, with the numbers of pages that allow the use, refuse it or do not mention it."""
     if not rows:
         return "no page is stored yet\n"
     lines = [f"{'host':<{_HOST_WIDTH}} {'pages':>9}" + "".join(f" {_name(use):>21}" for use in USES)]

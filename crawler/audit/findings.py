@@ -1,9 +1,9 @@
 """Collects facts about a site, record by record and page by page, and then derives the findings from them.
 
-The auditor takes the record of a URL (`Auditor.record`), a URL that was not fetched (`Auditor.waiting`), the
-URLs of a sitemap (`Auditor.sitemap`), and a stored page (`Auditor.page`). `Auditor.audit` then returns the
-result. A *section* contains the number of findings of one check (`check_table.py`), and the first of these
-findings.
+The auditor takes four kinds of facts: the record of a URL (`Auditor.record`), a URL that was not fetched
+(`Auditor.waiting`), the URLs of a sitemap (`Auditor.sitemap`), and a stored page (`Auditor.page`).
+`Auditor.audit` then returns the result. A *section* contains the number of findings of one check
+(`check_table.py`), and the first of these findings.
 """
 
 import heapq
@@ -22,7 +22,7 @@ from crawler.audit.on_page import SOURCES_MAX, Finding, PageFacts
 from crawler.records import NO_PAGE, LinkFlag, Outcome, PageState
 
 LISTED_MAX = 1000  # default number of findings that are listed per section
-# URLs of unreachable servers that are remembered one by one; further ones are only counted
+# maximum number of URLs of unreachable servers that are remembered one by one; further ones are only counted
 UNREACHABLE_MAX = 100_000
 _HOPS_MAX = 50  # maximum length of a redirect chain
 
@@ -44,7 +44,7 @@ _OUTCOMES = {
     Outcome.RESET: "connection closed",
     Outcome.TRUNCATED: "answer cut short",
 }
-# A description of each cause for giving up a host (`frontier/hosts/politeness.py`).
+# A description of each cause for which a host is given up (`frontier/hosts/politeness.py`).
 _CAUSES = {"no_answer": "no answer for days", "refusals": "refuses all requests"}
 
 
@@ -72,18 +72,22 @@ class Audit(msgspec.Struct):
     sections: dict[str, Section]
     compared_with: str = ""  # the earlier crawl
     comparison: dict[str, Section] = {}  # sections of `comparison.py`
+    # a line for each segment that is missing or too short; the report lacks the pages of such segments
+    damage: list[str] = []
     external: dict[str, int] = {}  # number of checked links out of scope, by status or outcome
 
 
 class Repeated:
     """Groups of URLs that share a key.
 
-    To save memory, only an 8-byte hash and a reference to the URL are stored for a key that occurs once.
+    To save memory, a key that has occurred only once is stored as an 8-byte hash, with a reference to its
+    URL.
     """
 
     def __init__(self) -> None:
         self._first: dict[int, str] = {}
-        self.repeated: dict[str, tuple[int, list[str]]] = {}  # key -> (number of URLs, the first of them)
+        # key -> (number of URLs with this key, the first of these URLs)
+        self.repeated: dict[str, tuple[int, list[str]]] = {}
 
     def add(self, key: str, url: str) -> None:
         """Add a URL with this key."""
@@ -98,12 +102,15 @@ class Repeated:
             self.repeated[key] = 2, [first, url]
 
     def ranked(self) -> list[tuple[str, int, list[str]]]:
-        """Return (key, number of URLs, first URLs) for each key that several URLs share, the most frequent key first."""
+        """Return (key, number of URLs, first URLs) for each key that several URLs share.
+
+        The most frequent key comes first.
+        """
         ranked = sorted(self.repeated.items(), key=lambda item: -item[1][0])
         return [(key, count, urls) for key, (count, urls) in ranked]
 
 
-_Dead = tuple[str, str, str]  # (url, description, via), by fingerprint
+_Dead = tuple[str, str, str]  # (url, description, via); the dictionaries map fingerprints to these
 
 
 class Auditor:
@@ -132,9 +139,9 @@ class Auditor:
         self._dead_external: dict[int, _Dead] = {}
         self._external_redirects: dict[int, tuple[str, int, str]] = {}  # fingerprint -> (url, target, via)
         self._external_hops: set[int] = set()  # URLs of `_dead_external` that were found by a redirect
-        self._external_ends: set[int] = set()  # URLs to which an external link redirects
+        self._external_ends: set[int] = set()  # URLs that were reached by redirects from external links
         self._mapped: dict[int, str] = {}  # URLs in a sitemap
-        self._linked: set[int] = set()  # URLs of `_mapped` to which a page links
+        self._linked: set[int] = set()  # those of the URLs in `_mapped` to which a page links
         self._sources: dict[int, tuple[int, list[str]]] = {}
         self._contents = Repeated()
         self._titles = Repeated()
@@ -147,7 +154,10 @@ class Auditor:
     def record(
         self, row: Mapping[str, Any], fingerprint: int, target: tuple[int, str] | None, flags: int
     ) -> None:
-        """Note a URL that the crawl tried to fetch. `target` is the (fingerprint, URL) to which it redirects."""
+        """Note a URL that the crawl tried to fetch.
+
+        If the URL redirects, `target` is the (fingerprint, URL) of the target.
+        """
         if flags & _EXTERNAL:
             return self._note_external(row, fingerprint, target, flags)
         self._urls += 1
@@ -208,7 +218,7 @@ class Auditor:
     def waiting(self, url: str, fingerprint: int, verdict: str, via: str, flags: int = 0) -> None:
         """Note a URL that was not fetched.
 
-        `verdict` says why its server is unreachable; it is "" if the URL just waits.
+        If the server of the URL is unreachable, `verdict` states the reason; it is "" if the URL just waits.
         """
         if flags & _EXTERNAL:
             self._external["unreachable" if verdict else "to do"] += 1
@@ -226,7 +236,7 @@ class Auditor:
     # -- second pass
 
     def wanted(self) -> np.ndarray:
-        """Return the sorted fingerprints of the URLs for which incoming links are collected."""
+        """Return the sorted fingerprints of the URLs to which links are collected."""
         if self._wanted is None:
             self._end_external_redirects()
             names = {*self._dead, *self._dead_external, *self._redirects, *self._mapped}
@@ -247,12 +257,12 @@ class Auditor:
         self._dead_external |= ended
 
     def page(self, page: PageFacts) -> None:
-        """Note a stored HTML page. `page.links` has only links to URLs in `wanted`."""
+        """Note a stored HTML page. `page.links` contains only links to URLs in `wanted`."""
         for name, finding in page.findings:
             self._add(name, finding)
         # To save memory, use the string object that is already stored.
         url, *_ = self._found.get(page.fingerprint, (page.url,))
-        if page.canonical is None:  # a page that names another page as canonical is a copy on purpose
+        if page.canonical is None:  # a page that names another page as canonical is an intended copy
             for text, groups in ((page.title, self._titles), (page.description, self._descriptions)):
                 if text:
                     groups.add(text, url)
@@ -315,8 +325,8 @@ class Auditor:
         for fingerprint, (url, behind, via) in ranked:
             count, sources = self._sources.get(fingerprint, (0, []))
             if not sources and fingerprint in self._external_ends & self._external_hops:
-                continue  # the link that redirects here is listed instead
-            if not sources and via:  # the linking page is not stored
+                continue  # the finding about the link that redirects here is listed instead
+            if not sources and via:  # the page `via` is not stored
                 count, sources = 1, [via]
             self._add(name, Finding(url, behind, tuple(sources), count))
 
@@ -423,7 +433,7 @@ def _found_on(url: str, via: str | None, value: str = "") -> Finding:
 
 
 def unreachable(cause: str, tries: int) -> str:
-    """Return the verdict on a URL whose server does not answer: the reason, and how often the server was tried."""
+    """Return the verdict on a URL whose server does not answer: the reason, and the number of tries."""
     words = _CAUSES.get(cause) or (
         _behind(None, Outcome(cause)) if cause in _OUTCOMES else cause or "no answer"
     )

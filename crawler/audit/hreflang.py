@@ -1,8 +1,8 @@
 """Checks the language codes and return links of `<link rel=alternate hreflang>`.
 
 A code is x-default, or a language of ISO 639-1, optionally followed by a script of four letters and a region
-of ISO 3166-1. A link counts only if the other page links back. The links of all pages are kept as pairs of
-fingerprints, which take 16 bytes each, and are compared at the end.
+of ISO 3166-1. A link counts only if the page to which it leads links back. The links of all pages are kept as
+pairs of fingerprints (16 bytes per pair), which are compared at the end.
 """
 
 import re
@@ -56,7 +56,7 @@ class ReturnLinks:
                 self._translations.append(each)
 
     def missing(self, is_page: Callable[[int], bool]) -> Iterator[tuple[int, list[int]]]:
-        """Yield each page that has translations which do not link back, with these translations.
+        """Yield each page that has translations which do not link back, together with a list of these translations.
 
         Only translations for which `is_page` returns True are checked.
         """

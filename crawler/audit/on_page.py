@@ -1,4 +1,4 @@
-"""The checks that need only the page itself, and the facts that the checks of the whole site need from a page.
+"""The checks that need nothing but the page, and the facts about a page that the checks of the whole site need.
 
 These functions depend only on their arguments.
 """
@@ -13,7 +13,7 @@ from crawler.audit.hreflang import is_code
 from crawler.records import Extracted, Markup
 from crawler.urls.canonical import resolve
 
-SOURCES_MAX = 20  # related URLs listed per finding
+SOURCES_MAX = 20  # maximum number of related URLs that are listed per finding
 SOFT_404_WORDS_MAX = 250  # a longer page is not a soft 404, whatever its title says
 # Phrases in the title or a main heading of pages that should have answered 404.
 _NOT_FOUND = re.compile(
@@ -26,7 +26,7 @@ _NOT_FOUND = re.compile(
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """One line of a section: a URL (or a title), a value, and related URLs.
+    """One finding, which is a line of a section. `subject` is a URL (or a title), and `others` are related URLs.
 
     `count` is the number of all related URLs. Only the first of these URLs are in `others`.
     """
@@ -38,11 +38,11 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 class PageFacts(msgspec.Struct):
-    """The facts of a stored page that the checks of the whole site need, and the findings that concern only this page.
+    """The facts about a page that the checks of the whole site need, and the findings that concern only this page.
 
-    `links` are the fingerprints (uint64) of the page's links to URLs in `Auditor.wanted`. `canonical`
-    is the (fingerprint, URL) of the page's only canonical link if it leads to another page. `alternates` are
-    the (fingerprint, URL) pairs of the page's translations.
+    `links` are the fingerprints (uint64) of the page's links to URLs in `Auditor.wanted`. `canonical` is the
+    (fingerprint, URL) of the page's canonical link, if the page has only one and it leads to another page.
+    `alternates` are the (fingerprint, URL) pairs of the page's translations.
     """
 
     fingerprint: int

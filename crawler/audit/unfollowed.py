@@ -1,4 +1,4 @@
-"""For `crawler why`, finds a stored page whose link to a URL was not followed because of `nofollow`.
+"""For `crawler why`: finds a stored page whose link to a URL was not followed because of `nofollow`.
 
 A crawl does not store such links, so the stored pages are searched. Only pages whose bytes contain the last
 part of the URL are parsed.
@@ -18,7 +18,7 @@ from crawler.urls.canonical import resolve
 
 
 class Unfollowed(NamedTuple):
-    """A link that was not followed: the page with the link, and whether nofollow applies to the whole page."""
+    """A link that was not followed: its page, and whether nofollow applies to all links of the page."""
 
     page: str
     whole_page: bool
@@ -50,13 +50,14 @@ class _Search:
         self._part = _written_part(url)
 
     def of_page(self, known: Known) -> Unfollowed | None:
-        """Return the page's link to the URL, if `nofollow` is the reason why it was not followed."""
+        """Return the page's link to the URL if it was not followed because of `nofollow`."""
         try:
             stored = read_known(self._folders, known)
             if stored is None or self._part not in stored.content:
                 return None
             found = self._pages.read(stored, known.flags)
-        except DamageError:  # not an error here: `crawler report` and `crawler check` name unreadable pages
+        # not reported here, because `crawler report` and `crawler check` name unreadable pages
+        except DamageError:
             return None
         if found is None or not (found.nofollow or self._crawled.config.robots.nofollow_links):
             return None
@@ -67,6 +68,6 @@ class _Search:
 
 
 def _written_part(url: str) -> bytes:
-    """Return the last part of a URL's path if all pages must spell this part in the same way, else b""."""
+    """Return the last part of a URL's path if every page must spell this part in the same way, else b""."""
     last = url.partition("?")[0].rstrip("/").rpartition("/")[2]
     return last.encode() if last.replace("-", "").replace("_", "").replace(".", "").isalnum() else b""

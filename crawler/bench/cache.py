@@ -1,8 +1,8 @@
 """Measures the URL cache against LRU and CLOCK caches written in Python.
 
-The same stream of link fingerprints goes through each cache. A request is one look-up. It also inserts the
-key if the cache does not hold it. `dict CLOCK` is CLOCK over an array, with a dict as its index. The
-crawler's cache is a scatter table. Its miss rate should come close to that of `dict CLOCK`.
+The same stream of link fingerprints goes through each cache. A request is one look-up. If the cache does not
+hold the key, the request also inserts it. `dict CLOCK` is CLOCK over an array, which finds keys through a
+dict. The crawler's cache is a scatter table. Its miss rate should be close to that of `dict CLOCK`.
 """
 
 import argparse
@@ -130,7 +130,7 @@ def _one_by_one(add: Add, keys: Iterable[int]) -> tuple[float, int]:
 
 
 def measure(bits: int, links: streams.Fingerprints) -> list[harness.Row]:
-    """Measure each cache with 2^`bits` keys; return a row for each: CPU time per request, ratios, miss rate."""
+    """Measure each cache with 2^`bits` keys; return a row for each cache: CPU time per request, ratios, miss rate."""
     # The keys are rotated by 16 bits, as in a crawl.
     keys = np.bitwise_or(links << np.uint64(16), links >> np.uint64(48))
     numbers = keys.tolist()

@@ -13,9 +13,9 @@ leveldb   a look-up per URL, a bloom filter of 10 bits, a synced batch per buffe
 sqlite    INSERT OR IGNORE into a table by key, a synced transaction per buffer
 set       a Python set, a look-up per URL, nothing durable
 
-`--known 1e9 --only runs` needs 0.5 GB of memory and 5 GB of disk space, or twice that space while the set is
-built. The known set of a contender with runs is built from sorted chunks, which are merged as a crawl merges
-its flushes. No join with the known URLs is needed, because the chunks are disjoint. From 1e8 known URLs on,
+`--known 1e9 --only runs` needs 0.5 GB of memory and 5 GB of disk space (10 GB while the set is built). The
+known set of a contender with runs is built from sorted chunks, which are merged as a crawl merges its
+flushes. No join with the known URLs is needed, because the chunks are disjoint. From 1e8 known URLs on,
 progress is printed to standard error.
 """
 
@@ -53,7 +53,7 @@ from crawler.storage.kv import seal
 
 CHUNK_BYTES = 4 << 20
 _LOAD = 1 << 20
-_CHUNKS = 32  # a set of runs is built from this many chunks; each has _LOAD to _CHUNK_MAX fingerprints
+_CHUNKS = 32  # a known set is built from this many chunks, each of which has _LOAD to _CHUNK_MAX fingerprints
 _CHUNK_MAX = 1 << 25
 _TOLD_MIN = 100_000_000  # progress is printed while a set of at least this many known URLs is built
 
@@ -88,7 +88,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 class Contender(Protocol):
-    """A set that separates new URLs from known ones; at first it contains `mixed(0 .. known - 1)`."""
+    """A set that separates new URLs from known ones. At first, it contains `mixed(0 .. known - 1)`."""
 
     def prepare(self, fingerprints: Fingerprints) -> Any:
         """Convert a buffer to the data type that this contender accepts. The time of this step is not measured."""
@@ -424,7 +424,7 @@ def measure(name: str, arguments: argparse.Namespace, directory: Path) -> dict[s
 
 
 def _with_ratios(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the rows. To each row, add the ratio of its time to the time of the first row."""
+    """Return the rows. Add to each row the ratio of its time to the time of the first row."""
     first = rows[0]
     return [
         {

@@ -1,12 +1,12 @@
-"""Measures the cost of a link: the same pages pass through link filter, cache, DUE, frontier and store three times.
+"""Measures the cost of a link. The same pages pass three times through link filter, cache, DUE, frontier and store.
 
     new         the links were never met before: DUE, queue and their commits, for a group of pages at a time
     unformed    the links were met before but are not in this memo: canonical form, filter, fingerprint, URL cache
     met         the links were met before and are in the memo of their directory
 
 The pipeline runs in one thread. The CPU time of the storage engine's threads is also counted. Between two
-pages, the benchmark overwrites the processor's caches, because the parsing of a page would also do so in a
-crawl. The time that this takes is not counted.
+pages, the benchmark overwrites the processor's caches, as the parsing of a page would do in a crawl. The time
+for this is not counted.
 """
 
 import tempfile
@@ -29,7 +29,7 @@ GROUP = 30  # number of pages whose links are committed together
 ELSEWHERE = 5  # one link in this many leads to another host
 PATH = "word-other-time"
 
-# bytes that are written between two pages; this is more than the caches of a core hold
+# bytes to write after each page, to evict the page's data from the CPU caches
 OTHER_WORK = bytes(2 << 20)
 
 Page = tuple[str, list[str]]
@@ -38,8 +38,8 @@ Page = tuple[str, list[str]]
 class LinkCosts(NamedTuple):
     """The CPU seconds of a link.
 
-    `met`: the cost of a link that is in the memo; `form`: the additional cost of a link that is not;
-    `new`: the additional cost of a new link.
+    `met` is the cost of a link that is in the memo. `form` is the additional cost of a link that is not in
+    the memo, and `new` is the additional cost of a link to a new URL.
     """
 
     met: float

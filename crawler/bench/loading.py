@@ -2,8 +2,8 @@
 
 The steps are the same as in `Process`.
 
-In the stream, every host gets one URL first. The other URLs are assigned to hosts by a skewed draw, the
-square of a uniform number, so the busiest tenth of the hosts gets a third of the URLs. One link in five
+In the stream, every host gets one URL first. The other URLs are assigned to hosts by a skewed draw, which is
+the square of a uniform number. So the busiest tenth of the hosts gets a third of the URLs. One link in five
 repeats an earlier one. URLs have 77 bytes on average.
 """
 
@@ -19,7 +19,7 @@ from crawler.storage.commit import Change, Making
 from crawler.urls.clock_cache import ClockCache
 from crawler.urls.fingerprint import cache_keys
 
-GROUP = 4096  # links per group, from about 60 pages
+GROUP = 4096  # links per group; this is the number of links on about 60 pages
 REPEATS = 5  # one link in `REPEATS` repeats an earlier link
 URL_BYTES = 77
 WORDS = "section/article-title-with-words-and-more-words-and-a-number-behind"

@@ -1,4 +1,4 @@
-"""Meters for benchmarks: CPU, memory, races.
+"""Meters for benchmarks: CPU time, memory, and races between contenders.
 
 The functions that measure other processes read /proc on Linux. On other systems, they return 0.
 """
@@ -99,7 +99,7 @@ def cpu_of(work: Callable[[], object]) -> float:
 
 
 def race(contenders: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, float]:
-    """Run each contender several times and return its smallest CPU seconds.
+    """Run each contender several times; return the smallest number of CPU seconds for each.
 
     The contenders take turns, so that other load on the machine affects all of them equally.
     """

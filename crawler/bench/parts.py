@@ -6,7 +6,7 @@
     refreshed_memory  bytes per known page in the refresh schedule
     pick_cpu          seconds per pick from the schedule, including the recording of its result and two signals
 
-Each of these states is built in a separate process, which prints its measurements as a line of JSON.
+Each kind of state is built in a separate process, which prints its measurements as a line of JSON.
 """
 
 import math
@@ -73,7 +73,7 @@ def _of(part: str, *numbers: int) -> dict[str, float]:
 
 
 def run_bits(folder: Path) -> dict[str, float]:
-    """Measure the bits per key of a run that holds KEYS keys, distributed like fingerprints."""
+    """Measure the bits per key of a run with KEYS keys, which are distributed like fingerprints."""
     keys = np.sort(mixed(np.arange(KEYS)))
     run = DiskRuns(folder, []).write([keys], len(keys), step="flush")
     return {"bits": 8.0 * run.byte_count / KEYS - math.log2(2.0**64 / KEYS)}
@@ -97,9 +97,10 @@ def fill_queues(folder: Path, urls: int, hosts: int) -> dict[str, float]:
 def queues(folder: Path, *_: int) -> dict[str, float]:
     """Measure the disk space of the queues, and the memory that the stages of the process take once they are open.
 
-    The queues are copied to a separate store and compacted there.
+    A copy of the queues is made in a separate store and compacted there.
 
-    The store of the process also contains old values of host records until LevelDB compacts it.
+    The reason is that the store of the process also contains old values of host records, until LevelDB
+    compacts it.
     """
     before = anonymous_bytes()
     with closing(_opened(folder)) as stages:
@@ -117,7 +118,10 @@ def queues(folder: Path, *_: int) -> dict[str, float]:
 
 
 def schedule(_folder: Path) -> dict[str, float]:
-    """Measure the bytes per page and the seconds per pick of a refresh schedule. Its pages have some history."""
+    """Measure the bytes per page and the seconds per pick of a refresh schedule.
+
+    The pages of the schedule have been watched for some time before.
+    """
     rng = np.random.default_rng(1)
     keys = np.arange(1, PAGES + 1, dtype=np.uint64) * GOLDEN
     directories = np.arange(PAGES, dtype=np.uint64) // np.uint64(DIRECTORY)

@@ -6,10 +6,11 @@
     crawler crawl https://example.org/ --dir sample --max-pages 5000 && crawler plan --sample sample --pages 1e6
     crawler bench units --out units.json && crawler plan --units units.json --pages 1e8 --hosts 1e6 --machines 3
 
-The estimate is computed from unit costs (crawler/bench/planning.py): the costs of a reference machine, or the
-costs that `crawler bench units` measured on yours. Unit costs are ranges, so the results are ranges, too.
-With --sample, a small crawl provides the arguments that are not given: hosts, pages of the largest host,
-sizes, links, times.
+The estimate is computed from unit costs (crawler/bench/planning.py). These are the costs of a reference
+machine, or the costs that `crawler bench units` measured on your machine. Unit costs are ranges, so the
+results are ranges, too. With --sample, a small crawl provides the arguments that are not given: hosts, their
+addresses, pages of the largest host, sizes, links, times. A plan assumes that all pages of the hosts are
+fetched.
 """
 
 import argparse
@@ -78,6 +79,13 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         default=0.0,
         metavar="X",
         help="share of the pages that the largest host has (the same for all hosts)",
+    )
+    add(
+        "--addresses",
+        type=float,
+        default=0.0,
+        metavar="N",
+        help="IP addresses of the hosts (each host has its own)",
     )
     add(
         "--sample",
@@ -181,6 +189,7 @@ def goal_of(args: argparse.Namespace) -> Goal:
         hosts=args.hosts,
         known_hosts=args.known_hosts,
         largest_host=args.largest_host,
+        addresses=args.addresses,
         rate=args.rate,
         refresh=args.refresh,
         changed=args.changed,
@@ -260,6 +269,8 @@ def _rendering(found: Plan, goal: Goal) -> str:
 
 def _assumed(goal: Goal) -> str:
     largest = f"; the largest host has {goal.largest_host:.2%} of the pages" if goal.largest_host else ""
+    if 0.0 < goal.addresses < goal.hosts:
+        largest += f"; {goal.hosts:,.0f} hosts at {goal.addresses:,.0f} addresses"
     return (
         f"{goal.page_bytes / KIB:,.0f} KiB (the largest {goal.largest_bytes / KIB:,.0f}), compressed to "
         f"{goal.compressed:.0%}, {goal.coded:.0%} sent compressed; {goal.links:,.0f} links, {goal.urls:.3g} new URLs of "
@@ -269,7 +280,7 @@ def _assumed(goal: Goal) -> str:
 
 
 def _scaled(cost: CostRange, units: Scale) -> str:
-    """Format a range in the largest unit that is not larger than its middle value, or else in the smallest unit."""
+    """Format a range in the largest unit that does not exceed its middle value, or else in the smallest unit."""
     size, name = next((unit for unit in units if cost.mid >= unit[0]), units[-1])
     return _range(cost * (1 / size), name)
 

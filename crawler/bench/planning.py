@@ -10,8 +10,12 @@
     processes       rate x CPU per page without the idle share / the usable share of a core
     rate of hosts   hosts / (answer time + gap): the limit by politeness, however many machines there are
     rate of a host  1 / (answer time + gap): the largest host ends last, if its share of the pages is above average
+                    (a request for robots.txt comes before these, but no gap follows the last page)
+    of addresses    addresses / (answer time + gap of an address), if hosts share addresses; requests for
+                    robots.txt count
     rendering       share of the pages that a browser shows x CPU of a rendering; it runs beside the processes
-    rate            the least of: requested, hosts, the largest host's rate / its share of the pages, bandwidth, cores
+    rate            the least of: requested, hosts, addresses, the largest host's rate / its share of the pages,
+                    bandwidth, cores
     WARC            (pages + hosts, for robots.txt) x capture + pages x KiB, as compressed by gzip, x the ratio of
                     the WARC's compression to gzip, which differs for bodies sent compressed
     disk            WARC + pages x (line of the journal + store) + known URLs x (DUE + links log) + waiting URLs x queue
@@ -21,10 +25,10 @@
 
 Every fetch counts as a page, whatever the status of the answer. A web is described by its mean page (KiB,
 compressed share, links, distinct new URLs, length of a URL), and a machine by its unit costs. Each unit cost
-is a range, and so are the results. Unit costs are measured by `crawler bench units`, or taken from REFERENCE,
-an estimate. Where a setting of the crawler limits a quantity, the plan uses the default of this setting.
-`TABLES_RESIDENT`, `NAME_BYTES`, `MEMO_ENTRY`, `PLAIN_CONNECTION` and `LINK_BYTES` are estimates, not
-measurements.
+is a range, and so are the results. Unit costs are either measured by `crawler bench units`, or those of
+REFERENCE, which are estimates. Where a setting of the crawler limits a quantity, the plan assumes the default
+of this setting. `TABLES_RESIDENT`, `NAME_BYTES`, `MEMO_ENTRY`, `PLAIN_CONNECTION` and `LINK_BYTES` are
+estimates, not measurements.
 """
 
 import math
@@ -79,7 +83,7 @@ class UnitCosts(msgspec.Struct, frozen=True):
     host_cpu: CostRange  # cost of a new host, for its connection, robots.txt and record
     handshake_cpu: CostRange  # cost of a new TLS connection: connecting and a full handshake
     secure_cpu: CostRange  # additional cost of a fetch over TLS, without the handshake
-    # additional cost of a fetch that wakes a sleeping loop, for turns, wake-ups and a commit
+    # additional cost of a fetch that finds the loop asleep, for turns, wake-ups and a commit
     lone_cpu: CostRange
     unchanged_cpu: CostRange  # the refresh of a known page that has not changed
     page_store: CostRange  # a page's record, capture and entry, without its URL, in a compacted store
@@ -87,7 +91,7 @@ class UnitCosts(msgspec.Struct, frozen=True):
     page_journal: CostRange  # a page's line in pages.jsonl, without its URL
     capture_warc: CostRange  # WARC records of a fetch without its body
     body_warc: CostRange  # bytes of WARC per byte of body compressed by gzip (level 6)
-    coded_warc: CostRange  # bytes of WARC per byte, for bodies sent compressed
+    coded_warc: CostRange  # bytes of WARC per byte of a body that is sent compressed
     unchanged_warc: CostRange  # WARC records of a revisit
     known_bits: CostRange  # bits per known URL in the DUE, beyond log2 of the mean gap between fingerprints
     todo_disk: CostRange  # bytes per waiting URL of 77 characters
@@ -105,8 +109,8 @@ class UnitCosts(msgspec.Struct, frozen=True):
 
 
 # These unit costs are estimates, not measurements. The CPU time of whole crawls was divided according to a
-# profile. For the set `mid`, the sum is correct: 1,851 us per page of 28 KiB and about 60 links, of which
-# parsing takes 31 %, filter and caches 8 %. The ranges are estimated, too.
+# profile. For the set `mid`, the sum agrees with the measurement: 1,851 us per page of 28 KiB and about 60
+# links, of which parsing takes 31 %, and filter and caches take 8 %. The ranges are estimated, too.
 REFERENCE = UnitCosts(
     process_cpu=CostRange(0.4, 0.6, 1.0),
     page_cpu=CostRange(0.0010, 0.0011, 0.0017),
@@ -115,7 +119,7 @@ REFERENCE = UnitCosts(
     form_cpu=CostRange(4e-6, 7e-6, 12e-6),
     new_cpu=CostRange(15e-6, 20e-6, 40e-6),
     host_cpu=CostRange(0.0003, 0.0006, 0.002),
-    # open web: 29 % of 3,510 us, for .94 handshakes per page
+    # in the open web: 29 % of 3,510 us, at .94 handshakes per page
     handshake_cpu=CostRange(0.0007, 0.0011, 0.0015),
     secure_cpu=CostRange(0.0001, 0.0002, 0.0003),
     lone_cpu=CostRange(0.0007, 0.001, 0.0025),
@@ -139,21 +143,21 @@ REFERENCE = UnitCosts(
     machine="a sketch of a reference machine; `crawler bench units` measures yours",
 )
 
-# The URL of a page is stored this many times: in the store before compaction (queue entry and record), and in
-# the journal.
+# The URL of a page is stored this many times: in the store before compaction (in its queue entry and its
+# record), and in the journal.
 STORE_URLS, JOURNAL_URLS = 2.0, 1.0
-ROUNDED = 1e-9  # an excess up to this size is a rounding error and does not add a process
+ROUNDED = 1e-9  # an excess of at most this size is a rounding error and does not add a process
 STORE_URL_PACKED = 0.3  # share of a URL's bytes that compression leaves in a sorted table
 TODO_LOG = 18.0  # bytes per waiting URL before compaction, besides the URL (10,000 links of 400 pages)
 LINK_BYTES = 30.0  # bytes per line of the links log, besides the URL
-# a consumed file of the links log is deleted when the next file begins
+# a file of the links log is deleted when all its links are flushed and the next file has begun
 LINKS_LOG_MAX = float(_DEFAULT.due.log_bytes_max)
 # Data that is not yet in a table is in at most two buffers in memory.
 WRITE_BUFFER = float(_DEFAULT.store.write_buffer_bytes)
 TABLES_MAPPED = float(
     _DEFAULT.store.tables_max * _DEFAULT.store.table_bytes + _DEFAULT.store.block_cache_bytes
 )
-TABLES_RESIDENT = 0.15  # share of the mapped tables that a crawl touches
+TABLES_RESIDENT = 0.15  # share of the mapped tables that a crawl reads, so that it is in memory
 MEMO_MAX = float(_DEFAULT.filter.memo_bytes_max)
 MEMO_ENTRY = 150.0  # bytes per remembered link, besides two forms of the URL
 # The bytes of the tree of the largest page that a process parses without a child.
@@ -169,12 +173,13 @@ class Goal(msgspec.Struct, frozen=True):
     """The crawl to plan.
 
     With `rate` 0, the crawl is as fast as `machines` allows. Then `machines` must be at least 1.
-    `known_hosts` is the number of hosts to which links lead. It is used if it is larger than `hosts`.
-    `largest_host` is the largest host's share of the pages. It is used if it is larger than the mean share.
+    `known_hosts` is the number of hosts to which links lead. It is used instead of `hosts` if it is larger.
+    `largest_host` is the largest host's share of the pages. It is used instead of the mean share if it is
+    larger. `addresses` is the number of IP addresses of the hosts; 0 means that each host has its own.
     `compressed` is the size of a page after gzip (level 6) as a share of its decoded size. `coded` is the
     share of pages that are sent compressed, `secure` the share of pages sent over TLS. `handshakes` is the
     number of full TLS handshakes per page, `urls` the number of distinct new URLs per page, and `directories`
-    the number of directories with pages per host. `refresh` is the number of additional fetches of known
+    the number of directories per host that contain pages. `refresh` is the number of additional fetches of known
     pages per second. The share `changed` of these fetches finds a changed page. The gap between two requests
     to a host is `delay`, or `delay_factor` times the answer time. `cores`, `memory`, `disk` (bytes) and
     `bandwidth` (bytes per second) are those of one machine. `usable` is the share of a core that may be used.
@@ -186,6 +191,7 @@ class Goal(msgspec.Struct, frozen=True):
     hosts: float
     known_hosts: float = 0.0
     largest_host: float = 0.0
+    addresses: float = 0.0
     rate: float = 0.0
     refresh: float = 0.0
     changed: float = 0.2
@@ -214,9 +220,10 @@ class Goal(msgspec.Struct, frozen=True):
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """The resources of a crawl. `bottleneck` names what limits the rate. `days` and `cpu` count every page once.
+    """The resources of a crawl.
 
-    `render_cpu` is the part of `page_cpu` that browsers use. They keep `render_cores` cores busy.
+    `bottleneck` names what limits the rate. `days` and `cpu` are those of fetching every page once.
+    `render_cpu` is the part of `page_cpu` that browsers use. Browsers keep `render_cores` cores busy.
     """
 
     rate: float
@@ -239,7 +246,7 @@ class Plan(msgspec.Struct, frozen=True):
 
     @property
     def disk(self) -> CostRange:
-        """Return the bytes of the WARC and of all other files."""
+        """Return the bytes of the WARC files and all other files together."""
         return self.warc + self.other_disk
 
 
@@ -264,7 +271,7 @@ def render_cpu(goal: Goal, units: UnitCosts) -> CostRange:
 def unformed(goal: Goal) -> float:
     """Return the number of links per page that are not in the memo.
 
-    These are new links, and links on pages of new or forgotten directories.
+    These are the new links, and all links on pages of directories that are new or forgotten.
     """
     met = max(0.0, goal.links - goal.urls)
     directories = max(1.0, goal.directories * goal.hosts)
@@ -273,25 +280,44 @@ def unformed(goal: Goal) -> float:
 
 
 def idle_share(busy: float, lone: float, processes: float) -> float:
-    """Return the share of the time for which processes sleep.
+    """Return the share of the time that the processes sleep.
 
     If every fetch found the loop awake, `busy` cores would be busy. If every fetch found the loop asleep,
-    `lone` more cores would be busy. The share of the fetches that find the loop asleep equals the share of
-    the time for which the loop sleeps: idle = 1 - (busy + lone x idle) / processes.
+    `lone` more cores would be busy. A fetch finds the loop asleep with the same probability as the loop
+    sleeps: idle = 1 - (busy + lone x idle) / processes.
     """
     return max(0.0, processes - busy) / (processes + lone)
 
 
-def host_rate(goal: Goal) -> float:
-    """Return the pages per second that politeness allows over all hosts."""
+def _visit(goal: Goal) -> float:
+    """Return the seconds between the starts of two requests to a host."""
     most = float(_DEFAULT.politeness.delay_max)
-    gap = max(goal.delay, min(goal.delay_factor * goal.latency, most))
-    return goal.hosts / (goal.latency + gap) if goal.latency + gap else math.inf
+    return goal.latency + max(goal.delay, min(goal.delay_factor * goal.latency, most))
+
+
+def host_rate(goal: Goal) -> float:
+    """Return the pages per second that politeness allows over all hosts of equal size."""
+    return _pages_in(goal, goal.pages / goal.hosts * _visit(goal))
 
 
 def skewed_rate(goal: Goal) -> float:
     """Return the mean pages per second of a crawl if only politeness to the largest host limits it."""
-    return host_rate(goal) / goal.hosts / goal.largest_host
+    return _pages_in(goal, goal.largest_host * goal.pages * _visit(goal))
+
+
+def address_rate(goal: Goal) -> float:
+    """Return the pages per second that politeness to the addresses allows, if all have equally many hosts."""
+    politeness = _DEFAULT.politeness
+    shared = goal.hosts / goal.addresses / politeness.shared_address_domains
+    if shared >= 1.0:  # shared hosting and CDNs
+        each = 1.0 / (politeness.shared_address_rate * math.sqrt(shared))
+    else:
+        each = goal.latency + politeness.address_delay_share * goal.delay
+    return _pages_in(goal, (goal.pages + goal.hosts) / goal.addresses * each)
+
+
+def _pages_in(goal: Goal, seconds: float) -> float:
+    return goal.pages / seconds if seconds else math.inf
 
 
 def plan(goal: Goal, units: UnitCosts) -> Plan:
@@ -301,6 +327,8 @@ def plan(goal: Goal, units: UnitCosts) -> Plan:
     bounds = {"hosts: politeness": host_rate(goal)}
     if goal.largest_host * goal.hosts > 1.0:
         bounds["the largest host: politeness"] = skewed_rate(goal)
+    if 0.0 < goal.addresses < goal.hosts:
+        bounds["addresses that hosts share: politeness"] = address_rate(goal)
     if goal.rate:
         bounds["the rate asked for"] = goal.rate
     if goal.machines or not goal.rate:
@@ -352,7 +380,7 @@ def plan(goal: Goal, units: UnitCosts) -> Plan:
 
 
 def _lone(load: CostRange, lone: CostRange, rate: float, processes: CostRange) -> CostRange:
-    """Return the additional CPU seconds of a mean fetch, because some fetches find the loop asleep."""
+    """Return the additional CPU seconds of a mean fetch that are due to fetches which find the loop asleep."""
     return CostRange(*(
         each * idle_share(busy, rate * each, n)
         for busy, each, n in zip(_three(load), _three(lone), _three(processes), strict=True)
@@ -360,7 +388,7 @@ def _lone(load: CostRange, lone: CostRange, rate: float, processes: CostRange) -
 
 
 def _in_flight(goal: Goal, rate: float) -> float:
-    """Return the number of connections with a request in flight, times 1.5 to allow for slow hosts."""
+    """Return the number of connections with a request in flight, times 1.5 because some hosts are slow."""
     return rate * goal.latency * 1.5
 
 
@@ -379,8 +407,8 @@ def _product(one: CostRange, other: CostRange) -> CostRange:
 def refresh_cpu(goal: Goal, units: UnitCosts) -> CostRange:
     """Return the mean CPU seconds of a refresh.
 
-    Each refresh costs as much as that of an unchanged page. The KiB and links of a changed page add to
-    this.
+    Each refresh costs as much as the refresh of an unchanged page. A changed page also costs its KiB and its
+    links.
     """
     more = units.kilobyte_cpu * (goal.page_bytes / KIB) + units.link_cpu * goal.links
     return units.unchanged_cpu + units.secure_cpu * goal.secure + more * goal.changed
@@ -409,7 +437,10 @@ def _other_disk(goal: Goal, units: UnitCosts, processes: CostRange) -> CostRange
 
 
 def _known_disk(known: float, units: UnitCosts, processes: CostRange) -> CostRange:
-    """Return the bytes of the DUE's runs. While all runs are merged, the disk holds two copies of them."""
+    """Return the bytes of the DUE's runs.
+
+    While all runs are merged into one, the disk holds two copies of the keys.
+    """
     low, mid, high = (
         known / 8.0 * (64.0 - math.log2(max(1.0, known / n)) + bits)
         for n, bits in zip(_three(processes), _three(units.known_bits), strict=True)
@@ -418,7 +449,10 @@ def _known_disk(known: float, units: UnitCosts, processes: CostRange) -> CostRan
 
 
 def _store(goal: Goal, units: UnitCosts, processes: CostRange) -> CostRange:
-    """Return the bytes of pages and waiting URLs in the store. Up to a full log of them is not compacted yet."""
+    """Return the bytes of pages and waiting URLs in the store.
+
+    A part of these bytes, up to a full log, is not compacted yet.
+    """
     waiting = goal.pages * max(0.0, goal.urls - 1.0)
     written = (units.page_store_log + exactly(STORE_URLS * goal.url_bytes)) * goal.pages
     written += exactly((TODO_LOG + goal.url_bytes) * waiting)
@@ -432,7 +466,7 @@ def _store(goal: Goal, units: UnitCosts, processes: CostRange) -> CostRange:
 
 
 def _memory(goal: Goal, units: UnitCosts, processes: CostRange, rate: float) -> CostRange:
-    """Return the memory at the end of the crawl, when the caches have grown to the size that this crawl fills."""
+    """Return the memory at the end of the crawl, when the caches are as large as they become in this crawl."""
     refreshed = goal.pages if goal.refresh else 0.0
     known_hosts = max(goal.hosts, goal.known_hosts)
     connections = _in_flight(goal, rate)
@@ -456,6 +490,9 @@ def _memory(goal: Goal, units: UnitCosts, processes: CostRange, rate: float) -> 
 
 
 def _largest_page(goal: Goal, units: UnitCosts) -> CostRange:
-    """Return the memory of the child that parses the largest page. It holds the tree and copies of the bytes."""
+    """Return the memory of the child that parses the largest page.
+
+    The child holds the tree of the page, and copies of its bytes.
+    """
     size, tags = min(goal.largest_bytes, BODY_MAX), min(goal.largest_tags, TAGS_MAX)
     return units.large_memory * size + units.tag_memory * tags

@@ -2,7 +2,8 @@
 
 The values are read from report.json, crawl.toml and the first `LINES_MAX` lines of pages.jsonl, and converted
 to the units of the arguments. The sample crawl may still be running. Pages are assumed to be distributed over
-hosts as in the sample: the largest host of a larger crawl is assumed to have the same share of the pages.
+hosts as in the sample: the largest host of a larger crawl is assumed to have the same share of the URLs. URLs
+that wait count, too, since politeness gives all hosts equally many fetches while a sample is small.
 """
 
 from collections import Counter
@@ -15,12 +16,13 @@ from crawler.bench.planning import KIB
 from crawler.crawl.directory import CrawlDirectory
 from crawler.errors import UsageError
 from crawler.records import Outcome
-from crawler.storage.rotating_file import generations
+from crawler.storage.rotating_file import generations, open_generation
 
-# The maximum number of lines to read. Reading them takes about ten seconds, and remembering their hosts and
-# directories takes at most 300 MB.
+# The maximum number of lines to read. Reading so many lines takes about ten seconds, and remembering their
+# hosts and directories takes at most 300 MB.
 LINES_MAX = 1_000_000
-# assumed compressed size of a page, as a share of its decoded size, unless the sample shows less
+# assumed compressed size of a page, as a share of its decoded size; used unless the sample shows a smaller
+# share
 _DEFLATED = 0.2
 
 
@@ -45,7 +47,8 @@ def facts(path: Path) -> dict[str, float]:
         raise UsageError(f"--sample {path}: the crawl has fetched no page")
     politeness = directory.saved_config().get("politeness", {})
     found |= {name: float(politeness[name]) for name in ("delay", "delay_factor") if name in politeness}
-    return found | _of_report(_report(directory))
+    found |= _of_report(_report(directory), found["hosts"])
+    return found
 
 
 def _report(directory: CrawlDirectory) -> dict[str, Any]:
@@ -87,7 +90,7 @@ def _of_lines(journal: Path) -> dict[str, float]:
 def _lines(journal: Path) -> Any:
     decoder, left = msgspec.json.Decoder(_Line), LINES_MAX
     for file in generations(journal):
-        with file.open("rb") as lines:
+        with open_generation(file) as lines:
             for text in lines:
                 if left <= 0:
                     return
@@ -100,7 +103,7 @@ def _lines(journal: Path) -> Any:
                     yield line
 
 
-def _of_report(report: dict[str, Any]) -> dict[str, float]:
+def _of_report(report: dict[str, Any], fetched_hosts: float) -> dict[str, float]:
     """Return the arguments derived from the counters of a run, or {} if the run has not ended yet."""
     pages = float(sum(report.get("pages", {}).get(str(ended), 0) for ended in Outcome))
     if not pages:
@@ -113,6 +116,12 @@ def _of_report(report: dict[str, Any]) -> dict[str, float]:
         "known_hosts": float(report.get("frontier", {}).get("hosts", 0)),
         "handshakes": report.get("connections", {}).get("full", 0) / pages,
     }
+    frontier = report.get("frontier", {})
+    if addresses := frontier.get("addresses", 0):
+        found["addresses"] = fetched_hosts if addresses >= fetched_hosts else float(addresses)
+    if waiting := frontier.get("todo", 0):
+        largest = max((host["known"] for host in report.get("hosts", ())), default=0)
+        found["largest_host"] = min(largest / (waiting + pages), 1.0)
     rendered = report.get("rendered", {})
     if shown := rendered.get("pages", 0):
         found |= {"rendered": min(shown / pages, 1.0), "render_cpu": rendered.get("cpu_ms", 0) / shown / 1000}

@@ -1,12 +1,12 @@
 """Measures the host splitter against a bare loop: both send links from one process to another.
 
-Both make links durable before they acknowledge them.
+Both make the links durable before they acknowledge them.
 
 There are two processes on loopback, each with its own LevelDB. The phase *fill* commits links to the sender's
 outbox, one synced group at a time. The phase *drain* connects the processes and waits until the owner has
-confirmed the last link. The bare loop sends the same bytes as length-prefixed frames, writes all frames that
-have arrived to LevelDB with one synced write, and acknowledges them. It does not decode links, and has
-neither tags nor an outbox.
+confirmed the last link. The bare loop sends the same bytes as length-prefixed frames. The receiver writes all
+frames that have arrived to LevelDB with one synced write, and acknowledges them. The bare loop does not
+decode links, and has neither tags nor an outbox.
 """
 
 import argparse
@@ -38,7 +38,7 @@ from crawler.splitter.wire import encode_entries
 from crawler.storage.engines import open_store
 
 NAMES = ("receiver", "sender")
-GROUP_LINKS = 1600  # the number of links on 16 pages; here, all of them belong to another process
+GROUP_LINKS = 1600  # number of links on 16 pages; in this benchmark, all of them belong to another process
 SECRET = b"benchmark secret"
 
 
@@ -124,7 +124,7 @@ def _peak() -> float:
 
 
 class _Process:
-    """A process without a crawl: a committer and the splitter's objects."""
+    """A process without a crawl, which has only a committer and the splitter's objects."""
 
     def __init__(self, name: str, folder: Path, peer_address: Address) -> None:
         self.store = open_store(folder / "store")
@@ -197,7 +197,7 @@ def _receiver(pipe: Connection, folder: Path, links: int) -> None:
         cpu = time.process_time()
         while process.inbox.applied < links:
             await process.commit_received()
-        await asyncio.sleep(0.1)  # wait until the last ack can have arrived
+        await asyncio.sleep(0.1)  # wait long enough for the last ack to arrive
         pipe.send({"cpu": time.process_time() - cpu, "commits": process.commits, "peak": _peak()})
         await process.peers.close()
 

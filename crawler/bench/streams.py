@@ -1,7 +1,7 @@
 """Streams of link fingerprints like those of real crawls (Broder, Najork, Wiener 2003, section 5.2).
 
-T hosts are crawled at the same time, each for some hundreds of pages. The pages of these hosts follow each
-other in random order. The links of a page are consecutive. A link is
+T hosts are crawled at the same time, each for some hundreds of pages. The pages of different hosts follow
+each other in random order. The links of a page are consecutive. A link is
 
     0.29         a repeat from the same page, nearly always the link just before
     of the others
@@ -24,7 +24,10 @@ _GLOBAL, _POPULAR, _WIDE = 0.02, 0.05, 0.74
 
 
 def mixed(numbers: Fingerprints) -> Fingerprints:
-    """Map distinct uint64 to distinct, evenly spread uint64 (the last step of SplitMix64, a bijection)."""
+    """Map distinct uint64 to distinct, evenly spread uint64.
+
+    This is the last step of SplitMix64, which is a bijection.
+    """
     x = numbers.astype(np.uint64)
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -32,7 +35,7 @@ def mixed(numbers: Fingerprints) -> Fingerprints:
 
 
 def crawl_links(requests: int, hosts: int, seed: int = 1) -> Fingerprints:
-    """Return the links of a crawl that visits `hosts` hosts at a time, including repeats: uint64 (requests,)."""
+    """Return the links, including repeats, of a crawl that visits `hosts` hosts at a time: uint64 (requests,)."""
     generator = np.random.default_rng(seed)
     zipf = np.cumsum(1.0 / np.arange(1, _GLOBAL_URLS + 1))
     # URL numbers: first the global URLs, then 256 for each host, then the new URLs.
@@ -72,8 +75,8 @@ def _page(
     links[other[old]] = (1 << 40) + generator.integers(reach, size=int(old.sum()))
     repeated = generator.random(count) < _REPEAT_SHARE
     repeated[0] = False
-    # A repeat copies the last link that is not a repeat. 3 % of the repeats instead copy any earlier link of
-    # the page.
+    # A repeat copies the last link that is not a repeat; but 3 % of the repeats copy any earlier link of the
+    # page.
     source = np.maximum.accumulate(np.where(repeated, 0, np.arange(count)))
     far = repeated & (generator.random(count) < 0.03)
     source[far] = (generator.random(int(far.sum())) * np.flatnonzero(far)).astype(int)

@@ -1,7 +1,8 @@
 """Measures the unit costs of this machine for `crawler plan`: CPU, disk and memory per page, KiB, link and host.
 
-`crawler crawl` crawls the synthetic web (`crawler lab web`) on loopback, and the CPU, memory and directory of each crawl
-are measured. Each cost is the difference between crawls that differ in one property:
+`crawler crawl` crawls the synthetic web (`crawler lab web`) on loopback. The CPU time, the memory and the
+directory of each crawl are measured. Each cost is the difference between two crawls that differ in one
+property:
 
     few pages, many pages                a page, and the start of a process
     short pages, long pages              a KiB; WARC of a body, WARC of an exchange
@@ -14,11 +15,11 @@ are measured. Each cost is the difference between crawls that differ in one prop
     the same at `LONE_RATE`              a fetch that finds the loop asleep
 
 The cost of a link (`links.py`) and the costs that matter only in large crawls (`parts.py`) are measured
-separately. Finally, the cost of a crawl with properties between those of the others is predicted, and the
-errors are printed. The memory of a connection is not measured but taken from the reference. If there is no
-`openssl` command, the costs of TLS are taken from the reference, too. The cost of a pick from the refresh
-schedule is part of the cost of a refresh. The cost of a pick is also printed alone, for plans with many
-refreshes.
+separately. Finally, the cost of a crawl whose properties lie between those of the other crawls is predicted
+and measured, and the errors are printed. The memory of a connection is not measured but copied from the
+reference. If there is no `openssl` command, the costs of TLS are also copied from the reference. The cost of
+a refresh includes the cost of a pick from the refresh schedule. The cost of a pick is also printed alone, for
+plans with many refreshes.
 """
 
 import argparse
@@ -56,11 +57,13 @@ from crawler.storage.engines import open_store
 from crawler.storage.files import atomic_write
 
 HOSTS, HOSTS_MAX = 50, 2000
-# Links per page. With fewer links, a web is so deep that its crawl often waits until new pages become known.
+# Links per page. With fewer links per page, a web is so deep that a crawl of it often waits until new pages
+# become known.
 LINKS = 40
 PIECE = 16 << 10  # a segment is decompressed in pieces of this many bytes
 SAMPLE = 50  # this many bodies are compressed to estimate the compressed size of all bodies
-AGAIN_RATE = 100_000  # refreshes per second; no process can make as many
+# refreshes per second, which is more than any process can make, so this does not limit the rate
+AGAIN_RATE = 100_000
 LONE_RATE = 100  # at this number of refreshes per second, the loop sleeps four fifths of the time
 LONG = 100_000
 PEAK_EVERY = 0.005  # seconds between memory samples; a child parses a page of 4 MB in 0.1 s
@@ -72,8 +75,8 @@ FEW_TAGS = ("--phrases", "200")
 class CrawlShape(NamedTuple):
     """The properties of a crawl: pages, bytes of text besides links, links per page, hosts.
 
-    `again` is the number of refreshes that follow, at most `rate` per second. `web` holds further arguments
-    of `crawler lab web`. `secure` means that the pages are served over TLS.
+    `again` is the number of refreshes that follow the crawl, at most `rate` per second. `web` holds further
+    arguments of `crawler lab web`. `secure` means that the pages are served over TLS.
     """
 
     pages: int
@@ -121,7 +124,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Measure the costs, predict the cost of a crawl that was not used to measure them, and print the error."""
+    """Measure the costs, predict the cost of a crawl that was not used for the measurement, and print the error."""
     if not 100 <= arguments.pages <= 1_000_000 or not 1 <= arguments.repeats <= 100:
         raise UsageError("--pages must be 100 to 1,000,000 and --repeats 1 to 100")
     rounds, links, partly = [], [], []
@@ -180,7 +183,7 @@ def units_of(
 ) -> UnitCosts:
     """Return the unit costs.
 
-    The middle value comes from the median of each crawl, the range from the costs of each round.
+    The middle value is computed from the medians of the rounds, and the range from the costs of each round.
     """
     medians = {
         name: CrawlCost(*map(statistics.median, zip(*(costs[name] for costs in rounds), strict=True)))
@@ -286,7 +289,7 @@ def _certified(folder: Path) -> bool:
 def measure(shape: CrawlShape, certificates: Path) -> CrawlCost:
     """Crawl a web of this shape in a separate process and return the cost.
 
-    With `again`, return that of the refreshes.
+    If the shape has `again`, return the cost of the refreshes.
 
     Raises:
         CrawlerError: the crawl failed.
@@ -373,7 +376,7 @@ def _cost_of(directory: Path, shape: CrawlShape, cpu: float, memory: float) -> C
 
 
 def packed(segment: bytes) -> float:
-    """Estimate the size after gzip of all bodies of a WARC segment, from `SAMPLE` evenly spaced bodies."""
+    """Estimate the size that all bodies of a WARC segment have after gzip, from `SAMPLE` evenly spaced bodies."""
     bodies, position = [], 0
     while position < len(segment):
         member, record = zlib.decompressobj(31), b""
@@ -392,7 +395,7 @@ def _size(folder: Path) -> int:
 
 
 class _Peak(threading.Thread):
-    """Samples the resident bytes of a process and its children and keeps the peak; 0 on systems other than Linux."""
+    """Samples the resident bytes of a process and its children, and keeps the peak; 0 on systems other than Linux."""
 
     def __init__(self, pid: int) -> None:
         super().__init__(daemon=True)

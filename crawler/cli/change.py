@@ -107,7 +107,7 @@ def main(command: str, argv: list[str]) -> int:
 
 
 def _parted(args: argparse.Namespace, request: dict[str, Any]) -> dict[str, Any]:
-    """Apply the part of a `seed` request that changes what is rendered; return the rest of the request."""
+    """Apply the part of a `seed` request that says which pages a browser renders; return the rest of the request."""
     directory = _directory(args)
     scope = convert(directory.saved_config()).crawl.scope
     settings, rest = rendered_parts.separated(request | {"render": args.render}, scope)

@@ -5,10 +5,15 @@ from collections.abc import Iterable
 
 from crawler.cli import access, options
 from crawler.crawl.directory import CrawlDirectory
-from crawler.crawl.lost_processes import begun_names
+from crawler.crawl.lost_processes import begun_names, is_lost_whole
 from crawler.errors import ConfigError, DamageError
 from crawler.export.worker_pool import PROCESSES_MAX, processes
 from crawler.upgrade.ready import ready
+
+_LOST_WHOLE = (
+    "its store and all its WARC files were missing, so the pages stored there are lost; a backup of the folder brings "
+    "them back, otherwise the crawl fetches them again from its seeds and from the links that other processes know"
+)
 
 
 def main(_command: str, argv: list[str]) -> int:
@@ -99,7 +104,8 @@ def _repair(directory: CrawlDirectory, workers: int) -> list[str]:
     from crawler.upkeep.check import begin_repair, repair
 
     config, clock = convert(directory.saved_config()), SystemClock()
-    names, problems = begun_names(directory), []
+    names = begun_names(directory)
+    problems = [f"{name}: {_LOST_WHOLE}" for name in names if is_lost_whole(directory.process(name))]
     _print_repaired(begin_repair(directory, names))
     for name in names:
         done, left = repair(config, directory, name, clock, workers)

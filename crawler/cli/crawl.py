@@ -22,6 +22,7 @@ from crawler.crawl.seed_lines import TABLE_KEYS, SeedLine, seed_lines, tables_of
 from crawler.crawl.seeds import Seeds
 from crawler.errors import UsageError
 from crawler.signing.key_file import with_key_file
+from crawler.storage.files import atomic_write
 from crawler.storage.parts import PARTS, part_files
 
 log = logging.getLogger("crawler")
@@ -53,13 +54,14 @@ def main(_command: str, argv: list[str]) -> int:
     running.check_report(args.report)
     if args.login is None and args.data:
         raise UsageError("--data: needs --login URL")
+    cookies = _log_in(args, layers, directory) if args.login is not None else b""
     if anew:
         config = _move_existing(args, layers, directory)
     given = seeds(config, args, layers, directory)
     directory.create()
     options.set_up_log(args, directory.log_file, config.logs)
     if args.login is not None:
-        config = _logged_in(args, layers, directory)
+        config = _with_cookies(cookies, layers, directory)
     log.info("crawl in %s started", args.dir)
     report = running.run(config, args, given)
     log.info("crawl in %s ended: %s", args.dir, report.get("stopped_by") or "ended")
@@ -135,14 +137,19 @@ def _dry_run(args: argparse.Namespace, config: Config, directory: CrawlDirectory
     return dry_run(config, directory, crawl, _raw_seeds(args))
 
 
-def _logged_in(args: argparse.Namespace, layers: Layers, directory: CrawlDirectory) -> Config:
-    """Log in and return the configuration with the cookies of the login."""
+def _log_in(args: argparse.Namespace, layers: Layers, directory: CrawlDirectory) -> bytes:
+    """Log in and return the content of a cookies file."""
     from crawler.cli import login
 
-    cookies = directory.path.absolute() / "cookies.txt"
     config = with_key_file(layers.config(), directory.path.absolute())
-    login.log_in(args.login, login.fields(args.data), config, cookies)
-    layers.set("--login", "fetch.cookies_file", str(cookies))
+    return login.log_in(args.login, login.fields(args.data), config)
+
+
+def _with_cookies(cookies: bytes, layers: Layers, directory: CrawlDirectory) -> Config:
+    """Keep the cookies of a login in the directory. Return the configuration of a crawl that sends them."""
+    file = directory.path.absolute() / "cookies.txt"
+    atomic_write(file, cookies, mode=0o600)
+    layers.set("--login", "fetch.cookies_file", str(file))
     return layers.config()
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from crawler.cli import options
 from crawler.clock import SystemClock
 from crawler.consent.use_rule import USE_NAMES
+from crawler.errors import DamageError
 from crawler.export.uploading import output_place
 from crawler.export.worker_pool import PROCESSES_MAX, processes
 from crawler.export.writing import FORMATS, Export, ExportRequest
@@ -26,7 +27,10 @@ crawler export --dir example --format cdxj > example.cdxj
 
 
 def main(_command: str, argv: list[str]) -> int:
-    """Export the pages and return 0. Captures that cannot be read are listed on standard error."""
+    """Export the pages. Return 0, or 3 if segments are missing, because the export lacks their pages.
+
+    Captures that cannot be read are listed on standard error.
+    """
     args = _parse(argv)
     problems: list[str] = []
     progress = ExportProgress(shown=not args.quiet and sys.stderr.isatty())
@@ -37,11 +41,11 @@ def main(_command: str, argv: list[str]) -> int:
             count = export.run(args.dir)
         finally:
             progress.end()
-    for problem in problems:
+    for problem in [*problems, *export.damage]:
         print(f"crawler: {problem}", file=sys.stderr)
     if args.where and not count and not args.quiet:
         print(f"crawler: no page matches {args.where}", file=sys.stderr)
-    return 0
+    return DamageError.exit_code if export.damage else 0
 
 
 def _parse(argv: list[str]) -> argparse.Namespace:

@@ -167,7 +167,7 @@ def _running(status: Status) -> dict[str, str]:
     """Return the health, state, speed and remaining work of a running crawl, or only the state of a crawl at rest."""
     processes = status.processes
     if not processes:
-        return {"state": "at rest"}
+        return {"state": printable(str(status.health))}
     up = status.now - min(each["started"] for each in processes)
     fetched = status.run.get("fetched", 0)
     rate = fetched / up if up > 0 else 0.0

@@ -10,7 +10,6 @@ import asyncio
 import getpass
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 from msgspec.structs import replace
 
@@ -27,7 +26,6 @@ from crawler.fetcher.fetch_request import FetchRequest
 from crawler.fetcher.resolver import Resolver
 from crawler.process.fetching.hop_requests import redirected_options
 from crawler.records import Outcome, RequestOptions
-from crawler.storage.files import atomic_write
 from crawler.urls.canonical import canonical, hostname, resolve
 
 
@@ -52,8 +50,8 @@ def fields(data: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def log_in(url: str, sent: dict[str, str], config: Config, file: Path) -> None:
-    """Log in and save the cookies in `file` (mode 0600).
+def log_in(url: str, sent: dict[str, str], config: Config) -> bytes:
+    """Log in and return the content of a file with the cookies, as `--load-cookies` reads it.
 
     Raises:
         UsageError: the server does not answer or rejects the login.
@@ -61,8 +59,7 @@ def log_in(url: str, sent: dict[str, str], config: Config, file: Path) -> None:
     target = canonical(url)
     if target is None:
         raise UsageError(f"--login {url!r} is not an http(s) URL")
-    jar = asyncio.run(_log_in(target, sent, config))
-    atomic_write(file, as_file(jar).encode(), mode=0o600)
+    return as_file(asyncio.run(_log_in(target, sent, config))).encode()
 
 
 async def _log_in(url: str, sent: dict[str, str], config: Config) -> CookieJar:

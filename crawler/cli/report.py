@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from crawler.cli import options
 from crawler.cli.export import ExportProgress
-from crawler.errors import UsageError
+from crawler.errors import DamageError, UsageError
 from crawler.export.worker_pool import PROCESSES_MAX, processes
+from crawler.printable import printable
 from crawler.storage.files import named_output
 
 if TYPE_CHECKING:
@@ -26,7 +27,10 @@ crawler report --dir example
 
 
 def main(_command: str, argv: list[str]) -> int:
-    """Print the report; return 0, or `FAILED_CODE` if a check of `--fail-on` found something."""
+    """Print the report.
+
+    Return 0, `FAILED_CODE` if a check of `--fail-on` found something, or 3 if segments are missing.
+    """
     parser = options.parser(
         "report",
         "List dead links, redirect chains, slow pages, duplicates, orphans and more. The crawl may be running.",
@@ -100,10 +104,14 @@ def _verdict(audit: "Audit", checks: frozenset[str], new: frozenset[str]) -> int
     from crawler.audit.check_table import word
     from crawler.audit.comparison import failing
 
+    for line in audit.damage:
+        print(f"crawler: {printable(line)}", file=sys.stderr)
     found = [f"{word(name)} {count:,}" for name, count in failing(audit, sorted(checks), sorted(new))]
     if found:
         print(f"crawler: report: found {', '.join(found)}", file=sys.stderr)
-    return FAILED_CODE if found else 0
+    if found:
+        return FAILED_CODE
+    return DamageError.exit_code if audit.damage else 0
 
 
 def _audit(args: argparse.Namespace) -> "Audit":

@@ -2,7 +2,7 @@
 
 import argparse
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -74,11 +74,8 @@ def main(_command: str, argv: list[str]) -> int:
     ready(directory, COMMAND)
     if args.list:
         return _list(args)
-    cut_off = load_journal(args.dir)
-    orders = [msgspec.convert(cut_off.facts, TakeDown)] if cut_off is not None else []
     named = any((args.urls, args.host, args.prefix, args.before))
-    orders += _orders(args) if named or not orders else []
-    results = [_carry_out(directory, order) for order in orders]
+    results = carry_out(directory, _orders(args) if named or load_journal(args.dir) is None else [])
     if args.json:
         print(json.dumps([result.plain() for result in results], indent=2))
     else:
@@ -105,6 +102,13 @@ def _orders(args: argparse.Namespace) -> list[TakeDown]:
     for order in orders:
         order.rule(0.0)
     return orders
+
+
+def carry_out(directory: CrawlDirectory, orders: Sequence[TakeDown]) -> list[Withdrawn]:
+    """Complete the order that a killed program left, if there is one; then carry out `orders`. Return the results."""
+    cut_off = load_journal(directory.path)
+    unfinished = [msgspec.convert(cut_off.facts, TakeDown)] if cut_off is not None else []
+    return [_carry_out(directory, order) for order in (*unfinished, *orders)]
 
 
 def _carry_out(directory: CrawlDirectory, order: TakeDown) -> Withdrawn:

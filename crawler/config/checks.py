@@ -60,7 +60,7 @@ def _as_setting(readable: str) -> ConfigError:
 
 
 def _readable(message: str) -> str:
-    """Rewrite an error message of msgspec: the key comes first, written as in the file."""
+    """Rewrite an error message of msgspec. The new message begins with the key, written as in the file."""
     what, _, where = message.partition(" - at `$.")
     path = where.removesuffix("`")
     if unknown := re.fullmatch(r"Object contains unknown field `(.*)`", what):
@@ -87,7 +87,7 @@ def _meant(key: str) -> str:
 
 
 def check_values(config: Config) -> None:
-    """Raise ConfigError for a value that is meaningless although its type is right, or that contradicts another value."""
+    """Raise ConfigError for a value that has the right type but makes no sense, or that contradicts another value."""
     for name, _ in sections():
         _check_sizes(name, getattr(config, name))
     _check_forms(config)
@@ -236,7 +236,7 @@ def _check_arms(arms: tuple[str, ...]) -> None:
 
 
 def _check_network(text: str) -> None:
-    """Raise ConfigError unless `text` is a network."""
+    """Raise ConfigError unless `text` is an IP network."""
     import ipaddress  # imported here because it is rarely needed
 
     try:

@@ -19,7 +19,7 @@ def sections() -> Iterator[tuple[str, type[msgspec.Struct]]]:
 def keys() -> dict[str, tuple[str, ...]]:
     """Return all keys in the order of the schema, each with the words that it accepts.
 
-    The words are () if there are none.
+    For a key without such words, this is ().
     """
     return {
         f"{name}.{field.name}": _words(field.type)

@@ -34,7 +34,7 @@ def read_file(path: Path) -> dict[str, Any]:
 
 
 def environment_overrides(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return the `CRAWLER_SECTION__KEY=value` variables as {"section.key": value}."""
+    """Return the environment variables `CRAWLER_SECTION__KEY=value` as {"section.key": value}."""
     found = {}
     for name, value in environ.items():
         if name.startswith("CRAWLER_") and "__" in name:
@@ -100,7 +100,7 @@ def set_key(tree: dict[str, Any], path: str, value: object) -> None:
 
 
 class Layers:
-    """Configuration layers, beginning with the weakest, which are merged key by key.
+    """Configuration layers, the weakest first. They are merged key by key.
 
     The source of each value is recorded.
     """
@@ -156,7 +156,7 @@ def _table_of(key: str) -> str:
 
 
 def line_of(file: Path, key: str) -> int | None:
-    """Return the number of the line (from 1) that sets `key` or starts its section in a TOML file, or None.
+    """Return the number of the line (from 1) of a TOML file that sets `key` or starts its section, or None.
 
     `override[2].delay` is looked up in the third [[override]] table.
     """

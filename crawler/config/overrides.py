@@ -12,10 +12,10 @@ from crawler.urls.surt_prefix import surt_of
 class Overrides:
     """The `[[override]]` tables, looked up by URL. If several tables match, the last one that sets a key wins.
 
-    A table matches a host, given by its name; a domain with all hosts below it, given as `*.domain`; or a
-    part of a site. A part of a site is given as a URL prefix, which contains `://`, or as a SURT prefix,
-    which contains `://(` and matches both http and https. A prefix that ends in `$` matches only that URL.
-    Tables are indexed by host, so a crawl may have a table for each seed.
+    A table matches one of three things: a host, given by its name; a domain with all hosts below it, given as
+    `*.domain`; or a part of a site. A part of a site is given as a URL prefix, which contains `://`, or as a
+    SURT prefix, which contains `://(`. A SURT prefix matches both http and https. A prefix that ends in `$`
+    matches only that URL. Tables are indexed by host, so a crawl may have a table for each seed.
     """
 
     def __init__(self, tables: Sequence[Override]) -> None:
@@ -58,7 +58,7 @@ class Overrides:
 
 
 def _host_of(prefix: str) -> str:
-    """Return the host name in a URL prefix; "" if the prefix may end before the host name does."""
+    """Return the host name in a URL prefix. If the prefix may end before the host name does, return ""."""
     authority, slash, _ = prefix.partition("://")[2].partition("/")
     name, colon, port = authority.rpartition(":")
     return (name if colon and port.isdigit() else authority) if slash else ""

@@ -82,14 +82,17 @@ class PolitenessConfig(_Section, frozen=True):
     shared_address_domains: Count = 50  # an address with this many registrable domains is shared hosting
     shared_address_in_flight: Count = 16
     shared_address_rate: Number = 8.0  # requests/s to a shared address over all processes; 0 = no limit
+    domain_rate: Number = 8.0  # requests/s to a registrable domain over all its hosts; 0 = no limit
     backoff_first: Seconds = Seconds(60)
     backoff_max: Seconds = Seconds(14_400)
-    give_up_after: Seconds = Seconds(259_200)  # 3 days; a host that does not answer for this long is given up
-    refusals_max: Count = 20  # after this many 401, 403, 406 or 451 in a row, the host is treated as blocked
+    give_up_after: Seconds = Seconds(259_200)  # 3 days; after this time without an answer, a host is given up
+    refusals_max: Count = 20  # after this number of 401, 403, 406 or 451 in a row, a host counts as blocked
     # Each 429 or 503 doubles the slowdown factor of the gap, up to this limit.
     slowdown_max: Number = 64.0
-    slowdown_recovery: Number = 0.98  # factor per good answer; 34 good answers halve the slowdown
-    slowdown_gap: Seconds = Seconds(0.5)  # the factor multiplies this gap if `delay` is less
+    # each good answer multiplies the slowdown factor by this; 34 good answers halve the factor
+    slowdown_recovery: Number = 0.98
+    # if `delay` is less than this gap, the slowdown factor multiplies this gap instead of `delay`
+    slowdown_gap: Seconds = Seconds(0.5)
 
 
 class FrontierConfig(_Section, frozen=True):
@@ -97,20 +100,23 @@ class FrontierConfig(_Section, frozen=True):
 
     front_factor: Positive = 12  # number of hosts kept as objects, as a multiple of `concurrency`
     read_ahead: Positive = 16  # number of queue entries that are read at once for a host in the front
-    # After this many fetch tasks, a front host gives its place to a host that waits outside the front.
+    # After this many fetch tasks, a front host leaves the front, and a host that waits outside takes its
+    # place.
     turn_max: Positive = 48
     tries: Positive = 3  # attempts per URL, including the first
     retry_delays: tuple[Number, ...] = (30.0, 120.0)  # seconds between the attempts
     retry_jitter: Number = 0.2
-    # After this many failures of a URL on a host that answers other URLs, a failure is charged to the URL.
+    # After this many failures of a URL while its host answers other URLs, a failure counts against the URL,
+    # not against the host.
     strikes_max: Count = 5
     later_max: Count = 128  # if more URLs of a host wait for a retry or robots.txt, the host waits
     # URLs in memory (350 bytes each); each front host may add `read_ahead` more
     entries_max: Count = 32_768
     addresses_max: Count = 20_000  # addresses in memory: the ones in use, and the last ones used
-    # share of the fetch slots for hosts that are new, or whose last answer was slow
+    # share of the fetch slots that new hosts, and hosts whose last answer was slow, may use
     untried_share: Number = 0.8
-    address_waiters_max: Count = 64  # front hosts that may wait for one address; further ones leave the front
+    # number of front hosts that may wait for the same address; further ones leave the front
+    address_waiters_max: Count = 64
 
 
 class OrderConfig(_Section, frozen=True):
@@ -161,8 +167,10 @@ class RobotsConfig(_Section, frozen=True):
     policy: RobotsPolicy = "obey"
     bytes_max: ByteCount = ByteCount(512_000)
     copy_max_age: Seconds = Seconds(86_400)
-    unreachable_delays: tuple[Number, ...] = (60.0, 300.0, 1800.0, 3600.0)  # seconds; the last delay repeats
-    unreachable_max: Seconds = Seconds(2_592_000)  # 30 days; then an unreachable file allows everything
+    # in seconds; after the last delay of the list, this delay repeats
+    unreachable_delays: tuple[Number, ...] = (60.0, 300.0, 1800.0, 3600.0)
+    # 30 days; after this time, an unreachable file allows everything
+    unreachable_max: Seconds = Seconds(2_592_000)
     redirects_max: Count = 5
     nofollow_links: bool = True  # obey rel=nofollow
     rules_max: Count = 10_000  # allow and disallow lines read per file
@@ -189,7 +197,7 @@ class FetchConfig(_Section, frozen=True):
     header_timeout: Seconds = Seconds(20)
     silence_timeout: Seconds = Seconds(20)
     total_timeout: Seconds = Seconds(60)
-    crowded_timeout: Seconds = Seconds(15)  # total timeout of slow hosts if other hosts wait for a slot
+    crowded_timeout: Seconds = Seconds(15)  # total timeout of a slow host while other hosts wait for a slot
     header_bytes_max: ByteCount = ByteCount(65_536)
     header_field_bytes_max: ByteCount = ByteCount(65_536)
     header_fields_max: Count = 256
@@ -247,13 +255,14 @@ class ExtractConfig(_Section, frozen=True):
 
     cpu_seconds_max: Seconds = Seconds(2.0)
     links_max: Count = 20_000
-    attributes_max: Count = 2_000  # attributes per tag; a page with more gets a plain scan
-    depth_max: Count = 2_000  # open elements; a page with more gets a plain scan
-    tags_max: Count = 200_000  # start tags; a page with more gets a plain scan
+    attributes_max: Count = 2_000  # maximum number of attributes per tag; a page with more gets a plain scan
+    depth_max: Count = 2_000  # maximum number of open elements; a page with more gets a plain scan
+    tags_max: Count = 200_000  # maximum number of start tags; a page with more gets a plain scan
     all_attributes: bool = False  # extract every attribute that holds a URL, not only links
     inline_bytes_max: ByteCount = ByteCount(512 << 10)  # larger pages are parsed in a worker
     inline_tags_max: Count = 25_000  # pages with more tags are parsed in a worker
-    worker_queue_max: Positive = 32  # pages that may wait for the worker; further pages get a plain scan
+    # maximum number of pages that wait for the worker; further pages get a plain scan
+    worker_queue_max: Positive = 32
     worker_memory_bytes_max: ByteCount = ByteCount(256 << 20)  # limit of the worker's data segment
 
 
@@ -286,7 +295,8 @@ class SitemapsConfig(_Section, frozen=True):
     urls_max: Count = 50_000
     cpu_seconds_max: Seconds = Seconds(20)
     maps_max: Count = 500
-    maps_per_host_max: Annotated[int, Meta(ge=0, le=65_535)] = 2_000  # in addition to the host's page budget
+    # sitemaps per host; they do not count towards the host's page budget
+    maps_per_host_max: Annotated[int, Meta(ge=0, le=65_535)] = 2_000
     depth_max: Count = 2
 
 
@@ -301,10 +311,11 @@ class DueConfig(_Section, frozen=True):
 
     method: Literal["runs", "one_file", "memory"] = "runs"
     buffer_entries_max: Positive = 1 << 18
-    part_links_max: Positive = 4096  # new links of a flush that one commit adds to the frontier
+    # maximum number of new links that one commit adds to the frontier during a flush
+    part_links_max: Positive = 4096
     max_wait: Seconds = Seconds(5)
     merge_chunk_bytes: ByteCount = ByteCount(4 << 20)
-    log_bytes_max: ByteCount = ByteCount(16 << 20)  # size at which a new links log file is started
+    log_bytes_max: ByteCount = ByteCount(16 << 20)  # a new file of the links log is started at this size
 
 
 class StoreConfig(_Section, frozen=True):
@@ -320,7 +331,8 @@ class StoreConfig(_Section, frozen=True):
     block_cache_bytes: ByteCount = ByteCount(16 << 20)
     table_bytes: Annotated[ByteCount, Meta(extra={"least": 1 << 20})] = ByteCount(2 << 20)
     tables_max: Annotated[int, Meta(ge=64, le=ENDLESS)] = 64  # tables that may be open and mapped at once
-    # With less free space than this (or than 5 % of the disk, if that is less), fetching stops.
+    # Fetching stops if less space than this is free. On a disk of which 5 % is less than this value, the
+    # limit is 5 % of the disk.
     low_water_bytes: ByteCount = ByteCount(2 << 30)
     stop_water_bytes: ByteCount = ByteCount(256 << 20)  # stop cleanly
     ballast_bytes: ByteCount = ByteCount(0)
@@ -331,7 +343,8 @@ class PagesConfig(_Section, frozen=True):
 
     store: Literal["raw", "decoded", "none"] = "raw"
     segment_bytes: Annotated[ByteCount, Meta(extra={"least": 1})] = ByteCount(10**9)
-    gzip_level: Annotated[int, Meta(ge=0, le=9)] = 1  # 0 to 3 use isal; 9 is zlib's best, for archives
+    # levels 0 to 3 use isal; level 9 is the best of zlib, and suits archives
+    gzip_level: Annotated[int, Meta(ge=0, le=9)] = 1
     block_digests: bool = False
     prefix: str = "crawl"
     change: ChangeKind = "text"

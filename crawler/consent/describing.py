@@ -57,7 +57,10 @@ def stored_header_text(store: KeyValue, fingerprint: int, digest: bytes) -> str:
 
 
 def header_text(consent: dict[str, Any]) -> str:
-    """Return the value of the header field `X-Consent`: the answers, the receipt, and the id of the request's key."""
+    """Return the value of the header field `X-Consent`.
+
+    It contains the answers, the receipt, and the id of the key that signed the request.
+    """
     answers = ", ".join(f"{use.replace('_', '-')}={consent[use]}" for use in USES)
     key = f"; key={consent['key_id']}" if consent["key_id"] else ""
     return f"{answers}; receipt={consent['receipt']}{key}"

@@ -23,7 +23,7 @@ from crawler.errors import DamageError
 from crawler.storage.keys import RECEIPT
 from crawler.storage.kv import KeyValue, seal, unseal
 
-# bytes; a page stores two digests, which take at most 40 bytes together with its share of the receipts
+# size of a digest in bytes; the two digests of a page and its share of the receipts take at most 40 bytes
 DIGEST_BYTES = 14
 
 
@@ -128,7 +128,7 @@ def unpack(key: bytes, value: bytes) -> Stored:
         found = _decode(data)
     except msgspec.MsgspecError as error:
         raise DamageError(f"store: value of key {key!r}: {error}") from error
-    digest = key[4:]  # earlier versions used longer ones
+    digest = key[4:]  # earlier versions used longer digests
     if len(digest) < DIGEST_BYTES or not hashlib.sha256(data).digest().startswith(digest):
         raise DamageError(f"store: the content of the receipt {digest.hex()} does not match its digest")
     return found

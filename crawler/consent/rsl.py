@@ -40,9 +40,10 @@ from crawler.extract.xmlstream import Name, XmlStream
 PARSER = "rsl/1"
 MEDIA_TYPE = "application/rsl+xml"
 DOCUMENT_OCTETS_MAX = 512_000  # limit in bytes, as for robots.txt
-ELEMENTS_MAX = 20_000  # a content element with its licence has about 10 elements
-CONTENTS_MAX = 500  # content elements of a document; each is compared with every page of the site
-ANNOUNCED_MAX = 8  # licence documents that one answer or robots.txt may announce
+ELEMENTS_MAX = 20_000  # maximum number of XML elements; a content element with its licence has about 10
+# maximum number of content elements per document; each is compared with every page of the site
+CONTENTS_MAX = 500
+ANNOUNCED_MAX = 8  # maximum number of licence documents that one answer or robots.txt may announce
 _USAGES = {
     "all": USES,
     "ai-all": ("ai_input", "train_ai"),

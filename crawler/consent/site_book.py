@@ -35,7 +35,7 @@ from crawler.urls.canonical import canonical, resolve
 
 TDMREP, RSL = "tdmrep", "rsl"
 WELL_KNOWN = "/.well-known/tdmrep.json"
-# sites in memory, more than are crawled at the same time; a site without statements takes 2 kB
+# maximum number of sites in memory; fewer are crawled at the same time, and one without statements takes 2 kB
 SITES_MAX = 4096
 PROBLEM_CHARS_MAX = 200
 _HTML_TYPES = ("text/html", "application/xhtml+xml")

@@ -1,8 +1,8 @@
 """Makes the receipt of each page that is stored, and puts it into the page's batch.
 
-Most pages of a host have equal statements, so finished receipts are cached. The key of the cache has
+Most pages of a host have equal statements, so finished receipts are cached. The key of the cache contains
 everything on which a receipt depends: the state of the site, the rule of robots.txt, the page's own
-statements, and the path if the site has statements about paths. A look-up takes about 5 us.
+statements, and, if the site has statements about paths, the path. A look-up takes about 5 us.
 """
 
 from collections import OrderedDict
@@ -30,8 +30,8 @@ from crawler.records import Extracted, Fetch, ReceiptStamp
 from crawler.storage.kv import Batch, KeyValue
 from crawler.urls.canonical import authority
 
-RECEIPTS_CACHED_MAX = 8192  # cached receipts, about 1 kB each
-KEYS_CACHED_MAX = 65_536  # keys known to be in the store, 100 bytes each
+RECEIPTS_CACHED_MAX = 8192  # maximum number of cached receipts, about 1 kB each
+KEYS_CACHED_MAX = 65_536  # maximum number of keys that are known to be in the store, 100 bytes each
 HTML_TYPES = frozenset({"text/html", "application/xhtml+xml"})
 _FIELDS = frozenset(
     {b"content-usage", b"content-signal", b"x-robots-tag", b"tdm-reservation", b"tdm-policy", b"link"}
@@ -75,7 +75,9 @@ class Stamping:
     def stamp(
         self, fetch: Fetch, fingerprint: int, extracted: Extracted | None, before: bytes | None, batch: Batch
     ) -> ReceiptStamp:
-        """Return the stamp of an answer's receipt. Add to the batch the parts of the receipt that are not stored yet.
+        """Return the receipt of an answer in the form that the page cache writes.
+
+        Add to the batch the parts of the receipt that are not stored yet.
 
         Call this in the order of the commits. A call takes about 10 us.
 
@@ -160,8 +162,8 @@ def own_statements(
 ) -> OwnStatements:
     """Return what an answer says about its page.
 
-    If the answer repeats a known copy, the meta elements of that copy apply, which are in the `earlier`
-    receipt. Header fields that a 304 does not send keep their earlier values (RFC 9111, section 3.2).
+    If the answer repeats a known copy, the meta elements of that copy apply; `earlier` is the receipt that
+    contains them. Header fields that a 304 does not send keep their earlier values (RFC 9111, section 3.2).
     """
     fields = _own_fields(fetch.headers)
     if not fields and extracted is not None and not extracted.statements and not extracted.licenses:
@@ -186,7 +188,10 @@ def own_statements(
 
 
 def _own_fields(headers: Iterable[tuple[bytes, bytes]]) -> _Fields:
-    """Return the header fields about uses: names in lower case, values cut one octet beyond the limit of the parsers."""
+    """Return the header fields about uses.
+
+    Names are in lower case, and values are cut one octet beyond the limit of the parsers.
+    """
     return tuple(
         [
             (lowered.decode("latin-1"), value[: FIELD_OCTETS_MAX + 1].decode("latin-1"))

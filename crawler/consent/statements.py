@@ -13,8 +13,10 @@ from crawler.robots.rules import STATEMENT_OCTETS_MAX, STATEMENTS_MAX
 
 # longest header or robots.txt line that is read; few servers send longer headers
 FIELD_OCTETS_MAX = STATEMENT_OCTETS_MAX
-LINES_MAX = STATEMENTS_MAX  # maximum number of statements of one kind in one answer or file; most sites send one or two
-MEANINGS_MAX = 256  # values whose meaning is cached, since the pages of a site repeat them; at most 2 MiB
+# maximum number of statements of one kind in one answer or file; most sites send one or two
+LINES_MAX = STATEMENTS_MAX
+# maximum number of values whose meaning is cached, because the pages of a site repeat them; at most 2 MiB
+MEANINGS_MAX = 256
 
 
 class Preference(enum.StrEnum):

@@ -42,7 +42,7 @@ class Refusal(NamedTuple):
 
 
 class UseRule(NamedTuple):
-    """The rule for one use: a field of `Consent`, and the settings of `[consent]`."""
+    """The rule for one use. It refers to a field of `Consent`, and to the settings of `[consent]`."""
 
     use: str
     unknown_allowed: bool = False

@@ -38,10 +38,9 @@ from crawler.storage.engines import AUTO, another_engine, chosen, engine_of
 from crawler.storage.files import atomic_write, rename, sync_directory
 
 SEED_BYTES = 16
-FORMAT = 4  # the current storage format; `upgrade/` has a step from each earlier format to the next
+FORMAT = 4  # number of the current storage format; `upgrade/` has a step from each earlier format to the next
 BEGUN = ".begun"
-# The hosts are in a comment, so that they do not apply to another crawl that uses this file as its
-# configuration.
+# The hosts are in a comment. So they do not apply if another crawl uses this file as its configuration.
 _PLACES = "# Looser settings were given for the seeds at: "
 _HEAD = "# Written by crawler, up to the line that says so; `--set` and flags change it, or an editor."
 _END = "# The end."
@@ -109,15 +108,15 @@ class CrawlDirectory:
     def forget_begun(self, name: str) -> None:
         """Allow a process whose folder is lost to start again.
 
-        Before this call, the other processes must have queued its links for it again.
+        Before this call, the other processes must have queued the links of the lost process for it again.
         """
         self.path.joinpath(name + BEGUN).unlink(missing_ok=True)
 
     def note_state(self, name: str, state: int) -> None:
-        """Record the number of times that a process was opened or closed cleanly, in a file outside of its folder.
+        """Record how often a process was opened or closed cleanly.
 
-        A comparison with this number shows whether the folder is lost, or whether its store is in an earlier
-        state.
+        The number is in a file outside of the folder of the process. A comparison with this number shows
+        whether the folder is lost, or whether its store is in an earlier state.
         """
         atomic_write(self.path / f"{name}{BEGUN}", _with_crc(state))
 
@@ -154,7 +153,7 @@ class CrawlDirectory:
         atomic_write(self.format_file, _with_crc(number))
 
     def renew_format(self) -> str:
-        """Remove an unreadable format number, so that all upgrades run again; return what was done, "" if nothing."""
+        """Remove an unreadable format number, so that all upgrades run again; return what was done, or "" for nothing."""
         try:
             self.format()
         except DamageError:
@@ -192,7 +191,8 @@ class CrawlDirectory:
 
     def _write_seed(self, seed: bytes) -> None:
         try:
-            if not self.process_names():  # the existing processes may come from a directory of another format
+            # if there are processes already, they may come from a directory of another format
+            if not self.process_names():
                 self.note_format(FORMAT)
             atomic_write(self.path / "seed", seed.hex().encode() + b"\n", mode=0o600)
             sync_directory(self.path.absolute().parent)
@@ -262,7 +262,7 @@ class CrawlDirectory:
         return f"{self.config_file.name} has the defaults; give the crawl's settings again when you continue it{kept}"
 
     def _config_problem(self) -> str:
-        """Return what is wrong with the configuration file; "" if it is intact, or missing before a run has ended."""
+        """Return what is wrong with the configuration file; "" if it is intact, or missing because no run has ended."""
         if not self.config_file.exists():
             return "missing" if self.report_file.exists() else ""
         lines = self.config_file.read_bytes().splitlines()

@@ -17,9 +17,9 @@ from crawler.storage.reshard import load_json
 
 
 def immutable_settings(config: Config) -> dict[str, Any]:
-    """Return the settings that a process may not change, by key.
+    """Return the settings that a process must not change, by key.
 
-    `refresh.speed` is among them only if known pages are fetched again.
+    `refresh.speed` is one of these settings only if known pages are fetched again.
     """
     held = {
         "urls.partition": config.urls.partition,

@@ -2,14 +2,16 @@
 
     DIR/journal.json    {"command": "repair", "facts": {"p0": ...}}
 
-`check --repair`, `recover`, `reshard` and `withdraw --erase` durably record in the journal what they are
-about to do, and remove it when everything is done. So after a kill, every command can see that the crawl is
-between two states. The interrupted command continues where it stopped, and all other commands refuse the
-directory. (An upgrade needs no journal: `DIR/format` records its progress.)
+Four commands use the journal: `check --repair`, `recover`, `reshard` and `withdraw --erase`. They durably
+record in the journal what they are about to do, and remove the journal when everything is done. So after a
+kill, every command can see that the crawl is between two states. The interrupted command continues where it
+stopped, and all other commands refuse the directory. (An upgrade needs no journal: `DIR/format` records its
+progress.)
 
 A reshard builds the new folders in `DIR/.reshard` before it writes the journal. If that folder exists without
-a journal, it was left by a killed reshard, and the next command removes it. The same is true of
-`DIR/.resharded`, to which a reshard moves the old folders when it replaces them by the new ones.
+a journal, it was left by a killed reshard, and the next command removes it. A reshard moves the old folders
+to `DIR/.resharded` when it replaces them by the new ones. If this folder exists without a journal, it is
+removed, too.
 """
 
 import logging
@@ -38,7 +40,7 @@ _REMEDIES = {
 
 
 class Journal(msgspec.Struct, forbid_unknown_fields=True):
-    """The command in progress, and the facts that it has recorded, by name."""
+    """The command in progress, and the facts that it has recorded, each under a name."""
 
     command: str
     subject: str = ""
@@ -83,7 +85,7 @@ def end_journal(directory: Path) -> None:
 
 
 def refuse_cut_off(directory: Path, finishing: str = "", subject: str = "") -> None:
-    """Refuse a crawl in which a command was interrupted, unless `finishing` and `subject` are those of this command.
+    """Refuse a crawl with an interrupted command, unless `finishing` and `subject` are those of that command.
 
     Raises:
         DirectoryError: the command is in progress or was interrupted.

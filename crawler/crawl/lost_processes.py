@@ -9,14 +9,19 @@ from crawler.errors import DamageError
 
 
 def begun_names(directory: CrawlDirectory) -> list[str]:
-    """Return the names of the processes of a crawl that is ready, including those whose store or folder is lost."""
+    """Return the names of the processes of a crawl that is ready, even of those whose store or folder is lost."""
     here = directory.process_names()
     lost = [name for name in process_names(convert(directory.saved_config())) if directory.has_begun(name)]
     return sorted({*here, *lost}, key=lambda name: (len(name), name))
 
 
+def is_lost_whole(folder: Path) -> bool:
+    """Return whether a process has neither a store nor WARC files, so that nothing is left of its pages."""
+    return not any(next(folder.glob(kept), None) is not None for kept in ("store/*", "warc/*.gz*"))
+
+
 def check_for_loss(folder: Path) -> None:
-    """Raise an error if a process has already run here but its store is gone; a new store must not replace the lost one.
+    """Raise an error if a process has already run here but its store is gone, because a new store must not replace it.
 
     Raises:
         DamageError: the store is gone.

@@ -4,12 +4,12 @@ A crawl writes and reads files with fixed names. If such a name is a symbolic li
 file elsewhere. If it is a pipe or a device, opening it may take forever. So before any file of a crawl
 directory is opened, the directory is examined. The directory itself, the folder of each process and the
 subfolders of these folders may contain plain files, directories and sockets. A symbolic link is accepted only
-if it replaces the folder of a process, or a subfolder of this folder, and leads to a directory. With such
-links, a crawl can be spread over several disks. Folders of other names, such as mirrors and exports, are not
-entered. An entry with a fixed name must be a file or a folder, as the crawl expects, and a file that is read into
-memory as a whole must not be larger than `WHOLE_BYTES_MAX`.
+in place of the folder of a process or of a subfolder of such a folder, and only if it leads to a directory.
+With such links, a crawl can be spread over several disks. Folders of other names, such as mirrors and
+exports, are not entered. An entry with a fixed name must be of the kind that the crawl expects, a file or a
+folder. A file that is read into memory as a whole must not be larger than `WHOLE_BYTES_MAX`.
 
-The examination takes 0.5 us per file and opens no file.
+The examination opens no file, and takes 0.5 us per file.
 """
 
 import os
@@ -22,8 +22,8 @@ PROCESS_LEVELS = 2  # the folder of a process, and its subfolders
 STORE = "store"  # the subfolder by which the folder of a process is recognized
 WHOLE_BYTES_MAX = 64 << 20  # a table of all buckets takes 2 MB
 _READ_WHOLE = {"crawl.toml", "seed", "format", "buckets.json", "admin-token"}
-# Fixed names that must not be folders, and fixed names that must not be files; in the directory, and in the
-# folder of a process.
+# Entries with these names must be files or must be folders. There are names in the crawl directory, and names
+# in the folder of a process.
 _FILES = _READ_WHOLE | {
     "journal.json", "withdrawn.json", "crawler.log", "pages.jsonl", "report.json", "supervisor.lock",
 }  # fmt: skip

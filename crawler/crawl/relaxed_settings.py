@@ -1,9 +1,9 @@
 """Relaxed settings, which are less strict than the defaults, apply only to the seeds for which they were given.
 
 A crawl directory keeps its settings, so that the same command continues the crawl. If a different seed is
-given later, a kept delay of 0 or `robots ignore` would affect a site for which the user did not intend it. So
-`crawl.toml` records the hosts of the seeds. For a seed on another host, each relaxed setting must be given
-again.
+given later, the kept settings, such as a delay of 0 or `robots ignore`, would affect a site for which the
+user did not intend them. So `crawl.toml` records the hosts of the seeds. For a seed on another host, each
+relaxed setting must be given again.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -16,7 +16,8 @@ from crawler.errors import UsageError
 from crawler.urls.canonical import canonical, hostname
 from crawler.urls.suffixes import registrable_domain
 
-PLACES_MAX = 1000  # maximum number of recorded hosts; settings given for more hosts apply to any host
+# maximum number of recorded hosts; if there are more, the relaxed settings apply to any host
+PLACES_MAX = 1000
 ANYWHERE = "*"
 _SHOWN = 3
 
@@ -38,6 +39,7 @@ _MORE = ("politeness.shared_address_in_flight", "politeness.refusals_max")
 # These settings are relaxed if they have this value (None: any value but the default).
 _VALUES: dict[str, Any] = {
     "politeness.shared_address_rate": 0.0,
+    "politeness.domain_rate": 0.0,
     "robots.policy": "ignore",
     "crawl.scope": "any",
     "fetch.tls": "record",
@@ -59,7 +61,10 @@ def relaxed(config: Config) -> dict[str, str]:
 
 
 def slot_of(url: str, scope: str) -> str:
-    """Return the place of a seed, given in request form: its host, or `*.domain` with the scope `domain`."""
+    """Return the place of a seed, given in request form.
+
+    The place is the host or, with the scope `domain`, `*.domain`.
+    """
     host = hostname(url).removeprefix("www.")
     return f"*.{registrable_domain(host)}" if scope == "domain" else host
 

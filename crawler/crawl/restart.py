@@ -36,10 +36,11 @@ def _numbered(path: Path) -> dict[int, Path]:
 
 
 def rename_to_numbered(directory: CrawlDirectory) -> Path | None:
-    """Rename a crawl directory to DIR.1 or DIR.2 ..., but keep its signing key in DIR; return None if there is no crawl.
+    """Rename a crawl directory to DIR.1 or DIR.2 ..., but keep its signing key in DIR; return None without a crawl.
 
-    The new number is higher than all existing numbers, so the numbers show the order of the crawls. After a kill
-    between the two renames, the next call brings the key back.
+    The new number is higher than all existing numbers, so the numbers show the order of the crawls. If the
+    process is killed after it has renamed the directory and before it has moved the key back, the next call
+    moves the key back.
 
     Raises:
         DirectoryError: the crawl is in use, or cannot be renamed.
@@ -64,7 +65,7 @@ def rename_to_numbered(directory: CrawlDirectory) -> Path | None:
 
 
 def _take_key(newest: Path, path: Path) -> None:
-    """Move the signing key back to `path`: an operator uses the same key for all crawls."""
+    """Move the signing key back to `path`, because an operator uses the same key for all crawls."""
     if (newest / NAME).exists() and not (path / NAME).exists():
         path.mkdir(exist_ok=True)
         (newest / NAME).rename(path / NAME)

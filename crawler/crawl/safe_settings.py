@@ -1,7 +1,7 @@
 """Defines the settings that may change while a crawl runs, and records such changes.
 
-A setting is safe if every decision reads its current value, and if no format on disk
-and no other process depends on it.
+A setting is safe if every decision reads its current value, and if neither a format on disk nor another
+process depends on it.
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,4 +1,4 @@
-"""Reads a seeds file. Each of its lines has a URL, and limits for the pages under this URL.
+"""Reads a seeds file. Each line has a URL, and limits for the pages under this URL.
 
     url                          scope    depth  limit  render
     https://example.org/docs/    prefix   3      500    auto
@@ -7,8 +7,8 @@
 
 The first line may name the columns, in any order, separated by blanks, tabs or commas. Without such a line,
 the columns have the order shown above. All columns but the URL may be omitted. If another column follows an
-omitted column, `-` stands for the omitted column. A line that starts with `+` is a SURT prefix as in
-Heritrix: it adds a part of the web to the scope, but no seed. The columns become `[[override]]` tables, which
+omitted column, `-` stands for the omitted column. A line that starts with `+` is a SURT prefix, as in
+Heritrix. It adds a part of the web to the scope, but no seed. The columns become `[[override]]` tables, which
 are saved with the crawl.
 
     scope    page, prefix, host, domain, or a SURT prefix

@@ -18,7 +18,8 @@ from crawler.urls.canonical import canonical, hostname
 
 log = logging.getLogger("crawler")
 
-SEEDS_AT_ONCE = 400  # number of seeds queued for one commit and read in one turn of the loop, in about 8 ms
+# number of seeds that are read in one turn of the loop, which takes about 8 ms, and queued for one commit
+SEEDS_AT_ONCE = 400
 REFUSED_SHOWN = 10  # limits the number of log lines for a file that is not a list of URLs
 
 

@@ -2,7 +2,7 @@
 
 A storage that cannot be reached never stops a crawl. The segments stay in the crawl directory, and the pause
 between two attempts doubles up to `PAUSE_MAX`. When the crawl has ended, its last segments are shipped within
-`pages.ship_patience`; `crawler ship` copies the segments that are left.
+`pages.ship_patience`. `crawler ship` copies any segments that are left.
 """
 
 import asyncio
@@ -89,7 +89,7 @@ def folders(directory: Path) -> list[Path]:
 def ship_waiting(
     directory: Path, config: PagesConfig, now: Callable[[], float], *, before: float | None = None
 ) -> list[shipping.ShippingNote]:
-    """Ship the waiting segments that were last written before `before`; return the notes about the shipped segments.
+    """Ship the waiting segments that were last written before `before`; return notes about the shipped segments.
 
     With `pages.ship_delete`, delete the segments that the storage has confirmed.
 

@@ -31,7 +31,7 @@ HOOK_GROUPS = {
 
 
 def check_start(config: Config, directory: Path | None = None) -> None:
-    """Check that a crawl can start with a configuration; if `directory` is given, that it can start there.
+    """Check that a crawl can start with this configuration and, if `directory` is given, in this directory.
 
     Raises:
         ConfigError: a value is meaningless, or what it names does not exist or cannot be read.
@@ -79,7 +79,7 @@ def _value(config: Config, path: str) -> Any:
     return getattr(getattr(config, section), name)
 
 
-# Pairs of a key and the function with which a crawl first uses the value of this key.
+# Pairs of a key and the function with which a crawl first uses the key's value.
 _OUTSIDE: tuple[tuple[str, Callable[[Any], object]], ...] = (
     ("fetch.proxy", check_proxy),
     ("fetch.cookies_file", lambda path: load_cookies(path, now=0.0)),

@@ -3,10 +3,10 @@
     crawl --processes N    p0 ... pN-1, all in one directory
     node                   the names of `splitter.peers`, each in a directory of its own
 
-The bucket table is read from the configured file (`splitter.table_file`), or else from DIR/buckets.json,
-which a reshard writes. Without either file, every process owns an equal range. Every process keeps the table
-with which it was first opened. Another table is refused until `crawler reshard` has moved the buckets,
-because otherwise, two processes would crawl the same host.
+The bucket table is read from the file that the configuration names (`splitter.table_file`). If it names none,
+the table is read from DIR/buckets.json, which a reshard writes. Without either file, every process owns an
+equal range. Every process keeps the table with which it was first opened. Another table is refused until
+`crawler reshard` has moved the buckets. Otherwise, two processes would crawl the same host.
 """
 
 from pathlib import Path
@@ -67,7 +67,8 @@ def check_processes(config: Config, directory: CrawlDirectory) -> None:
         UsageError: the number or the names of the processes differ.
     """
     if not directory.process_names() or not directory.config_file.exists():
-        return  # either the directory is new, or a reshard moved a process here, whose store contains the table
+        # either the directory is new, or a reshard has moved a process here, and its store contains the table
+        return
     held, names = process_names(convert(directory.saved_config())), process_names(config)
     if held != names:
         raise UsageError(

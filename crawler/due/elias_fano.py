@@ -5,7 +5,7 @@
     join               look up keys without decoding a block, unless many queries fall into it
 
 The compiled form (Cython's pure-Python mode) releases the interpreter lock. The interpreted form uses numpy
-and returns the same results, but its joins decode every block that a query falls into.
+and returns the same results, but its `join` decodes every block into which a query falls.
 """
 
 import cython
@@ -18,7 +18,7 @@ if cython.compiled:
 
 COMPILED: bool = cython.compiled
 
-# FENCE_STEP as a C constant, for code that runs without the interpreter lock
+# FENCE_STEP as a C constant, because code without the interpreter lock cannot read a Python variable
 _STEP = cython.declare(cython.Py_ssize_t, FENCE_STEP)
 # If at least this many queries fall into a block, decoding the whole block (1.8 us) is faster than single
 # look-ups.
@@ -151,7 +151,8 @@ def _decode_block(
 ) -> cython.void:
     """Decode one block: first the high parts, one set bit at a time, then the low parts.
 
-    A damaged block gives wrong keys. Even then, nothing is written beyond `keys` or read beyond the block.
+    A damaged block gives wrong keys. Even then, the function writes nothing beyond `keys` and reads nothing
+    beyond the block.
     """
     one: cython.ulonglong = 1
     mask: cython.ulonglong = (one << width) - 1
@@ -201,11 +202,13 @@ def join(queries, words, posts, widths, starts, count: cython.Py_ssize_t, known)
 
 @cython.cclass
 class _CodedJoin:
-    """Looks up queries in a coded run, up to 16 at a time; each of three steps prefetches data for the next step.
+    """Looks up queries in a coded run, up to 16 at a time, in three steps.
 
-    The high parts of a block fill three cache lines, and its low parts fill forty. If consecutive queries
-    fall into the same block, the count of zeros continues from the previous query. If many queries fall into
-    a block, the whole block is decoded into `held`. The attributes are declared in `elias_fano.pxd`.
+    Each step prefetches the data that the next step needs. The high parts of a block fill three cache lines,
+    and its low parts fill forty. To find a high part, the zeros of the block are counted. If consecutive
+    queries fall into the same block, the count continues where the previous query stopped. If many queries
+    fall into a block, the whole block is decoded into `held`. The attributes are declared in
+    `elias_fano.pxd`.
     """
 
     def __init__(self, queries, words, posts, widths, starts, count: cython.Py_ssize_t, known) -> None:
@@ -242,7 +245,7 @@ class _CodedJoin:
     def gather(self, start: cython.Py_ssize_t) -> cython.Py_ssize_t:
         """Collect queries from number `start` on, and prefetch the high parts of their blocks.
 
-        Returns the number of the next query.
+        Returns the number of the first query that was not examined.
         """
         begin: cython.Py_ssize_t
         length: cython.Py_ssize_t
@@ -275,9 +278,9 @@ class _CodedJoin:
     @cython.wraparound(False)
     @cython.exceptval(check=False)
     def join_whole(self, block: cython.Py_ssize_t, start: cython.Py_ssize_t) -> cython.Py_ssize_t:
-        """Decode a block, and answer its queries from number `start` on.
+        """Decode a block, and answer all queries that fall into it, beginning with query number `start`.
 
-        Returns the number of the first query beyond the block.
+        Returns the number of the first query that lies beyond the block.
         """
         length: cython.Py_ssize_t = min(_STEP, self.count - block * _STEP)
         behind: cython.ulonglong = self.posts[block + 1]
@@ -328,7 +331,7 @@ class _CodedJoin:
     @cython.wraparound(False)
     @cython.exceptval(check=False)
     def walk(self, high: cython.ulonglong, low: cython.ulonglong) -> cython.ulonglong:
-        """Return the position after the block's zero bit number `high`, counted from 1; return at most `low`."""
+        """Return the position after zero bit number `high` of the block, counted from 1, but at most `low`."""
         word: cython.ulonglong = self.word
         passed: cython.ulonglong = self.passed
         zeros: cython.ulonglong
@@ -392,7 +395,7 @@ def _are_many(
     start: cython.Py_ssize_t,
     behind: cython.ulonglong,
 ) -> cython.bint:
-    """Return whether at least _DENSE unanswered queries from number `start` on are below `behind`."""
+    """Return whether at least _DENSE of the queries below `behind`, from number `start` on, are unanswered."""
     i: cython.Py_ssize_t
     asked: cython.Py_ssize_t = 0
     if start + _DENSE > queries.shape[0] or queries[start + _DENSE - 1] >= behind:
@@ -416,7 +419,10 @@ def _join_block(
     behind: cython.ulonglong,
     known: cython.uchar[::1],
 ) -> cython.Py_ssize_t:
-    """Answer the queries from number `start` on that are below `behind`; return the number of the next query."""
+    """Answer the queries below `behind`, from number `start` on.
+
+    Returns the number of the first query that is not below `behind`.
+    """
     at: cython.Py_ssize_t = 0
     while start < queries.shape[0] and queries[start] < behind:
         if not known[start]:
@@ -441,7 +447,7 @@ def _block_holds(
     query: cython.ulonglong,
     width: cython.int,
 ) -> cython.bint:
-    """Return whether the block in bits `begin` to `end` holds the key fence + `query`.
+    """Return whether the block that fills bits `begin` to `end` holds the key fence + `query`.
 
     The high part of the key would be at bit `place`.
     """
@@ -482,7 +488,7 @@ def _encode_by_numpy(keys, posts, widths, starts, words) -> None:
 
 
 def _decode_by_numpy(words, posts, widths, starts, blocks, count) -> np.ndarray:
-    """Return the `count` keys of `blocks`, which are ascending.
+    """Return the `count` keys of the blocks with the numbers `blocks`, which are ascending.
 
     Only the last block may hold fewer than FENCE_STEP keys.
     """

@@ -1,27 +1,27 @@
-"""The Duplicate URL Eliminator: takes links and returns those of new URLs, each exactly once.
+"""The Duplicate URL Eliminator. It takes links, and returns those that lead to new URLs, each URL exactly once.
 
-A link that is not in the cache takes part in two commits (marked `=`). Only what was committed has happened
-(`storage/README.md`, "The commit point"):
+A link that is not in the cache takes part in two commits, which are marked `=` in this diagram. A step has
+happened only once it is committed (`storage/README.md`, "The commit point"):
 
     loop      admit               committed -> begin_flush                  flushed
                 |                     ^             |                          ^
     writer      append, sync, stage ==      plan.run   stage_flush ============
                 links log | d/links          X.run   |  d/runs, d/flushed, and t/ of the new links
 
-Methods in row `loop`, and all queries, run on the event loop (marked "Loop" below). Methods in row `writer`
-run in the writer thread (marked "Writer"). `plan.run` may run in any thread. In a large flush, the steps
-after the join are done in parts, and each part writes its own run. `begin_flush` returns the same plan until
-the last part is done. At most one flush and one compaction (`begin_compaction`, `run`, `stage_compaction`,
-`compacted`) run at a time. A flush and a compaction may overlap, because a compaction changes only how the
-known set is divided into runs, not what is in the set.
+The methods in row `loop`, and all queries, run on the event loop (marked "Loop" below). Methods in row
+`writer` run in the writer thread (marked "Writer"). `plan.run` may run in any thread. In a large flush, the
+steps after the join are repeated for each part of the new links, and each part writes its own run.
+`begin_flush` returns the same plan until the last part is done. At most one flush and one compaction
+(`begin_compaction`, `run`, `stage_compaction`, `compacted`) run at a time. A flush and a compaction may
+overlap, because a compaction changes only how the known set is divided into runs, not what is in the set.
 
 After a crash, the store decides what is valid. Opening the DUE deletes the runs and links that the store does
 not name. Links that were committed but not flushed wait again. The batch that hands a new fingerprint to the
 frontier also records it. So each fingerprint is returned as new exactly once.
 
 `links = pending + known + new`: `links` counts all links appended since the crawl began, and `pending` counts
-those that still wait or are being flushed. `known` and `new` count the other links by whether their URL was
-known or new.
+those that still wait or are being flushed. The other links are divided into `known` and `new`, by whether
+their URL was already known.
 """
 
 import math
@@ -49,7 +49,7 @@ METHODS = ("runs", "one_file", "memory")
 
 
 class Manifest(msgspec.Struct, array_like=True):
-    """Value of `d/runs`: the seed and method of the fingerprints, and the run files, oldest first."""
+    """Value of `d/runs`: the seed and the method of the fingerprints, and the run files, oldest first."""
 
     method: str
     check_value: int
@@ -156,19 +156,19 @@ class Eliminator:
     # Links in.
 
     def admit(self, fingerprints: Fingerprints) -> np.ndarray:
-        """Return, for each of `fingerprints`, uint64 (n,), whether to append its link to the log, as bool (n,). Loop.
+        """Return which of the links with these fingerprints should be appended to the log. Loop.
 
-        A link is not appended if a link with the same fingerprint waits already. The result may be True for a
-        link that waits already, but it is never False for a link that does not wait. Call this right after
-        the look-up in the URL cache, in the same step of the event loop that hands the links to the
-        committer.
+        `fingerprints` is uint64 (n,), and the result is bool (n,). A link is not appended if a link with the
+        same fingerprint waits already. For a link that waits already, the result may be True; for a link that
+        does not wait, it is never False. Call this right after the look-up in the URL cache, in the same step
+        of the event loop that hands the links to the committer.
         """
         fresh: np.ndarray = self._admitted.add_many(fingerprints)
         self.repeats += len(fresh) - int(np.count_nonzero(fresh))
         return fresh
 
     def append(self, links: Sequence[Link]) -> None:
-        """Append `links` to the links log, as part of the group that is being written. Writer.
+        """Append `links` to the links log; they belong to the group that is being written. Writer.
 
         Raises:
             StoreError: the disk is full or failing; the process must end.
@@ -209,14 +209,17 @@ class Eliminator:
 
     @property
     def full(self) -> bool:
-        """Return whether the buffer is full. If it is, no more links should be added before a flush."""
+        """Return whether the buffer of waiting links is full.
+
+        If it is full, no more links should be added before a flush.
+        """
         return self.pending >= 2 * self._config.buffer_entries_max
 
     def wants_flush(self, now: float, *, dry: bool = False) -> bool:
-        """Return whether a flush should start or continue now. Loop.
+        """Return whether a flush, or the next part of the current flush, should start now. Loop.
 
         A flush should start if `buffer_entries_max` links wait, if a link has waited long enough, or if the
-        frontier runs `dry`. A flush should continue if its next part can begin.
+        frontier runs `dry`. The next part should start as soon as it can begin.
         """
         if self._waiting.count and self._waiting_since is None:
             self._waiting_since = now
@@ -251,7 +254,7 @@ class Eliminator:
             pieces = self._waiting.take()
             if not self._waiting.count:
                 self._waiting_since = None
-            elif self._waiting_since is None:  # otherwise the remaining links may have waited just as long
+            elif self._waiting_since is None:  # otherwise, the remaining links may have waited just as long
                 self._waiting_since = now
             self._flush = FlushPlan(
                 pieces,
@@ -270,7 +273,7 @@ class Eliminator:
     def stage_flush(self, plan: FlushPlan, batch: Batch) -> None:
         """Record a finished part in `batch`. Writer.
 
-        The batch is synced, and also holds the to-do entries of the part's new links.
+        The batch is synced, and also contains the to-do entries of the new links of the part.
         """
         if plan.new_run is not None and plan.new_run.entry is not None:
             self._manifest.runs.append(plan.new_run.entry)
@@ -280,7 +283,7 @@ class Eliminator:
     def flushed(self, plan: FlushPlan) -> None:
         """Record that the batch of a part of `plan` is durable. Loop.
 
-        The known set gets the run of the part, and the links of the part are forgotten.
+        The run of the part is added to the known set, and the links of the part are forgotten.
         """
         assert plan is self._flush and not plan.resting, "a flush ended that is not under way"
         self._flushed = plan.after
@@ -318,7 +321,7 @@ class Eliminator:
         return self._compaction
 
     def stage_compaction(self, plan: CompactionPlan, batch: Batch) -> None:
-        """Record in `batch`, which is synced, that the merged run replaces its inputs. Writer."""
+        """Record in `batch`, which will be synced, that the merged run replaces its inputs. Writer."""
         assert plan.outcome is not None, "a compaction was staged that has not run"
         if plan.outcome.entry is None:
             return
@@ -365,14 +368,14 @@ class Eliminator:
 
     @property
     def known(self) -> int:
-        """The number of links since the crawl began that were repeats or pointed to known URLs."""
+        """The number of links since the crawl began that repeated a waiting link or pointed to a known URL."""
         return self._flushed.known
 
     @property
     def new(self) -> int:
         """The number of links since the crawl began that pointed to new URLs.
 
-        The number of URLs known now is the same.
+        This is also the number of URLs that are known now.
         """
         return self._flushed.new
 
@@ -382,7 +385,7 @@ class Eliminator:
         return len(self._known.runs)
 
     def contains(self, fingerprint: int) -> bool:
-        """Return whether the URL is known. A URL whose link still waits is not known."""
+        """Return whether the URL is known. A URL whose links all still wait is not known yet."""
         return fingerprint in self._known
 
     def waits(self, fingerprint: int) -> bool:
@@ -434,7 +437,7 @@ _T = TypeVar("_T")
 
 
 def _load(store: KeyValue, key: bytes, default: _T) -> _T:
-    """Return the value of `key`, decoded to the type of `default`; return `default` if there is no such key."""
+    """Return the value of `key`, decoded to the type of `default`. If there is no such key, return `default`."""
     value = store.get(key)
     if value is None:
         return default

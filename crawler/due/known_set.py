@@ -1,15 +1,15 @@
 """The set of known fingerprints.
 
-The set consists of disjoint sorted runs, oldest first, which are merged in powers of two. Each flush adds a
-run of new fingerprints. Then the newest run is merged with its older neighbours, one after the other, as long
-as the next neighbour is not larger than the runs merged so far:
+The set consists of disjoint sorted runs, oldest first. Merges keep the number of runs logarithmic. Each flush
+adds a run of new fingerprints. Then the newest run is merged with its older neighbours, one after the other,
+as long as the next neighbour is not larger than the runs merged so far:
 
     runs (b = 1)    4 2 1  + 1  ->  8            8 4 1  + 1  ->  8 4 2
                       `-----'                        `---'
 
 With N known fingerprints and b new ones per flush, there are at most log2(N/b) + 2 runs, and each fingerprint
 is rewritten at most log2(N/b) + 1 times. The paper (Broder, Najork, Wiener 2003) instead keeps one sorted
-file, which every flush rewrites completely. Option `merge_all` does the same.
+file, which every flush rewrites completely. With the option `merge_all`, the set does the same.
 
 A set belongs to one thread. Other threads may read the runs of the set at any time, in a join or a merge,
 because runs never change. A merge changes only how the set is divided into runs.
@@ -32,7 +32,7 @@ _LOAD_COUNT = 1 << 20  # number of fingerprints that are loaded at a time when t
 
 
 class RunStore(Protocol):
-    """Creates and removes runs: `DiskRuns` or `MemoryRuns`."""
+    """Creates and removes runs. `DiskRuns` and `MemoryRuns` implement this protocol."""
 
     def write(self, chunks: Iterable[Fingerprints], count: int, *, step: str) -> Run: ...
 
@@ -109,14 +109,14 @@ class KnownSet:
         self._replaced += inputs
 
     def close_replaced(self) -> None:
-        """Close the replaced runs that have no readers left.
+        """Close the replaced runs that no thread reads any more.
 
-        Any thread may call this function, which may take a while.
+        Any thread may call this function. It may take a while.
         """
         for _ in range(len(self._replaced)):
             run = self._replaced.pop()
-            # A count of 2 means that only this variable and the argument refer to the run. Otherwise, the run
-            # is closed when its last reader ends.
+            # A count of 2 means that only this variable and the argument of `getrefcount` refer to the run.
+            # Otherwise, the run is closed when its last reader ends.
             if sys.getrefcount(run) <= 2:
                 run.close()
 
@@ -161,7 +161,7 @@ class KnownSet:
 
 
 def _first_of_merge(counts: Sequence[int]) -> int:
-    """Return the index of the oldest run to merge with the newest, given the number of keys of each run."""
+    """Return the index of the oldest run to merge with the newest run; `counts` are the numbers of keys of the runs."""
     first = len(counts) - 1
     gathered = counts[first] if counts else 0
     while first > 0 and counts[first - 1] <= gathered:
@@ -171,9 +171,10 @@ def _first_of_merge(counts: Sequence[int]) -> int:
 
 
 def unknown(fingerprints: Fingerprints, runs: Sequence[Run]) -> tuple[Fingerprints, np.ndarray]:
-    """Return the distinct fingerprints that no run holds, ascending, and where they first occur.
+    """Return the distinct fingerprints that no run holds, in ascending order, and where they first occur.
 
-    The second array holds the indices in `fingerprints` at which these fingerprints first occur, ascending.
+    The second array holds, in ascending order, the indices in `fingerprints` at which these fingerprints
+    first occur.
     """
     ascending, places = sorting.sort(fingerprints)
     first = np.ones(len(ascending), np.bool_)

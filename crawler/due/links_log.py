@@ -11,7 +11,7 @@ first byte and is unlinked once all its links are flushed.
     block    4 bytes length of the payload, 4 bytes CRC-32 of it, payload: links as MessagePack arrays
 
 Each `append` writes one or more blocks. The store holds the committed end of the log (`d/links`) and the
-flushed position (`d/flushed`). These two positions are block boundaries. After a crash, everything beyond the
+flushed position (`d/flushed`). Both positions are block boundaries. After a crash, everything beyond the
 committed end is cut off.
 """
 
@@ -70,7 +70,7 @@ class LinksLog:
     def _open(self, begin: int, end: int) -> list[int]:
         """Cut the log to the range from `begin` to `end`, and return the start position of each file.
 
-        Raises a DamageError if the log is not complete between these positions.
+        Raises a DamageError if any part of the log between these positions is missing.
         """
         self._directory.mkdir(parents=True, exist_ok=True)
         names = filter(_NAME.fullmatch, os.listdir(self._directory))
@@ -160,9 +160,10 @@ class LinksLog:
     def read(
         self, begin: int, end: int, places: Sequence[int], links_max: int
     ) -> tuple[list[Link], int, int]:
-        """Return selected links, the number of links that were passed to find them, and the position after these.
+        """Return the links at `places`, as (links, passed, position). May run in any thread.
 
-        May run in any thread.
+        `passed` is the number of links that were passed to find them, and `position` is the position after the
+        passed links.
 
         Args:
             places: indices of the links to return, ascending; 0 is the first link after `begin`.

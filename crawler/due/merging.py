@@ -1,15 +1,16 @@
 """Merges sorted runs in steps. Each step merges one window of keys, which fits into a chunk.
 
-Each input run gets a share of the chunk in proportion to the keys that are left in it. The window ends at the
-smallest last key of the shares that do not reach the end of their run. The parts of the shares up to that key
-are merged two at a time, the smallest first.
+Each input run may use a share of the chunk, in proportion to the number of keys that are left in that run. A
+share that does not reach the end of its run limits the window. So the window ends at the smallest of the last
+keys of these shares. From each share, the keys up to that point are merged: first the two smallest parts,
+then the result with the next part, and so on.
 
     input 0   . . . . . . . . . e|. . . . .        e: last key of the share,
     input 1   . . . . . . .|. e                       the smallest ends the window
     input 2   . . .|. . e
 
-If the sizes are powers of two, each key is moved about twice, whatever the number of inputs. A merge uses as
-much memory as two chunks.
+If the sizes of the runs are powers of two, each key is moved about twice, whatever the number of inputs. A
+merge uses as much memory as two chunks.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,8 +22,8 @@ from crawler.due.block_fences import FENCE_STEP
 from crawler.due.runs import Fingerprints, Run
 from crawler.errors import DamageError
 
-# Minimum number of keys per input and window. Without it, a tiny run beside a huge one would lead to tiny
-# windows.
+# Minimum number of keys per input and window. Without this minimum, a tiny run beside a huge one would lead
+# to tiny windows.
 _SHARE_MIN = 4096
 
 

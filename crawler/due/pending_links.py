@@ -6,7 +6,7 @@ Their fingerprints are in memory, and the links themselves are in the links log.
     unstaged  ----->  staged  ----->   waiting, oldest first  -----> a flush
     (of this group)   (a list a group)
 
-The writer thread calls `append` and `stage`; the event loop calls the other methods. Groups
+The writer thread calls `append` and `stage`, and the event loop calls the other methods. Groups
 pass between the two threads through a deque.
 """
 
@@ -20,7 +20,10 @@ from crawler.due.runs import Fingerprints
 
 
 class Piece(msgspec.Struct, frozen=True):
-    """The fingerprints of the links in one stretch of the links log, in order. The stretch ends at `position`."""
+    """The fingerprints of the links in one stretch of the links log, in the order of the log.
+
+    The stretch ends at `position`.
+    """
 
     fingerprints: Fingerprints
     position: int
@@ -41,7 +44,7 @@ class PendingLinks:
         self._unstaged: list[Piece] = []
         self._staged: deque[list[Piece]] = deque()
         self._pieces: deque[Piece] = deque()
-        self.count = 0  # the number of waiting links, which `take` can return
+        self.count = 0  # the number of links that wait, that is, that `take` can return
 
     def append(self, fingerprints: Sequence[int], position: int) -> None:
         """Add links of the group being written. In the log, these links end at `position`. Writer."""

@@ -20,7 +20,7 @@ _ALL_BITS = cython.declare(cython.ulonglong, 0xFFFFFFFFFFFFFFFF)
 class PendingSet:
     """A bounded set that forgets all its keys when it is full.
 
-    The set only keeps repeated links out of the links log. So forgetting keys is harmless, because the next
+    The set only prevents that repeated links are appended to the links log. So it may forget keys: the next
     flush removes repeated links anyway.
     """
 

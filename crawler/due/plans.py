@@ -1,6 +1,6 @@
 """Plans for a flush and for a compaction; any thread may run a plan.
 
-The event loop makes a plan. The plan holds everything that it needs: runs, which never change, and a
+The event loop makes a plan. The plan holds everything that it needs: runs (which never change) and a
 committed stretch of the links log. Running the plan writes a file that the store does not name yet. So a plan
 that is dropped or lost in a crash has no effect.
 """
@@ -19,7 +19,7 @@ from crawler.records import Link
 
 
 class Flushed(msgspec.Struct, frozen=True, array_like=True):
-    """Value of `d/flushed`: the flushed position of the links log, and the number of known and new links before."""
+    """Value of `d/flushed`: the flushed position of the links log, and the numbers of known and new links before it."""
 
     position: int = 0
     known: int = 0
@@ -30,8 +30,8 @@ class FlushPlan:
     """Find the new URLs among the waiting links, and write runs of their fingerprints, part by part.
 
     The first part joins all links of the flush with the runs, in one pass. The new links are returned in
-    parts of about `part_links_max` links, and each part is committed like a flush of its own. So a larger
-    flush neither takes more memory nor blocks the event loop longer. A part ends at a block boundary of the
+    parts of about `part_links_max` links, and each part is committed like a flush of its own. So even a large
+    flush does not take more memory or block the event loop for longer. A part ends at a block boundary of the
     log.
 
     After each `run`:
@@ -71,7 +71,7 @@ class FlushPlan:
     def run(self) -> None:
         """Prepare the next part: read its new links and write their run.
 
-        The first call joins all links with the runs before that. Each call also frees the runs that earlier
+        Before that, the first call joins all links with the runs. Each call also closes the runs that earlier
         plans replaced.
 
         Raises:
@@ -101,7 +101,7 @@ class FlushPlan:
     def part_flushed(self) -> bool:
         """Record that the current part is durable, and move on to the next part.
 
-        Returns False if there is no next part.
+        Returns False if there is no further part.
         """
         assert self._places is not None, "a part of a flush ended that has not run"
         new = len(self.new_links)

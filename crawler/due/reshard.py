@@ -1,4 +1,4 @@
-"""Resharding of the known URLs.
+"""Reshards the known URLs.
 
 The known URLs in the bucket ranges of a new process are collected and written as one run.
 """

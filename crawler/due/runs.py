@@ -12,8 +12,8 @@ writes a new one.
 The number of low bits stored per key is w. If the keys are spread evenly, w is log2 of the mean gap between
 keys, and a key takes w + 2 to w + 3 bits. A key takes 4.97 bytes in a run of 1e8 keys and 4.55 bytes in a run
 of 1e9 keys; the theoretical minima are 4.86 and 4.44 bytes (Elias 1974). Blocks are whole words of 8 bytes.
-The length and the w of each block are computed from the fences. All this is kept in memory, and takes 1/28
-byte per key.
+The length and the w of each block are computed from the fences. The fences and these values are kept in
+memory, and take 1/28 byte per key.
 
 The index, which consists of the fences and checksums, is verified when the run is opened. Each block is
 verified when it is first read.
@@ -37,7 +37,8 @@ from crawler.errors import DamageError
 from crawler.storage.files import new_file, write_all
 
 Fingerprints = np.ndarray[Any, np.dtype[np.uint64]]  # (n,)
-Reached = Callable[[str], None]  # is called with the name of each step, so that tests can crash there
+# is called with the name of each step that was reached, so that tests can crash there
+Reached = Callable[[str], None]
 
 # Number of bytes written between two calls of fdatasync. With a single call at the end, that call would delay
 # other commits.
@@ -146,7 +147,7 @@ class Run:
             self._verify(np.arange(len(self.fences)))
         elif not self._all_read:
             blocks = np.searchsorted(self.fences, queries[known == 0], side="right") - 1
-            # the last entry stands for keys below all fences
+            # the last entry is for queries below all fences (their block is -1)
             asked = np.zeros(len(self.fences) + 1, np.bool_)
             asked[blocks] = True
             self._verify(np.flatnonzero(asked[:-1]))
@@ -178,9 +179,9 @@ class Run:
         return [block for block, begin, end, check in found if crc32(data[begin:end]) != check]
 
     def rest(self) -> None:
-        """Unmap the run's memory pages from the process: 5 bytes per URL.
+        """Remove the run's memory pages from the memory of the process, which frees 5 bytes per URL.
 
-        The memory pages stay in the kernel's page cache.
+        The kernel keeps these pages in its page cache.
         """
         if isinstance(self._data, mmap.mmap):
             with suppress(ValueError):  # closed meanwhile
@@ -304,7 +305,7 @@ class _Synced:
 def write_keys(
     write: Callable[[bytes | memoryview], None], number: int, chunks: Iterable[Fingerprints]
 ) -> RunEntry:
-    """Encode and write the keys in `chunks`, at least one; return the entry that describes the run."""
+    """Encode and write the keys in `chunks` (at least one key); return the entry that describes the run."""
     count = 0
     fences: list[Fingerprints] = []
     checks: list[int] = []
@@ -329,9 +330,9 @@ def write_keys(
 
 
 def _in_blocks(chunks: Iterable[Fingerprints]) -> Iterator[tuple[Fingerprints, np.uint64]]:
-    """Yield (keys of whole blocks, the key that follows them).
+    """Yield pairs: keys that fill whole blocks, and the key that follows these keys.
 
-    At the end, yield (the remaining keys, the last of them).
+    The last pair contains all remaining keys, and the last of them.
     """
     left = np.empty(0, np.uint64)
     for keys in chunks:

@@ -45,6 +45,14 @@ class Crawled(NamedTuple):
     archives: list[Archive]
     fingerprinter: Fingerprinter
 
+    def damage(self) -> list[str]:
+        """Return a message for each segment that is missing or too short. The crawl no longer has its pages."""
+        return [
+            f"{archive.folder / segment}: missing or too short; `crawler check --repair` queues its pages again"
+            for archive in self.archives
+            for segment in archive.damaged_segments()
+        ]
+
     @property
     def fingerprint(self) -> Callable[[str], int]:
         """Return a function that maps the request form of a URL to its fingerprint."""

@@ -22,7 +22,7 @@ from crawler.pages.formats import language, mirror, text
 from crawler.pages.formats.metadata import read_metadata
 from crawler.pages.formats.rows import CONTENT_FIELDS, METADATA_FIELDS, Known
 from crawler.pages.formats.selection import shows_content
-from crawler.pages.formats.simhash import simhash
+from crawler.pages.formats.simhash import minhash, simhash
 from crawler.pages.stored_bodies import Copy, decoded, open_capture
 
 _SVG = "image/svg+xml"
@@ -92,7 +92,8 @@ class RowWork:
         self._language = bool(wanted & {"language", "language_confidence"})
         if self._language:
             language.load()
-        self._simhash = bool(wanted & {"simhash", "duplicate_of"})
+        self._simhash = "simhash" in wanted
+        self._minhash = bool(wanted & {"minhash", "duplicate_of"})
         self._main_content = main_content
 
     def __call__(self, piece: list[Known], careful: bool) -> Done:
@@ -136,6 +137,8 @@ class RowWork:
             row["language"], row["language_confidence"] = found.code, round(found.confidence, 3)
         if self._simhash and (fingerprint := simhash(shown)) is not None:
             row["simhash"] = f"{fingerprint:016x}"
+        if self._minhash and (signature := minhash(shown)) is not None:
+            row["minhash"] = signature.hex()
 
 
 class LinkWork:

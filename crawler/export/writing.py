@@ -29,7 +29,7 @@ from crawler.pages.shipping import refuse_elsewhere
 from crawler.printable import printable
 from crawler.records import Outcome, PageState
 from crawler.storage.files import named_output, new_folder, refuse_occupied
-from crawler.storage.rotating_file import generations
+from crawler.storage.rotating_file import generations, open_generation
 
 PIECE_PAGES = 64
 _TEXT_FIELDS = ("id", "url", "fetched_at", "content_type", "text")
@@ -93,6 +93,7 @@ class Export:
         self._writer.prepare()
         self._select = Selection(with_noarchive=request.with_noarchive, static=request.static)
         self._count = 0
+        self.damage: list[str] = []  # segments that are missing or too short; a line for each
         self.entry = ""  # the file of a mirror that a user should open first
 
     def _check_options(self) -> None:
@@ -130,7 +131,7 @@ class Export:
             StoreError: the disk failed.
         """
         with opened(path) as crawled:
-            request = self._request
+            request, self.damage = self._request, crawled.damage()
             self._select = self._select._replace(
                 disallowed=crawled.disallowed(),
                 refused=crawled.refused(request.allow, request.unknown, self._report),
@@ -164,7 +165,9 @@ class Export:
         path = crawled.directory.pages_file
         with contextlib.ExitStack() as stack:
             try:
-                files = [stack.enter_context(file.open("rb")) for file in generations(path) or [path]]
+                files: list[Iterable[bytes]] = [
+                    stack.enter_context(open_generation(file)) for file in generations(path) or [path]
+                ]
             except OSError as error:
                 raise UsageError(f"{path}: cannot read: {error.strerror}") from error
             yield from crawl_log_lines(itertools.chain.from_iterable(files), crawled.archives)
@@ -253,8 +256,8 @@ class Export:
         test = self._where.test if self._where is not None and self._where.fields & CONTENT_FIELDS else None
         for row in self._done(work, known):
             if originals is not None and row["outcome"] in (Outcome.FETCHED, Outcome.UNCHANGED):
-                fingerprint = int(row["simhash"], 16) if row["simhash"] else None
-                row["duplicate_of"] = originals.add(row["url"], row["digest"] or "", fingerprint) or None
+                minhash = bytes.fromhex(row["minhash"]) if row["minhash"] else None
+                row["duplicate_of"] = originals.add(row["url"], row["digest"] or "", minhash) or None
             if test is None or test(row):
                 yield row
 

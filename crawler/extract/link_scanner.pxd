@@ -20,12 +20,16 @@ cdef class LinkScanner(TagReader):
     cdef dict hrefs
     cdef Py_ssize_t links_max
     cdef bint skips_nofollow
+    cdef Py_ssize_t met_places[256]
+    cdef Py_ssize_t met_sizes[256]
 
     cdef bint _start(self) except -1
     cdef bint _end(self) except -1
     cdef bint _in_template(self, int element) except -1
     cdef bint _insert(self, int element) except -1
     cdef bint _take(self, int element) except -1
+    cdef object _href(self)
+    cdef bint _is_repeated(self) noexcept
     cdef _add(self, str raw_url)
     cdef bint _is_searched(self) except -1
     cdef bint _raw_text(self, int element) except -1

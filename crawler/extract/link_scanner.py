@@ -27,6 +27,7 @@ from crawler.extract.references import data_text
 
 if cython.compiled:
     from cython.cimports.crawler.extract import tag_reader as tags
+    from cython.cimports.libc.string import memchr, memcmp
 else:
     from crawler.extract import tag_reader as tags
 from crawler.extract.tag_reader import NAMES, TagReader, with_newlines
@@ -36,6 +37,7 @@ COMPILED: bool = cython.compiled
 # phases: the insertion modes of 13.2.6.4.1 to 7
 BEFORE_HEAD, IN_HEAD, IN_NOSCRIPT, AFTER_HEAD, IN_BODY = range(5)
 _DEPTH_MAX = 200  # maximum number of open tables, and of open elements of SVG or MathML
+_FACTOR = cython.declare(cython.ulonglong, 0x9E3779B97F4A7C15)
 # Start tags that end SVG and MathML (13.2.6.5), or whose content the parser treats differently inside SVG and
 # MathML.
 _BREAKOUTS = frozenset(
@@ -62,6 +64,8 @@ class LinkScanner(TagReader):
         self.templates = 0
         self.has_hidden_link = self.has_marker = False  # whether the open templates contain these
         self.has_template = False
+        if not cython.compiled:
+            self.met_places = self.met_sizes = [0]  # not used
         # The place in the innermost table: TABLE if content is misplaced here; CAPTION, TD or TH; OTHER if no
         # table is open.
         self.place = tags.OTHER
@@ -158,18 +162,50 @@ class LinkScanner(TagReader):
         if not self._is_searched():
             return True
         if element in (tags.A, tags.AREA):
-            if self.href is not None:
-                self._add(self.href)
+            if self.seen & tags.HREF and self.href_at >= 0 and not self._is_repeated():
+                self._add(self._href())
         elif element == tags.IFRAME:
             if self.src is not None:
                 self._add(self.src)
         elif element == tags.LINK:
-            self.found.take_link(self.rel, self.href, self.type)
+            self.found.take_link(self.rel, self._href(), self.type)
         elif element == tags.META:
             self.found.take_meta(self.name, self.http_equiv, self.content_value)
         elif element == tags.BASE:
-            self.found.take_base(self.href)
+            self.found.take_base(self._href())
         return True
+
+    @cython.final
+    def _href(self):
+        """Return the `href` of the tag; None if it has none."""
+        return self.value(self.href_at, self.href_end) if self.seen & tags.HREF else None
+
+    @cython.final
+    def _is_repeated(self):
+        """Return whether an earlier link of this page has the same `href` up to the fragment.
+
+        A link that is not remembered counts as new; of the links with the same hash, the last one is remembered.
+        Four of five links of a documentation page are repeated. So no string is made of them.
+        """
+        if not cython.compiled:
+            return False
+        begin: cython.Py_ssize_t = self.href_at
+        size: cython.Py_ssize_t = self.href_end - begin
+        start = self.text + begin
+        if memchr(start, 38, size):  # a reference may stand for a `#`
+            return False
+        fragment = cython.cast(cython.p_uchar, memchr(start, 35, size))
+        if fragment != cython.NULL:
+            size = fragment - start
+        key: cython.ulonglong = size
+        at: cython.Py_ssize_t
+        for at in range(size - 8 if size > 8 else 0, size):
+            key = key << 8 ^ start[at]
+        slot: cython.int = key * _FACTOR >> 56
+        if self.met_sizes[slot] == size + 1 and not memcmp(start, self.text + self.met_places[slot], size):
+            return True
+        self.met_places[slot], self.met_sizes[slot] = begin, size + 1
+        return False
 
     @cython.final
     def _add(self, raw_url: str):

@@ -20,7 +20,8 @@ cdef class TagReader:
     cdef Py_ssize_t tag_end
     cdef bint closed
     cdef int seen
-    cdef object href
+    cdef Py_ssize_t href_at
+    cdef Py_ssize_t href_end
     cdef object rel
     cdef object src
     cdef object content_value
@@ -48,6 +49,6 @@ cdef class TagReader:
     cdef bint _attribute_value(self, Py_ssize_t at) noexcept
     cdef _note(self)
     cdef bint _is_new(self, int attribute, bytes name) except -1
-    cdef object _value(self)
+    cdef object value(self, Py_ssize_t begin, Py_ssize_t end)
     cdef bint _is_tag(self, Py_ssize_t begin, bytes name, Py_ssize_t size) noexcept
     cdef bint _is(self, Py_ssize_t begin, bytes name) noexcept

@@ -82,7 +82,8 @@ class TagReader:
 
     The fields describe the last tag: `element`; the position of its name, from `tag_at` to `tag_end`; whether
     the tag is `closed` by `/>`; which attributes were `seen`; and their values (None if an attribute has no
-    value). `before` is the kind of text before the tag.
+    value). Of `href`, the position is kept, because most links of a page are repeated: from `href_at`, which is
+    -1 if it has no value, to `href_end`. `before` is the kind of text before the tag.
     """
 
     def __init__(self, content: bytes) -> None:
@@ -255,9 +256,7 @@ class TagReader:
             return True
         if noted:
             self.seen = 0
-            self.href = self.rel = self.src = self.content_value = self.name = self.http_equiv = self.type = (
-                None
-            )
+            self.rel = self.src = self.content_value = self.name = self.http_equiv = self.type = None
         while self._attribute():
             if noted:
                 self._note()
@@ -284,7 +283,7 @@ class TagReader:
             at += 1
         if text[at] == 61:
             return self._attribute_value(at + 1)
-        self.value_at = -1
+        self.value_at = self.value_end = -1
         self.at = at
         return True
 
@@ -314,21 +313,21 @@ class TagReader:
         length: cython.Py_ssize_t = self.name_end - begin
         if length == 4:
             if self._is_new(HREF, b"href"):
-                self.href = self._value()
+                self.href_at, self.href_end = self.value_at, self.value_end
             elif self._is_new(NAME, b"name"):
-                self.name = self._value()
+                self.name = self.value(self.value_at, self.value_end)
             elif self._is_new(TYPE, b"type"):
-                self.type = self._value()
+                self.type = self.value(self.value_at, self.value_end)
         elif length == 3:
             if self._is_new(REL, b"rel"):
-                self.rel = self._value()
+                self.rel = self.value(self.value_at, self.value_end)
             elif self._is_new(SRC, b"src"):
-                self.src = self._value()
+                self.src = self.value(self.value_at, self.value_end)
         elif length == 7:
             if self._is_new(CONTENT, b"content"):
-                self.content_value = self._value()
+                self.content_value = self.value(self.value_at, self.value_end)
         elif length == 10 and self._is_new(HTTP_EQUIV, b"http-equiv"):
-            self.http_equiv = self._value()
+            self.http_equiv = self.value(self.value_at, self.value_end)
 
     @cython.final
     def _is_new(self, attribute: cython.int, name: bytes) -> cython.bint:
@@ -339,16 +338,15 @@ class TagReader:
         return True
 
     @cython.final
-    def _value(self):
-        """Return the value of the attribute; None if it has none."""
-        begin: cython.Py_ssize_t = self.value_at
+    def value(self, begin: cython.Py_ssize_t, end: cython.Py_ssize_t):
+        """Return the attribute value between two positions; None if `begin` is -1, which means that there is no value."""
         if begin < 0:
             return None
         if not cython.compiled:
-            value = self.content[begin : self.value_end].decode("utf-8", "replace")
+            value = self.content[begin:end].decode("utf-8", "replace")
             return as_parsed(value)
         start = self.text + begin
-        size: cython.Py_ssize_t = self.value_end - begin
+        size: cython.Py_ssize_t = end - begin
         value = PyUnicode_DecodeUTF8(cython.cast(cython.p_char, start), size, "replace")
         if memchr(start, 38, size) or memchr(start, 13, size) or memchr(start, 0, size):
             return as_parsed(value)

@@ -3,8 +3,8 @@
     fetch tasks, logins, hubs --FetchRequest--> the fetcher that the task names --Fetch--> them
 
 `FETCHERS` has one line per fetcher. A process makes "http" and the fetchers that `[[override]]` tables name.
-It contains no code for a particular fetcher. To add a fetcher, write a class with the methods of `Fetcher`
-and add a line here. Simulations and tests have their own tables.
+The process contains no code for a particular fetcher. To add a fetcher, write a class with the methods of
+`Fetcher` and add a line here. Simulations and tests have their own tables.
 
 Load is limited in two ways. A fetcher that accepts few tasks at once sets `places`. A task that waits for a
 place gives up its fetch slot. Up to `WAITING_A_PLACE` tasks per place may do so. The memory of an answer is

@@ -49,7 +49,7 @@ class Hops:
         key = self._gates.registry.host_key(hostname)
         if key in self._outstanding.held and not self._outstanding.is_aside(key):
             return now + ASK_AGAIN
-        return self._gates.visits.borrow(hostname, now, address)
+        return self._gates.visits.borrow(hostname, now, address, self._permission.own_delay(hostname))
 
     def step_aside(self, fetch_task: FetchTask, now: float) -> None:
         """Free the fetch slot and the address of a task that waits for a hop. Later, `borrow` takes both again."""

@@ -2,7 +2,7 @@
 
 known page, or first entry of the queue
   ─► robots.txt      allowed, denied, to be fetched first, or pending: then the next entry
-  ─► gates           addresses, fetch slot, address gap, rate (`hosts/dispatch_gates.py`)
+  ─► gates           addresses, domain, fetch slot, address gap, rate (`hosts/dispatch_gates.py`)
   ─► fetch task      RESOLVE, ROBOTS, PAGE or DENIED
 """
 
@@ -116,12 +116,17 @@ class HostTurns:
         gates = self._gates
         if gates.resolving and not (host.addresses and now < host.expires):
             return self._outstanding.acquire(host, TaskKind.RESOLVE) if gates.look_ups.ask(host) else None
+        turn = gates.domains.turn_at(host.domain, host.key, now, self._permission.own_delay(host.name))
+        if turn > now:
+            gates.put_off(host, turn, now)
+            return None
         if not gates.shares.acquire(host, now):
             self._bench.admitting_others = False
             return None
         if not gates.acquire_address(host, now):
             gates.shares.undo_acquire(host.slot)
             return None
+        gates.domains.start(host.domain, host.key, now)
         gates.rate.spend(now)
         if task is TaskKind.ROBOTS:
             self._authorities.note_authority(host.slot, authority, now, gates.politeness.usual_gap(host.slot))

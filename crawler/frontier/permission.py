@@ -77,6 +77,10 @@ class Permission:
         """Return the user's override for this URL."""
         return self._overrides.for_url(url, name) if self._overrides else NO_OVERRIDE
 
+    def own_delay(self, name: str) -> float | None:
+        """Return the minimum gap that the user's overrides set for the host `name`; None if they set none."""
+        return self.override(f"https://{name}/", name).delay
+
     def delay(self, url: str, name: str) -> float:
         """Return the delay in seconds that robots.txt or the user requires after the URL.
 

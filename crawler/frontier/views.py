@@ -111,6 +111,7 @@ class FrontierViews:
             "in_flight": busy,
             "hosts": len(registry.hosts),
             "hosts_reached": registry.reached,
+            "addresses": len(self._gates.addresses),
             "hosts_front": len(bench.front),
             "hosts_ready": len(bench.back),
             "hosts_waiting": len(bench.calendar),

@@ -1,1 +1,4 @@
-"""The order in which new URLs are crawled: the orders, which compute scores of links, and the classes of these scores."""
+"""Determines the order in which new URLs are crawled.
+
+Orders compute the scores of links, and the scores are reduced to classes.
+"""

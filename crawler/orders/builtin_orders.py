@@ -31,7 +31,7 @@ class Depth:
         self._decay = config.depth_decay
 
     def score(self, link: FoundLink, context: FoundOn) -> float:
-        """Return a score that falls by the same factor with each hop from the seeds."""
+        """Return a score that falls by a fixed factor with each hop from the seeds."""
         return float(self._decay**link.depth)
 
 
@@ -43,7 +43,8 @@ class Opic:
     the scope is lost. In the paper, this cash is given to a virtual page that all pages share.
 
     The cash of a URL affects the order only once it is at least `COUNTED` times the initial cash. Smaller
-    amounts depend mostly on the number of links of the linking page, so such URLs are crawled breadth-first.
+    amounts depend mostly on the number of links of the linking page, so URLs with smaller amounts are crawled
+    breadth-first.
     """
 
     adds = True
@@ -54,7 +55,7 @@ class Opic:
         pass
 
     def score(self, link: FoundLink, context: FoundOn) -> float:
-        """Return the share of its page's cash that the link gets. Seeds and links of sitemaps bring no cash."""
+        """Return the part of the page's cash that the link gets. Seeds and links of sitemaps bring no cash."""
         if context.kind in ("seed", "sitemap"):
             return 0.0
         return context.score / max(1, context.links)
@@ -65,7 +66,7 @@ class Words:
 
     Each line of the file `order.file` has one weight: `[anchor:|url:|title:|parent:]WORD WEIGHT`, in lower
     case. A word that is given without a field counts in the anchor, the URL and the title. `parent:score
-    WEIGHT` is the weight of the logarithm of the parent's score: with this weight, links of good pages are
+    WEIGHT` gives a weight to the logarithm of the parent's score. With such a weight, links of good pages are
     crawled before links of bad pages. `bias WEIGHT` sets the constant `bias` of the formula. `#` begins a
     comment.
     """
@@ -102,7 +103,7 @@ class Words:
 
 
 def _weight(text: str, where: str) -> tuple[str, float]:
-    """Parse a line; return the word with its field, and the weight of the word."""
+    """Parse a line of the file; return the word with its field, and the word's weight."""
     word, _, number = text.rpartition(" ")
     word = word.strip().lower()
     field = word.rpartition(":")[0]

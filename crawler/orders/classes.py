@@ -5,13 +5,13 @@ A score is an importance from 0 to 1. Its class is
     class = round(-8 log2 score)        0 is best; 255, a score of 2^-31.9, is the worst
 
 so the scores of each class are 8 % lower than those of the class before. The importance of web pages spans
-many powers of ten, so the scale is logarithmic: a linear scale of 256 steps would put everything below 1/256
+many powers of ten, so the scale is logarithmic. A linear scale of 256 steps would put everything below 1/256
 into one class. The key of a queue entry has one byte for the priority anyway, so fewer than eight bits would
 save nothing.
 
 A link without a score has the class NEUTRAL, the default priority. The class of a link is stored in its
-flags, above the bits of `LinkFlag`, as the difference from NEUTRAL. So the encoding of a link without a score
-is the same as if there were no classes.
+flags, above the bits of `LinkFlag`, as the difference from NEUTRAL. So a link without a score is encoded as
+if there were no classes.
 """
 
 from math import log2

@@ -1,14 +1,14 @@
 """A table with the scores of recently seen URLs. It decides whether a repeated link raises a URL's class.
 
-The URL cache normally drops a link to a known URL. But if the link raises the URL's class by at least
-`news` above the class that was last passed on, the link is news and is passed on anyway:
+The URL cache normally drops a link to a known URL. But a link is *news* if it raises the class of its URL by
+at least `news` above the class that was last passed on. A link that is news is passed on anyway:
 
     link, score ─► worth = best score, or sum ─► class(worth) <= class told - news?  yes: news, told = worth
 
 The table has 2^bits entries of 16 bytes, indexed by fingerprint. A link to another URL with the same index
 overwrites the entry. A URL that the table has forgotten begins again at the base score. Then a sum of small
-scores no longer raises its class, but a single link still does if its score is above the URL's class in the
-queue. The table is lost when the process ends, like the URL caches.
+scores no longer raises its class. A single link still does if its score is above the class that the URL has
+in the queue. The table is lost when the process ends, like the URL caches.
 """
 
 import numpy as np
@@ -40,7 +40,7 @@ class LinkScores:
         self._factor = 2.0 ** ((news - 0.5) / PER_OCTAVE) if news else 2 / LEAST
 
     def add(self, fingerprints: Fingerprints, scores: Scores) -> tuple[Scores, Scores, NDArray[np.bool_]]:
-        """Add the scores of n distinct links; return new scores, the scores last passed on, and a flag for news.
+        """Add the scores of n distinct links; return the new scores, the scores passed on last, and which links are news.
 
         For a URL that is not in the table, the score last passed on is 0. The link to such a URL is not news,
         because it goes through the DUE as usual.

@@ -1,9 +1,9 @@
 """Orders: an order scores each newly found URL by the link to it and by the page with this link.
 
-An order is any object with a method `score(link, context) -> float` that returns 0 to 1. An order is chosen
-by its name (`naming.py`): it is either an order of the crawler itself (`builtin_orders.py`), or an entry
-point of an installed package, in the group `crawler.orders`. The entry point is called with the section
-`order` of the configuration.
+An order is any object with a method `score(link, context) -> float`, which returns a number from 0 to 1. An
+order is chosen by its name (`naming.py`). It is either an order of the crawler itself (`builtin_orders.py`),
+or an entry point of an installed package in the group `crawler.orders`. The entry point is called with the
+section `order` of the configuration.
 
     class Short:                                     [project.entry-points."crawler.orders"]
         def __init__(self, config): ...              short = "package.module:Short"
@@ -29,7 +29,7 @@ class FoundLink(msgspec.Struct, frozen=True, gc=False):
     """A link on a page.
 
     `url` is the request form of the link's URL. `anchor` is the text of the first anchor with this URL on the
-    page, or "" unless `Order.reads_anchors` is set. `depth` is the depth that the URL would have.
+    page. Unless `Order.reads_anchors` is set, it is "". `depth` is the depth that the URL would have.
     """
 
     url: str
@@ -42,7 +42,8 @@ class FoundOn(msgspec.Struct, frozen=True, gc=False):
 
     `score` is the score of the class that the page itself had when it was fetched. `depth` is the page's
     depth, and `links` is the number of links on the page. `kind` is "page", "listing", "feed", "sitemap",
-    "requisite" (the links are parts of the page), or "seed" (there is no page: `url` is "" and `score` 1).
+    "requisite" or "seed". With "requisite", the links are parts of the page. With "seed" there is no page:
+    `url` is "" and `score` is 1.
     """
 
     url: str = ""
@@ -66,7 +67,7 @@ class Order(Protocol):
     counts_from: float = 0.0
 
     def score(self, link: FoundLink, context: FoundOn) -> float:
-        """Return the score of the link's URL, from 0 to 1, judged only by the link and the page that holds it."""
+        """Return the score of the link's URL, from 0 to 1. Only the link and the page that contains it are known."""
 
 
 class Ranking:

@@ -38,7 +38,7 @@ _PIECE_BYTES = 1 << 20
 
 
 class Archive:
-    """Reads the committed captures of one process from `store` and the segments in `folder`, except withdrawn ones."""
+    """Reads the committed captures of one process, except withdrawn ones, from `store` and the segments in `folder`."""
 
     def __init__(self, folder: Path, store: KeyValue, withdrawals: Withdrawals | None = None) -> None:
         self.folder = folder
@@ -241,7 +241,7 @@ class Archive:
         return _view(self.folder, capture)
 
     def raw_records(self, capture: Capture) -> bytes:
-        """Return all WARC records of a capture in the form in which the segment holds them, as gzip members.
+        """Return all WARC records of a capture as gzip members, unchanged from the segment.
 
         Raises:
             DamageError: the segment is missing or too short.
@@ -276,6 +276,10 @@ class Archive:
         """Yield (segment, committed length in bytes) for every segment."""
         for key, value in scan_prefix(self.store, keys.SEGMENT):
             yield key[2:].decode(), int.from_bytes(unseal(key, value), "big")
+
+    def damaged_segments(self) -> list[str]:
+        """Return the names of the segments that are missing or shorter than their committed length."""
+        return sorted(segments.survey(self.folder, dict(self.committed_lengths())).damaged)
 
 
 def read_capture(

@@ -63,7 +63,7 @@ def tombstone_key(fingerprint: int) -> bytes:
 
 
 def asks_no_archive(record: PageRecord | None, capture: Capture | None) -> bool:
-    """Return whether a page's author asks that a copy is not shown: in the copy, or in the page's latest answer."""
+    """Return whether the page's author asks, in the copy or in the latest answer, that the copy is not shown."""
     return (record is not None and record.noarchive) or (capture is not None and capture.noarchive)
 
 

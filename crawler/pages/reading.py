@@ -345,7 +345,7 @@ def _records_of(stream: _Stream, bytes_max: int, where: str) -> Iterator[Record]
 
 
 def _head_of(stream: _Stream, first: bytes, where: str) -> bytes:
-    """Return the lines of a record's head, which begins with `first`."""
+    """Return the lines of a record's head; the first line, `first`, has been read already."""
     lines = [first]
     size = len(first)
     while (line := stream.line()).strip():

@@ -39,7 +39,7 @@ class RecordBuilder:
     def records(
         self, capturing: Capturing, *, with_receipt: bool = False
     ) -> Iterator[bytes | warc.LargeRecord]:
-        """Yield the uncompressed WARC records of a capture, first the answer.
+        """Yield the uncompressed WARC records of a capture, beginning with the answer.
 
         With `with_receipt`, there is also a record of the whole consent receipt, to which other captures
         refer.

@@ -74,7 +74,7 @@ def date_text(instant: float) -> bytes:
 
 
 def base32(digest: bytes) -> bytes:
-    """Return the Base32 form (RFC 4648) of 20 bytes.
+    """Return 20 bytes as Base32 (RFC 4648).
 
     This implementation takes a quarter of the time of the standard library's.
     """
@@ -190,8 +190,8 @@ def stored_headers(
     """Return the fields of an answer as they are stored in its record.
 
     If the answer had a `Content-Length` or a transfer coding, `Content-Length` becomes the length of the
-    payload. If `payload_length` is None, the field is kept; in a 304, for example, it is not the length of
-    the payload. If a coding was undone, the field that stated it is renamed.
+    payload. If `payload_length` is None, the field is kept; this is for a 304, for example, where the field
+    is not the length of the payload. If a coding was undone, the field that stated it is renamed.
     """
     stored = []
     has_length = recoded = False

@@ -1,8 +1,8 @@
 """Translates the fetcher's answers for the browser, and the browser's requests for the fetcher.
 
 The fetcher has already decoded the body, so the header fields that describe the coding of the body are
-removed. Fields are removed, too, if they would give the browser another way to the network, or would affect
-the browser beyond this page.
+removed. Other fields are removed because they would give the browser another way to the network, or would
+affect it beyond this page.
 """
 
 import base64
@@ -72,7 +72,7 @@ _FIELDS_MAX, _FIELD_CHARS_MAX = 30, 4096
 
 
 def passed_fields(fetch: Fetch) -> list[dict[str, str]]:
-    """Return an answer's header fields in the form of the protocol, without fields that must not reach the browser."""
+    """Return an answer's header fields as the protocol expects them, without those that must not reach the browser."""
     return [
         {"name": name.decode("latin-1"), "value": value.decode("latin-1")}
         for name, value in fetch.headers
@@ -100,7 +100,7 @@ def is_preflight(method: str, headers: Mapping[str, str]) -> bool:
 
 
 def asked_fields(headers: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the header fields of a page's request that the fetcher also sends, as lines "Name: value"."""
+    """Return those header fields of a page's request that the fetcher sends, too, as lines "Name: value"."""
     lines = []
     for name, value in headers.items():
         lower = name.lower()

@@ -29,8 +29,8 @@ from crawler.render.work_account import ProcessTime, WorkAccount
 
 log = logging.getLogger("crawler")
 
-# The browsers to look for, in this order; Debian's /usr/bin/chromium-headless-shell is a script that remains
-# as a parent process.
+# The browsers to look for, in this order. The first one is preferred to Debian's
+# /usr/bin/chromium-headless-shell, because that is a script that remains as a parent process.
 PROGRAMS = (
     "/usr/lib/chromium/chromium-headless-shell",
     "chromium-headless-shell",
@@ -55,7 +55,7 @@ class MissingBrowserError(BrowserError):
 
 
 def find_program(name: str) -> str:
-    """Return the path of the browser: `name`, or the first that is installed.
+    """Return the path of the browser: `name` or, if no name is given, the first browser that is installed.
 
     Raises:
         MissingBrowserError: no such browser is installed.
@@ -253,7 +253,7 @@ class Browser:
     def relieve(self, memory: Mapping[int, int]) -> bool:
         """End the renderer that uses the most memory; return whether this was done.
 
-        Nothing is done if the browser's processes that are not renderers use more memory than this renderer.
+        Nothing is done if the browser's other processes together use more memory than this renderer.
         """
         sizes = {pid: memory[pid] for pid in self._work.renderers() if pid in memory}
         largest = max(sizes, key=sizes.__getitem__, default=0)
@@ -300,7 +300,10 @@ def _why_not(program: str, config: RenderConfig) -> str:
 
 
 def _processes_of(group: int) -> list[int]:
-    """Return the processes of the browser's session, because some helper processes may have left its process group."""
+    """Return the processes of the browser's session.
+
+    The process group is not enough, because some helper processes may have left it.
+    """
     found = []
     for name in os.listdir("/proc"):
         if name.isdigit():

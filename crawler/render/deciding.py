@@ -1,6 +1,6 @@
-"""Decides which pages are worth rendering (`render.when = "auto"`), and learns from earlier renderings.
+"""Decides which pages are worth rendering with `render.when = "auto"`, and learns from earlier renderings.
 
-After its static fetch, a page is a *candidate* if it has a real script and either little visible text or the
+A page is a *candidate* if its static answer has a real script, and also has either little visible text or the
 marks of a framework that builds pages in the browser. Candidates are rendered until it is known whether
 rendering is worth its cost for their *pattern*. A pattern is a host, and a path without numbers and names. So
 that no site is overlooked, any other page with a script is rendered with the probability `render.chance`.
@@ -8,9 +8,10 @@ that no site is overlooked, any other page with a script is rendered with the pr
     P(a rendering of the pattern adds something) ~ Beta(a + successes, b + failures)
 
 The prior probability of a gain is one half for a candidate that was recognized by its marks, and one in
-twenty for any other page. The prior is combined with the renderings of all pages of the same kind on the
-host. The pages of a pattern are rendered as long as the mean is at least `WORTH`: a rendering costs as much
-CPU time as about 200 fetches, but it usually shows a whole site that the crawl would miss otherwise.
+twenty for any other page. The prior is combined with the counts of earlier renderings on the host, separately
+for candidates and other pages. The pages of a pattern are rendered as long as this estimate of the
+probability is at least `WORTH`. A rendering costs as much CPU time as about 200 fetches, but it usually shows
+a whole site that the crawl would miss otherwise.
 
 What was learned is stored by host (prefix `R/`), in the batch that commits the rendered page. So it survives
 a restart, and moves to another process together with the host.
@@ -31,18 +32,22 @@ from crawler.storage.keys import RENDERED
 from crawler.storage.kv import Batch, KeyValue, scan_prefix, seal, unseal
 from crawler.urls.canonical import hostname
 
-# A page is rendered if the probability of a gain is at least this. After three failures in a row, the
-# probability is lower than this.
+# A page is rendered if the probability of a gain is at least this. After three renderings of candidates that
+# added nothing, the probability is lower than this.
 WORTH = 0.15
-TEXT_MIN = 200  # bytes of visible text; a page with less may build its text in the browser
-ADDED_TEXT = 0.2  # the share by which the text must grow to count as something new
-ADDED_TEXT_MIN = 100  # bytes of added text; a smaller difference may come from a clock or a counter
-# patterns and hosts in memory; the one that was rendered longest ago is forgotten first
+TEXT_MIN = 200  # bytes of visible text; a page with less text may be built by scripts in the browser
+ADDED_TEXT = 0.2  # the visible text must grow by at least this share to count as something new
+# the visible text must grow by at least this many bytes; a smaller difference may come from a clock or a
+# counter
+ADDED_TEXT_MIN = 100
+# maximum number of patterns and hosts in memory; the one whose last rendering is the oldest is forgotten
+# first
 PATTERNS_MAX = 20_000
-# seconds for which `auto` does not try a page again after one failed rendering; each further failure in a row makes the
-# wait four times as long, up to 30 days
+# seconds for which `auto` does not try a page again after a failed rendering; each further failure in a row
+# makes this wait four times as long, up to 30 days
 _WAIT_FIRST, _WAIT_FACTOR, _WAIT_MAX = 3600.0, 4, 30 * 86_400.0
-_POOLED = 2.0  # in the estimate for one pattern, all renderings of the host count as this many renderings
+# the renderings of the whole host together weigh as much as this many renderings of the pattern
+_POOLED = 2.0
 _SLUG_CHARS = 20
 
 _SCRIPT = re.compile(
@@ -74,7 +79,7 @@ class Signs(NamedTuple):
 
 
 def signs(content: bytes) -> Signs:
-    """Return the signs of a static page, which are read from its first `_SCANNED_BYTES` bytes."""
+    """Return the signs of a static page, read from the first `_SCANNED_BYTES` bytes of the page."""
     head = content[:_SCANNED_BYTES]
     script = _SCRIPT.search(head) is not None
     return Signs(
@@ -85,7 +90,7 @@ def signs(content: bytes) -> Signs:
 
 
 def adds(before: Signs, after: Signs, new_links: int) -> bool:
-    """Return whether a rendering has shown something new: links in scope, or a fifth more text."""
+    """Return whether a rendering has shown something new: links in scope, or a fifth more visible text."""
     grown = after.text_bytes - before.text_bytes
     return new_links > 0 or (grown >= ADDED_TEXT_MIN and grown > ADDED_TEXT * before.text_bytes)
 
@@ -110,7 +115,7 @@ def _class_of(segment: str) -> str:
 
 
 class _Seen(msgspec.Struct, array_like=True):
-    """Counts of one URL pattern or host: There were `made` renderings; `added` of them showed new links or text."""
+    """Counts of one URL pattern or host: the renderings `made`, and how many of them `added` links or text."""
 
     made: int = 0
     added: int = 0
@@ -124,7 +129,8 @@ class Deciding:
 
     def __init__(self, config: RenderConfig) -> None:
         self._chance = config.chance
-        self._seen: OrderedDict[bytes, _Seen] = OrderedDict()  # by store key, the most recent at the end
+        # store key -> counts; the pattern or host that was rendered last is at the end
+        self._seen: OrderedDict[bytes, _Seen] = OrderedDict()
 
     def load(self, store: KeyValue) -> None:
         """Read what earlier runs have learned. Damaged values are skipped, because they are learned again."""
@@ -135,7 +141,7 @@ class Deciding:
                 continue
 
     def why(self, host: int, url: str, seen: Signs) -> str:
-        """Return the reason for rendering a page ("mark", "learned" or "chance"); "" if it is not to be rendered."""
+        """Return the reason for rendering a page ("mark", "learned" or "chance"), or "" for not rendering it."""
         if not seen.script:
             return ""
         if self.probability(host, url, candidate=seen.candidate) >= WORTH:
@@ -166,7 +172,10 @@ class Deciding:
             batch.delete(self._seen.popitem(last=False)[0])
 
     def _is_drawn(self, url: str) -> bool:
-        """Return whether the URL's hash is below `render.chance`, so that every run and process draws the same pages."""
+        """Return whether the URL's hash is below `render.chance`.
+
+        So every run and every process draws the same pages.
+        """
         return self._chance > 0.0 and mmh3.hash(url, signed=False) < self._chance * 2.0**32
 
 

@@ -1,13 +1,13 @@
 """Turns this process into a browser that has no network and ends with its parent.
 
-This file runs as a program of its own and imports only the standard library:
+This file is a separate program, which imports only the standard library:
 
     launch.py PARENT READ WRITE HOME USER ISOLATE PROGRAM ARGUMENT...
 
 `READ` and `WRITE` become file descriptors 3 and 4, the browser's protocol pipe. When the process `PARENT`,
-which started the browser, ends, the kernel ends the browser. If `ISOLATE` is 1, the browser gets a network
-namespace of its own, in which no interface is up, unless the system does not allow that. If `USER` is not
-"-", the browser runs as that user.
+which started the browser, ends, the kernel ends the browser. If `ISOLATE` is 1 and the system allows it, the
+browser gets a network namespace of its own, in which no interface is up. If `USER` is not "-", the browser
+runs as that user.
 """
 
 import ctypes
@@ -47,7 +47,7 @@ def _place(read: int, write: int) -> None:
 
 
 def _leave_network(libc: ctypes.CDLL) -> None:
-    """Enter a new network namespace, if needed with a new user namespace. Do nothing if both attempts fail."""
+    """Enter a new network namespace, with a new user namespace if needed. Do nothing if both attempts fail."""
     if libc.unshare(_CLONE_NEWNET) == 0:
         return
     uid, gid = os.getuid(), os.getgid()

@@ -1,7 +1,7 @@
-"""The Chrome DevTools Protocol over a pipe: JSON messages, each of which ends with a NUL byte.
+"""The Chrome DevTools Protocol over a pipe. Messages are JSON, and each ends with a NUL byte.
 
 A *call* has an id and gets one answer. Every other message that arrives is an *event*. Each call and event
-names a session: "" stands for the browser as a whole. Any other session stands for one target: a page, a
+names a session: "" stands for the browser as a whole. Any other session name stands for one target: a page, a
 frame of another site, or a worker.
 
 The other modules use the class `Session`. All calls in progress fail when the pipe is closed.

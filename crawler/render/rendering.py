@@ -6,12 +6,12 @@
 
 Only one browser at a time receives new pages. This browser is replaced after `render.pages_per_browser`
 pages. The browser is also replaced when it ends by itself, or when its memory exceeds
-`render.memory_bytes_max` and no page is to blame.
+`render.memory_bytes_max` although no single page is to blame.
 
 When a browser ends, each of its open pages is suspected of having caused the end. A suspect gets one more
-try, in a browser of its own. So a hostile page only delays the pages that share its browser. If that browser
-ends too, or if a page shows no DOM, the page's static answer is used. The `Rendering` then contains no DOM,
-but only the reason and the answers that were fetched for the page.
+try, in a browser of its own. So a hostile page only delays the other pages in its browser. If that browser
+ends, too, or if a page shows no DOM, the static answer of the page is used. The `Rendering` then contains no
+DOM, but only the reason and the answers that were fetched for the page.
 """
 
 import asyncio
@@ -37,18 +37,21 @@ log = logging.getLogger("crawler")
 
 WATCH_INTERVAL = 1.0  # seconds between two measurements of a page's CPU time and of the browser's memory
 _READ_MAX = 5.0  # maximum time to read the DOM, in seconds; a page's scripts may never yield
-_STOPPED_MAX = 15.0  # the same limit, once the scripts have been stopped
-_NO_DOM = frozenset({"crash", "navigation"})  # limits and failures after which a page has no DOM to read
-# seconds after which an answer counts as received even if the browser does not report its arrival
+_STOPPED_MAX = 15.0  # the same limit after the scripts of the page have been stopped
+# if a visit ends for one of these reasons, the page has no DOM to read
+_NO_DOM = frozenset({"crash", "navigation"})
+# if the browser does not report that an answer has arrived, the answer counts as received after this many
+# seconds
 _DELIVERY_MAX = 3.0
 _CHILDREN_MAX = 20  # maximum number of frames of other sites and workers per page
 _WITHOUT = "; the crawl continues without a browser and stores the answers unrendered"
-# Beginnings of the URLs of frames without an origin of their own: the page provides their content.
+# The URLs of frames whose content comes from the page itself begin with one of these. Such frames have no
+# origin of their own.
 _OF_THE_PAGE = ("about:", "blob:", "data:")
-_BODY_DEPTH = 3  # levels from a frame's element to the frame's body: document, html, body
+_BODY_DEPTH = 3  # depth of a frame's body below the frame's element: document, html, body
 _STARTS_MAX = 3  # after this many failed starts in a row, rendering is given up
 
-# A function (url, method, header lines, body) -> answer, which never raises an exception.
+# A function that takes (url, method, header lines, body) and returns an answer; it never raises an exception.
 Ask = Callable[[str, str, tuple[str, ...], bytes], Awaitable[Fetch]]
 
 
@@ -62,7 +65,7 @@ class _Delivery(NamedTuple):
 
 
 class StaticPage(NamedTuple):
-    """A page to render: the response to its static fetch, and the function that fetches what the page requests."""
+    """A page to render: the response to its static fetch, and the function that fetches the requests of the page."""
 
     fetch: Fetch
     ask: Ask
@@ -76,7 +79,10 @@ class Renderer(Protocol):
         """True if no further page will be shown."""
 
     async def render(self, page: StaticPage) -> Rendering | None:
-        """Return the page as a browser shows it, without a DOM if it could not; None if there is no browser."""
+        """Return the page as a browser shows it; None if there is no browser.
+
+        If the page could not be shown, the result has no DOM.
+        """
 
     async def close(self) -> None:
         """End the browsers."""
@@ -112,7 +118,10 @@ class BrowserRenderer:
         return self._failures >= _STARTS_MAX
 
     async def render(self, page: StaticPage) -> Rendering | None:
-        """Return the page as a browser shows it, without a DOM if it could not; None if there is no browser."""
+        """Return the page as a browser shows it; None if there is no browser.
+
+        If the page could not be shown, the result has no DOM.
+        """
         async with self._places:
             browser = await self._ready()
             if browser is None:
@@ -150,7 +159,7 @@ class BrowserRenderer:
             await self._discard_retired()
 
     async def _ready(self) -> Browser | None:
-        """Return the browser for the next page, and start one if needed; return None if no browser can be started."""
+        """Return the browser for the next page, after starting one if needed; None if no browser can be started."""
         async with self._starting:
             if self._browser is not None and self._browser.pages >= self._config.pages_per_browser:
                 self._retire(self._browser)
@@ -205,7 +214,10 @@ class BrowserRenderer:
             await self._discard_retired()
 
     async def _limit_memory(self, browser: Browser) -> None:
-        """If a browser exceeds its memory limit, end its largest page. If no page is to blame, end the browser."""
+        """If a browser exceeds its memory limit, end the page that uses the most memory.
+
+        If no page is to blame, end the browser.
+        """
         memory = await asyncio.to_thread(browser.memory)
         used = sum(memory.values())
         if used <= self._config.memory_bytes_max:
@@ -286,7 +298,10 @@ class PageRun:
         return self._rendering(dom, view)
 
     def without_dom(self) -> Rendering:
-        """Return a rendering without a DOM: it has the answers that were fetched for the page, and the reason."""
+        """Return a rendering without a DOM.
+
+        It contains the answers that were fetched for the page, and the reason.
+        """
         self._visit.end("crash")
         return self._rendering(b"", b"")
 
@@ -384,7 +399,7 @@ class PageRun:
             self._news.set()
 
     async def _watch_work(self, context: str) -> None:
-        """Report the CPU time of the page, with its frames and workers, to the visit at intervals."""
+        """At intervals, report the CPU time of the page, with its frames and workers, to the visit."""
         while True:
             await asyncio.sleep(WATCH_INTERVAL)
             self._cpu = self._browser.worked(context)
@@ -451,7 +466,7 @@ class PageRun:
             self._delivered(network)
 
     def _delivered(self, network: str) -> None:
-        """Note that the page has received an answer, after which it can request what the answer refers to."""
+        """Note that an answer has reached the page. From now on, the page can request what the answer refers to."""
         delivery = self._delivering.pop(network, None)
         if delivery is not None:
             delivery.timer.cancel()
@@ -492,7 +507,7 @@ class PageRun:
         return dom
 
     async def _view(self, session: Session) -> bytes:
-        """Return a screenshot of the page if one is wanted; b"" if there is none."""
+        """Return a screenshot of the page if one is wanted, else b""."""
         if self._config.screenshot:
             with suppress(TimeoutError, BrowserError):
                 shot = await asyncio.wait_for(session.call("Page.captureScreenshot", format="png"), _READ_MAX)
@@ -522,7 +537,7 @@ async def _outer_html(session: Session) -> bytes:
 async def _own_frames(session: Session) -> list[PageFrame]:
     """Return the contents of the frames that belong to the page, in an order that does not depend on loading times.
 
-    These are the frames with the origin of the page, and frames without an origin of their own, such as
+    These are the frames with the origin of the page, and the frames that have no origin of their own, such as
     `srcdoc`.
     """
     tree = (await session.call("Page.getFrameTree"))["frameTree"]

@@ -3,8 +3,8 @@
     fresh in memory (`shared_cache.py`) -> the newest copy in the archive, if it is still fresh -> a request
 
 The archive serves as the part of the cache that is on disk. An answer is stored in a WARC file of the
-archive, once, when the page that requested it is committed. So the cache needs no disk space of its own,
-survives a restart, and never contains withdrawn or erased answers.
+archive, once, when the page that requested it is committed. So the cache needs no disk space, survives a
+restart, and never contains withdrawn or erased answers.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from crawler.records import Fetch
 from crawler.render.shared_cache import SharedCache
 
-Stored = Callable[[str], Fetch | None]  # from a URL to its newest stored answer
+Stored = Callable[[str], Fetch | None]  # maps a URL to its newest stored answer, or to None
 
 
 class SharedAnswers:
@@ -23,7 +23,8 @@ class SharedAnswers:
         self._cache = cache
         self._stored = stored
         self._now = now
-        self._asking: dict[str, asyncio.Future[None]] = {}  # from each URL being fetched to its answer
+        # each URL that is being fetched -> a future that is done when its answer has arrived
+        self._asking: dict[str, asyncio.Future[None]] = {}
 
     async def get(self, url: str, ask: Callable[[], Awaitable[Fetch]]) -> tuple[Fetch, bool]:
         """Return the answer of a URL, and whether it was shared. If no answer can be shared, `ask` fetches one."""

@@ -1,10 +1,10 @@
 """A cache of scripts and style sheets that pages share (RFC 9111). A thousand pages then fetch a script only once.
 
-An answer is fresh for the time that its `Cache-Control` or `Expires` states, or for an hour if it has
-neither. From this time, the time that the answer spent in other caches (`Age`) is subtracted. An answer that
-may not be shared (`private`, `no-store`, `no-cache`, or a `Vary` that names more than the content coding) is
-not kept. An answer that varies with `Origin` is kept only if it allows all origins. When the cache is full,
-the least recently used answer is dropped.
+An answer is fresh for the time that its `Cache-Control` or `Expires` states. If it has neither field, it is
+fresh for an hour. The time that the answer has already spent in other caches (`Age`) is subtracted. An answer
+that may not be shared is not kept. This is an answer with `private`, `no-store` or `no-cache`, or with a
+`Vary` that names more than the content coding. An answer that varies with `Origin` is kept only if it allows
+all origins. When the cache is full, the least recently used answer is dropped.
 """
 
 from collections import OrderedDict
@@ -14,7 +14,7 @@ from crawler.http_dates import parse_date
 from crawler.records import Fetch, Outcome
 
 SHARED = frozenset({"Script", "Stylesheet", "Font"})  # resource types that are cached
-_SILENT = 3600.0  # seconds for which an answer without caching fields stays fresh
+_SILENT = 3600.0  # an answer without caching fields stays fresh for this number of seconds
 _AGE_MAX = 7 * 86_400.0  # seconds; longer lifetimes are reduced to this value
 _HARMLESS_VARY = frozenset({"accept-encoding", "accept", "user-agent"})
 
@@ -39,7 +39,7 @@ class SharedCache:
         return kept[1]
 
     def add(self, url: str, fetch: Fetch, now: float, at: float | None = None) -> None:
-        """Keep an answer received at `at` (None means now) if it is fresh and answers of its kind may be kept."""
+        """Keep an answer if it is fresh and may be kept; it was received at the instant `at` (None means now)."""
         self._drop(url)
         at = now if at is None else min(at, now)
         until = at + fresh_for(fetch, at)
@@ -65,7 +65,8 @@ def fresh_for(fetch: Fetch, now: float) -> float:
     if fetch.outcome is not Outcome.FETCHED or fetch.status != 200:
         return 0.0
     varies = directives(_field(fetch, b"vary")).keys() - _HARMLESS_VARY - {""}
-    if _field(fetch, b"access-control-allow-origin").strip() == "*":  # pages of all origins get this answer
+    # the answer is the same for the pages of all origins
+    if _field(fetch, b"access-control-allow-origin").strip() == "*":
         varies -= {"origin"}
     if varies:
         return 0.0
@@ -76,7 +77,7 @@ def fresh_for(fetch: Fetch, now: float) -> float:
 
 
 def _lifetime(fetch: Fetch, said: Mapping[str, str], now: float) -> float:
-    """Return the seconds for which an answer stays fresh after its server made it."""
+    """Return the number of seconds, from its creation by the server, for which an answer stays fresh."""
     for name in ("s-maxage", "max-age"):
         if name in said:
             return _seconds(said[name])

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from crawler.config import RenderConfig
 
-PICTURES = frozenset({"Image", "Media", "Font"})  # resource types that only affect how the page looks
+PICTURES = frozenset({"Image", "Media", "Font"})  # resource types that affect only the look of the page
 ENDLESS = frozenset({"EventSource", "WebSocket", "Ping", "CSPViolationReport", "Prefetch"})
 _SCHEMES = ("http://", "https://")
 _URL_CHARS_MAX = 8192
@@ -30,8 +30,8 @@ RESTLESS = 10.0
 class Paused(NamedTuple):
     """A request that the browser has paused. `kind` is the resource type in the terms of the protocol.
 
-    A `preflight` is a request by which the browser itself asks whether another origin permits a request
-    (Fetch standard, 3.3.8).
+    `preflight` means that the browser itself makes the request, to ask whether another origin permits a
+    request (Fetch standard, 3.3.8).
     """
 
     url: str
@@ -70,7 +70,10 @@ class Visit:
         self.broke = ""  # the limit or failure that ended the visit; "" if none did
 
     def decide(self, request: Paused, now: float) -> Answering:
-        """Return how a paused request is to be answered. After FETCH, the caller must also call `answered`."""
+        """Return how a paused request is to be answered.
+
+        If the answer is FETCH, the caller must also call `answered` later.
+        """
         if request.kind == "Document" and request.main_frame:
             return self._navigate(request)
         self._last = now
@@ -92,7 +95,7 @@ class Visit:
             return Answering.DOCUMENT
         if not self.left_for and request.url != self.url and request.url.startswith(_SCHEMES):
             self.left_for = request.url[:_URL_CHARS_MAX]
-            self.loaded(self._last)  # the load event of this page may never fire
+            self.loaded(self._last)  # if the page tried to leave, its own load event may never fire
         return Answering.STAY
 
     def answered(self, nbytes: int, now: float, *, usable: bool, cached: bool = False) -> None:
@@ -148,7 +151,7 @@ class Visit:
 
 
 def _may_pass(request: Paused, *, post: bool) -> bool:
-    """Return whether the crawler makes such requests: GET and, with `post`, POST, but not for streams or icons."""
+    """Return whether the crawler makes such a request: GET or, with `post`, POST, but none for streams or icons."""
     if (
         request.url.endswith("/favicon.ico")
         or request.kind in ENDLESS

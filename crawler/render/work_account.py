@@ -1,10 +1,10 @@
 """Accounts for the CPU time of each page of a browser, with its frames, workers and compositor.
 
 The operating system counts CPU time by process, not by page. A page gets its renderer before the next page is
-opened. So a renderer that appears between these two moments belongs to the first page. The CPU time of a
-renderer that appears later (for a frame of another site, or a shared worker) counts for every page that is
-open then. The CPU time of the browser's other processes, for example the compositor, is divided among the
-open pages.
+opened. So a renderer that appears between the opening of two pages belongs to the first of them. A renderer
+may appear later, for a frame of another site or a shared worker. Its CPU time counts for every page that is
+open at that time. The CPU time of the browser's other processes, for example the compositor, is divided among
+the open pages.
 """
 
 from collections.abc import Iterable
@@ -27,7 +27,7 @@ class WorkAccount:
     def __init__(self) -> None:
         self._pages: dict[str, float] = {}  # the open pages, and the seconds that they have used
         self._times: dict[int, float] = {}  # CPU seconds of each process at the last measurement
-        self._owners: dict[int, frozenset[str]] = {}  # renderer -> the pages to which its CPU time is charged
+        self._owners: dict[int, frozenset[str]] = {}  # renderer -> the pages that its CPU time counts for
 
     def opened(self, page: str, processes: Iterable[ProcessTime]) -> None:
         """Record that a page was opened. Renderers that have appeared since the last call belong to this page."""

@@ -18,7 +18,8 @@ cannot displace thousands of others.
 
 The cache takes part in the commit in three steps. `record` immediately changes the copy in memory (loop
 thread). `stage` puts everything recorded since its last call into the batch (writer thread). `committed`
-drops the copies that are now in the store. If a crash loses a copy, the file is fetched again.
+removes the copies that are now in the store from the unsaved ones (loop thread). If a crash loses a copy, the
+file is fetched again.
 """
 
 import hashlib
@@ -209,7 +210,7 @@ class RobotsCache:
             url, asked_at: the URL that answered, and when it was requested.
             batch: receives the copy; without a batch, the copy waits for `stage`.
 
-        This generator pauses while it reads a long file, and changes nothing before its end.
+        This generator pauses while it reads a long file. It changes the cache only at its end.
         """
         cut = len(body) >= self._config.bytes_max
         result = result_of(status, outcome, complete=complete or cut)
@@ -299,7 +300,10 @@ class RobotsCache:
             batch.put(*self._recorded.popleft())
 
     def committed(self) -> None:
-        """Drop the unsaved copies that the store now holds. Call this in the loop thread, at any time."""
+        """Remove the copies that are now in the store from the unsaved ones.
+
+        Call this in the loop thread, at any time.
+        """
         for key, value in list(self._unsaved.items()):
             if self._store.get(key) == value:
                 del self._unsaved[key]
@@ -341,7 +345,7 @@ class RobotsCache:
     def _wait_behind(self, copy: RobotsCopy) -> float:
         """Return the delay that followed the last failure, plus a second.
 
-        A `retry_at` that is further away means that the clock was wrong.
+        If `retry_at` is further in the future, the clock was wrong when it was set.
         """
         return 1.0 + max(
             self._delay(copy.failures - 1, copy.outcome), self._delay_beyond(copy.retry_at, copy)
@@ -355,7 +359,7 @@ class RobotsCache:
     def _delay(self, failures: int, outcome: str) -> float:
         """Return the retry delay after a failure that follows `failures` consecutive failures."""
         if outcome == Outcome.TLS_ERROR and failures:
-            # as long as for pages, because certificates are not renewed hourly
+            # the same delay as for pages, because certificates are not renewed hourly
             return float(self._config.copy_max_age)
         delays = self._config.unreachable_delays
         return float(delays[min(failures, len(delays) - 1)])

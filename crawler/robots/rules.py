@@ -10,7 +10,7 @@ decides. If an allow pattern and a disallow pattern are equally long, allow wins
 URL is allowed. Patterns and targets are first converted to one spelling of percent-encoding (`spelling`).
 Patterns without `*` and `$` are prefixes. One look-up for each length of such a prefix finds the longest
 match. A wildcard pattern is looked up in the same way, by the part before its first wildcard. Then the parts
-of the pattern are matched from the left, in time linear in the target, without regular expressions.
+between the wildcards are matched from the left, in time linear in the target, without regular expressions.
 `wildcards_max` bounds the cost of a verdict, and `rules_max` bounds the cost of a file. Rules beyond these
 limits are ignored and counted.
 
@@ -260,7 +260,7 @@ class _Choice:
 class _Groups:
     """The state of reading a file.
 
-    `_present` holds the choices (`_own`, `_any`) to which the current group belongs.
+    `_present` lists those of `_own` and `_any` to which the lines of the current group are added.
     """
 
     def __init__(self, token: str, rules_max: int, wildcards_max: int) -> None:

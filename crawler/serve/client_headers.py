@@ -16,7 +16,7 @@ from crawler.serve import header_fields, host_check
 from crawler.serve.representation import CopyForm
 
 BLOCK_BYTES_MAX = 2048
-BLOCKS_MAX = 512  # number of header blocks remembered; a block and its parsed form use about 4 KB
+BLOCKS_MAX = 512  # maximum number of header blocks remembered; a block and its parsed form use about 4 KB
 _MORE_THAN_A_COPY = frozenset(
     ("content-length", "transfer-encoding", "expect", "upgrade", "te", "trailer", "x-crawler-hop")
     + ("range", "if-range", "if-none-match", "if-modified-since", "if-match", "if-unmodified-since")
@@ -43,8 +43,8 @@ class ClientHeaders(Struct, frozen=True):
     """The properties of a client.
 
     `base` is the scheme and authority with which the client addressed this server. `form` is the form in
-    which the client wants a copy, and `range_form` is the form from which it gets a range. `is_bot` is true
-    if the client calls itself a robot. `plain` is true if its fields do nothing but request a copy, on a
+    which the client wants a copy, and `range_form` is the form of which it gets a range. `is_bot` is true if
+    the client calls itself a robot. `plain` is true if its fields do nothing but request a copy, on a
     connection that stays open.
     """
 

@@ -1,9 +1,9 @@
 """The I/O shell of the HTTP servers: connections, limits and bytes.
 
-`request_reader.py` parses requests. Responses are written here byte by byte, because a stored answer is sent
-as it was received. Each limit has a key in `[serve]`: the number of connections (`connection_slots.py`), the
-bytes of a request header, the time until the header is complete, and the time in which a client must read the
-data buffered for it.
+`request_reader.py` parses requests. This module composes the bytes of responses itself, because a stored
+answer is sent exactly as it was received. Each limit has a key in `[serve]`: the number of connections
+(`connection_slots.py`), the bytes of a request header, the time until the header is complete, and the time in
+which a client must read the data buffered for it.
 
 `start` opens a listener. `close` closes it, with a grace period for answers in progress.
 """
@@ -105,7 +105,7 @@ def whole(reply: Reply, now: float) -> bytes:
 
 
 class Sending:
-    """A reply that is being sent to one client. Afterwards, `keep_alive` tells whether the connection may continue."""
+    """A reply that is being sent to one client. After `send`, `keep_alive` tells whether the connection may continue."""
 
     __slots__ = ("_connection", "_reply", "keep_alive")
 
@@ -219,7 +219,7 @@ class ServedConnection(asyncio.Protocol):
     # -- callbacks of the event loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's transport class does not inherit from it
+        # uvloop's transport class does not inherit from `asyncio.Transport`
         self._transport = cast(asyncio.Transport, transport)
         self._listener.enter(self)
 

@@ -24,13 +24,13 @@ class AheadState(StrEnum):
     """The result of a client's request to fetch a page soon."""
 
     QUEUED = "queued"
-    # no requests are sent to its host for some time, or until the operator unblocks the host
+    # no requests are sent to the page's host for some time, or until the operator unblocks the host
     BLOCKED = "blocked"
-    DISALLOWED = "disallowed"  # robots.txt forbids it
-    OUT_OF_SCOPE = "out_of_scope"  # a rule of the URL filter rejects it
-    PARKED = "parked"  # it exceeds a limit of the crawl, such as pages_per_host
-    RETIRED = "retired"  # the operator has dropped it
-    NOT_REFRESHED = "not_refreshed"  # it is known, and this crawl does not fetch it again
+    DISALLOWED = "disallowed"  # robots.txt forbids the page
+    OUT_OF_SCOPE = "out_of_scope"  # a rule of the URL filter rejects the page's URL
+    PARKED = "parked"  # the page exceeds a limit of the crawl, such as pages_per_host
+    RETIRED = "retired"  # the operator has dropped the page
+    NOT_REFRESHED = "not_refreshed"  # the page is known, and this crawl does not fetch it again
     FULL = "full"  # too many pages wait already
     AT_REST = "at_rest"  # the crawl is not running, or is stopping
 

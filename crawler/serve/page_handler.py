@@ -1,4 +1,4 @@
-"""Builds the answer to a request for a page. The parsed request is turned into bytes without waiting.
+"""Builds the answer to a request for a page. The reply to a parsed request is built without waiting.
 
     ParsedRequest --> place of its copies --> which copy --> may it be shown, is it fresh enough
           --> representation (cached, or built) --> 304, 206, 412, 416 or the whole
@@ -202,7 +202,8 @@ class PageHandler:
         elif ready.stored is not None and not shown.bodiless:
             shown.bodiless = True
             ready.stored.release()  # a 304 does not need the bytes of the member
-            ready.body = None  # the cache counts the memory that the answer uses when it is stored
+            # remove the body now, because the cache counts the memory of an answer when it stores the answer
+            ready.body = None
             self.head_cache.put(shown)
         if shown.bodiless:
             ready.body = None

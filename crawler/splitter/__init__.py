@@ -1,4 +1,6 @@
-"""The host splitter, which sends links to hosts of other processes over TCP, in durable batches.
+"""The host splitter.
+
+It sends links whose hosts belong to another process to that process, over TCP, in durable batches.
 
     accepted links --> partition --own--> CLOCK cache, DUE
                            |

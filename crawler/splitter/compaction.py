@@ -1,33 +1,36 @@
-"""Rewrites a long outbox queue without its repeated links, while the peer is not connected.
+"""Rewrites an outbox queue, while the peer is not connected.
 
-A worker thread reads the committed entries, and drops every link whose fingerprint occurred earlier. The
-thread writes the other links, in the order of their discovery, as full entries under a new generation. The
-numbers of the new entries count *down* from the number of the last entry that was read. So the entries that
-are appended meanwhile follow without a gap:
+A long queue loses its repeated links. `crawler retire` marks the links that it drops, so that their owner learns
+that these URLs are known and not wanted.
+
+A worker thread reads the committed entries and chooses the links that are left: in a long queue, those whose
+fingerprint did not occur earlier. The thread writes these links, in the order of their discovery, as full entries
+under a new generation. The numbers of the new entries count *down* from the number of the last entry that was
+read. So the entries that are appended meanwhile follow without a gap:
 
     before   [acked+1 ....................... boundary][boundary+1 ...]   generation 0 (or an earlier one)
     after                     [boundary-N+1 . boundary][boundary+1 ...]   new generation | generation 0
 
 Nothing refers to the new entries until one batch stores the new boundary, the generation and a fresh epoch.
-When the outbox is next opened, it deletes the new entries if that batch was not written, and the replaced
-entries if it was. So either all entries are swapped or none. Each batch of new entries is synced. A synced
-write at the end would not be enough: it does not make earlier writes durable if LevelDB has begun another log
-file since.
+If that batch was not written, the outbox deletes the new entries when it is next opened; if the batch was
+written, it deletes the replaced entries. So either all entries are swapped or none. Each batch of new entries
+is synced. A single synced write at the end would not be enough: if LevelDB has begun another log file
+meanwhile, that write does not make earlier writes durable.
 
 A compaction takes slightly more than 8 bytes of memory per link, and another 16th of that while sorting. For
-1 GiB of entries, this is about 120 MB. Each link is decoded twice, and each link that is left is encoded
-once. A compaction takes 1.5 us per link (measured with 300,000 links in 24 MB, of which 60,000 links in 4.8
-MB were left).
+1 GiB of entries, this is about 120 MB. Each link is decoded twice, and each remaining link is encoded once. A
+compaction takes 1.5 us per link (measured with 300,000 links in 24 MB, of which 60,000 links in 4.8 MB were
+left).
 """
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator
 
 import msgspec
 import numpy as np
 
 from crawler.errors import DamageError
-from crawler.records import Link
+from crawler.records import MESSAGE, Link, LinkFlag
 from crawler.splitter.spool import APPENDED, Spool, SpoolState, entry_key, sweep
 from crawler.splitter.wire import ProtocolError, decode_entry, encode_entries
 from crawler.storage.kv import KeyValue
@@ -38,9 +41,20 @@ _LINK_BYTES = 40  # maximum size in bytes of a link in MessagePack, without its 
 
 
 class Compaction:
-    """Rewrites one peer's queue once: call `run`, then `Outbox.adopt`, then `sweep`."""
+    """Rewrites one peer's queue once: call `run`, then `Outbox.adopt`, then `sweep`.
 
-    def __init__(self, store: KeyValue, spool: Spool, epoch: bytes, *, entry_bytes: int) -> None:
+    With `retires`, all links are kept, and the links whose URLs match are marked as retired.
+    """
+
+    def __init__(
+        self,
+        store: KeyValue,
+        spool: Spool,
+        epoch: bytes,
+        *,
+        entry_bytes: int,
+        retires: Callable[[str], object] | None = None,
+    ) -> None:
         self.peer = spool.peer
         self.state = spool.state
         self.confirmed = spool.confirmed
@@ -52,6 +66,8 @@ class Compaction:
         self.bytes_after = 0
         self.links_before = 0
         self.links_after = 0
+        self.retired = 0
+        self._retires = retires
         self._store = store
         self._epoch = epoch
         self._entry_bytes = entry_bytes
@@ -66,15 +82,20 @@ class Compaction:
             DamageError: an entry cannot be read.
             StoreError: the disk failed.
         """
-        fingerprints = self._fingerprints()
-        keep = first_occurrences(fingerprints)
+        for _ in self.steps():
+            pass
+
+    def steps(self) -> Iterator[None]:
+        """Do the same as `run`, with a pause after each entry."""
+        fingerprints = yield from self._fingerprints()
+        keep = np.ones(len(fingerprints), bool) if self._retires else first_occurrences(fingerprints)
         self.links_before, self.links_after = len(keep), int(np.count_nonzero(keep))
         end = len(keep)
         batch, batch_bytes = self._store.batch(sync=True), 0
         for number in range(self.boundary, self.acked, -1):
             links, _ = self._links(number)
             kept = [
-                link
+                self._marked(link)
                 for link, wanted in zip(links, keep[end - len(links) : end].tolist(), strict=True)
                 if wanted
             ]
@@ -85,7 +106,14 @@ class Compaction:
             if batch_bytes >= _BATCH_BYTES:
                 self._store.write(batch)
                 batch, batch_bytes = self._store.batch(sync=True), 0
+            yield
         self._store.write(batch)
+
+    def _marked(self, link: Link) -> Link:
+        if self._retires is None or link.flags & (MESSAGE | LinkFlag.RETIRED) or not self._retires(link.url):
+            return link
+        self.retired += 1
+        return msgspec.structs.replace(link, flags=link.flags | LinkFlag.RETIRED)
 
     def result(self) -> SpoolState:
         """Return the state that makes the new entries current."""
@@ -100,11 +128,19 @@ class Compaction:
         )
 
     @property
+    def useful(self) -> bool:
+        """False if the new entries say the same as the old ones."""
+        return self._retires is None or self.retired > 0
+
+    @property
     def bytes_saved(self) -> int:
         return self.bytes_before - self.bytes_after
 
     def sweep(self) -> None:
-        """Delete the old entries if the new ones are current; otherwise, delete the new ones (worker thread)."""
+        """Delete the old entries if the new ones are current; otherwise, delete the new ones.
+
+        Call this in a worker thread.
+        """
         sweep(self._store, self._old_keys() if self.adopted else self._new_keys())
 
     def _old_keys(self) -> Iterator[bytes]:
@@ -115,12 +151,13 @@ class Compaction:
         for number in range(self._number + 1, self.boundary + 1):
             yield entry_key(self.peer, self.generation, number)
 
-    def _fingerprints(self) -> np.ndarray:
+    def _fingerprints(self) -> Generator[None, None, np.ndarray]:
         found = array("Q")
         for number in range(self.acked + 1, self.boundary + 1):
             links, size = self._links(number)
             self.bytes_before += size
             found.extend(link.fingerprint for link in links)
+            yield
         return np.frombuffer(found, dtype=np.uint64) if found else np.zeros(0, np.uint64)
 
     def _links(self, number: int) -> tuple[list[Link], int]:
@@ -160,7 +197,7 @@ class Compaction:
 
 
 def first_occurrences(fingerprints: np.ndarray) -> np.ndarray:
-    """Return a mask, bool (n,), of the fingerprints, uint64 (n,), that do not occur earlier in the array."""
+    """Return a mask, bool (n,), that is True for each of `fingerprints`, uint64 (n,), at its first occurrence."""
     keep = np.zeros(len(fingerprints), dtype=bool)
     for remainder in range(_RANGES):
         positions = np.flatnonzero(fingerprints % np.uint64(_RANGES) == remainder)

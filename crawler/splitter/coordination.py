@@ -1,7 +1,8 @@
 """Lets all processes agree, without a central process, on shares of the rate, on limits and on the end of the crawl.
 
 Every process sends its `Counters` to every other process about once a second, with acks and heartbeats. From
-these counters, each process computes its share, the limits and the end on its own.
+these counters, each process computes its share of the rate, the state of the limits, and the end of the
+crawl.
 
 **Rate.** Let w be the number of hosts of a process that have work. Process i takes the share
 
@@ -13,28 +14,30 @@ and the shares never add up to more than 1, even if messages are lost or late. A
 peers have received the new value.
 
 A peer that has sent nothing for `silence_max` is missing. It may be dead, or cut off and still fetching. In
-both cases, 1/N of the rate is reserved for the missing peer. The c processes that still receive messages from
-each other divide c/N in proportion to their work. If this makes the share of a process smaller, the process
-uses the new share immediately. If it makes the share larger, the process uses it only after another
-`silence_max`, when the missing process has reduced its own share. A process that has heard from no peer uses
-1/N. So the shares can add up to more than 1 only for one interval, while processes start or after a network
-cut has ended.
+both cases, 1/N of the rate stays reserved for the missing peer. The c processes that still receive messages
+from each other divide c/N of the rate in proportion to their work. If this makes the share of a process
+smaller, the process uses the new share immediately. If it makes the share larger, the process uses it only
+after another `silence_max`, because by then the missing process has reduced its own share. A process that has
+heard from no peer uses 1/N. So the shares can add up to more than 1 only for one interval, while processes
+start or after a network cut has ended.
 
 **Known pages.** The part of the rate that is spent on known pages is divided in the same way, in proportion
 to the `weight` of each process's refresh schedule. For its own weight, a process uses the least value that a
-peer may hold. The processes also send their levels, and each schedule adjusts its weight to these.
+peer may hold. The processes also send the levels of their refresh schedules, and each schedule adjusts its
+weight to the levels of the others.
 
-**Limits.** The numbers of pages and bytes of this run are sums of the values received last. Fetches in flight
-are included. So a limit is exceeded at most by the fetches that all processes can begin in one interval.
+**Limits.** To check the limits of pages and bytes, each process adds up the numbers that it received last
+from all processes. These numbers include fetches in flight. So a limit is exceeded at most by the fetches
+that all processes can begin in one interval.
 
 **The end.** Each process makes two rounds. A round is good if all processes, including itself, are idle with
 empty outboxes. The second round must show the same (boot, appended, applied) for each process, in messages
 that were written after the first round was complete. Such a message echoes a number that was sent after the
 first round. If the values are the same, no link was left or in transit between the rounds, because an entry
-leaves an outbox only after its owner has applied it. A process that finds this tells the others (`ended`). A
-missing peer sends nothing, so it delays the end, but not the crawl. A process may exit once it knows of the
-end. Therefore, a process announces the end only after it has durably stored that the crawl has ended
-(`tells_end`).
+leaves an outbox only after its owner has applied it. A process that finds these values equal tells the others
+that the crawl has ended (`ended`). A missing peer sends nothing, so it delays the end, but not the crawl. A
+process may exit once it knows of the end. Therefore, a process announces the end only after it has durably
+stored that the crawl has ended (`tells_end`).
 """
 
 from collections import deque
@@ -44,7 +47,8 @@ import msgspec
 
 from crawler.splitter.wire import Counters, PastEnd
 
-# maximum number of counters that were sent to a peer and not echoed yet; beyond it, the oldest are merged
+# Maximum number of messages to a peer that the peer has not echoed yet and whose counters are remembered. If
+# there are more, the oldest are merged.
 _OUTSTANDING_MAX = 256
 
 
@@ -77,8 +81,7 @@ class _Told(msgspec.Struct, frozen=True, gc=False):
 
 
 class _Round(msgspec.Struct):
-    """A good round: what the processes reported in it, and the peers still to be awaited.
-
+    """A good round: the values reported in it, and the peers from which a later message is still awaited.
     `number` is the number of our last message when the round was complete. A peer is awaited until it echoes
     a message with a higher number.
     """
@@ -150,7 +153,7 @@ class Coordination:
         self._number = 0
         self._peers = {name: _Peer() for name in names if name != me}
         self._at_work = len(self._peers)  # number of peers that have work or have sent nothing yet
-        self._changes = 0  # number of times that the `rest` of any peer has changed
+        self._changes = 0  # number of changes of the peers' `rest` values
         self._round: _Round | None = None
 
     # -- input ------------------------------------------------------------------------------------
@@ -211,7 +214,8 @@ class Coordination:
     def advance(self) -> None:
         """Begin, confirm or abandon a round. Call this also when this process has become idle.
 
-        Every message leads to a call. To save time, only a call that begins a round examines all peers.
+        Each message that arrives leads to such a call, too. To save time, only a call that begins a round
+        examines all peers.
         """
         said = self._all_idle()
         if said is None:
@@ -223,7 +227,7 @@ class Coordination:
             self.ended = True
 
     def _all_idle(self) -> tuple[int, int, int] | None:
-        """Return None if a process has work; otherwise, a value that changes with any later work.
+        """Return None if a process has work. Otherwise, return a value that changes if any process works later.
 
         A process has work unless it is idle and its outbox is empty.
         """
@@ -240,7 +244,7 @@ class Coordination:
     # -- shares and limits ------------------------------------------------------------------------
 
     def share(self, now: float) -> float:
-        """Return the part of the rate, 0 to 1, that this process may use now."""
+        """Return the part of the rate, from 0 to 1, that this process may use now."""
         if not self._peers:
             return 1.0
         present = [peer for peer in self._peers.values() if self._is_present(peer, now)]
@@ -268,9 +272,9 @@ class Coordination:
         return [name for name, peer in self._peers.items() if not self._is_present(peer, now)]
 
     def _portion(self, peers: Sequence[_Peer]) -> float:
-        """Return this process's part of the work that it and `peers` have.
+        """Return this process's part of the sum of its own work and the work of `peers`.
 
-        For its own work, it uses the least value that a peer may hold.
+        For its own work, this process uses the least value that a peer may hold.
         """
         mine = min([self._progress().work, *(peer.least_work() for peer in peers)])
         return (
@@ -278,7 +282,9 @@ class Coordination:
         )
 
     def refresh_share(self) -> float:
-        """Return this process's part, 0 to 1, of the rate for known pages, which is divided by the weights.
+        """Return this process's part, 0 to 1, of the rate for known pages.
+
+        The rate is divided in proportion to the weights of the schedules.
 
         A peer that has sent nothing for a long time keeps its weight. Until all peers have echoed a message,
         the part is at most 1/N.
@@ -290,12 +296,12 @@ class Coordination:
         return mine / (mine + sum(peer.heard.weight for peer in peers if peer.heard)) if mine else 0.0
 
     def rates_stated(self) -> dict[str, Progress | Counters]:
-        """Return this process's progress and the last counters of each peer, by name."""
+        """Return, by name, this process's progress and the last counters of each peer."""
         others = {name: peer.heard for name, peer in self._peers.items() if peer.heard is not None}
         return {self.me: self._progress(), **others}
 
     def pages_left(self, now: float) -> int | None:
-        """Return the number of fetches that may still begin before the limit of pages; None if there is no limit."""
+        """Return the number of fetches that may begin before the limit of pages is reached; None if there is no limit."""
         if not self.pages_max:
             return None
         in_flight = sum(

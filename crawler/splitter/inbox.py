@@ -1,9 +1,9 @@
 """Receives the links that other processes send. Links are accepted in order, applied once, and confirmed.
 
-For each peer, the store holds under the key `i/<peer>`: the epoch of the peer's outbox, the last durable
-sequence number, the number of links ever applied, and the checksum of the epoch's entries (`wire.chained`).
-The number of the last accepted entry, `accepted`, is kept only in memory. `accepted` may be ahead of the
-durable number, and keeps the input in order. Only the durable number is sent to the peer.
+For each peer, the store holds four values under the key `i/<peer>`: the epoch of the peer's outbox, the last
+durable sequence number, the number of links ever applied, and the checksum of the epoch's entries
+(`wire.chained`). The number of the last accepted entry, `accepted`, is kept only in memory. It may be ahead
+of the durable number, and is used to accept entries in order. Only the durable number is sent to the peer.
 
     entry --accept--> queue --take--> cache, DUE, committer
                                           write, stage (i/), committed --> durable: the session acks
@@ -63,7 +63,7 @@ class Received(msgspec.Struct, gc=False):
 class _Durable(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """The value of `i/<peer>`.
 
-    `before` is the number of links that a reshard put into this store, and which count as if the peer had
+    `before` is the number of links that a reshard put into this store; these links count as if the peer had
     sent them.
     """
 
@@ -107,7 +107,8 @@ class Inbox:
         self._queue_bytes_max = 2 * max(config.window_bytes, config.frame_bytes_max)
         self._sources = {peer: _Source(_load(store, peer)) for peer in peers}
         self.applied = sum(source.durable.applied for source in self._sources.values())  # links ever applied
-        # Peers with newly durable entries; at first, all peers. The caller clears this after sending acks.
+        # Peers with newly durable entries; at first, all peers. The caller clears this set after sending
+        # acks.
         self.news: dict[str, None] = dict.fromkeys(self._sources)
         self._queue: deque[Received] = deque()
         self._writing: list[Received] = []  # used by the writer thread, between `write` and `stage`
@@ -196,7 +197,7 @@ class Inbox:
         self._writing.extend(items)
 
     def stage(self, batch: Batch) -> None:
-        """Put the state into the batch that becomes durable together with the group (writer thread)."""
+        """Put the state of the inbox into the batch that becomes durable together with the group (writer thread)."""
         group, self._writing = self._writing, []
         for received in group:
             source = self._sources[received.peer]
@@ -257,7 +258,10 @@ def _durable(received: Received, before: _Durable) -> _Durable:
 
 
 def held_before(peer: str, links: int) -> tuple[bytes, bytes]:
-    """Return the key and the value for a new store into which a reshard has put `links` links of the peer."""
+    """Return the key `i/<peer>` and its value for a new store.
+
+    `links` is the number of links of the peer that a reshard has put into the store.
+    """
     return _key(peer), seal(msgspec.msgpack.encode(_Durable(before=links)))
 
 

@@ -14,7 +14,7 @@ pages. Links from other processes are still accepted.
 
 import logging
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 import msgspec
@@ -75,7 +75,8 @@ class Outbox:
         self._staged: deque[list[Spool]] = deque()
         self.spools: dict[str, Spool] = {}
         self._totals = Totals()
-        # Peers whose queues a commit has changed; at first, all peers. The caller clears this after sending.
+        # Peers whose queues a commit has changed; at first, all peers. The caller clears this set after
+        # sending.
         self.news = dict.fromkeys(sorted(peers))
         self._open(list(self.news), clean)
 
@@ -142,7 +143,7 @@ class Outbox:
     # -- the connections --------------------------------------------------------------------------
 
     def welcome(self, peer: str, epoch: bytes, durable: int, chain: int, applied: int) -> Greeting:
-        """Return the meaning of the peer's Welcome, which answers a Hello with `epoch`.
+        """Return what the peer's Welcome means; the Welcome answers a Hello that contained `epoch`.
 
         Any meaning other than GO_ON ends the connection.
         """
@@ -154,7 +155,10 @@ class Outbox:
         return greeting
 
     def start_over(self, peer: str) -> None:
-        """Accept that a peer has lost confirmed links. Call this after these links were queued again."""
+        """Accept that a peer has lost confirmed links, and begin a fresh epoch.
+
+        Call this after these links were queued again.
+        """
         self.spools[peer].start_over(self._fresh_epoch())
 
     # -- sizes and totals -------------------------------------------------------------------------
@@ -165,7 +169,7 @@ class Outbox:
 
     @property
     def links(self) -> int:
-        """The number of links in the outbox: those that were appended and are not yet confirmed."""
+        """The number of links in the outbox, which are the links that were appended and not confirmed yet."""
         return self._totals.links
 
     @property
@@ -199,6 +203,11 @@ class Outbox:
         mark = 2 * self._config.spool_bytes_max
         return self.bytes >= mark and any(spool.bytes >= mark for spool in self.spools.values())
 
+    @property
+    def compacting(self) -> bool:
+        """True if a queue is being rewritten; only one is rewritten at a time."""
+        return self._compacting is not None
+
     def compaction(self) -> Compaction | None:
         """Return a compaction, or None if no queue needs one.
 
@@ -209,23 +218,39 @@ class Outbox:
         for spool in self.spools.values():
             mark = max(self._config.spool_bytes_max, spool.compacted_bytes * 3 // 2)
             if spool.ready and not spool.connected and spool.bytes >= mark:
-                self._compacting = Compaction(
-                    self._store, spool, self._fresh_epoch(), entry_bytes=self._config.entry_bytes
-                )
+                self._compacting = self._compaction(spool)
                 return self._compacting
         return None
 
-    def adopt(self, compaction: Compaction) -> bool:
-        """Make a finished compaction current with the next group; return False if the queue has changed meanwhile.
+    def retirement(self, peer: str, matches: Callable[[str], object]) -> Compaction | None:
+        """Return a compaction that marks the links whose URLs match as retired; None if none can start now.
 
-        Afterwards, call `Compaction.sweep` in a worker thread. If the result is True, wait until that group
-        is committed; if it is False, call it at once.
+        The links of a connected peer are on their way. They are in its queues a moment later.
+        """
+        spool = self.spools[peer]
+        if self._compacting is not None or not spool.ready or spool.connected or not spool.links:
+            return None
+        self._compacting = self._compaction(spool, matches)
+        return self._compacting
+
+    def _compaction(self, spool: Spool, retires: Callable[[str], object] | None = None) -> Compaction:
+        return Compaction(
+            self._store, spool, self._fresh_epoch(), entry_bytes=self._config.entry_bytes, retires=retires
+        )
+
+    def adopt(self, compaction: Compaction) -> bool:
+        """Make a compacted queue current with the next group; return False if the queue has changed meanwhile.
+
+        Afterwards, call `Compaction.sweep` in a worker thread. If this method returns True, wait with `sweep`
+        until that group is committed.
         """
         assert compaction is self._compacting, compaction
         self._compacting = None
         spool = self.spools[compaction.peer]
         spool.compacted_bytes = compaction.bytes_after
-        compaction.adopted = spool.replace(compaction.result(), compaction.acked, compaction.bytes_saved)
+        compaction.adopted = compaction.useful and spool.replace(
+            compaction.result(), compaction.acked, compaction.bytes_saved
+        )
         return compaction.adopted
 
     def _check(self) -> None:

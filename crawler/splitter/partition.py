@@ -1,4 +1,4 @@
-"""The bucket table, which determines the process that owns each part of the web.
+"""The bucket table, which determines which process owns which part of the web.
 
 A bucket is the top 16 bits of a fingerprint. The bucket is part of a keyed hash of the registrable domain
 (`urls/README.md`, "Fingerprint"), so all URLs of a domain have the same owner. The table maps each of the
@@ -61,7 +61,9 @@ class Partition:
 
     @classmethod
     def from_ranges(cls, ranges: Sequence[tuple[str, int, int]], *, epoch: int) -> "Partition":
-        """Return the table for ranges (name, first, end). The ranges must cover every bucket exactly once.
+        """Return the table for ranges that are given as (name, first bucket, bucket after the last one).
+
+        The ranges must cover every bucket exactly once.
 
         Raises:
             ConfigError: the ranges overlap, leave a gap or exceed the buckets.
@@ -136,15 +138,19 @@ class Partition:
         return self.names[self.owner_of_bucket[fingerprint >> 48]]
 
     def owners(self, fingerprints: np.ndarray) -> np.ndarray:
-        """Return the indices of the owners, uint16 (n,), of fingerprints, uint64 (n,)."""
+        """Return the owners of `fingerprints`, uint64 (n,), as indices into `names`, uint16 (n,)."""
         return self.owner_of_bucket.take((fingerprints >> _BUCKET_SHIFT).view(np.int64))
 
     def split(self, fingerprints: np.ndarray) -> dict[str, list[int]]:
-        """Return the positions of fingerprints, uint64 (n,), by owner name. 100 positions of one owner take 6 us."""
+        """Return, by owner name, the indices of the owner's fingerprints in `fingerprints`, uint64 (n,).
+
+        100 fingerprints of one owner take 6 us.
+        """
         if len(self.names) == 1:
             return {self.names[0]: list(range(len(fingerprints)))} if len(fingerprints) else {}
         owners = self.owners(fingerprints).tolist()
-        if owners and owners.count(owners[0]) == len(owners):  # most pages link only to their own site
+        # the usual case: most pages link only to their own site
+        if owners and owners.count(owners[0]) == len(owners):
             return {self.names[owners[0]]: list(range(len(owners)))}
         positions: dict[int, list[int]] = {}
         for position, owner in enumerate(owners):

@@ -2,7 +2,7 @@
 
 `session.py` decides what to send, and this module transfers the bytes. For each peer, one task dials the peer
 for as long as the process lives. It resolves the peer's name at every attempt, because addresses change in a
-cluster. While a peer is missing, it costs one attempt per back-off. Nothing waits for a write to finish:
+cluster. While a peer is missing, there is one attempt per back-off. Nothing waits for a write to finish:
 unsent entries stay in the outbox, and a transport buffers at most one window of entries.
 
     process                              peers
@@ -128,7 +128,8 @@ class _Connection(asyncio.Protocol):
         if self._guarded(lambda: self.session.receive(data, self._peers.now())):
             self.flush()
         if self.session.state is not before:
-            self._peers.flush_parted()  # this session may have replaced another one
+            # write the last messages of another session, which this session may have replaced
+            self._peers.flush_parted()
         self._peers.tell_news()
 
     def connection_lost(self, error: BaseException | None) -> None:
@@ -192,12 +193,15 @@ class _Connection(asyncio.Protocol):
         self.pump()
 
     def pump(self) -> None:
-        """Send what a commit has made ready."""
+        """Send the entries and acks that a commit has made ready."""
         if self._guarded(lambda: self.session.pump(self._peers.now())) and self.session.has_news:
             self.flush()
 
     def _guarded(self, step: Callable[[], None]) -> bool:
-        """Run a step of the session. If the store of this process fails, end the process, not only the connection."""
+        """Run a step of the session.
+
+        If the store of this process fails, end the whole process, not only the connection.
+        """
         try:
             step()
         except CrawlerError as error:
@@ -215,7 +219,7 @@ class _Connection(asyncio.Protocol):
         due = self.session.next_wakeup()
         if self._timer is not None:
             if due >= self._timer_at:
-                return  # when the timer fires, it is set again; the extra tick does no harm
+                return  # the timer fires too early, and is then set again; this does no harm
             self._timer.cancel()
         self._timer_at = due
         delay = max(0.0, due - self._peers.now())
@@ -271,8 +275,9 @@ class Peers:
 
     `on_news` is called when the process has entries to take or a group to commit. `on_failure` is called when
     the store fails and the process must end. `on_older` is called when the clock of this process seems to be
-    behind. In this case, a peer knows a newer start of this process, but no peer has accepted this start yet,
-    and no other process of its name is connected. The argument is the number of the newest start.
+    behind. In this case, a peer knows of a newer start of a process with this name, but no peer has accepted
+    the present start yet, and no other process of the name is connected. The argument is the number of the
+    newest start.
     """
 
     def __init__(
@@ -297,7 +302,8 @@ class Peers:
         self.now = clock.now
         self.linger = float(common.config.handshake_timeout)
         self._doorkeeper = Doorkeeper(sessions_max=len(self._addresses) + common.config.strangers_max)
-        self._connections: dict[_Connection, None] = {}  # a dict, whose order is repeatable
+        # a dict instead of a set, because its order is repeatable
+        self._connections: dict[_Connection, None] = {}
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._socket: socket.socket | None = None
         tls = tls_contexts(common.config)
@@ -335,7 +341,7 @@ class Peers:
         self._recheck_dialling()
 
     def flush(self, peers: Container[str]) -> None:
-        """Send these peers what a commit has made ready.
+        """Send these peers the entries and acks that a commit has made ready.
 
         Call this after every commit.
         """
@@ -430,7 +436,7 @@ class Peers:
             self.flush_parted()
 
     async def _take(self, connection: _Connection, accepted: socket.socket) -> None:
-        """Create the transport of an accepted connection."""
+        """Create the transport of a connection that was accepted."""
         tls, limit = self._listen_tls, self.linger if self._listen_tls else None
         try:
             await asyncio.get_running_loop().connect_accepted_socket(

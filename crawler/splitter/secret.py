@@ -21,7 +21,7 @@ SECRET_BYTES_MAX = 4096
 def read_secret(path: Path) -> bytes:
     """Return the secret in a file, without surrounding white space.
 
-    The file's group may have access to the file, because clusters mount secrets with group permissions. A
+    The group of the file may have access to it, because clusters mount secrets with group permissions. A
     file that everyone may read is refused.
 
     Raises:

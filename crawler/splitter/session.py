@@ -12,13 +12,13 @@ for each direction, and receiving never waits for sending.
                <-- Ack{durable, counters} after each commit and each second; Resync{accepted}
                Heartbeat{counters} each second   -->
 
-The caller (`peers.py`) passes received bytes to `receive`. The caller must call `tick` at the time
-`next_wakeup()`, and `pump` after every commit. The caller sends the bytes that `data_to_send` returns, and
-closes the transport once `ending` is set and everything is sent. Any call may end the session. No call raises
-an exception because of the peer's behaviour.
+The caller (`peers.py`) passes received bytes to `receive`. The caller must call `tick` at the time that
+`next_wakeup()` returns, and `pump` after every commit. The caller sends the bytes that `data_to_send`
+returns, and closes the transport once `ending` is set and everything is sent. Any call may end the session.
+No call raises an exception because of the peer's behaviour.
 
-The tag of the listener's first keyed frame proves that the listener knows the secret. The tag of the Hello
-proves that the dialler knows it. No link is sent before the Welcome.
+The tag of the first frame that the listener sends with its key proves that the listener knows the secret. The
+tag of the Hello proves that the dialler knows it. No link is sent before the Welcome.
 """
 
 from collections.abc import Callable
@@ -59,12 +59,13 @@ from crawler.splitter.wire import (
 )
 from crawler.storage.faults import reach
 
-# Bytes of entries per frame: enough for a few entries, so that there are not many frames and none is long.
+# Maximum bytes of entries in one frame. This is enough for a few entries, so frames are neither many nor
+# long.
 _FRAME_BYTES = 64 << 10
 
 
 class SessionState(StrEnum):
-    """The states of a session, of which the module docstring has a picture."""
+    """The states of a session. See the diagram in the docstring of this module."""
 
     OPENING = "opening"
     GREETING = "greeting"
@@ -78,9 +79,9 @@ class SessionState(StrEnum):
 class Identity(msgspec.Struct, frozen=True):
     """The identity of a process, and the facts on which both ends must agree.
 
-    `canonical` is the version of the canonical form of URLs. `check` is the fingerprint of a fixed URL, which
-    is different if the seed or the fingerprint method is different. `incarnation` is the number of this start
-    of the process, which grows with each start. Of two processes with the same name, the one that started
+    `canonical` is the version of the canonical form of URLs. `check` is the fingerprint of a fixed URL.
+    Processes with different seeds or fingerprint methods compute different values. `incarnation` is a number
+    that grows with each start of the process. Of two processes with the same name, the one that started
     earlier must stop.
     """
 
@@ -109,7 +110,10 @@ class Ending(msgspec.Struct, frozen=True):
 
 
 class Random(Protocol):
-    """The methods of a random generator that sessions need. Outside tests, it is `random.SystemRandom()`."""
+    """The methods of a random generator that sessions need.
+
+    Outside tests, the generator is `random.SystemRandom()`.
+    """
 
     def getrandbits(self, bits: int, /) -> int: ...
 
@@ -148,11 +152,11 @@ class Common(msgspec.Struct):
     shares_directory: bool = False  # whether all processes use the same crawl directory
 
     def lost_by(self, peer: str, boot: bytes, applied: int) -> str:
-        """Return a message to the peer if its count `applied` shows that it has lost links of this process, else "".
+        """Return a message for `peer` if it has lost links that it had confirmed to this process, else "".
 
-        The count in a Hello may be out of date, because meanwhile the peer may have confirmed more links on
-        the other connection. So links count as lost only if the peer has been restarted since it last
-        confirmed links.
+        `applied` is the number of links from this process that the peer reports in its Hello. The number may
+        be out of date, because meanwhile the peer may have confirmed more links on the other connection. So
+        links count as lost only if the peer has been restarted since it last confirmed links.
         """
         spool = self.outbox.spools[peer]
         missing = 0 if spool.peer_boot == boot else spool.missing(applied)
@@ -160,7 +164,7 @@ class Common(msgspec.Struct):
 
 
 def lost_links_text(me: str, peer: str, missing: int, shares_directory: bool) -> str:
-    """Return the message that `peer` lacks `missing` links of `me` which it had confirmed, with a remedy.
+    """Return a message that `peer` lacks `missing` links of `me` which it had confirmed, and what to do about it.
 
     A `missing` of 0 means that the number is unknown.
     """
@@ -191,7 +195,8 @@ class _Session:
         self._heard_at = now
         self._told_at = now  # the time when counters were last sent
         self.more = False  # whether `pump` must be called again after the current data is sent
-        self.step = ""  # the fault point (`storage.faults`) that is reached when the bytes are sent
+        # the name of the fault point (`storage.faults`) that is reached when the bytes are sent
+        self.step = ""
         # The deadline of the handshake, or infinity once the handshake is complete.
         self._deadline = now + common.config.handshake_timeout
 
@@ -222,7 +227,10 @@ class _Session:
         getattr(self, method)(message, now)
 
     def tick(self, now: float) -> None:
-        """End the session if the peer is silent, or send a heartbeat if one is due. Extra calls do no harm."""
+        """End the session if the peer is silent, or send a heartbeat if one is due.
+
+        It does no harm to call this earlier or more often than necessary.
+        """
         if self.ending is not None:
             return
         if now >= self._deadline:
@@ -409,7 +417,10 @@ class Dialler(_Session):
 
 
 class Listener(_Session):
-    """Receives the entries that a peer sends. `admit` knows all sessions and admits or refuses a Hello."""
+    """Receives the entries that a peer sends. After the peer's Hello, `admit` is called with this session.
+
+    It returns None to admit the peer, or a refusal.
+    """
 
     TABLE = {
         SessionState.WAITING: {Open: "_on_open"},
@@ -482,7 +493,8 @@ class Listener(_Session):
     def _ask_again(self) -> None:
         """Ask for a resync.
 
-        Ask only once, because all entries that are already in transit follow the same gap.
+        Ask only once per gap. The entries that are already in transit follow the same gap, so they need no
+        further request.
         """
         if not self._resyncing:
             self._resyncing = True
@@ -535,15 +547,16 @@ class Listener(_Session):
 
 
 class Doorkeeper:
-    """Admits and limits the listening sessions.
+    """Admits listening sessions, and limits their number.
 
-    There is at most one session per peer. A second session with the same boot id replaces the first one,
-    whose connection must have broken unnoticed. A session of a newer start also replaces the first one, whose
-    process may run on a copy of the folder. A session of an older start is refused. If no process of its name
-    is connected, it receives the number of the newest start. A session of another start with the same number
-    is refused while the first one is connected. The reason for these rules is that two processes with the
-    same name would lose links and send requests to the same hosts. A process that has lost links which it had
-    confirmed is refused, so it replaces no session.
+    There is at most one session per peer. If a peer connects again with the same boot id, the new session
+    replaces the old one, because the old connection must have broken unnoticed. If a newer start of the peer
+    connects, its session also replaces the old one, because the older process may run on a copy of the
+    folder. If an older start connects, it is refused. If no process of this name is connected then, the
+    refusal contains the number of the newest start. If another process with the same name and the same start
+    number is connected, the new one is refused. These rules are necessary because two processes with the same
+    name would lose links and send requests to the same hosts. A process that has lost links which it had
+    confirmed is also refused, and does not replace a session.
     """
 
     def __init__(self, *, sessions_max: int) -> None:
@@ -591,7 +604,7 @@ class Doorkeeper:
     def take_parted(self) -> list[Listener]:
         """Return the sessions that were replaced or rejected since the last call.
 
-        Afterwards, send the last messages of these sessions.
+        The caller must then send the last messages of these sessions.
         """
         parted, self._parted = self._parted, []
         return parted
@@ -607,9 +620,9 @@ class Doorkeeper:
 
 
 def _instant(incarnation: int) -> str:
-    """Return the time of a start, computed from its number, as text.
+    """Return the time of a start as text, computed from the start's number.
 
-    The number is the time in ms, unless the clock was behind.
+    The number is the time in ms, unless the clock was behind the time of an earlier start.
     """
     try:
         return datetime.fromtimestamp(incarnation / 1000, UTC).isoformat(" ", "seconds")

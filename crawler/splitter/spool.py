@@ -1,8 +1,8 @@
 """The durable queue of links for one peer: entries, numbers and epochs.
 
-Entries are stored under consecutive numbers. On the wire, an entry has a *sequence number*,
-which is its number minus `base`. So one small write of a new `base` renumbers a whole queue
-from 1 under a fresh epoch:
+Entries are stored under consecutive numbers. On the wire, an entry has a *sequence number*, which is its
+number minus `base`. An *epoch* is one numbering of a queue. A fresh epoch numbers a whole queue from 1 again,
+by one small write of a new `base`:
 
     o/<peer> 0 <generation, 4> <number, 8>   entry (`wire.encode_entries`)
     m/outbox/<peer>                          SpoolState
@@ -11,7 +11,8 @@ from 1 under a fresh epoch:
             deleted     in flight          waiting                being committed
 
 An entry is deleted from the store after the peer has confirmed that it holds the entry durably. The delete
-and the new `acked` are part of the next group. `acked` is stored, so even an empty queue keeps its position.
+and the new `acked` are part of the next commit group. `acked` is stored, so even an empty queue keeps its
+position.
 
 A fresh epoch begins (`splitter/README.md`, "Protocol")
 * when the peer has a later entry than this queue, or other entries under the same numbers.
@@ -49,7 +50,7 @@ APPENDED = 0  # the generation of entries that no compaction has rewritten
 
 
 class Greeting(StrEnum):
-    """The meanings that the Welcome of a peer can have for this peer's queue."""
+    """The meaning of a peer's Welcome for the queue of this peer."""
 
     GO_ON = "go on"
     TAIL_LOST = "tail lost"  # the peer has entries of this process that are not in the queue
@@ -76,7 +77,7 @@ class SpoolState(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """The value of `m/outbox/<peer>`.
 
     Entries up to `boundary` belong to `generation`, and later entries to generation 0. `repeated` counts the
-    links that compactions dropped.
+    repeated links that compactions dropped.
     """
 
     epoch: Annotated[bytes, Meta(min_length=8, max_length=8)]
@@ -108,7 +109,9 @@ class _Sent(NamedTuple):
 
 
 class Totals(msgspec.Struct, gc=False):
-    """Sums over the queues of a process, updated at every change. `wanting` queues wait for a fresh epoch.
+    """Sums over the queues of a process, updated at every change.
+
+    `wanting` is the number of queues that wait for a fresh epoch.
 
     Every message to a peer contains these sums, so reading them must not require a loop over all queues.
     """
@@ -120,7 +123,10 @@ class Totals(msgspec.Struct, gc=False):
 
 
 class _Change(msgspec.Struct, gc=False):
-    """A state that takes effect once it is durable. `bytes_saved` is set for a compaction."""
+    """A state that takes effect once it is durable.
+
+    `bytes_saved` is the number of bytes by which a compaction shrinks the queue, and 0 for any other change.
+    """
 
     state: SpoolState
     bytes_saved: int = 0
@@ -192,7 +198,8 @@ class Spool:
     ) -> None:
         self.peer = peer
         self.state = state  # the state that is durable and in use
-        self.wanted: _Change | None = None  # set by `_want`, taken by `_adopt`
+        # the change that is not durable yet; set by `_want`, cleared by `_adopt`
+        self.wanted: _Change | None = None
         # the boot id of the peer when it last confirmed entries
         self.peer_boot = b""
         self.connected = False
@@ -202,7 +209,7 @@ class Spool:
         self._totals = totals or Totals()
         self._store = store
         self._window_bytes = window_bytes
-        self.confirmed = state.confirmed  # is always replaced as a whole, because the writer thread reads it
+        self.confirmed = state.confirmed  # never modified but replaced, because the writer thread reads it
         self.committed = state.acked
         self._load()
         self.appended = state.confirmed.links + state.repeated + self.links  # number of links ever appended
@@ -214,7 +221,7 @@ class Spool:
         self._recent_bytes = 0
         self._groups: deque[_Group] = deque()  # staged groups that are not yet known to be committed
         self._staged = self.committed  # writer thread
-        self._written = state  # writer thread: the state in the last group
+        self._written = state  # used in the writer thread: the state in the last staged group
 
     def _load(self) -> None:
         """Count the stored entries, delete entries that no state refers to, and detect missing entries."""
@@ -267,7 +274,9 @@ class Spool:
             return False
         if change is not None and change.state.epoch != previous.epoch:
             state = change.state
-        else:  # the confirmed entries may be behind a staged change that is not committed yet
+        else:
+            # `confirmed` may be older than `previous.confirmed`, which may come from a change that is not
+            # committed yet
             change = None
             latest = max(previous.confirmed, confirmed, key=lambda each: each.number)
             state = msgspec.structs.replace(previous, confirmed=latest)
@@ -319,11 +328,13 @@ class Spool:
         return max(0, self.confirmed.applied - applied)
 
     def greet(self, epoch: bytes, durable: int, chain: int, applied: int) -> Greeting:
-        """Compare the queue with the peer's Welcome. If they agree, continue after the peer's `durable` entries.
+        """Compare the queue with the peer's Welcome.
 
-        Queue and Welcome agree if the epoch is `epoch` and `chain` is the checksum of these entries.
-        `applied` is the peer's count of the links that it ever received from this process. Returns the
-        meaning of the Welcome.
+        If they agree, continue after the entry with the sequence number `durable`.
+
+        They agree if `epoch` is the queue's epoch and `chain` is the checksum of the queue's entries up to
+        `durable`. `applied` is the peer's count of the links that it ever received from this process. Returns
+        the meaning of the Welcome.
         """
         if not self.ready or epoch != self.state.epoch:
             return Greeting.STALE
@@ -349,7 +360,7 @@ class Spool:
         return chain
 
     def disconnect(self) -> None:
-        """End the use of the connection; entries in flight wait again."""
+        """Stop using the connection. Entries in flight must be sent again."""
         self.connected = False
         self._rewind(self.acked)
 
@@ -373,7 +384,7 @@ class Spool:
         """Request the state that a compaction has prepared.
 
         The compaction began when the last confirmed number was `acked`. Returns False if the queue has
-        changed in a way that makes the state useless.
+        changed since then, so that the state no longer fits.
         """
         if self.connected or self.wanted is not None or self.acked != acked:
             return False

@@ -1,9 +1,9 @@
 """The commit point of a process (`storage/README.md`, "The commit point").
 
 Results are queued in FIFO order, either as `Change`s or as functions that make `Change`s. All queued changes,
-up to a limit, form one group. The shell may wait briefly for more results, because a commit for one page
-costs as much as a commit for thirty pages. A commit has the following steps. Step 0 of a group need not wait
-until the previous group is committed:
+up to a limit, form one group. The commit loop may wait briefly for more results, because a commit for one
+page costs as much as a commit for thirty pages. A commit has the following steps. Step 0 of a group may run
+before the previous group is committed:
 
     0  make       make decisions, in order: filter links, ask the caches, update the hosts
     1  write      append and sync the WARC records and the links log
@@ -18,8 +18,8 @@ in the loop thread. Two groups never run at once. An exception in step 1 or 2 en
 no change of the group has been acknowledged, so the restarted process repeats the work since the last commit.
 
 A change with very many links is made by a generator (`Making`) that pauses at intervals: `step` resumes the
-generator, and the shell may let the event loop run between the calls. The next change is started only when
-this change is complete, so the caches receive the links in queue order. A group contains only complete
+generator, and the commit loop may let the event loop run between the calls. The next change is started only
+when this change is complete, so the caches receive the links in queue order. A group contains only complete
 changes.
 
 Step 0 decides on many pages in a row. This costs a fifth less than deciding on each page right after parsing
@@ -50,7 +50,7 @@ class Participant(Protocol):
 
 
 class CaptureAppender(Participant, Protocol):
-    """The page cache, to which captures are appended. They are durable when `write` returns."""
+    """The page cache, to which captures are appended. Captures are durable when `write` returns."""
 
     def write(self, capturings: list[Any]) -> int: ...
 
@@ -123,8 +123,8 @@ def steps(made: Change | Making) -> Making:
 class CommitPoint:
     """Queues changes and commits them group by group.
 
-    For each group, the shell calls `take` in the loop thread, `write` in the writer thread, and `committed`
-    in the loop thread. It handles one group at a time.
+    For each group, the commit loop calls `take` in the loop thread, `write` in the writer thread, and
+    `committed` in the loop thread. It handles one group at a time.
     """
 
     def __init__(
@@ -184,7 +184,10 @@ class CommitPoint:
         self.unmade += 1
 
     def drop_heavy(self) -> None:
-        """Drop the functions passed to `add_heavy` that have not started. Their fetches then count as unfinished."""
+        """Drop the functions passed to `add_heavy` that have not started.
+
+        The fetches for which they were queued then count as unfinished.
+        """
         self.unmade -= len(self._heavy)
         self._heavy.clear()
 
@@ -203,7 +206,10 @@ class CommitPoint:
             yield
 
     def step(self, *, heavy: bool = True) -> bool:
-        """Make changes up to the next pause; return False if all are made. Only with `heavy`, start a heavy one."""
+        """Make changes up to the next pause; return False if none is left to make.
+
+        Heavy changes start only with `heavy`.
+        """
         if self._making is None:
             if not self._queue and not (heavy and self._heavy):
                 return False

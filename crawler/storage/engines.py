@@ -96,10 +96,10 @@ def _class(engine: Engine, path: Path) -> Any:
 def repair(path: Path, engine: Choice = AUTO, before: Callable[[], None] = lambda: None) -> tuple[str, bool]:
     """Rebuild a store from the data that can be read, if the store cannot be opened or cannot be read to its end.
 
-    Return a description of what was done ("" if nothing), and whether the store was rebuilt. Sometimes
-    opening the store is enough, which may cut a torn tail of the log; then the store is not rebuilt. In a
-    rebuild, the engine reads every table, writes a new manifest, and moves the files that it cannot read to
-    `lost/`. No other process may have the store open. `before` is called before the rebuild.
+    Return a description of what was done ("" if nothing), and whether the store was rebuilt. Sometimes it is
+    enough to open the store, because opening may cut a torn tail of the log; then the store is not rebuilt.
+    In a rebuild, the engine reads every table, writes a new manifest, and moves the files that it cannot read
+    to `lost/`. No other process may have the store open. `before` is called before the rebuild.
 
     Raises:
         DamageError: the store cannot be rebuilt.

@@ -122,7 +122,9 @@ def named_output(path: Path) -> Iterator[IO[bytes]]:
 
 def _is_open_already(path: Path) -> bool:
     """Return whether `path` must not be replaced, because it is a pipe, a device or a descriptor such as /dev/stdout."""
-    return path.exists() and (not path.is_file() or str(path).startswith(("/dev/", "/proc/")))
+    named = str(path)
+    is_descriptor = named.startswith(("/dev/", "/proc/")) and not named.startswith("/dev/shm/")
+    return path.exists() and (not path.is_file() or is_descriptor)
 
 
 def refuse_output(path: Path) -> None:
@@ -346,8 +348,9 @@ class Lock:
     """The exclusive right to a directory, held until `release` or the end of the process.
 
     The lock file has one line about the holder: its name, process id and boot id (a random id of this start
-    of the process). The line is missing if the disk is full. A command that reads a crawl at rest marks its
-    lock as `brief`. Other processes wait up to `BRIEF_MAX` seconds until such a lock is released.
+    of the process). The line is missing if the disk is full. A command that reads a crawl which is not
+    running marks its lock as `brief`. Other processes wait up to `BRIEF_MAX` seconds until such a lock is
+    released.
 
     Raises:
         BusyError: another process, or another Lock of this process, holds the lock.
@@ -433,7 +436,7 @@ def is_held(path: Path) -> bool:
 
 
 def lock_holder(path: Path) -> str:
-    """Return, as text for a message, the present or last holder of the lock, which the lock file names."""
+    """Return a text for messages that names the present or last holder of the lock, as stated in the lock file."""
     try:
         fields = path.read_text(encoding="utf-8", errors="replace").split()
     except OSError:

@@ -46,13 +46,13 @@ from enum import Enum
 import msgspec
 
 DUE_RUNS = b"d/runs"  # the list of runs
-DUE_LINKS, DUE_FLUSHED = b"d/links", b"d/flushed"  # ends of the links log
+DUE_LINKS, DUE_FLUSHED = b"d/links", b"d/flushed"  # the end of the links log, and the end of its flushed part
 
 BUCKETS = 1 << 16
 
 
 class Travel(Enum):
-    """How keys follow their hosts when a crawl is resharded."""
+    """How the keys of a family get to the new processes when a crawl is resharded."""
 
     BUCKET = "copied with the bucket that follows the prefix"
     OWNER = "moved by the owner: the bucket is in the value or follows from the name"
@@ -113,16 +113,17 @@ FAMILIES = (
     Family(META, "", Travel.OWNER, sealed=False),
 )
 
-# `m/`: one value per key. (owner, how it moves, sealed)
+# The keys of `m/`, each with one value. `METAS` lists their owners.
 CLEAN = b"m/clean"  # this key exists from a clean end until the next opening
 STATE = b"m/state"  # number of openings and clean ends so far
-ENDED = b"m/ended"  # progress of this process and its peers at the time when no process had work left
+# the progress of this process and its peers at the end of the crawl, when no process had work left
+ENDED = b"m/ended"
 BUCKET_TABLE = b"m/buckets"  # the table with which this process was opened
 SETTLED = b"m/settled"  # settings on which stored state depends
 COUNTERS = b"m/counters"  # the durable counters
 FRONTIER = b"m/frontier"  # last sequence number, parked URLs by rule, limits, latest unclean opening
 WAITING_WHOLE = b"m/waiting"  # this key exists as long as y/ has an entry for each key of t/
-REFRESH_LEVEL = b"m/refresh"  # the level that the refresh schedule last found
+REFRESH_LEVEL = b"m/refresh"  # the latest level of the refresh schedule
 REFRESH_REVISIT = b"m/revisit"  # the mean time between two crawls of a page
 REFRESH_TILT = b"m/tilt"  # weight of the pages of this process, relative to pages of other processes
 REFRESH_HAZARD = b"m/hazard"  # correction of P[fresh]
@@ -130,7 +131,7 @@ REFRESH_BIAS = b"m/bias"  # correction of P[fresh] by the rates with which neigh
 SCOPE_STATE = b"m/scope"  # the scope of the seeds and their redirects
 EQUIVALENCES = b"m/equivalences"  # pairs of authorities that are proven to be names of one site
 RUN = b"m/run"  # the current run, and the counters as they were when it began
-INCARNATION = b"m/incarnation"  # number of the latest start among peers
+INCARNATION = b"m/incarnation"  # number of the latest start of this process; peers refuse earlier starts
 OUTBOX_STATE = b"m/outbox/"  # followed by the name of a peer: epoch and numbers of the outbox for it
 
 METAS: Mapping[bytes, Family] = {

@@ -24,7 +24,7 @@ from isal.isal_zlib import crc32  # for short values, three times as fast as zli
 from crawler.errors import DamageError, StoreError
 
 VALUE_VERSION = 1
-SEAL_BYTES = 5  # bytes of the version and the checksum before a sealed payload
+SEAL_BYTES = 5  # number of bytes of the version and the checksum, which precede a sealed payload
 REMEDY = "`crawler check --repair` rebuilds it from its readable parts"
 
 _head = struct.Struct("<BI").pack
@@ -110,7 +110,7 @@ class MemoryStore:
     """A store in memory only, for tests and the lab.
 
     With `keep_durable`, the attribute `durable` is a copy of the state after the last synced write. A power
-    cut would leave this state. With `keep_durable`, each write copies the whole store.
+    cut would leave exactly this state. With `keep_durable`, each write copies the whole store.
     """
 
     def __init__(self, data: dict[bytes, bytes] | None = None, *, keep_durable: bool = False) -> None:

@@ -61,7 +61,10 @@ def _oldest_log(manifest: bytes) -> int:
 
 
 def next_file(manifest: bytes) -> int:
-    """Return the next free file number in a manifest of LevelDB or RocksDB. Its tables have lower numbers."""
+    """Return the next free file number in a manifest of LevelDB or RocksDB.
+
+    The tables in the manifest have lower numbers.
+    """
     number = 0
     for edit in edits(manifest, BEFORE_TABLES):
         number = edit.get(_NEXT_FILE, number)

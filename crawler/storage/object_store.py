@@ -24,7 +24,7 @@ from crawler.storage.files import UNFINISHED, new_file
 SCHEMES = ("s3", "gs", "az", "file")
 # Files above this size are uploaded in parts, so that no large file is held in memory as a whole.
 WHOLE_BYTES_MAX = 8 << 20
-_PART_BYTES = 8 << 20  # bytes; S3 allows 10,000 parts, so a file may have up to 80 GB
+_PART_BYTES = 8 << 20  # size of a part in bytes; S3 allows 10,000 parts, so a file may have up to 80 GB
 _PARTS_AT_ONCE = 2
 _READ_BYTES = 1 << 20
 _RETRIES: Any = {"max_retries": 4}
@@ -114,7 +114,7 @@ class ObjectStore:
         return digest.hexdigest()
 
     def fetch(self, name: str, path: Path, sha256: str) -> None:
-        """Write an object with this SHA-256 to a file, which gets its name when it is complete and verified."""
+        """Download an object to a file. The file gets its name only when it is complete and has this SHA-256."""
         digest = hashlib.sha256()
         with new_file(path, reached=lambda step: reach(f"segment fetched, {step}")) as file:
             for piece in self._pieces(name):

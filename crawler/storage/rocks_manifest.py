@@ -48,7 +48,7 @@ class _Known(NamedTuple):
     """The state at the end of a manifest."""
 
     log: int = 0  # the oldest live log
-    sequence: int = 0  # the last write that was in a table when that log was named
+    sequence: int = 0  # number of the last write that was in a table when the oldest live log was named
     next_file: int = 0
 
 

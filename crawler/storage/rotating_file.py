@@ -5,13 +5,15 @@
 A file is rotated when it would exceed a given size, or when its first line is older than a given age. Any
 process may rotate a file. During the rotation, it holds a lock on the file. At their next write, the other
 processes notice that the name now belongs to another file. In the same way, they notice a rotation by
-logrotate. No line is split between two files. With `reopen_on`, a process opens its files again when it
-receives a signal. So the process closes a renamed file at once, and not only when it writes the next line.
+logrotate, which may also compress the former files. No line is split between two files. With `reopen_on`, a
+process opens its files again when it receives a signal. So the process closes a renamed file at once, and not
+only when it writes the next line.
 
 A write costs two system calls (3 us) more than a plain append.
 """
 
 import fcntl
+import gzip
 import os
 import re
 import signal
@@ -20,11 +22,12 @@ import weakref
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import BinaryIO
 
 from crawler.storage.files import write_all
 
 _INSTANT = re.compile(rb"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d")
-_HEAD_BYTES = 4096  # the time of the first line is looked for in this many bytes at the start of a file
+_HEAD_BYTES = 4096  # number of bytes at the start of a file in which the time of the first line is looked for
 _THREAD = "reopen"
 _files: "weakref.WeakSet[RotatingFile]" = weakref.WeakSet()  # the files of this process
 
@@ -150,14 +153,22 @@ def reopen_on(number: signal.Signals) -> None:
 
 
 def generations(path: Path) -> list[Path]:
-    """Return the existing files of a log: the oldest first, and `path` last."""
-    former = [file for _, file in sorted(_numbered(path), reverse=True)]
+    """Return the existing files of a log: the oldest first, and `path` last.
+
+    Former files that logrotate has compressed are among them; `open_generation` opens them all.
+    """
+    former = [file for _, file in sorted(_numbered(path, suffix=r"(?:\.gz)?"), reverse=True)]
     return former + ([path] if path.exists() else [])
 
 
-def _numbered(path: Path) -> list[tuple[int, Path]]:
-    """Return the number and the path of each former file."""
-    pattern = re.compile(re.escape(path.name) + r"\.([1-9]\d{0,5})")
+def open_generation(file: Path) -> BinaryIO | gzip.GzipFile:
+    """Open a file of a log for reading, compressed or not."""
+    return gzip.open(file) if file.suffix == ".gz" else file.open("rb")
+
+
+def _numbered(path: Path, suffix: str = "") -> list[tuple[int, Path]]:
+    """Return the number and the path of each former file. `suffix` matches what may follow the number."""
+    pattern = re.compile(re.escape(path.name) + r"\.([1-9]\d{0,5})" + suffix)
     found = ((pattern.fullmatch(entry.name), entry) for entry in path.parent.glob(f"{path.name}.*"))
     return [(int(match[1]), entry) for match, entry in found if match]
 

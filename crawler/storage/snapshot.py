@@ -9,8 +9,8 @@ removed in the meantime. The crawling process is not involved.
     CURRENT, MANIFEST-*, *.log    copied (a few MB); also the files by which a RocksDB store is recognized
     *.ldb, *.sst                  linked; see `link`
 
-Cost: one link per table, 20 us each. As long as the copy exists, tables that the store has removed in
-compactions still take disk space.
+A copy costs one link per table, which takes 20 us. As long as the copy exists, tables that the store has
+removed in compactions still take disk space.
 """
 
 import os
@@ -25,7 +25,7 @@ from pathlib import Path
 from crawler.errors import DamageError, DirectoryError, StoreError
 from crawler.storage.manifest import next_file
 
-TRIES = 50  # attempts; the manifest changes only once per flush, every few MB of writes
+TRIES = 50  # number of attempts; the manifest changes only once per flush, every few MB of writes
 PAUSE = 0.02  # seconds between two attempts
 _LINKED = (".ldb", ".sst")
 _COPIED = ("CURRENT", "IDENTITY", "OPTIONS-", "rocksdict-config")

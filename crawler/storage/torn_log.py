@@ -5,8 +5,8 @@ middle of a log, acknowledged records follow the damage. So a tail is cut only i
 first damage. A log with other damage is refused.
 
 An engine that is opened with paranoid checks finds wrong checksums itself. But such an engine mistakes three
-kinds of damage for the end of the log, and silently drops the records that follow: a fragment that is longer
-than the rest of the file, a file that ends in the middle of a record, and zeros in place of a header. A
+kinds of damage for the end of the log: a fragment that is longer than the rest of the file, a file that ends
+in the middle of a record, and zeros in place of a header. It then silently drops the records that follow. A
 single flipped bit in a length in the last block causes such damage. So the headers are checked before an
 engine opens the log (10 ms per MB of small records). A test that flipped every byte of a log found no other
 silent loss.

@@ -3,7 +3,7 @@
     python -m crawler.supervision FD
 
 FD is one end of a socket pair. The supervisor writes one JSON object per line. The first is `Start`. Later
-ones are {"addresses": {name: port}} whenever ports become known, {"ended": true} when a process has found
+messages are {"addresses": {name: port}} whenever ports become known, {"ended": true} when a process has found
 that the crawl has ended, and {"stop": reason} when the child should stop. The child first writes {"port": n},
 then {"status": ...} at the interval given in `Start`, and finally {"report": ...} or, after an error,
 {"failure": message}. The child ends after the supervisor has answered this with {"reported": true}. If the
@@ -117,9 +117,10 @@ async def _work(link: socket.socket, parser: ForkedChild | None) -> int:
 
 
 def _stop(loop: asyncio.AbstractEventLoop, crawl: "Crawl") -> None:
-    """Handle a stop signal; do nothing if the crawl has already ended, so that the exit code stays.
+    """Handle a stop signal. If the crawl has already ended, do nothing, so that the exit code does not change.
 
-    The handlers of an event loop would end with the loop, and a later signal would end the process.
+    This is not a handler of the event loop: such a handler ends with the loop, and a later signal would end
+    the process.
     """
     if not loop.is_closed():
         loop.call_soon_threadsafe(crawl.stop, "signal")

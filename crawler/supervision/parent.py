@@ -1,8 +1,8 @@
-"""Ends a child soon after its parent has ended, even if the pipe between them does not show that.
+"""Ends a child soon after its parent has ended, even if the pipe between the two does not show this.
 
 The pipe may be full, or unread bytes may have broken it, and the child's event loop may be blocked. So a
 thread waits for the end of the parent process. A process descriptor (on Linux: pidfd_open) becomes readable
-at the moment when the process ends.
+when the process ends.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ from collections.abc import Callable
 log = logging.getLogger("crawler")
 
 ORPHAN_LIMIT = 4.0  # seconds for the last commit of an orphaned child; a crash at any point loses nothing
-ORPHANED = 1  # exit code of an orphan whose last commit took longer
+ORPHANED = 1  # exit code of an orphan whose last commit takes too long
 
 
 def watch_parent(parent: int, gone: Callable[[], object], limit: float = ORPHAN_LIMIT) -> None:
@@ -43,7 +43,8 @@ def wait_for_end(parent: int) -> None:
     except ProcessLookupError:
         return
     try:
-        if os.getppid() == parent:  # if it is not, the process id may belong to another process
+        # if the parent has changed, the process id may already belong to another process
+        if os.getppid() == parent:
             ended = select.poll()
             ended.register(descriptor, select.POLLIN)
             ended.poll()

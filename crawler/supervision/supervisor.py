@@ -29,7 +29,8 @@ from typing import Any
 import msgspec
 
 from crawler.admin import report
-from crawler.admin.process_metrics import RecentErrors
+from crawler.admin.health import RESTARTING
+from crawler.admin.process_metrics import DIED, RecentErrors
 from crawler.admin.report import Report
 from crawler.admin.status import Status, merge, resting, whole
 from crawler.clock import SystemClock
@@ -57,15 +58,15 @@ log = logging.getLogger("crawler")
 PROGRAM = ("-m", "crawler.supervision")  # arguments with which a child is restarted
 BACKOFF_MAX = 1.0  # seconds between attempts to connect to a sibling that is restarting
 SHUTDOWN_STEPS = 10  # steps of a child's shutdown, each taking at most `crawl.shutdown_step_max`
-FINISHED = ("done", "patience")  # reasons why a process ends if it has nothing left to do
+FINISHED = ("done", "patience")  # a process that ends for one of these reasons has nothing left to do
 _LIMITS = ("max_pages", "max_time", "max_bytes", "disk", "signal", "stopped")
 
 
 class Supervisor:
     """Runs the processes of the crawl in `directory` until all of them have ended.
 
-    The processes send their status every `status_interval` seconds. If this is 0, they never send it; 0
-    suffices if `status` is not needed.
+    The processes send their status every `status_interval` seconds. If this is 0, they send no status; this
+    suffices if the method `status` is not needed.
     """
 
     def __init__(
@@ -253,7 +254,7 @@ class Supervisor:
 
 
 class _Child:
-    """Starts one process, receives its messages, restarts the process if needed, and reaps it."""
+    """Starts one process, receives its messages, restarts it if needed, and reaps it."""
 
     def __init__(self, supervisor: Supervisor, name: str) -> None:
         self._supervisor = supervisor
@@ -282,7 +283,8 @@ class _Child:
                 case Next.FAIL:
                     return self._supervisor.fail(_failure(self.name, code, self._said))
             delay = self._restarts.delay
-            log.error("%s: %s; restarting it in %.1f s", self.name, self._said or _cause(code), delay)
+            why = self._said or _cause(code)
+            log.error("%s: %s%s in %.1f s", self.name, why, RESTARTING, delay, extra=DIED)
             await self._wait(delay)
 
     async def _wait(self, delay: float) -> None:
@@ -321,7 +323,8 @@ class _Child:
             return forked, forked.link
         ours, theirs = socket.socketpair()
         environ = dict(os.environ)
-        if self._process is not None:  # only the first start gets faults, or restarts would fail, too
+        # only the first start gets the faults, because otherwise, restarts would fail, too
+        if self._process is not None:
             environ.pop("CRAWLER_FAULT", None)
         with theirs:
             process = await asyncio.create_subprocess_exec(
@@ -372,7 +375,11 @@ class _Child:
 
 
 def _cause(code: int) -> str:
-    return f"ended with signal {-code}" if code < 0 else f"ended with exit code {code}"
+    if code >= 0:
+        return f"ended with exit code {code}"
+    name = signal.Signals(-code).name if -code in {*signal.Signals} else "unknown"
+    hint = ", perhaps by the kernel because memory ran out" if -code == signal.SIGKILL else ""
+    return f"ended with signal {-code} ({name}{hint})"
 
 
 def _failure(name: str, code: int, said: str) -> CrawlerError:
@@ -417,7 +424,7 @@ def _nothing(supervisor: Supervisor) -> Report:
 
 
 def _on_the_way(splitter: SplitterCounts | None) -> list[str]:
-    """Check that all sent links have been applied, as they must be when a crawl has ended; return any violation."""
+    """Check that all links that were sent have been applied, as at the end of every crawl; return any violation."""
     if splitter is None or splitter.sent == splitter.applied:
         return []
     return [f"sent = applied: {splitter.sent} != {splitter.applied}"]

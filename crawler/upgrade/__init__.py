@@ -1,4 +1,4 @@
-"""Convert crawl directories of earlier formats to the current one.
+"""Converts crawl directories of earlier formats to the current one.
 
 ready            checks the format of a directory and upgrades it; every command calls it first
 former_settings  1: keys of the configuration that were renamed or removed

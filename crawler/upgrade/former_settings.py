@@ -17,8 +17,8 @@ from crawler.urls.canonical import canonical
 log = logging.getLogger("crawler")
 
 RENAMED: Mapping[str, str] = {}
-# crawl.toml stores every setting. So without this table, a harmful default of an earlier version would stay
-# in force.
+# crawl.toml stores every setting. Without this table, a harmful default of an earlier version would stay in
+# force.
 FORMER_DEFAULTS: Mapping[str, object] = {"refresh.clock_min": 604_800.0}
 DROPPED: Mapping[str, str] = {
     "fetch.large_body_bytes": "fetch.held_bytes_max bounds all bodies together",
@@ -41,7 +41,10 @@ def renewed(tree: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 
 def _without_bad_seeds(tree: dict[str, Any], where: str) -> dict[str, Any]:
-    """Return the settings without seeds that are not URLs, which earlier versions accepted and then skipped."""
+    """Return the settings without those seeds that are not URLs.
+
+    Earlier versions accepted such seeds and then skipped them.
+    """
     seeds = [url for url in tree.get("seeds", ()) if canonical(url) is not None]
     for url in set(tree.get("seeds", ())) - set(seeds):
         log.warning("%s: seeds: %r is not an http(s) URL and is ignored", where, url)

@@ -1,4 +1,4 @@
-"""Step 3: add facts that the store or crawl.toml held under another name, or not at all.
+"""Step 3: adds facts that the store or crawl.toml held under another name, or did not hold at all.
 
     m/ends                    number of clean ends: becomes the number of the state (m/state)
     m/ended                   what a process knew about the end of the crawl: dropped, since its form has changed; the

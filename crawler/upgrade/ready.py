@@ -1,4 +1,4 @@
-"""Check the format of a crawl directory and upgrade it if needed; every command calls this first.
+"""Checks the format of a crawl directory and upgrades the directory if needed; every command calls this first.
 
     directory without a number  ─► 0 ─► settings ─► 1 ─► plain runs ─► 2 ─► marks ─► 3
     ─► refresh records ─► 4 = FORMAT
@@ -24,13 +24,15 @@ from crawler.storage.files import Lock, sync_directory
 
 log = logging.getLogger("crawler")
 
-FORMER_JOURNAL = "reshard.json"  # the reshard's journal in directories older than the common journal
+# the name of the reshard's journal in directories that are older than the common journal
+FORMER_JOURNAL = "reshard.json"
 
 
 def ready(directory: CrawlDirectory, finishing: str = "", subject: str = "") -> None:
-    """Upgrade the directory to the current format. Refuse it while a command other than `finishing` is unfinished.
+    """Upgrade the directory to the current format.
 
-    A directory without a crawl needs no upgrade.
+    Refuse the directory while a command other than `finishing` is unfinished. A directory without a crawl
+    needs no upgrade.
 
     Raises:
         DirectoryError: a newer crawler wrote it, a change of it was interrupted, or it cannot be written.
@@ -45,7 +47,8 @@ def ready(directory: CrawlDirectory, finishing: str = "", subject: str = "") -> 
         _adopt_journal(directory)
     refuse_cut_off(directory.path, finishing, subject)
     drop_unfinished(directory.path)
-    if number < FORMAT and finishing != "reshard":  # an interrupted reshard is completed before the upgrade
+    # an interrupted reshard must be completed before the upgrade
+    if number < FORMAT and finishing != "reshard":
         _upgrade(directory, number)
 
 

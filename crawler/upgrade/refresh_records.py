@@ -1,10 +1,10 @@
-"""Step 4: lengthen the refresh schedule's records of sites and directories, to hold numbers about new pages.
+"""Step 4: lengthens the refresh schedule's records of sites and directories, to hold numbers about new pages.
 
     s/<host key>        24 numbers become 28: 1 for the score of the neighbourhood clock, 3 for new pages
     n/<directory key>   a host key and 3 numbers become a host key and 6 numbers: 3 more for new pages
 
-The added numbers are 0, since nothing is known yet. The store of each process is upgraded in one batch.
-Records that already have the new length are left unchanged.
+The added numbers are 0, because nothing is known about new pages yet. The store of each process is upgraded
+in one batch. Records that already have the new length are left unchanged.
 """
 
 from contextlib import closing

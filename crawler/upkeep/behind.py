@@ -1,10 +1,10 @@
-"""Find and repair processes that are behind their peers, because they have lost links that they had confirmed.
+"""Finds and repairs processes that are behind their peers, that is, which have lost links that they had confirmed.
 
-A process confirms links once they are durable, and the sender then deletes them. Then the store of the
-receiver may be replaced by an earlier state, or rebuilt after damage. In this case, these links are lost on
-both sides. Both sides count the links that were ever durable at the receiver (`splitter/spool.py`), so the
-comparison is exact. Peers compare the counts at each greeting and refuse a process that is behind. This
-module compares the counts of the processes in one directory.
+A process confirms links once they are durable, and the sender then deletes them. After that, the store of the
+receiver may be replaced by an earlier state, or rebuilt after damage. The links of the difference are then
+lost on both sides. Both sides count the links that were ever durable at the receiver (`splitter/spool.py`),
+so the comparison is exact. Peers compare the counts at each greeting and refuse a process that is behind.
+This module compares the counts of the processes in one directory.
 """
 
 from collections import Counter
@@ -22,8 +22,8 @@ from crawler.upkeep.repair import RepairNote
 class Exchanged(NamedTuple):
     """The number of links that a process has exchanged with each peer.
 
-    `confirmed`: the number of links of this process that the peer had ever received at its last confirmation.
-    `applied`: the number of links that this process has ever received from the peer.
+    `confirmed` is the number of links of this process that the peer had received in total when it last
+    confirmed links. `applied` is the number of links that this process has received from the peer in total.
     """
 
     confirmed: Mapping[str, int]
@@ -40,7 +40,10 @@ class Exchanged(NamedTuple):
 
 
 class Behind(NamedTuple):
-    """A process that has lost links. `links` is the number of links that it had received from `peer` and confirmed."""
+    """A process that has lost links.
+
+    `links` is the number of lost links. The process had received them from `peer` and confirmed them.
+    """
 
     name: str
     peer: str
@@ -54,7 +57,7 @@ class Behind(NamedTuple):
 
 
 def find_behind(exchanged: Mapping[str, Exchanged]) -> list[Behind]:
-    """Return a `Behind` for each pair of these processes in which one is behind the other."""
+    """Return a `Behind` for each pair of these processes in which one process is behind the other."""
     return [
         Behind(name, peer, lost)
         for name, own in exchanged.items()
@@ -68,9 +71,9 @@ def recover_behind(
 ) -> tuple[list[str], list[str]]:
     """Recover the links of processes that are behind or were rebuilt. Return what was done, and the problems.
 
-    A process whose store was rebuilt may have lost links although no peer has a higher count. The reason is
-    that its peers may have been rebuilt, too, and have counted from zero since then. This function also ends
-    the repair of such a process.
+    A process whose store was rebuilt may have lost links even if no peer reports a higher count. The reason
+    is that the peers may have been rebuilt, too, and have counted from zero since then. This function also
+    ends the repair of such a process.
 
     Raises:
         DirectoryError: a process uses its folder, or the folder is damaged.
@@ -84,7 +87,7 @@ def recover_behind(
     rebuilt = [name for name in names if RepairNote(directory, name).store_damaged]
     done, problems = [str(each) for each in found], []
     lost = dict.fromkeys([*(each.name for each in found), *rebuilt])
-    # Links that waited in the rebuilt store for other processes may be lost, too, so links are recovered in
+    # Links that waited in the rebuilt store for other processes may also be lost, so links are recovered in
     # both directions.
     pairs = dict.fromkeys(pair for name in lost for peer in names for pair in ((name, peer), (peer, name)))
     queued = Counter[str]()
@@ -104,7 +107,7 @@ def recover_behind(
 def recover(
     config: Config, directory: CrawlDirectory, lost: str, peers: Iterable[str], clock: Clock
 ) -> tuple[int, list[str]]:
-    """Search the archives of these peers for links that the process `lost` owns, and queue them for it.
+    """Search the archives of the peers for links that the process `lost` owns, and queue them for it.
 
     Return the number of links that were queued, and the problems."""
     total, problems = 0, []

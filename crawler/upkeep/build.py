@@ -1,11 +1,12 @@
 """The second step of `crawler reshard`: builds the folder of each new process from all old ones.
 
-Each stage moves its own keys (through `NewProcess` of `storage/reshard.py`); this module calls them. The keys
-of a host begin with its bucket, so a range of buckets can be copied key by key without decoding. Only keys
-that must be looked up are decoded.
+Each stage moves its own keys (through `NewProcess` of `storage/reshard.py`); this module calls the stages.
+The keys of a host begin with its bucket, so a range of buckets can be copied key by key without decoding.
+Only keys that must be looked up are decoded.
 
-The counters of the crawl so far go to the first new process (the heir). A URL that one process knows may have
-been counted in another process. So the counter `urls.resharded` balances the other counters of each process.
+The counters of the crawl so far go to the first new process (the heir). A URL that is known to one new
+process may have been counted by another process. So in each process, the counter `urls.resharded` balances
+the other counters.
 """
 
 import contextlib
@@ -90,7 +91,7 @@ class Build:
         self._fingerprinter = fingerprinter
 
     def run(self, folder: Path, store: KeyValue, name: str, table: Partition) -> int:
-        """Write the process `name` of the new table to its new folder and its empty store.
+        """Write the process `name` of the new table into its new folder and its empty store.
 
         Return the number of URLs that the process knows.
 
@@ -157,10 +158,10 @@ class Build:
 def keep_counts(
     store: KeyValue, name: str, known: Mapping[str, int], random_bytes: Callable[[int], bytes] = os.urandom
 ) -> None:
-    """Store the counts of the new process `name`, by which its peers will notice if it loses its store.
+    """Store the counts of the new process `name`. If it loses its store, its peers will notice this by these counts.
 
-    Peers compare these counts at each greeting. Each process counts as if it had received all URLs that it
-    knows (`known`) from each of its peers.
+    Peers compare these counts at each greeting. After the reshard, each process counts as having received all
+    URLs that it knows (`known`) from each of its peers.
 
     Raises:
         StoreError: the disk failed.
@@ -199,7 +200,7 @@ def _counters(to: NewProcess, books: ReshardCounters) -> dict[str, int]:
 
 
 def problems_of(config: Config, folder: Path, seed: bytes, topology: Topology, clock: Clock) -> list[str]:
-    """Return the problems that `crawler check` finds in a new process, before it replaces an old one."""
+    """Check a new process before it replaces an old one; return the problems that `crawler check` finds."""
     stages = Stages(config, folder, seed, clock=clock, name=topology.me, topology=topology, restore=False)
     try:
         return check(stages)

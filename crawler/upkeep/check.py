@@ -1,4 +1,4 @@
-"""`crawler check`: read and compare all data of a process, and report the repairs made when it was opened."""
+"""`crawler check`: reads and compares all data of a process, and reports the repairs made when it was opened."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
@@ -77,7 +77,7 @@ def _damaged_values(store: KeyValue) -> list[str]:
 
 
 def _missing_keys(store: KeyValue, point: CommitPoint) -> list[str]:
-    """Return a line for each kind of key for which the number of keys in the store differs from its counter."""
+    """Return a line for each kind of key whose number of keys in the store differs from the counter of this kind."""
     problems = []
     for name, prefix in KEPT.items():
         found, counted = sum(1 for _ in scan_prefix(store, prefix)), point.counters[name]
@@ -87,7 +87,7 @@ def _missing_keys(store: KeyValue, point: CommitPoint) -> list[str]:
 
 
 def _queue_lengths(store: KeyValue, views: ProcessViews) -> list[str]:
-    """Return a line for each queue whose number of URLs differs from the number in the host records."""
+    """Return a line for each queue whose number of URLs differs from the number that the host record states."""
     counts = views.frontier_counts()
     problems = []
     for prefix, said in ((TODO, counts.todo), (PARKED, counts.parked)):
@@ -98,7 +98,10 @@ def _queue_lengths(store: KeyValue, views: ProcessViews) -> list[str]:
 
 
 def _foreign_keys(store: KeyValue, topology: Topology) -> list[str]:
-    """Return a line for each range of keys that another process owns. Both processes would crawl these hosts."""
+    """Return a line for each range of keys that belongs to another process.
+
+    If such keys stayed, both processes would crawl the hosts of the range.
+    """
     problems = []
     for name, first, end in topology.partition.ranges():
         if name == topology.me:
@@ -113,9 +116,9 @@ def _foreign_keys(store: KeyValue, topology: Topology) -> list[str]:
 
 
 def begin_repair(directory: CrawlDirectory, names: Sequence[str]) -> list[str]:
-    """Note that a repair of these processes begins. So no damaged process can be crawled. Return what was done.
+    """Record that a repair of these processes begins, so that no command crawls a damaged process.
 
-    Disk space is freed first, since a full disk has no room for the note.
+    Return what was done. Disk space is freed first, because a full disk has no room for the record.
 
     Raises:
         DirectoryError: a process uses a folder.
@@ -160,7 +163,7 @@ def repair(
     with Lock(folder / "node.lock", name):
         mended, links = rebuild(config, folder, fingerprinter, store_damaged=note.store_damaged)
     done += found + mended.done
-    # The state number in the rebuilt store may be lower than the noted number. The store now holds all
+    # The state number in the rebuilt store may be lower than the recorded number. But the store now holds all
     # surviving data, so its number is accepted.
     directory.note_state(name, 0)
     with at_rest(config, directory, name, clock=clock) as stages:
@@ -174,7 +177,7 @@ def repair(
 def mend_stores(directory: CrawlDirectory) -> list[str]:
     """Repair the stores that cannot be opened, in any format. Return what was done, one line each.
 
-    `repair` does the rest once the stores are in the current format.
+    `repair` does the rest of the repair once the stores are in the current format.
 
     Raises:
         DirectoryError: a process uses the folder.
@@ -193,7 +196,10 @@ def mend_stores(directory: CrawlDirectory) -> list[str]:
 def _opened(
     config: Config, directory: CrawlDirectory, name: str, clock: Clock, processes: int
 ) -> tuple[list[str], list[str]]:
-    """Open the stages. Return the problems found in them, and the repairs that were made when they were opened."""
+    """Open the stages.
+
+    Open the stages; return the problems found in them, and the repairs made when they were opened.
+    """
     try:
         with at_rest(config, directory, name, clock=clock) as stages:
             return check(stages, processes), repaired(stages)
@@ -225,7 +231,7 @@ def repair_before_opening(
     Return a list of what was done, one line each, and whether the store was rebuilt. `before` is called
     before the store is rebuilt, or before a new store replaces one that is missing.
 
-    Nothing is written before the ballast is freed.
+    Before the ballast is freed, nothing is written.
 
     Raises:
         DirectoryError: a process uses the folder.

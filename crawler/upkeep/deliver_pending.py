@@ -1,6 +1,6 @@
 """The first step of `crawler reshard`, which delivers all queued links, so that no link is in transit.
 
-The owner of each link that waits in an outbox applies the link, through the same queues as over a connection.
+Each link that waits in an outbox is applied by its owner, through the same queues as over a connection.
 Then every DUE is flushed.
 """
 
@@ -15,7 +15,9 @@ from crawler.storage.commit import Change
 
 
 def deliver_pending(processes: Sequence[Stages]) -> None:
-    """Let each process apply the links that others have queued for it, and flush its DUE. Repeat until no link waits.
+    """Let each process apply the links that others have queued for it, and then flush its DUE.
+
+    Repeat until no link waits.
 
     Raises:
         DamageError: an outbox or a queue is damaged, or a process has lost links that it had confirmed.

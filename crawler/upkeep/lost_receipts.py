@@ -1,4 +1,4 @@
-"""Consent receipts in `check` and `check --repair`: each receipt that a page refers to must exist and be intact."""
+"""Checks consent receipts for `check` and `check --repair`: those that pages refer to must exist and be intact."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -44,7 +44,7 @@ def problems(store: KeyValue) -> Iterator[str]:
 
 
 def _named(store: KeyValue) -> Iterator[bytes]:
-    """Yield the key of each receipt to which a capture or a page record refers. Skip damaged captures and records."""
+    """Yield the key of each receipt to which a capture or page record refers. Skip damaged captures and records."""
     for key, value in scan_prefix(store, CAPTURE):
         with suppress(DamageError):
             if digest := unpack_capture(key, value).receipt:
@@ -74,7 +74,10 @@ def of_record(record: reading.Record) -> ReceiptBlock | None:
 
 
 def missing(store: KeyValue, fingerprint: int, block: ReceiptBlock) -> Iterator[tuple[bytes, bytes]]:
-    """Yield those (key, value) pairs of a receipt, for a page with this fingerprint, that are missing in the store."""
+    """A page with this fingerprint needs the (key, value) pairs of a receipt.
+
+    Yield those pairs that the store lacks.
+    """
     values: tuple[Stored, ...] = (block.receipt, block.site)
     for value in values:
         if (item := put_once(store, fingerprint, *packed(value))) is not None:

@@ -1,4 +1,4 @@
-"""`crawler check --repair`: rebuild damaged data from the remaining data.
+"""`crawler check --repair`: rebuilds damaged data from the remaining data.
 
 Every fact is written in at least two places, so little is lost permanently:
 
@@ -11,12 +11,13 @@ Every fact is written in at least two places, so little is lost permanently:
     a stored page's copy             the web: its URL is queued again
     links that peers have sent       their archives (`behind.py`)
 
-Steps: `recapture.py` repairs the WARC files and their keys, and then `requeue.py` repairs the queues, the DUE
-and the counters. Once the process is open, `rediscover.py` finds links again. A value that still cannot be
-read is removed and reported, and its page is fetched again. Each step may be repeated. Facts that a repeated
-step could not find again are stored (`repair.py`). So the next repair completes an interrupted one.
+First, `recapture.py` repairs the WARC files and their keys. Then `requeue.py` repairs the queues, the DUE and
+the counters. Once the process is open, `rediscover.py` searches the stored pages for lost links. A value that
+still cannot be read is removed and reported, and its page is fetched again. Each step may be repeated. Facts
+that could not be found again by repeating a step are stored (`repair.py`). So the next run completes an
+interrupted repair.
 
-The following data is not rebuilt: what was learned about the politeness of hosts whose record is lost, URLs
+Three kinds of data are not rebuilt: what was learned about the politeness of hosts whose record is lost, URLs
 that only a sitemap or feed listed, and counters of fetches.
 """
 

@@ -1,4 +1,4 @@
-"""Rebuild captures and page records from the WARC files; remove captures and records whose bytes are lost."""
+"""Rebuilds captures and page records from the WARC files, and removes captures and records whose bytes are lost."""
 
 import re
 from collections import Counter
@@ -55,7 +55,7 @@ _RECEIPTS_MAX = 2 * 65_536
 
 
 class Dom(NamedTuple):
-    """The record of a DOM that a browser rendered: its offset in the segment, its length, the HTML and the picture."""
+    """The record of a DOM that a browser rendered: its offset in the segment, its length, the HTML, and a picture."""
 
     offset: int
     length: int
@@ -64,7 +64,7 @@ class Dom(NamedTuple):
 
 
 class Found(NamedTuple):
-    """A capture found in a segment: answer, request, facts of the metadata record, place in the segment, and DOM."""
+    """A capture found in a segment: answer, request, facts of the metadata record, place and DOM."""
 
     answer: reading.Record
     request: bytes
@@ -76,11 +76,12 @@ class Found(NamedTuple):
 
 
 class Recapture:
-    """Repairs the data of `pages/`: the keys `c/`, `u/`, `g/`, `w/` and the segments."""
+    """Repairs the data of `pages/`, which are the keys `c/`, `u/`, `g/` and `w/`, and the segments."""
 
     def __init__(self, repair: Repair) -> None:
         self._repair = repair
-        self._blank: dict[str, list[tuple[int, int]]] = {}  # segment -> its blanked ranges (first byte, end)
+        # segment -> its ranges that were blanked, as (first byte, end)
+        self._blank: dict[str, list[tuple[int, int]]] = {}
         self._receipts: dict[str, ReceiptBlock] = {}  # digest -> receipt found so far
 
     def mend_segments(self) -> None:
@@ -205,7 +206,7 @@ class Recapture:
                     return
                 refers_to = unseal(payload_key(digest), original)
             key = capture_key(fingerprint, at)
-            # the key belongs to another answer of the same second
+            # this key already belongs to another answer, which was received in the same second
             while self._repair.store.get(key) is not None:
                 key = key[:10] + (int.from_bytes(key[10:], "big") + 1).to_bytes(8, "big")
             capture = Capture(
@@ -229,7 +230,7 @@ class Recapture:
             self._repair.writer.put(key, pack(capture))
             if not refers_to and fetch.body and self._repair.store.get(payload_key(digest)) is None:
                 self._repair.writer.put(payload_key(digest), seal(key))
-            self._repair.writer.flush()  # the code below looks up the keys just written
+            self._repair.writer.flush()  # the code below looks up the keys that were just written
             restored["captures"] += 1
         if found.facts:
             self._restore_record(fetch, fingerprint, digest, receipt, found, restored)

@@ -23,7 +23,7 @@ _LINKS_AT_ONCE = 10_000
 
 
 def refind(stages: Stages, lost: Iterable[int], links: Iterable[Link], *, reread: bool) -> list[str]:
-    """Queue lost URLs again: pages without a copy, waiting links and, if `reread`, all links of stored pages."""
+    """Queue lost URLs again: `lost` pages, the waiting `links` and, if `reread`, all links of stored pages."""
     lines, due, commits, owner = [], stages.due, stages.commits, stages.topology.partition.owner
     if again := _again(stages, lost):
         lines.append(f"{again} pages whose copies are lost are queued to be fetched again")
@@ -41,7 +41,7 @@ def refind(stages: Stages, lost: Iterable[int], links: Iterable[Link], *, reread
 
 
 def _again(stages: Stages, lost: Iterable[int]) -> int:
-    """Replace the records of the pages `lost` by to-do entries. Return the number of entries."""
+    """Replace the records of the lost pages by to-do entries. Return the number of entries."""
     pages, frontier, now = stages.pages, stages.frontier, stages.clock.now()
     change = Change(sync=True)
     links = []

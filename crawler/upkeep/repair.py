@@ -1,7 +1,7 @@
-"""The state that the steps of a repair share: the folder and store of the process, the repairs and the losses so far.
+"""The state that the steps of a repair share: folder and store of the process, repairs so far, and lost pages.
 
-If a repair is killed, the next run needs facts that the first run found, but which its changes have removed
-from the data. So these facts are stored in:
+The first run of a repair may find facts, and then change the data so that these facts can no longer be found.
+If this run is killed, the next run still needs the facts. Therefore they are stored in:
 
     journal          the repair of a process: whether the store may have lost keys; null until it changes something
     repair.lost      fingerprints of pages whose copies are lost, noted before their keys are deleted
@@ -41,19 +41,19 @@ class RepairNote:
 
     @staticmethod
     def examine(directory: CrawlDirectory, names: Iterable[str]) -> None:
-        """Note that these processes are being examined. No other command may open them until they are intact."""
+        """Record that these processes are being examined. No other command may open them until they are intact."""
         journal = load_journal(directory.path) or Journal("repair")
         journal.facts = {**dict.fromkeys(names), **journal.facts}
         keep_journal(directory.path, journal)
 
     def begin(self, *, store_damaged: bool) -> None:
-        """Note, before anything is changed, that the repair has started."""
+        """Record that the repair has started; call this before anything is changed."""
         self.store_damaged = self.store_damaged or store_damaged
         self._journal.facts[self._name] = self.store_damaged
         keep_journal(self._path, self._journal)
 
     def end(self) -> None:
-        """Note that the repair is complete. Without this note, the next run repeats the repair from the start."""
+        """Record that the repair is complete. Without this record, the next run repeats the repair from the start."""
         shutil.rmtree(self._folder / WAITING_LINKS, ignore_errors=True)
         (self._folder / LOST_FILE).unlink(missing_ok=True)
         self._journal.facts.pop(self._name, None)
@@ -122,8 +122,8 @@ class Repair:
     """One repair of a closed process.
 
     `done` lists what was done, one line each; `lost` holds the fingerprints of pages whose copies are lost.
-    `store_damaged` is True if keys may be missing in the store. Then a repair restores the captures that are
-    in WARC files but not in the store.
+    `store_damaged` means that keys may be missing in the store. In this case, the repair restores the
+    captures that are in WARC files but not in the store.
     """
 
     config: Config

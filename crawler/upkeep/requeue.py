@@ -1,4 +1,4 @@
-"""Rebuild queues, DUE and counters from the keys that remain."""
+"""Rebuilds queues, DUE and counters from the keys that remain."""
 
 import shutil
 from collections import Counter
@@ -87,7 +87,9 @@ class Requeue:
         self._repair.writer.flush()
 
     def forget_peers(self) -> None:
-        """If the store is damaged, remove the counts of links from peers: then all links are recovered (`behind.py`)."""
+        """If the store is damaged, remove the counts of links from peers.
+
+        Then all these links are recovered (`behind.py`)."""
         if not self._repair.store_damaged:
             return
         for key, _ in scan_prefix(self._repair.store, INBOX):
@@ -120,12 +122,12 @@ class Requeue:
         return links
 
     def _waiting_links(self) -> list[Link]:
-        """Return the links in the links log, which are not queued yet. Move the log away, so that a new log starts."""
+        """Return the links of the links log. They are not queued yet. Move the log away, so that a new log starts."""
         log, aside = self._repair.folder / "links", self._repair.folder / WAITING_LINKS
         if log.exists() and not aside.exists():
             rename(log, aside)
         links = [*salvage(aside), *salvage(log)]
-        # the links in the log were read from `aside` by an interrupted repair
+        # an interrupted repair has already read the links of this log from `aside`
         shutil.rmtree(log, ignore_errors=True)
         return links
 

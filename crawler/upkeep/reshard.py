@@ -5,9 +5,9 @@
     check    each new process is opened there and verified as by `crawler check`
     switch   the journal (`crawl/journal.py`) is written, which decides; then folders are renamed, old ones removed
 
-After a crash before the journal is written, nothing has changed, and the next command removes what was built
-(`journal.drop_unfinished`). After a later crash, the next `reshard` completes the switch that the journal
-describes. Until then, every other command refuses the directory.
+If a crash comes before the journal is written, nothing has changed, and the next command removes what was
+built (`journal.drop_unfinished`). After a later crash, the next `reshard` completes the switch that the
+journal describes. Until then, every other command refuses the directory.
 
 DIR/.reshard/<name>   new processes, being built
 DIR/.resharded/       old processes, until they are removed
@@ -42,7 +42,7 @@ COMMAND = "reshard"
 
 
 class Switch(msgspec.Struct, forbid_unknown_fields=True):
-    """The journal's entry for a switch: old and new processes, and the files that describe them."""
+    """The journal's entry for a switch: the old and the new processes, and the files that describe them."""
 
     old: list[str]
     new: list[str]

@@ -1,7 +1,7 @@
-"""Read the gzip members of a WARC file that may be damaged: the intact members, and the gaps between them.
+"""Reads the gzip members of a WARC file that may be damaged: the intact members, and the gaps between them.
 
 A broken record is replaced by an empty record of the same length, so that all other records keep their
-offsets. If a gap is too small for an empty record, the next record is replaced, too, and its page is fetched
+offsets. If a gap is too small for an empty record, the next record is also replaced, and its page is fetched
 again.
 """
 

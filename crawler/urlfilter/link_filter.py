@@ -7,19 +7,19 @@
 
 Pages of one directory share most of their hrefs (navigation, index), and the meaning of a relative href
 depends only on the directory of the base. So there is one table per directory, which maps each href to its
-result. A link then costs one dictionary look-up. Some hrefs are resolved each time: those that are empty or
-begin with `?`, because their result depends on the file name or query of the base; those such as `http:x`,
-which the standard reads as relative; and those with tabs or newlines, which the parser removes. Pages in an
-encoding other than UTF-8 have tables of their own, and so have requisites. All tables are emptied when the
-scope widens, or when fingerprints change because two authorities were proven to be one.
+result. A link then costs one dictionary look-up. Some hrefs are resolved each time. These are hrefs that are
+empty or begin with `?`, because their result depends on the file name or query of the base; hrefs such as
+`http:x`, which the standard reads as relative; and hrefs with tabs or newlines, which the parser removes.
+Pages in an encoding other than UTF-8 have separate tables, and so have links to requisites. All tables are
+emptied when the scope widens, or when fingerprints change because two authorities were proven to be one.
 
 `memo_bytes_max` bounds the size of all tables together. The table of the least recently used directory is
 evicted first. Results for up to `_JUDGED_MAX` recent URLs are shared by all directories that link to these
 URLs.
 
-A rejected href, without its fragment, is counted once per page, under the rule that rejected it. Links that
-consist only of a fragment are dropped before that, and are not counted. A link to the page itself is treated
-like any other link; the duplicate check recognizes it.
+A rejected href counts once per page, under the rule that rejected it; its fragment is ignored. Links that
+consist only of a fragment are dropped earlier and do not count. A link to the page itself is treated like any
+other link; the duplicate check recognizes it.
 """
 
 import re
@@ -52,9 +52,10 @@ COMPILED: bool = cython.compiled
 
 # Matches the beginning of hrefs whose result depends on the whole base, or that the parser trims.
 _NOT_BY_DIRECTORY = re.compile(r"$|[ ?]|https?:(?![/\\])", re.IGNORECASE)
-_ENTRY_BYTES = 300  # size of an entry without its characters: slot, link, integer and two string headers
-# Limits on the number and length of the request forms of recently judged URLs, whose results are stored: at
-# most about 5 MB.
+# size in bytes of an entry without its characters: slot, link, integer and two string headers
+_ENTRY_BYTES = 300
+# Limits on the recently judged URLs whose results are stored: their number, and the length of a request form.
+# The results take at most about 5 MB.
 _JUDGED_MAX = 1 << 13
 _JUDGED_LENGTH_MAX = 400
 _TABLE_BYTES = 1000  # size of a table in bytes, without its entries and the characters of its ancestors
@@ -64,7 +65,7 @@ _REQUEST_FORM = re.compile(r"https?://[a-z0-9.-]+(?::[0-9]+)?/[!$-;=@-\[\]_a-z|~
 
 
 class Accepted(NamedTuple):
-    """The accepted links of a page in order of appearance, unique by fingerprint.
+    """The accepted links of a page in order of appearance. No two links have the same fingerprint.
 
     `urls` are the request forms of the links, and `fingerprints` are their fingerprints, shape (n,).
     `rejected` counts the other links by rule.
@@ -94,7 +95,11 @@ class Explanation(NamedTuple):
 
 
 class _Link(msgspec.Struct, frozen=True, gc=False):
-    """An accepted link. Unlike tuples, the many links of the tables cost the garbage collector nothing."""
+    """An accepted link.
+
+    Many links are kept in tables, and a struct without `gc` costs the garbage collector nothing, unlike a
+    tuple.
+    """
 
     fingerprint: int
     url: str
@@ -139,7 +144,7 @@ class LinkFilter:
         self._tables: OrderedDict[object, _Table] = OrderedDict()  # the least recently used is first
         self._judged: dict[str, _Entry] = {}
         self._revision = self._present_revision()
-        self.links = 0  # number of hrefs so far; an href that a page repeats counts once
+        self.links = 0  # number of hrefs so far; an href that occurs several times in a page counts once
         self.misses = 0
 
     def filter_links(
@@ -227,7 +232,7 @@ class LinkFilter:
     ) -> None:
         """Compute the results that are still None.
 
-        Results that depend only on the directory are stored.
+        Store those that depend only on the directory.
         """
         form, verdict, fingerprint, above = self._form, self.filter.verdict, self._fingerprint, table.above
         size, length_max, depends_on_base = 0, self._length_max, _NOT_BY_DIRECTORY.match
@@ -264,12 +269,12 @@ class LinkFilter:
         return (plain, "") if len(plain) <= self._length_max else ("", TOO_LONG)
 
     def _shrink(self) -> None:
-        """Evict the tables of the least recently used directories until the bound holds."""
+        """Evict the tables of the least recently used directories until all tables together are within the bound."""
         while self._size > self._size_max:
             self._size -= self._tables.popitem(last=False)[1].size
 
     def _present_revision(self) -> int:
-        """Return a number that changes whenever results may change: the sum of two revisions, which only grow."""
+        """Return a number that changes whenever results may change. It is the sum of two revisions that only grow."""
         return self.filter.revision + self.fingerprinter.revision
 
     def _forget(self) -> None:
@@ -290,7 +295,7 @@ class LinkFilter:
 def _without_fragments(hrefs: Iterable[str]) -> Collection[str]:
     """Return the hrefs, each once, without their fragments.
 
-    A `#` after a blank is kept, because without the `#` the parser would trim the blank.
+    A `#` that follows a blank is kept, because the parser would trim a blank at the end of an href.
     """
     raw = dict.fromkeys(hrefs)
     if "#" not in "".join(raw):
@@ -303,7 +308,7 @@ def _without_fragments(hrefs: Iterable[str]) -> Collection[str]:
 def _sort_out(results: list) -> Accepted:
     """Return the accepted links, and the number of links rejected by each rule.
 
-    The accepted links are unique by fingerprint. Of several spellings, the first one is kept.
+    Of several links with the same fingerprint, the first one is kept.
     """
     unique: dict[int, str] = {}
     rejected: dict[str, int] = {}

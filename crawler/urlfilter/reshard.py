@@ -1,4 +1,4 @@
-"""Gives each process the union of all scopes after a reshard."""
+"""Moves scopes in a reshard: each new process gets the union of the scopes of all old processes."""
 
 from typing import Any
 

@@ -1,10 +1,10 @@
 # cython: annotation_typing=False
 """Recognizes traps by the path of a URL alone (`urlfilter/README.md`, "Traps"; Heritrix's decide rules).
 
-If a page answers under any path and has a broken relative link, this link produces endless paths:
-`/a/a/a/...`, `/en/shop/en/shop/...`. Two rules stop such paths. One limits the number of segments (Heritrix:
-TooManyPathSegments). The other limits how often a unit of one or several segments is repeated in a row
-(Heritrix: PathologicalPath, whose pattern also matches units of several segments).
+If a site answers any path with the same page, and the page has a wrong relative link, the link produces
+endless paths: `/a/a/a/...`, `/en/shop/en/shop/...`. Two rules stop such paths. One limits the number of
+segments (Heritrix: TooManyPathSegments). The other limits how often a unit of one or several segments is
+repeated in a row (Heritrix: PathologicalPath, whose pattern also matches units of several segments).
 
 Segments are separated by slashes and may be empty. If a path ends with a slash, there is no segment after
 this slash: `/a//b/` has the three segments `a`, ``, `b`. All functions are pure, read the path of a request
@@ -18,7 +18,8 @@ COMPILED: bool = cython.compiled
 
 PATH_SEGMENTS = "path_segments"
 REPEATED_SEGMENTS = "repeated_segments"
-_UNIT_MAX = 6  # number of segments; a longer unit cannot occur three times within 20 segments
+# maximum number of segments in a unit; a longer unit cannot occur three times within 20 segments
+_UNIT_MAX = 6
 
 
 def trap(url: str, segments_max: int = 20, repeats_max: int = 2) -> str:
@@ -27,17 +28,18 @@ def trap(url: str, segments_max: int = 20, repeats_max: int = 2) -> str:
 
 
 def directory_trap(directory: str, segments_max: int = 20, repeats_max: int = 2) -> str | None:
-    """Return the rule that rejects all files of a directory, "" if none rejects any, None if it depends on the file.
+    """Return the rule that rejects all files of a directory, "" if all are accepted, None if it depends on the file.
 
-    `directory` is a request form that ends with a slash. A file in it has one segment more, or no more if its
-    name is empty.
+    `directory` is a request form that ends with a slash. The URL of a file has one segment more than its
+    directory, or as many if the name of the file is empty.
     """
     segments = _segments(directory)
     rule = _rule(segments, segments_max, repeats_max)
     room = not segments_max or len(segments) < segments_max
     if rule:
         return rule if room or rule == PATH_SEGMENTS else None
-    # One more segment can complete the third occurrence of a unit only if segments are repeated already.
+    # One more segment can complete the third occurrence of a unit only if the path already repeats some
+    # segments.
     settled = not repeats_max or (repeats_max >= 2 and len(set(segments)) == len(segments))
     return "" if room and settled else None
 

@@ -60,16 +60,16 @@ _REQUISITE = LinkFlag.REQUISITE
 _EXTERNAL = LinkFlag.EXTERNAL
 _ANY_HOST = LinkFlag.SEED | LinkFlag.SITEMAP | LinkFlag.REQUISITE | _EXTERNAL
 _ANY_EXTENSION = LinkFlag.SEED | LinkFlag.SITEMAP | _EXTERNAL
-# Limits on the number of directories whose verdict is remembered, and on their length in characters: at most
-# about 4 MB.
+# Limits on the directories whose verdict is remembered: their number, and their length in characters. The
+# verdicts take at most about 4 MB.
 _DIRECTORIES_MAX = 1 << 13
 _DIRECTORY_LENGTH_MAX = 400
 
 _SHOWN_ENTRIES = 5  # number of entries of a scope that are shown to users
-_UNKNOWN = "unknown"  # not a rule, but the mark of a directory that has not been judged yet
+_UNKNOWN = "unknown"  # not a rule: it marks a directory that has not been judged yet
 
-# The kinds of scopes, from narrow to wide. A scope can be restored from the state of a scope of the same kind
-# or a narrower kind.
+# The kinds of scopes, from narrow to wide. The stored state of a scope can be restored into a scope of the
+# same or a wider kind.
 SCOPES = ("prefix", "host", "domain", "any")
 PAGE = "page"  # a kind that only single seeds can have
 
@@ -86,9 +86,9 @@ class Scope:
     URLs with one of the SURT prefixes are in scope, too.
 
     The scope stores one short entry per host, domain or directory, and no entries for `any`. The scope of the
-    seeds that `give` records, without their redirects, is stored separately, because headers with credentials
-    are sent only to URLs in that scope. If the kind is `any`, such headers are sent only to the hosts of the
-    seeds.
+    seeds that the user gave (`give`), without their redirects, is stored separately, because headers with
+    credentials are sent only to URLs in that scope. If the kind is `any`, such headers are sent only to the
+    hosts of the seeds.
 
     Raises:
         ConfigError: `kind` is not in SCOPES, or a prefix is not a SURT prefix.
@@ -139,7 +139,7 @@ class Scope:
         )
 
     def names(self, url: str) -> bool:
-        """Return whether a URL is in scope by itself: as a seed of kind `page`, or by a SURT prefix."""
+        """Return whether a URL is in scope whatever its directory is: as a seed of kind `page`, or by a SURT prefix."""
         if PAGE in self._others and self._others[PAGE]._has(url):
             return True
         return bool(self._surts) and surt_of(url).startswith(self._surts)
@@ -175,14 +175,17 @@ class Scope:
         return False
 
     def state(self) -> dict[str, Any]:
-        """Return the state for a restart, as plain values: kind, entries, entries of other kinds, and given seeds."""
+        """Return the state for a restart, as plain values.
+
+        These are the kind, the entries, the entries of other kinds, and the seeds that the user gave.
+        """
         state: dict[str, Any] = {"kind": self.kind, "entries": sorted(self._entries)}
         if self._others:
             state["others"] = {kind: sorted(other._entries) for kind, other in self._others.items()}
         return state if self._given is None else state | {"given": self._given.urls()}
 
     def summary(self) -> str:
-        """Return a text for users that states the scope's kind and first entries."""
+        """Return a text that tells users the kind of the scope and its first entries."""
         entries = sorted(self._entries)
         more = f" and {len(entries) - _SHOWN_ENTRIES:,} more" if len(entries) > _SHOWN_ENTRIES else ""
         own = f"{self.kind} {', '.join(entries[:_SHOWN_ENTRIES])}{more}"
@@ -191,7 +194,7 @@ class Scope:
         return "; ".join(([own] if entries or not (others or surts) else []) + others + surts)
 
     def urls(self) -> list[str]:
-        """Return URLs that stand for the entries of this scope.
+        """Return URLs from which the entries of this scope can be made again.
 
         If they are added to another scope of the same kinds, that scope includes this scope.
         """
@@ -254,7 +257,7 @@ def _path_end(url: str) -> str:
 
 
 class UrlFilter:
-    """The verdict on a URL in its request form.
+    """Decides whether a URL in its request form is accepted.
 
     Args:
         scope: the scope, which `widen` can widen; this changes `revision`.
@@ -309,7 +312,7 @@ class UrlFilter:
     def renew(self) -> None:
         """Increase `revision`, because the set of withdrawn URLs has changed.
 
-        Callers then forget earlier verdicts.
+        Callers then discard the verdicts that they have stored.
         """
         self.revision += 1
 
@@ -338,9 +341,10 @@ class UrlFilter:
         return traps.trap(url, *self._limits) if rule is None else rule
 
     def detail(self, url: str, rule: str) -> str:
-        """Return the part of a rule's setting that rejected a request form.
+        """Return what a user should know about the setting that rejected a request form.
 
-        For example, the result is a pattern or the scope. If no part of the setting did, the result is "".
+        For example, this is the pattern that matched, or the scope. The result is "" if there is nothing to
+        add to the name of the rule.
         """
         if rule == SCOPE:
             return self.scope.summary()
@@ -353,9 +357,9 @@ class UrlFilter:
         return ", ".join(pattern.pattern for pattern in self._include) if rule == INCLUDE else ""
 
     def _directory_verdict(self, place: str) -> str | None:
-        """Return the verdict as far as the directory decides it.
+        """Return the verdict on all URLs of a directory, or None if the verdict depends on the last segment.
 
-        The verdict is SCOPE, PORT or the result of `directory_trap`.
+        The verdict is SCOPE, PORT or the result of `directory_trap`. It does not consider patterns.
         """
         rule: str | None = SCOPE
         if self.scope.spans(place):
@@ -367,7 +371,10 @@ class UrlFilter:
         return rule
 
     def _port(self, url: str) -> str:
-        """Return PORT if the port of a URL is refused. The URL is a request form or a directory."""
+        """Return PORT if the port of a URL is refused.
+
+        The argument is a request form, or a directory in this form.
+        """
         return PORT if port_of(url) in self._bad_ports else ""
 
     def _pattern_verdict(self, url: str, flags: int) -> str:

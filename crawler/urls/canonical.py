@@ -36,7 +36,7 @@ from ada_url import URL, join_url
 COMPILED: bool = cython.compiled
 
 LENGTH_MAX = 8192  # octets; RFC 9110 section 4.1 asks for at least 8,000
-RAW_LENGTH_FACTOR = 8  # texts of more than this many times the limit are not parsed
+RAW_LENGTH_FACTOR = 8  # a text longer than this many times the limit is not parsed
 SESSION_IDS_VERSION = 2  # version of _SESSION_PATH and _SESSION_QUERY; if these change, keys change
 
 # The reasons why a raw URL has no request form. The URL filter explains the names.
@@ -57,7 +57,7 @@ def parse(raw_url: str, base: str | None = None) -> str | None:
 
 
 def _parse_scalar(raw_url: str, base: str | None) -> str | None:
-    """Parse again, with lone surrogates replaced, if there are any. The parser rejects lone surrogates."""
+    """If there are lone surrogates, which the parser rejects, replace them and parse again."""
     clean, clean_base = _scalar(raw_url), None if base is None else _scalar(base)
     return parse(clean, clean_base) if (clean, clean_base) != (raw_url, base) else None
 
@@ -71,7 +71,7 @@ def _scalar(text: str) -> str:
 
 
 def resolve(base: str, raw_url: str, *, encoding: str = "utf-8", length_max: int = LENGTH_MAX) -> str | None:
-    """Return the request form of `raw_url` on a page with `base`, or None if the link must be dropped.
+    """Return the request form of `raw_url` on a page with the base URL `base`, or None if the link must be dropped.
 
     `encoding`, the WHATWG name of the page's encoding, applies only to the query. The path is always
     encoded in UTF-8.
@@ -87,7 +87,8 @@ def canonical(raw_url: str, *, length_max: int = LENGTH_MAX) -> str | None:
     return resolve_or_rule(None, raw_url, length_max=length_max)[0] or None
 
 
-# Matches an origin with a path that the parser leaves unchanged, unless a segment begins with a dot.
+# Matches an origin and a path. The parser leaves such a URL unchanged, unless a segment of the path begins
+# with a dot.
 _PLAIN = re.compile(r"(https?://[-.0-9:a-z]{1,80})(/[-.0-9A-Z_a-z~/]*)")
 
 
@@ -176,7 +177,7 @@ def _reference(error: UnicodeError) -> tuple[str, int]:
 
 codecs.register_error("crawler.reference", _reference)
 
-# Replacements for characters that Python's codec encodes otherwise than the standard's encoder.
+# Replacements for characters that Python's codec encodes differently from the standard's encoder.
 _GB18030_EXCEPTIONS = {0xE5E5: "%26%2358853%3B"}
 _CODEC_EXCEPTIONS = {
     "gb18030": _GB18030_EXCEPTIONS,
@@ -212,10 +213,10 @@ def _normal_escape(match: re.Match[str]) -> str:
     return character if character in _UNRESERVED else match[0].upper()
 
 
-# Version 2. Names are case-insensitive. A value ends at the next delimiter of its part of the URL. If a name
-# has other common meanings, its value counts as an identifier only if it consists of 32 hexadecimal digits,
-# or of at least 16 letters and digits, with at least one of each. Other values, as in `sid=7` and
-# `session_id=autumn`, describe the page's content.
+# Version 2. Names are case-insensitive. A value ends at the next delimiter in its part of the URL, the path
+# or the query. Some names also have other meanings. The value of such a name counts as an identifier only if
+# it consists of 32 hexadecimal digits, or of at least 16 letters and digits, with at least one of each. Other
+# values, as in `sid=7` and `session_id=autumn`, describe the page's content.
 _SESSION_PATH = re.compile(r";jsessionid=[^/;]*|/\(S\([^/()]*\)\)(?=/|$)", re.IGNORECASE)
 _SESSION_QUERY = re.compile(
     r"(?:PHPSESSID|CFID|CFTOKEN)=.*"
@@ -277,7 +278,9 @@ def ancestors(base: str) -> tuple[str, ...]:
 
 
 def plain_join(above: tuple[str, ...], href: str) -> str:
-    """Return the result of `resolve` for a plain `href`, or "" for any other. `above` are the base's `ancestors`.
+    """Return the result of `resolve` for a plain `href`, or "" for an href that is not plain.
+
+    `above` are the base's `ancestors`.
 
     The length of the result is not checked.
     """

@@ -93,7 +93,8 @@ class ClockCache:
         self._table = array("Q", [0]) * (1 << bits)
         if cython.compiled:
             view: cython.ulonglong[::1] = self._table
-            self._words = cython.address(view[0])  # stays valid, because the array is never resized
+            # this address stays valid, because the array is never resized
+            self._words = cython.address(view[0])
         else:
             self._words = self._table
         self._busy = False
@@ -178,12 +179,12 @@ class ClockCache:
 
     @property
     def hits(self) -> int:
-        """The number of requests whose key was held."""
+        """The number of requests whose key was in the cache."""
         return self._hits
 
     @property
     def misses(self) -> int:
-        """The number of requests whose key was not held."""
+        """The number of requests whose key was not in the cache."""
         return self._misses
 
     @property
@@ -293,8 +294,8 @@ class ClockCache:
             slot = home if self._words[home] & 3 == 0 and self._link(home) == home else self._take_free()
         else:
             slot = self._evict()
-        # The mark is checked after the eviction, which may have ended the circle of `home`, or moved its
-        # member.
+        # The mark is checked only now, because the eviction may have ended the circle of `home`, or moved its
+        # first member.
         if self._words[home] & 2:
             self._words[slot] = short_key | self._link(home) << 2
             self._set_link(home, slot)
@@ -354,7 +355,10 @@ class ClockCache:
     @cython.inline
     @cython.exceptval(check=False)
     def _move(self, source: cython.ulonglong, target: cython.ulonglong) -> cython.void:
-        """Move the key in slot `source`, a member of another circle, with its mark to the free slot `target`."""
+        """Move the key in slot `source` to the free slot `target`, together with its mark.
+
+        The key belongs to another circle.
+        """
         self._set_link(self._predecessor(source), target)
         self._words[target] = self._words[source]
         self._moves += 1

@@ -11,9 +11,9 @@ An authority that has itself answered a request with a page never becomes an ali
 because it may redirect only some pages, such as log-in pages. A proof is permanent,
 and proofs cannot form a ring. Only duplicate keys change, never the URL that is requested.
 
-Each process learns equivalences by itself. A link from a peer carries the fingerprint that the peer computed.
-The owner of a domain fetches the domain's URLs and learns from their redirects; it computes a link's
-fingerprint again if it differs from the peer's.
+Each process learns equivalences only from its own requests. A link from a peer carries the fingerprint that
+the peer computed. The owner of a domain fetches the domain's URLs and learns from their redirects, so it
+computes the fingerprints of received links again.
 """
 
 from collections import OrderedDict
@@ -22,10 +22,11 @@ from collections.abc import Mapping
 from crawler.urls.canonical import authority, target
 
 PROOFS = 5  # number of redirects, each to the same path on one other authority, that prove an equivalence
-# maximum number of pairs, which take 250 bytes each; for further pairs, each redirect costs a request
+# Maximum number of pairs, which take 250 bytes each. Beyond it, no pair is proven, so each redirect costs a
+# request.
 _PROVEN_MAX = 100_000
-# Maximum number of authorities that are remembered because their redirects are counted or because they
-# answered. The least recently seen one is dropped.
+# Maximum number of authorities that are remembered, with a count of their redirects or as having answered.
+# The least recently seen one is dropped.
 _TRIAL_MAX = 20_000
 _ANSWERED = ("", 0)
 
@@ -60,7 +61,7 @@ class Equivalences:
         self._note(authority(url), _ANSWERED)
 
     def state(self) -> dict[str, str]:
-        """Return the state for a restart: the argument `proven` of a new object."""
+        """Return the state to be stored. After a restart, pass it to a new object as `proven`."""
         return dict(self.proven)
 
     def _prove(self, source: str, other: str) -> bool:

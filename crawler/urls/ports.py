@@ -14,6 +14,6 @@ _PORT = re.compile(r"https?://[^/]*:([0-9]+)/")
 
 
 def port_of(url: str) -> int:
-    """Return the port in a request form, or 0 if it has none and so uses the scheme's default."""
+    """Return the port in a request form, or 0 if the URL uses the default port of its scheme."""
     found = _PORT.match(url)
     return int(found[1]) if found is not None else 0

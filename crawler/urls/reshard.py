@@ -9,7 +9,10 @@ from crawler.storage.reshard import NewProcess, load_json
 
 
 def move(to: NewProcess) -> None:
-    """Store the equivalences that the old processes have proven. Move all traces to the heir."""
+    """Store the equivalences that any of the old processes has proven.
+
+    If this process is the heir, it also gets all traces.
+    """
     proven: dict[str, str] = {}
     for source in to.sources:
         proven |= load_json(source.store, EQUIVALENCES) or {}

@@ -5,8 +5,8 @@
     http://(org,                    all of .org
 
 The scheme is ignored: https is written as http. A reversed host name ends with a comma; IP addresses are not
-reversed. The form in CDX files, `org,example)/docs`, is also accepted. So are reversed addresses, which some
-of these files contain: `1,0,0,127)/docs`.
+reversed. SURTs in the form of CDX files, `org,example)/docs`, are also accepted. So are reversed IP
+addresses, which some CDX files contain: `1,0,0,127)/docs`.
 """
 
 import re

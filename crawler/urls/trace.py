@@ -1,23 +1,24 @@
 """URL traces, which a crawl with `--trace` writes and `crawler lab` reads.
 
 Every link that enters the host splitter is logged, as in Broder, Najork, Wiener (2003), section 4.2. Links
-are logged in order, and *before* the repeated links of a page are dropped. One bit states whether the link
-goes to another process. So one file holds the *full trace* and its *cross sub-trace*. A trace is a folder:
+are logged in order, and *before* the repeated links of a page are dropped. One bit of each link states
+whether the link goes to another process. So the same file holds two traces: the *full trace*, and the *cross
+sub-trace* of the links to other processes. A trace is a folder:
 
     links       uint64 per link: 63 bits of the trace's own fingerprint, bit 0 = cross
     pages       16 bytes per page: host uint64, links uint32, thread uint32, in the order of `links`
     info.json   its origin: the tags read, the threads, seed and command of a synthetic trace
 
 The files are little-endian and have no headers, so `numpy.memmap` can open them. A page is valid once its
-record and all its links are written. A page that a crash cut off is ignored.
+record and all its links are written. The last page is ignored if a crash cut it off.
 
 The fingerprints of a crawl are secret, because a few of them, together with their URLs, reveal the seed
 (`urls/README.md`, "Fingerprint"). So a trace contains keyed blake2b hashes of the crawl's fingerprints, and
 the random key exists only in memory. Therefore, two traces use different names for the same URL, even if they
 are of the same crawl. Each run of a crawl writes a new trace, because the caches of each run start empty too.
 
-Writing a link takes about 1 us if it was not seen recently, and 0.2 us otherwise. Links are buffered.
-Whenever the buffer reaches `buffer_bytes`, it is written to the kernel's page cache in one call.
+Writing a link takes about 1 us if its name must be computed, and 0.2 us if the name is cached. Links are
+buffered. Whenever the buffer reaches `buffer_bytes`, it is written to the kernel's page cache in one call.
 """
 
 import json
@@ -81,7 +82,7 @@ class TraceWriter:
 
     @classmethod
     def next_in(cls, parent: Path, info: Mapping[str, Any], **bounds: int) -> "TraceWriter":
-        """Return a writer for the next run of a crawl, whose folder is `parent`/0001, `parent`/0002, ..."""
+        """Return a writer for the next run of a crawl. Its folder is the next of `parent`/0001, `parent`/0002, ..."""
         numbers = [int(folder.name) for folder in parent.glob("[0-9][0-9][0-9][0-9]")]
         return cls(parent / f"{max(numbers, default=0) + 1:04}", info, **bounds)
 
@@ -131,7 +132,7 @@ class TraceWriter:
             file.close()
 
     def _renamed(self, words: bytes) -> NDArray[np.uint64]:
-        """Return the names of fingerprints in this trace. `words` holds 8 bytes per fingerprint."""
+        """Return the names that fingerprints have in this trace. `words` holds 8 bytes per fingerprint."""
         known = self._names.get
         parts = [words[i : i + 8] for i in range(0, len(words), 8)]
         return np.frombuffer(b"".join([known(word) or self._name(word) for word in parts]), LINK)
@@ -139,7 +140,7 @@ class TraceWriter:
     def _name(self, word: bytes) -> bytes:
         """Compute the name of a fingerprint, and cache the name.
 
-        The cache is useful because four of five links repeat recent ones.
+        The cache is useful because four of five links were seen a short time before.
         """
         if len(self._names) >= _NAMES_MAX:
             self._names.clear()
@@ -151,7 +152,7 @@ class TraceWriter:
 
 
 def marked(names: NDArray[np.uint64], cross: ArrayLike) -> NDArray[np.uint64]:
-    """Return the links of a trace as words. Bit 0 of a word tells whether the link goes to another process."""
+    """Return the links of a trace as 64-bit words. Bit 0 of a word tells whether the link goes to another process."""
     return names & ~_CROSS | np.asarray(cross, bool).astype(np.uint64)
 
 

@@ -43,7 +43,7 @@ from crawler.storage.keys import DUE_FLUSHED, DUE_LINKS, DUE_RUNS
 from crawler.storage.kv import seal, unseal
 
 RULES = Path(__file__).resolve().parents[2] / "config" / "prometheus" / "alerts.yaml"
-# an alert must fire within this many seconds; an alert about the last minute needs so much time
+# an alert must fire within this many seconds; an alert that looks at the last minute needs this long
 LIMIT = 180.0
 POLITE = [
     "--delay",
@@ -98,7 +98,7 @@ class Crawl(NamedTuple):
 
 
 class Fault(NamedTuple):
-    """An alert, the flags of a crawl, and the fault that must fire the alert.
+    """An alert, the flags of a crawl, and the fault that must make the alert fire.
 
     `prepare` changes the directory of an earlier run, which has fetched a page. Once the crawl answers, `act` is
     repeated until the alert fires.
@@ -113,7 +113,10 @@ class Fault(NamedTuple):
 
 
 def _fill_one_host(crawl: Path) -> None:
-    """Make 26 million URLs of one host known to a crawl. Only URLs of the same host can have equal fingerprints."""
+    """Make 26 million URLs of one host known to a crawl.
+
+    A single host is used, because only URLs of the same host can have equal fingerprints.
+    """
     with contextlib.closing(open_store(crawl / "p0" / "store")) as store:
 
         def read(key: bytes, kind: type[T]) -> T:
@@ -195,6 +198,7 @@ FAULTS = {
     "requests": Fault("CrawlerRequestsFail", seeds=CLOSED),
     "hosts": Fault("CrawlerHostsFail", seeds=CLOSED[:40]),
     "peers": Fault("CrawlerPeerUnreachable", seeds=CLOSED[:40], command="node"),
+    "deaths": Fault("CrawlerProcessDies", ("--processes", "3"), _kill_one),
     "errors": Fault("CrawlerErrorLogged", act=_damage_and_read),
     "lag": Fault("CrawlerLoopBlocked", act=_stop_and_go),
     "descriptors": Fault("CrawlerDescriptorsShort", act=_take_descriptors),

@@ -1,4 +1,4 @@
-"""Crawl a set of pages with the least work that a crawler in Python can do; `beside_loop.py` compares with this.
+"""Crawl a set of pages with as little work as possible in Python. `beside_loop.py` compares crawls with this loop.
 
     python scripts/bench/bare_loop.py SEEDS PATTERN [--concurrency 64] [--per-host 8]
 
@@ -23,7 +23,7 @@ from yarl import URL
 
 
 class Queues:
-    """The URLs that were found but not yet fetched, by host. Each host is at most `per_host` times in `ready`."""
+    """The URLs that were found but not yet fetched, by host. `ready` contains each host at most `per_host` times."""
 
     def __init__(self, follows: Callable[[str], object], per_host: int) -> None:
         self._follows = follows
@@ -48,7 +48,10 @@ class Queues:
             self.ready.put_nowait(host)
 
     def take(self, host: str) -> str:
-        """Return the next URL of a host. If there is none, free one place of the host and return ""."""
+        """Return the next URL of a host.
+
+        If there is none, free one of the places of the host in `ready`, and return "".
+        """
         if self._hosts[host]:
             return self._hosts[host].popleft()
         self._places[host] -= 1

@@ -1,18 +1,24 @@
-"""Measure the CPU per page of a whole crawl and of the bare loop. In each round, all contenders take turns.
+"""Measure the CPU time per page of a whole crawl, and compare it with that of the bare loop.
+
+In each round, the bare loop and each checkout crawl the set once.
 
     BENCH_DATA=... python scripts/bench/beside_loop.py [--set small] [--rounds 5] [--tree ../before ...] [--cpu 1]
+        [--other COMMAND]
 
 A set of the crawl bench (sets/NAME/seeds.txt) is crawled by `bare_loop.py`, by this checkout and by each
 other checkout given by `--tree`. The server of the set must be running, and the kernels of the checkouts must
-be built. In this way, a change can be compared with the code before the change. CPU is the user and system
-time of the whole process tree, including start and end. Ratios are computed within a round, so that other
-load affects both sides equally. The table shows the median, the smallest and the largest ratio over the
-rounds. 1.0 means as cheap as the bare loop, 2.0 means half as expensive. If a contender fetches another
-number of pages than in its first round, the run fails.
+be built. With `--tree`, a change can be compared with the code before the change. `--other` is the command of
+another crawler; the script adds the file of seeds and the pattern as the last arguments. The other crawler
+prints the number of pages that it fetched. CPU is the user and system time of the whole process tree,
+including start and end. Ratios are computed within a round, so that other load affects both sides equally.
+The table shows the median, the smallest and the largest ratio over the rounds. 1.0 means as cheap as the bare
+loop, 2.0 means half as expensive. If a contender fetches another number of pages than in its first round, the
+run fails.
 """
 
 import os
 import re
+import shlex
 import shutil
 import statistics
 import subprocess
@@ -27,6 +33,7 @@ from crawler.bench import harness
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 LOOP = "bare loop"
+OTHER = "other"
 
 
 class Cost(NamedTuple):
@@ -90,12 +97,15 @@ def measure(command: list[str], root: Path, cpu: str, output: Path) -> tuple[flo
     return used.ru_utime + used.ru_stime, used.ru_maxrss / 1024
 
 
-def run(name: str, root: Path, pages: Set, cpu: str, folder: Path) -> Cost:
-    """Crawl the set once with the bare loop or with a checkout, and delete the stored files."""
+def run(name: str, root: Path, pages: Set, cpu: str, folder: Path, other: str) -> Cost:
+    """Crawl the set once with the bare loop, the `other` crawler or a checkout, and delete the stored files."""
     directory = Path(tempfile.mkdtemp(dir=folder))
     output = directory / "output"
-    if name == LOOP:
-        used, memory = measure(loop_command(pages), root, cpu, output)
+    if name in (LOOP, OTHER):
+        command = (
+            loop_command(pages) if name == LOOP else [*shlex.split(other), str(pages.seeds), pages.pattern]
+        )
+        used, memory = measure(command, root, cpu, output)
         count = int(output.read_text())
     else:
         used, memory = measure(crawl_command(pages, directory / "crawl"), root, cpu, output)
@@ -126,14 +136,19 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--tree", type=Path, nargs="*", default=[], help="other checkouts to compare")
     parser.add_argument("--cpu", default="", help="core that all share (taskset)")
+    parser.add_argument(
+        "--other", default="", help="command of another crawler, to which SEEDS PATTERN is added"
+    )
     args = parser.parse_args()
     pages = bench_set(args.set)
     roots = {LOOP: ROOT, "this": ROOT, **{str(tree): tree.resolve() for tree in args.tree}}
+    if args.other:
+        roots[OTHER] = ROOT
     runs: dict[str, list[Cost]] = {name: [] for name in roots}
     with tempfile.TemporaryDirectory(prefix="beside-loop-") as folder:
         for number in range(args.rounds):
             for name, root in roots.items():
-                cost = run(name, root, pages, args.cpu, Path(folder))
+                cost = run(name, root, pages, args.cpu, Path(folder), args.other)
                 runs[name].append(cost)
                 print(f"# {number} {name}: {cost.cpu:.2f} CPU s, {cost.each:,.0f} us a page", file=sys.stderr)
     show(runs)

@@ -4,17 +4,18 @@
                                  [--webs 1] [--exponent 1.0]
 
 A web of four hosts changes, and `crawler refresh --serve` keeps its copies fresh at `--rate` fetches per
-second. Readers send `--readers` requests per second. These are distributed over the pages by Zipf's law. Two
-crawls of equal webs run side by side at equal rates. In one of them, the requests of readers count. In the
-other, the readers identify themselves as robots, whose requests do not count, so all pages have equal weight.
-After `--learn` seconds, two things are measured for `--seconds`: the share of answers that equalled the live
-page, and the same share among the answers that stated P[fresh] = p, for each p. `--changes` is the number of
-changes per fetch, over all pages.
+second. Readers send `--readers` requests per second. The requests are distributed over the pages by Zipf's
+law. Two crawls of equal webs run side by side at equal rates. In one of them, the requests of readers count.
+In the other, the readers identify themselves as robots, whose requests do not count, so all pages have equal
+weight. After `--learn` seconds, two things are measured for `--seconds`: the share of answers that equalled
+the live page, and the same share among the answers that stated P[fresh] = p, for each p. `--changes` is the
+number of changes per fetch, over all pages.
 
 By Zipf's law, a sixth of all requests go to a single one of 300 pages. The freshness of this page affects the
-result strongly, and the results of two webs differ by .03. Therefore, the printed errors treat the pages as
-drawn at random. `--webs` runs this many pairs at the same time and adds up their results. Each pair has its
-own web and its own readers. `--exponent` 0 requests all pages equally often.
+result strongly, and the results of two webs differ by .03. Therefore, the printed errors are computed as if
+the pages were drawn at random. `--webs` sets the number of pairs that run at the same time; their results are
+added up. Each pair has its own web and its own readers. With `--exponent 0`, all pages are requested equally
+often.
 
 Stores are not synced, so the disk does not affect the result.
 
@@ -53,7 +54,7 @@ speed = 86400
 
 
 class Run(NamedTuple):
-    """The readers, the start of the measurement, the number of pages fetched since then, and results of the crawl."""
+    """One crawl: its readers, the start of the measurement, the number of pages fetched since then, and its results."""
 
     readers: Readers
     since: float

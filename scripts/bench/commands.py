@@ -5,7 +5,7 @@
 The stages are filled as in `scale.py`. The script calls them in the same way as a process: each step of a
 command is one turn. The script prints the CPU time that the thread needs for the longest step. The target is
 50 ms. `export` and `check` are not measured because they do not run in the loop: `export` reads the files of
-a live crawl in a separate process, and `check` needs a crawl at rest.
+a running crawl in a separate process, and `check` needs a crawl that is not running.
 """
 
 import shutil

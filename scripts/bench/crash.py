@@ -1,37 +1,45 @@
-"""Kill one crawl of a tree-shaped web thirty times; count the pages that are lost, stored twice or fetched again.
+"""Kill crawls of a tree-shaped web; count the pages that are lost, stored twice or fetched again.
 
-    python scripts/bench/crash.py [--pages 30000] [--folder DIR] [--case ROW ...]
+    python scripts/bench/crash.py [--processes 1 3] [--engine leveldb rocksdict] [--case ROW ...] [--seeds 1]
+                                  [--kills 20] [--pages 12000] [--folder DIR]
 
-The crawler kills itself (SIGKILL) at thirty named points of its write path, is restarted each time, and
-finally runs to the end. Every URL of the web has exactly one in-link, all bodies are distinct, and there are
+Each row is run for each number of processes and each engine. The crawler is killed (SIGKILL), restarted each
+time, and finally runs to the end. Every URL of the web has exactly one in-link, all bodies are distinct, and there are
 no budgets. So a lost page stays lost. The server's log and the WARC files are the evidence. Rows:
 
-    named points         points at every step of a group, a flush, a compaction, a segment roll, a clean stop
-    power cuts           killed at the same points; then every file loses all bytes that were not synced
-    random instants      killed from outside at random times
+    named points         the crawler kills itself at every step of a group, a flush, a compaction, a segment roll, a clean
+                         stop and an exchange between processes; of several processes each kills itself once
+    power cuts           killed at the same points; then every file loses all bytes that were not synced. Several
+                         processes are killed at the same instant
+    random instants      --kills kills from outside at random times; of several processes, one and all in turns
     stopped for 60 s     SIGSTOP, SIGCONT: only fetches that timed out meanwhile are repeated
     seeds                a list of seeds instead of a tree, killed while the list is read
-    seeds loaded         33 times as many seeds as pages (a million), loaded with kills but not fetched
+    seeds loaded         33 times as many seeds as pages, loaded with kills but not fetched; one process
     planted bugs         a page is marked as done before its links are stored; WARC files are not truncated: the script
                          must detect these bugs
     around               events around a crawl (`tests/faults/around.py`): readers beside it, wrong clocks, a process
                          restored from a backup, killed repairs, cut segments, reshards, hostile directories; and a
-                         planted bug that each scenario must detect. At most 1,000 pages, with --processes and --engine.
+                         planted bug that each scenario must detect. At most 1,000 pages.
 
-After a kill, the fetches that were in flight may be repeated. `worst` is the largest number of fetches that
-were repeated after one kill.
+The default runs took 15 minutes with one process and 35 with three on two cores with a load of 8. Power cuts and
+random instants are repeated with each of the --seeds seeds. After a kill, the fetches that were
+in flight may be repeated. `worst` is the largest number of fetches that were repeated after one kill. A row
+fails if a page is lost or stored twice, if a fault is not reached, or if a planted bug is not found.
 """
 
 import argparse
+import os
 import random
 import shutil
 import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import product
 from pathlib import Path
+from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
@@ -43,180 +51,256 @@ from tests.faults.harness import (  # noqa: E402
     CONCURRENCY,
     Judgement,
     TreeWeb,
+    cut_at,
     end,
+    finish,
     judge,
+    kill_at,
     load_seeds_with_kills,
     run_with_kills,
-    run_with_power_cuts,
     run_with_random_kills,
     settings,
+    several,
     start,
 )
+from tests.faults.power import family  # noqa: E402
 
+ENGINES = ("leveldb", "rocksdict")
 HOSTS = 200
-# Segments of a few hundred pages, and a flush of the DUE after 200 links, so that there are many flushes and merges.
-SMALL = ("--set", "pages.segment_bytes=200000", "--set", "due.buffer_entries_max=200")
+# These settings give segments of a hundred pages, and a flush of the DUE after 50 links, so that there are
+# many flushes and merges.
+SMALL = ("--set", "pages.segment_bytes=100000", "--set", "due.buffer_entries_max=50")
+PAUSE_MAX = 4.0  # seconds between two random kills
+STOPPED = 60.0  # seconds
+SEEDS_A_BATCH = 10_000
 FAULTS = [
     "seeds loading:1",
-    "fetch begun:200",
-    "record appended:10",
-    "synced:10",
-    "batch written:10",
-    "committed:10",
+    "fetch begun:50",
+    "record appended:5",
     "links written:5",
     "links synced:5",
-    "stopping:1 --max-pages 300",
-    "closing:1 --max-pages 300",
-    "segment begun:2",
+    "synced:5",
+    "batch written:5",
+    "committed:5",
+    "segment begun:1",
     "segment rolled:1",
-    "flush joined:2",
-    "flush written:2",
-    "flush renamed:2",
-    "flush ran:2",
-    "flush committed:2",
-    "flush done:2",
-    "compaction written:1",
-    "compaction renamed:1",
-    "compaction ran:1",
-    "compaction committed:1",
+    *(f"flush {step}:1" for step in ("joined", "written", "synced", "renamed", "named", "ran")),
+    *(f"flush {step}:1" for step in ("committed", "finished", "done")),
+    *(f"compaction {step}:1" for step in ("written", "synced", "renamed", "named", "ran", "committed")),
     "run unlinked:1",
     "compaction done:1",
     "flush during compaction:1 --set due.buffer_entries_max=16",
     "compaction during flush:1 --set due.buffer_entries_max=16",
-    "fetch begun:900",
-    "record appended:15",
-    "batch written:15",
-    "committed:15",
+    "stopping:1",
+    "closing:1",
 ]
+EXCHANGED = [
+    "entries accepted:3",
+    "acks sent:3",
+    "entries sent:3",
+]  # points that only several processes reach
 PLANTED = {
     "page-before-links": [f"committed:{n}" for n in range(12, 18)],
     "no-truncation": ["record appended:15", "synced:15", "record appended:30"],
 }
 
 
-def named_points(folder: Path, pages: int) -> tuple[Judgement, int]:
-    with TreeWeb(folder, pages, "--fanout", "4", hosts=HOSTS) as web:
-        kills = run_with_kills(web, folder / "crawl", FAULTS, *SMALL)
-        assert len(kills) == len(FAULTS), f"{len(kills)} kills: the crawl ended too soon"
-        return judge(web, folder / "crawl", kills), len(kills)
+class Crash(NamedTuple):
+    """The size of the crawls of a row."""
+
+    pages: int
+    processes: int
+    engine: str
+    kills: int
+    seed: int = 1
+
+    @property
+    def faults(self) -> list[str]:
+        return EXCHANGED * (self.processes > 1) + FAULTS
+
+    def flags(self, *more: str) -> tuple[str, ...]:
+        return (*SMALL, *several(self.processes), *more)
+
+    @property
+    def part(self) -> tuple[str, ...]:
+        """The limit of a run that is to be killed. All runs together leave pages for the last run."""
+        return self.flags("--max-pages", str(self.pages // (len(self.faults) + 2)))
 
 
-def power_cuts(folder: Path, pages: int) -> tuple[Judgement, int]:
-    with TreeWeb(folder, pages, "--fanout", "4", hosts=HOSTS) as web:
-        cuts, _ = run_with_power_cuts(web, folder / "crawl", FAULTS, random.Random(2), *SMALL)
-        assert len(cuts) == len(FAULTS), f"{len(cuts)} cuts: the crawl ended too soon"
-        return judge(web, folder / "crawl", cuts), len(cuts)
+class Row(NamedTuple):
+    """The result of a row: the judgement, the number of kills, and the faults that the crawl did not reach."""
+
+    found: Judgement
+    kills: int
+    missed: Sequence[str] = ()
 
 
-def random_instants(folder: Path, pages: int) -> tuple[Judgement, int]:
-    with TreeWeb(folder, pages, hosts=HOSTS) as web:
-        kills = run_with_random_kills(web, folder / "crawl", 15, 4.0, random.Random(1))
-        return judge(web, folder / "crawl", kills), len(kills)
+def named_points(folder: Path, size: Crash) -> Row:
+    with TreeWeb(folder, size.pages, "--fanout", "4", hosts=HOSTS) as web:
+        directory, kills, missed = folder / "crawl", list[float](), list[str]()
+        for fault in size.faults:
+            at = kill_at(web, directory, fault, *size.part)
+            kills += at
+            missed += [] if at else [fault]
+        finish(web, directory, *size.flags())
+        return Row(judge(web, directory, kills, processes=size.processes), len(kills), missed)
 
 
-def stopped(folder: Path, pages: int) -> tuple[Judgement, int]:
+def power_cuts(folder: Path, size: Crash) -> Row:
+    rng = random.Random(size.seed)
+    with TreeWeb(folder, size.pages, "--fanout", "4", hosts=HOSTS) as web:
+        directory, cuts, missed = folder / "crawl", list[float](), list[str]()
+        for fault in size.faults:
+            if cut_at(web, directory, fault, rng, *size.part):
+                cuts.append(time.time())
+            else:
+                missed.append(fault)
+        finish(web, directory, *size.flags())
+        return Row(judge(web, directory, cuts, processes=size.processes), len(cuts), missed)
+
+
+def random_instants(folder: Path, size: Crash) -> Row:
+    rng, delay = random.Random(size.seed), str(HOSTS * size.kills * PAUSE_MAX / 2 / size.pages)
+    with TreeWeb(folder, size.pages, "--fanout", "4", hosts=HOSTS) as web:
+        flags = size.flags("--delay", delay)  # the crawl takes as long as the kills
+        kills = run_with_random_kills(web, folder / "crawl", size.kills, PAUSE_MAX, rng, *flags)
+        missed = [] if len(kills) == size.kills else [f"{size.kills - len(kills)} random kills"]
+        return Row(judge(web, folder / "crawl", kills, processes=size.processes), len(kills), missed)
+
+
+def stopped(folder: Path, size: Crash) -> Row:
+    pages = size.pages // 4
     with TreeWeb(folder, pages, "--delay", "0.02", hosts=HOSTS) as web:
-        process = start(folder / "crawl", web.seed, *settings())
+        process = start(folder / "crawl", web.seed, *settings(*size.flags()))
         while web.fetched().total() < pages // 4:
             time.sleep(0.1)
-        process.send_signal(signal.SIGSTOP)
-        time.sleep(60.0)
-        process.send_signal(signal.SIGCONT)
+        crawl = family(process.pid)
+        for each in crawl:
+            os.kill(each, signal.SIGSTOP)
+        time.sleep(STOPPED)
+        for each in crawl:
+            os.kill(each, signal.SIGCONT)
         ended = end(process)
         assert ended.code == 0, ended
-        return judge(web, folder / "crawl"), 1
+        return Row(judge(web, folder / "crawl", processes=size.processes), 1)
 
 
-def seeds(folder: Path, pages: int) -> tuple[Judgement, int]:
+def seeds(folder: Path, size: Crash) -> Row:
     """Crawl a web in which every page is a seed without links, and judge the result."""
+    pages = size.pages // 3
     with TreeWeb(folder, pages, "--fanout", "0", hosts=HOSTS) as web:
         listed = folder / "seeds"
         listed.write_text("".join(f"{web.url(page)}\n" for page in range(pages)))
-        faults = ["seeds loading:1", "seeds loading:3", "seeds loading:10", "batch written:5", "flush ran:1"]
-        kills = run_with_kills(web, folder / "crawl", faults, "--seeds", str(listed))
-        return judge(web, folder / "crawl", kills), len(kills)
+        faults = ["seeds loading:1", "seeds loading:2", "batch written:5", "flush ran:1"]
+        kills = run_with_kills(web, folder / "crawl", faults, *size.flags("--seeds", str(listed)))
+        missed = [] if len(kills) >= len(faults) else faults
+        return Row(judge(web, folder / "crawl", kills, processes=size.processes), len(kills), missed)
 
 
-def seeds_loaded(folder: Path, count: int) -> tuple[Judgement, int]:
+def seeds_loaded(folder: Path, size: Crash) -> Row:
+    count = size.pages * 100 // 3
+    last = count // SEEDS_A_BATCH
     faults = [
         "seeds loading:3",
-        "batch written:60",
-        "flush committed:9",
-        "compaction ran:3",
-        "seeds loading:99",
+        f"batch written:{last // 2}",
+        "flush committed:3",
+        "compaction ran:1",
+        f"seeds loading:{last - 1}",
     ]
     known = load_seeds_with_kills(folder, count, faults)
     twice = sum(n > 1 for n in known.values())
-    return Judgement(count - len(known), 0, twice, 0, 0, 0), len(faults)
+    return Row(Judgement(count - len(known), 0, twice, 0, 0, 0), len(faults))
 
 
-def planted(folder: Path, pages: int, bug: str) -> tuple[Judgement, int]:
-    with TreeWeb(folder, pages, hosts=HOSTS) as web:
-        kills = run_with_kills(web, folder / "crawl", PLANTED[bug], module=("tests.faults.planted", bug))
-        return judge(web, folder / "crawl", kills), len(kills)
+def planted(folder: Path, size: Crash, bug: str) -> Row:
+    with TreeWeb(folder, size.pages, hosts=HOSTS) as web:
+        module = ("tests.faults.planted", bug)
+        kills = run_with_kills(web, folder / "crawl", PLANTED[bug], *several(size.processes), module=module)
+        return Row(judge(web, folder / "crawl", kills, processes=size.processes), len(kills))
 
 
-def around(folder: Path, pages: int, name: str, setting: Setting) -> tuple[Judgement, int]:
+def around(folder: Path, size: Crash, name: str, bug: str = "") -> Row:
     """Run a scenario. If it fails, print the broken promise and count the failure as a lost page."""
+    setting = Setting(min(size.pages, 1000), size.processes, size.engine, bug)
     try:
-        return SCENARIOS[name](folder, setting._replace(pages=min(pages, 1000))), 0
+        return Row(SCENARIOS[name](folder, setting), 0)
     except AssertionError as broken:
         print(f"  {name}: {str(broken)[:200]}")
-        return Judgement(1, 0, 0, 0, 0, 0), 0
+        return Row(Judgement(1, 0, 0, 0, 0, 0), 0)
+
+
+CASES: dict[str, Callable[[Path, Crash], Row]] = {
+    "named points": named_points,
+    "power cuts": power_cuts,
+    "random instants": random_instants,
+    "stopped for 60 s": stopped,
+    "seeds": seeds,
+    "seeds loaded": seeds_loaded,
+    **{bug: partial(planted, bug=bug) for bug in PLANTED},
+    **{name: partial(around, name=name) for name in SCENARIOS},
+    **{bug: partial(around, name=name, bug=bug) for name, bug in BUGS_AROUND.items()},
+}
+SEEDED = ("power cuts", "random instants")
+BUGS = (*PLANTED, *BUGS_AROUND.values())
+
+
+def run(name: str, size: Crash, parent: Path | None) -> bool:
+    """Run a row and print it. Return whether it shows what it must."""
+    folder = Path(tempfile.mkdtemp(dir=parent))
+    begun = time.monotonic()
+    found, kills, missed = CASES[name](folder, size)
+    print(
+        f"{name:20}{size.processes:4} {size.engine:10}{size.seed:5}{kills:6}{found.lost:7,}{found.unstored:9,}"
+        f"{found.stored_twice:7,}{found.torn:6}{found.refetched:10,}{found.worst:6}{time.monotonic() - begun:6.0f}",
+        flush=True,
+    )
+    if missed:
+        print(f"  not reached: {', '.join(missed)}; a larger --pages is needed", flush=True)
+    shutil.rmtree(folder)
+    return not missed and found.flawless is (name not in BUGS)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--pages", type=int, default=30_000)
+    parser.add_argument("--pages", type=int, default=12_000, help="pages of the web for each process (12000)")
     parser.add_argument(
         "--folder", type=Path, default=None, help="folder for the crawls (the temporary directory)"
     )
-    parser.add_argument("--case", action="append", help="run only this row; repeatable")
     parser.add_argument(
-        "--processes", type=int, default=1, help="processes of the crawls in the rows `around`"
+        "--case", action="append", choices=CASES, metavar="ROW", help="only this row; repeatable"
     )
-    parser.add_argument("--engine", default="leveldb", choices=("leveldb", "rocksdict"), help="their engine")
+    parser.add_argument(
+        "--processes", type=int, nargs="+", default=[1, 3], help="processes of the crawls (1 3)"
+    )
+    parser.add_argument("--engine", nargs="+", default=list(ENGINES), choices=ENGINES, help="(both)")
+    parser.add_argument("--kills", type=int, default=20, help="kills at random instants (20)")
+    parser.add_argument("--seeds", type=int, default=1, help="runs of the random rows (1)")
     args = parser.parse_args()
     warm_start.install()  # programs start faster, because they need not import the crawler again
-    setting = Setting(processes=args.processes, engine=args.engine)
-    pages, right = args.pages, True
-    print(f"{pages:,} pages on {HOSTS} hosts, {CONCURRENCY} fetches in flight")
+    if args.folder is not None:
+        args.folder.mkdir(parents=True, exist_ok=True)
+    right, begun = True, time.monotonic()
     print(
-        f"{'':24}{'kills':>6}{'lost':>8}{'unstored':>10}{'twice':>7}{'torn':>6}{'refetched':>11}{'worst':>7}{'s':>7}"
+        f"{args.pages:,} pages for each process on {HOSTS} hosts, {CONCURRENCY} fetches in flight in each process"
     )
-    cases: dict[str, tuple[Callable[[Path, int], tuple[Judgement, int]], int]] = {
-        "named points": (named_points, pages),
-        "power cuts": (power_cuts, pages),
-        "random instants": (random_instants, pages),
-        "stopped for 60 s": (stopped, pages // 10),
-        "seeds": (seeds, pages // 3),
-        "seeds loaded": (seeds_loaded, pages * 100 // 3),
-        **{bug: (partial(planted, bug=bug), pages) for bug in PLANTED},
-        **{name: (partial(around, name=name, setting=setting), pages) for name in SCENARIOS},
-        **{
-            bug: (partial(around, name=name, setting=setting._replace(bug=bug)), pages)
-            for name, bug in BUGS_AROUND.items()
-        },
-    }
-    if unknown := set(args.case or ()) - set(cases):
-        parser.error(f"--case: unknown {', '.join(sorted(unknown))}; choose from {', '.join(cases)}")
-    for name in args.case or cases:
-        case, size = cases[name]
-        if args.folder is not None:
-            args.folder.mkdir(parents=True, exist_ok=True)
-        folder = Path(tempfile.mkdtemp(dir=args.folder))
-        begun = time.monotonic()
-        found, kills = case(folder, size)
-        print(
-            f"{name:24}{kills:6}{found.lost:8,}{found.unstored:10,}{found.stored_twice:7,}{found.torn:6}"
-            f"{found.refetched:11,}{found.worst:7}{time.monotonic() - begun:7.0f}",
-            flush=True,
-        )
-        right &= found.flawless is (name not in (*PLANTED, *BUGS_AROUND.values()))
-        shutil.rmtree(folder)
-    raise SystemExit(0 if right else "failed: the crawler did not keep its promises")
+    print(
+        f"{'':20}{'proc':>4} {'engine':10}{'seed':>5}{'kills':>6}{'lost':>7}{'unstored':>9}{'twice':>7}",
+        end="",
+    )
+    print(f"{'torn':>6}{'refetched':>10}{'worst':>6}{'s':>6}")
+    for processes, engine in product(args.processes, args.engine):
+        os.environ["CRAWLER_STORE__ENGINE"] = engine
+        for name in args.case or CASES:
+            for seed in range(1, args.seeds + 1 if name in SEEDED else 2):
+                if name != "seeds loaded" or processes == 1:
+                    size = Crash(args.pages * processes, processes, engine, args.kills, seed)
+                    right &= run(name, size, args.folder)
+    print(f"{time.monotonic() - begun:.0f} s in all")
+    raise SystemExit(
+        0 if right else "failed: the crawler did not keep its promises, or a fault was not reached"
+    )
 
 
 if __name__ == "__main__":

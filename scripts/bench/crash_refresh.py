@@ -5,9 +5,9 @@
 With `--living`, new pages appear, and hubs, a feed and sitemaps announce them. `tests/faults/living.py` lists
 the additional checks.
 
-Half of the kills happen at named points of the write path. The others come from outside, after some requests.
-`tests/faults/refreshing.py` lists the checks, which read the log of the web server. At the end, `crawler
-refresh` runs undisturbed, and its predictions are compared with the changes that it found.
+Half of the kills happen at named points of the write path. The other kills come from outside, after some
+requests. `tests/faults/refreshing.py` lists the checks, which read the log of the web server. At the end,
+`crawler refresh` runs undisturbed, and its predictions are compared with the changes that it found.
 """
 
 import asyncio

@@ -42,9 +42,9 @@ def command(*arguments: "str | Path") -> "subprocess.CompletedProcess[str]":
 
 
 def files_by_kind(directory: Path) -> dict[str, Path]:
-    """Return the largest file of each kind, and the folders of a process and of its store as further kinds.
+    """Return the largest file of each kind. The folder of a process and the folder of its store are kinds, too.
 
-    The kinds do not contain the name of a process. The folders are those of the last process.
+    The name of a kind does not contain the name of a process. The folders are those of the last process.
     """
     kinds: dict[str, Path] = {}
     last = max(directory.glob("p[0-9]"))
@@ -56,7 +56,7 @@ def files_by_kind(directory: Path) -> dict[str, Path]:
 
 
 def damage(path: Path, how: str) -> None:
-    """Damage a file. If `path` is a folder, delete it, because this is the only damage of a folder."""
+    """Damage a file. A folder is deleted, whatever `how` is."""
     if path.is_dir():
         shutil.rmtree(path)
         return

@@ -1,10 +1,10 @@
-"""Measure the cost of extraction, in addition to that of bare parsing, on real pages.
+"""Measure how much CPU time extraction adds to bare parsing, on real pages.
 
     python scripts/bench/extract.py [--pages 200] [--least 20000] [--most 100000] DIR...
 
-The script reads the HTML files below the directories. For each part of extraction, it prints the CPU time per
-page, which is the smallest of several rounds, and the ratio of this time to that of bare parsing in the same
-run.
+The script reads the HTML files below the directories. For each part of extraction, the script prints the CPU
+time per page, which is the smallest of several rounds. It also prints the ratio of this time to that of bare
+parsing in the same run.
 """
 
 import random

@@ -1,4 +1,4 @@
-"""Builds the state after a load of `scale.py` directly: compacted queues, hosts and known set of its first URLs.
+"""Builds directly the state that a load of `scale.py` leaves: compacted queues, hosts and known set.
 
 A load of 1e8 URLs takes hours on a busy machine. Here, the keys of the store are written in sorted order, so
 that LevelDB has nothing to merge, and the known set is written as one run. This takes about 5 us per URL.
@@ -37,7 +37,7 @@ Tail = Callable[[int, int], str]  # (number of a URL, length of its scheme and h
 
 
 def hosts_of(numbers: np.ndarray, hosts: int) -> np.ndarray:
-    """Return the number of the host of each URL, int32 (n,). It is the same as in `scale.url`."""
+    """Return the number of the host of each URL, int32 (n,). The numbers are the same as in `scale.url`."""
     draws = numbers.astype(np.uint64) * np.uint64(MIX)
     skewed = (hosts * (draws.astype(np.float64) / 2.0**64) ** 2).astype(np.int32)
     return np.where(numbers < hosts, numbers, skewed).astype(np.int32)
@@ -134,7 +134,10 @@ def _entries(
 def _metas(
     store: KeyValue, process: Path, fingerprints: np.ndarray, fingerprinter: Fingerprinter
 ) -> Iterator[tuple[bytes, bytes]]:
-    """Write the known set as one run. Yield the store's records of this run, of links and of sequence numbers."""
+    """Write the known set of the URLs as one run.
+
+    Yield the records about this run, the links log and the sequence numbers.
+    """
     count = len(fingerprints)
     chunks = (fingerprints[start : start + CHUNK] for start in range(0, count, CHUNK))
     run = DiskRuns(process / "due", []).write(chunks, count, step="flush")

@@ -1,4 +1,4 @@
-"""Check that several processes converge to one level, and that they keep a web as fresh as a single process does.
+"""Check that the refresh levels of processes converge, and that several processes keep a web as fresh as one does.
 
     scripts/bench/levels.py [--processes 1,2,4] [--pages 480] [--rate 40] [--seconds 240]
 
@@ -9,9 +9,9 @@ process from its control socket. For each quarter of the time, the script prints
 the lowest level, both averaged over the quarter. Then it prints the number of fetches and the freshness in
 the second half of the time. It computes them from the logs of the servers.
 
-In the mean time between two crawls of a page (pages / rate, 12 s here), levels move towards each other by a
-quarter of their difference. So after `--seconds`, a difference has shrunk to about exp(-seconds rate / (4
-pages)), which is .7 % here.
+During one mean interval between two crawls of a page (pages / rate, 12 s here), levels move towards each
+other by a quarter of their difference. So after `--seconds`, a difference has shrunk to about exp(-seconds
+rate / (4 pages)), which is .7 % here.
 
 One second of the measurement is a day for the sites (`refresh.speed`). Stores are not synced, so the disk
 does not affect the result.
@@ -46,7 +46,7 @@ speed = 86400
 
 
 class Seen(NamedTuple):
-    """The levels in each sample, (samples, processes), and fetches and freshness in the second half of the time."""
+    """The levels, shape (samples, processes), and the fetches and the freshness in the second half of the time."""
 
     levels: np.ndarray
     pages: list[int]

@@ -74,7 +74,7 @@ def node_address(name: str) -> str:
 
 
 class Network:
-    """Namespaces, bridges and cables. Use it as a context manager."""
+    """The namespaces, bridges and cables that connect the nodes. Use it as a context manager."""
 
     def __enter__(self) -> "Network":
         self._remove()
@@ -97,7 +97,10 @@ class Network:
 
     @staticmethod
     def _plug(name: str, bridge: str, address: str) -> None:
-        """Connect the interface `bridge` of the node by a cable to the interface <bridge>-<name> of the bridge."""
+        """Connect a node to a bridge by a cable.
+
+        The cable connects the interface `bridge` of the node and the interface <bridge>-<name> of the bridge.
+        """
         cable = ("link", "add", f"{bridge}-{name}", "type", "veth", "peer", "name", bridge)
         ip("-n", WEB, *cable, "netns", space(name))
         ip("-n", WEB, "link", "set", f"{bridge}-{name}", "master", bridge, "up")

@@ -3,9 +3,9 @@
     python scripts/bench/processes.py [--pages 60000] [--processes 1 2 4] [--repeat 2] [--cpu 1]
     BENCH_DATA=... python scripts/bench/processes.py --set mid
 
-The web is a tree in which every URL has one in-link, and which a separate process serves. Or it is a set of
-the crawl bench (sets/NAME/{seeds,truth}.txt, access.log), whose server must be running. The server's log is
-the evidence:
+The web is either a tree in which every URL has one in-link, served by a separate process, or a set of the
+crawl bench (sets/NAME/{seeds,truth}.txt, access.log), whose server must be running. The server's log is the
+evidence:
 
     recall    share of the true pages that were answered 200
     again     answers 200 beyond the first for each page, including pages that two processes both fetched
@@ -55,7 +55,7 @@ from crawler.urls.fingerprint import Fingerprinter  # noqa: E402
 from tests.faults.harness import TreeWeb, settings  # noqa: E402
 
 HOSTS = 200
-LOG_DELAY = 1.5  # a server has written its log after this many seconds
+LOG_DELAY = 1.5  # number of seconds after which a server has written its log
 SAMPLER = ("perf", "record", "--quiet", "--event", "cpu-clock", "--freq", "1499", "--output")
 _SAMPLES = re.compile(r"^ *[\d.]+% +(\d+) +(.*)$", re.MULTILINE)  # groups: number of samples, object file
 _SET_LINE = re.compile(r'^\S+ (\S+) (\d+) \d+ \d+ \d+ "text/html[^"]*" "([^"]*)" .*"([^"]*)"$')
@@ -144,7 +144,7 @@ class Run(NamedTuple):
     """The cost of one crawl, and the requests that the server saw.
 
     `units` is CPU per unit of constant work, or 0 if unknown. `times` are the instants of all answers, in
-    order. `last` is the index of the answer that was the last one of the process that ended first.
+    order. `last` is the index of the last answer of the process that ended first.
     """
 
     cpu: float
@@ -174,7 +174,7 @@ class Run(NamedTuple):
         return f"{recall:.4f}", again, extra
 
     def right(self, web: Web, first: "Run") -> bool:
-        """Return whether the run ended, fetched each true page once, and fetched the pages that `first` fetched."""
+        """Return whether the run ended, fetched each page of the web once, and fetched the same pages as `first`."""
         report, pages = self.report, self.answered.keys()
         whole = web.truth <= pages == first.answered.keys() and self.answered.total() == len(pages)
         return whole and report["stopped_by"] == "done" and report["conservation"] == "holds"

@@ -49,7 +49,11 @@ OWN = ((b"Content-Usage", b"search=y"), (b"TDM-Reservation", b"1"))
 
 
 class Cost(NamedTuple):
-    """CPU microseconds per page (total, and to make receipts), bytes per page, number of receipts in the store."""
+    """The cost of one run.
+
+    It consists of the CPU microseconds per page (in total, and for receipts), the bytes per page, and the
+    number of receipts in the store.
+    """
 
     all_us: float
     stamp_us: float

@@ -1,4 +1,4 @@
-"""Measure the refresh schedule: picks per CPU second, with and without politeness, bytes per page, calls, reopening.
+"""Measure the refresh schedule: picks per CPU second (with and without politeness), bytes per page, and longest calls.
 
     python scripts/bench/refresh.py [PAGES] [PICKS]
 
@@ -29,7 +29,7 @@ from crawler.config import convert
 from crawler.frontier.frontier import Frontier
 from crawler.frontier.permission import Robots
 from crawler.frontier.refresh import RefreshOutcome, Schedule, Settings, state
-from crawler.frontier.refresh.refreshing import Refresh
+from crawler.frontier.refresh.stored_view import unopened
 from crawler.records import Fetch, FetchTask, Outcome, PageRecord, PageState, TaskKind
 from crawler.storage.commit import Change
 from crawler.storage.engines import open_store
@@ -204,14 +204,7 @@ def machine(hosts: int, size: int, rng: np.random.Generator) -> None:
         "robots": {"policy": "ignore"}, "politeness": {"delay": 5.0, "delay_factor": 0.0},
         "crawl": {"rate": rate}, "refresh": {"endless": True, "min_age": 0.0},
     })  # fmt: skip
-    refresh = Refresh(
-        settings.refresh,
-        record=records.get,
-        hash=fingerprinter.hash,
-        host_key=fingerprinter.host_key_beside,
-        fingerprint=fingerprinter.fingerprint,
-        rate=rate,
-    )
+    refresh = unopened(settings, fingerprinter, records.get, {}, processes=1, name="p0")
     frontier = Frontier(
         MemoryStore(), settings, robots=cast(Robots, None), fingerprinter=fingerprinter,
         registrable_domain=registrable_domain,

@@ -1,12 +1,12 @@
-"""Measure one process at scale: a synthetic stream of links through CLOCK cache, DUE and frontier, and reopening.
+"""Measure one process at scale: it takes in a synthetic stream of links (CLOCK cache, DUE, frontier), and is reopened.
 
     python scripts/bench/scale.py [--urls 1e7] [--hosts 1e6] [--folder DIR] [--set section.key=value ...]
 
 Every host gets one URL first. The other URLs are assigned to hosts by a skewed draw, the square of a uniform
 number, so the busiest tenth of the hosts gets a third of the URLs. One link in five repeats an earlier one.
-URLs have 77 bytes on average. The script opens the stages of a process and calls them in the same way as the
-process: it commits and syncs groups of results with their links, and flushes the DUE when necessary. Each
-phase runs in a separate process:
+URLs have 77 bytes on average. The script opens the stages of a process and calls them as the process does: it
+commits and syncs groups of results with their links, and flushes the DUE when necessary. Each phase runs in a
+separate process:
 
     load    CPU per link by step (without making the links), the longest turns of the loop; then pages; then kill -9
     open    seconds to open the directory after the kill, and after a clean stop

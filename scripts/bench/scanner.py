@@ -3,10 +3,10 @@
     python scripts/bench/scanner.py [--soups 100000] [--first 0] [--pages 2000] [DIR...]
 
 The script draws `--soups` random pages (`tests/extract/soup.py`), then reads up to `--pages` HTML files below
-the directories. For each kind of page, it prints the number of pages with different results, the number of
-pages that the scanner leaves to the parser, and the CPU time per page of scanner and parser. A soup with
-different results is printed in its shortest form. The exit code is 1 if any page differs. Each file is also
-tested in truncated form, and with its bytes decoded as windows-1252 and as UTF-16.
+the directories. For each kind of page, it prints the number of pages with different results and the number of
+pages that the scanner leaves to the parser. It also prints the CPU time per page of scanner and parser. A
+soup with different results is printed in its shortest form. The exit code is 1 if any page differs. Each file
+is also tested in truncated form, and with its bytes decoded as windows-1252 and as UTF-16.
 """
 
 import random
@@ -30,7 +30,7 @@ CONFIG = ExtractConfig()
 URL = "http://h.example/dir/page.html"
 PAGES = [Context(URL, token="me", obey_robots=obey) for obey in (True, False)]
 SHOWN_MAX = 10
-STEPS = (64, 16, 4, 1)  # to shorten a page with different results, this many bytes are left out at a time
+STEPS = (64, 16, 4, 1)  # number of bytes that are left out at a time to shorten a page with different results
 
 
 class Tally:

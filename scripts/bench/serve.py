@@ -15,7 +15,7 @@ overloaded.
 
 With `--crawl`, three spans of `--seconds` are measured: the crawl alone, the crawl under load, and the crawl
 alone again. The CPU of a page is the CPU of the process minus the CPU that the same number of requests takes
-when the crawl is at rest.
+when the crawl is not running.
 """
 
 import argparse
@@ -82,8 +82,8 @@ class Load(NamedTuple):
 def write_pages(folder: Path, count: int, size: int, text: str = "words") -> None:
     """Write linked pages: `words` are equally frequent words; `html` is markup with words by Zipf's law.
 
-    Deflate reduces `words` to 52 % of their size. Most pages can be compressed better than this. It reduces
-    `html` to 30 %, like the pages of manuals.
+    Deflate reduces `words` to 52 % of their size. Most pages can be compressed better than this. Deflate
+    reduces `html` to 30 %, like the pages of manuals.
     """
     rng = random.Random(1)
     words = ["".join(rng.choices("abcdefghijklmnopqrstuvwxyz", k=rng.randint(2, 9))) for _ in range(3000)]
@@ -170,7 +170,10 @@ def at_rest(folder: Path, nginx: int, script: Path, options: argparse.Namespace)
 
 
 def beside_a_crawl(folder: Path, price: float, script: Path, options: argparse.Namespace) -> None:
-    """Request pages of a crawl that runs at full rate. `price` is the CPU seconds of a request to a crawl at rest."""
+    """Request pages of a crawl that runs at full rate.
+
+    `price` is the CPU seconds that a request takes when the crawl is not running.
+    """
     cache = f"http://127.0.0.1:{options.port + 1}"
     seeds = folder / "seeds"
     seeds.write_text("".join(f"http://127.0.1.{n + 1}:{options.port + 2}/p0.html\n" for n in range(HOSTS)))

@@ -12,7 +12,8 @@ when its sitemap is read. Each sitemap is a page of the shipped schedule but doe
     20, 40   sitemaps are read every 20 or 40 days
     free     all sitemaps are read each day, at no cost
 
-The script prints the differences from the first rule, with standard errors by a jackknife over sites.
+The script prints how much the score of each rule differs from that of the first rule, with standard errors by
+a jackknife over sites.
 """
 
 import math

@@ -5,8 +5,8 @@
 The server takes 0.5 s per answer, and there are 60 hosts with one connection each. So the speed of every
 process is limited by the web, not by the machine. Two thirds of the links lead from one process to another. A
 stopped process keeps its connections open but does not answer. For the others, this is worse than a dead
-process. From the log of the server, the script computes and prints the pages per second on the hosts of the
-other processes and on the hosts of the stopped process. Then the crawl is ended and its pages are counted.
+process. The script computes two rates from the log of the server: the pages per second on the hosts of the
+stopped process, and on the hosts of the other processes. Then the crawl is ended and its pages are counted.
 """
 
 import os

@@ -2,9 +2,9 @@
 
     .venv/bin/python scripts/bench/stores.py [URLS]
 
-Keys are random and have 12 bytes. Values are sealed URLs of about 55 bytes. They are written in groups of
-256, and every 16th group is synced. The engines take turns, so that other load on the machine affects both
-equally.
+Keys are random and have 12 bytes. Values are sealed URLs of about 55 bytes. Keys and values are written in
+groups of 256, and every 16th group is synced. The engines take turns, so that other load on the machine
+affects both equally.
 """
 
 import shutil

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""On the HTML pages of a folder, compare main content with that of trafilatura, and search for planted near-duplicates.
+"""Compare the main content of HTML pages with the result of trafilatura, and search for planted near-duplicates.
 
     pip install trafilatura lxml_html_clean
     scripts/bench/text.py FOLDER [--per-site 80] [--seed 1]
@@ -19,12 +19,13 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 from selectolax.lexbor import LexborHTMLParser
 
 from crawler.bench import harness
 from crawler.pages.formats import text
-from crawler.pages.formats.duplicates import DISTANCE_MAX
-from crawler.pages.formats.simhash import simhash
+from crawler.pages.formats.duplicates import EQUAL_MIN, Originals
+from crawler.pages.formats.simhash import minhash, simhash
 
 MARKED = ("[role=main]", "main", "article", "#content", "div.body")
 REPLACED = (0.0, 0.001, 0.01, 0.02, 0.05, 0.1, 0.2)
@@ -111,30 +112,32 @@ def plant(files: list[Path], seed: int) -> None:
     texts = [words(text.text_of(file.read_bytes(), tame=True, main_content=True)) for file in files]
     texts = list({" ".join(each): each for each in texts if len(each) >= 100}.values())
     vocabulary = [word for each in texts for word in each[:200]]
-    hashes = [_hash(each) for each in texts]
-    table = harness.Table("words replaced", f"found of {len(texts)}")
+    originals = [Originals() for _ in texts]
+    hashes = [simhash(" ".join(each)) or 0 for each in texts]
+    for each, originals_of in zip(texts, originals, strict=True):
+        originals_of.add("original", "", minhash(" ".join(each)))
+    table = harness.Table("words replaced", f"found of {len(texts)}", "by simhash (3 bits)")
     for share in REPLACED:
-        found = 0
-        for each, fingerprint in zip(texts, hashes, strict=True):
-            copy = [draw.choice(vocabulary) if draw.random() < share else word for word in each]
-            found += (_hash(copy) ^ fingerprint).bit_count() <= DISTANCE_MAX
-        table.row(f"{share:.1%}", f"{found / len(texts):.3f}")
-    pairs = [
-        (one, other)
-        for one in range(len(texts))
-        for other in range(one)
-        if (hashes[one] ^ hashes[other]).bit_count() <= DISTANCE_MAX
-    ]
-    likeness = sorted(f1(" ".join(texts[one]), " ".join(texts[other])) for one, other in pairs)
+        found = by_simhash = 0
+        for number, each in enumerate(texts):
+            copy = " ".join(draw.choice(vocabulary) if draw.random() < share else word for word in each)
+            found += originals[number].add("copy", "", minhash(copy)) == "original"
+            by_simhash += ((simhash(copy) or 0) ^ hashes[number]).bit_count() <= 3
+        table.row(f"{share:.1%}", f"{found / len(texts):.3f}", f"{by_simhash / len(texts):.3f}")
+    signatures = np.array([list(minhash(" ".join(each)) or b"") for each in texts], np.uint8)
+    likeness = []
+    for one in range(len(texts)):
+        equal = (signatures[:one] == signatures[one]).sum(axis=1)
+        for other in np.flatnonzero(equal >= EQUAL_MIN).tolist():
+            first, second = phrases(texts[one]), phrases(texts[other])
+            likeness.append(len(first & second) / len(first | second))
     total = len(texts) * (len(texts) - 1) // 2
-    print(
-        f"\npairs of different pages taken for copies: {len(pairs)} of {total:,}; their F1 of words: ", end=""
-    )
-    print(", ".join(f"{each:.2f}" for each in likeness[:20]) or "none")
+    print(f"\npairs of different pages taken for copies: {len(likeness)} of {total:,}; ", end="")
+    print("common phrases:", ", ".join(f"{each:.2f}" for each in sorted(likeness)[:20]) or "none")
 
 
-def _hash(content: list[str]) -> int:
-    return simhash(" ".join(content)) or 0
+def phrases(content: list[str]) -> set[tuple[str, ...]]:
+    return set(zip(content, content[1:], content[2:], strict=False))
 
 
 def main() -> None:

@@ -127,7 +127,7 @@ def best(
 ):
     """Measure some runs, and return the result of the fastest run.
 
-    It holds the CPU microseconds per page by phase, and the stored bytes per page.
+    The result consists of the CPU microseconds per page by phase, and the stored bytes per page.
     """
     results = []
     for _ in range(rounds):

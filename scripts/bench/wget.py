@@ -5,7 +5,7 @@
 
 The site has pages of 8 kB, each with links to other pages, and a picture and a style sheet that all pages use. Every
 answer takes `--latency` seconds. Both programs make their links relative and wait for nothing between requests.
-Exit code 1: the files differ, or the crawler took more than twice the time of wget.
+The exit code is 1 if the files differ, or if the crawler took more than twice the time of wget.
 """
 
 import random
@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 from crawler.bench import harness
 
-AIM = 2.0  # times the wall time of wget
+AIM = 2.0  # limit on the crawler's wall time, as a multiple of wget's
 LINKS = 12  # on each page
 PICTURE = b"\x89PNG\r\n\x1a\n" + bytes(2000)
 
@@ -36,7 +36,7 @@ class Took(NamedTuple):
 
 
 def page(number: int, pages: int) -> bytes:
-    """Return a page that links to pages further on, so that the first page leads to all."""
+    """Return a page that links to later pages, so that all pages can be reached from the first one."""
     near = range(LINKS * number + 1, LINKS * number + LINKS + 1)
     links = "".join(f'<a href="/{each % pages}.html">page {each % pages}</a> ' for each in near)
     text = random.Random(number).randbytes(3500).hex()

@@ -1,4 +1,7 @@
-"""Test the estimate of the remaining work. It is the sum of a geometric series; none is given while a crawl grows."""
+"""Test the estimate of the remaining work. The estimate is the sum of a geometric series.
+
+While a crawl grows, there is no estimate.
+"""
 
 import pytest
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from crawler.admin.health import RULES, TROUBLE, health, recent_requests
+from crawler.admin.health import RULES, TROUBLE, BrokenRule, health, recent_requests
 from crawler.admin.status import MemberStatus, Status, whole
 from crawler.records import FrontierCounts, Outcome, PeerStatus
 
@@ -34,6 +34,8 @@ def error(age: float, level: str = "error") -> dict[str, Any]:
 
 
 DISCONNECTED = {"p0": {"p1": PeerStatus(7, 70, connected=False)}}
+CAUSE = "p1: ended with signal 9 (SIGKILL)"
+DEATH = {"died": True, "message": f"{CAUSE}; restarting it in 0.2 s"}
 ILL: list[tuple[str, dict[str, Any], str]] = [
     ("missing", {"members": [MemberStatus("p0", "running"), MemberStatus("p1", "missing")]}, "p1 is not running"),
     (
@@ -56,7 +58,29 @@ ILL: list[tuple[str, dict[str, Any], str]] = [
         {"frontier": FrontierCounts(todo=9, hosts=440, hosts_reached=40, hosts_failing=400), "recent": {}},
         "400 hosts fail, 40 have answered so far",
     ),
+    (
+        "deaths",
+        {"errors": [error(400) | DEATH, error(30) | DEATH, error(599) | DEATH]},
+        f"processes died 3 times in the last 10 minutes, the latest: {CAUSE}",
+    ),
     ("peers", {"peers": DISCONNECTED}, "no connection from p0 to p1 (7 links wait)"),
+]  # fmt: skip
+WEAK: list[tuple[str, dict[str, Any], str]] = [
+    (
+        "requests",
+        {"recent": growth(100, 50, reset=50)},
+        "50 of 100 requests failed in the last minute, most often: connection closed without an answer",
+    ),
+    (
+        "hosts",
+        {"frontier": FrontierCounts(todo=9, hosts=70, hosts_reached=40, hosts_failing=30), "recent": {}},
+        "30 hosts fail, 40 have answered so far",
+    ),
+    (
+        "deaths",
+        {"errors": [error(30) | DEATH, error(599) | DEATH, error(601) | DEATH]},
+        f"a process died in the last 10 minutes: {CAUSE}",
+    ),
     (
         "errors",
         {"errors": [error(599), error(1), error(30)]},
@@ -75,9 +99,9 @@ WELL: dict[str, dict[str, Any]] = {
     "just started": {"recent": {}, "processes": [{"name": "p0", "loop_lag": 0.0}]},
     "one host with a long gap": {"recent": growth(0, 0)},
     "few requests, all failed": {"recent": {**growth(3, 3), "span": 10.0}},
-    "half of the requests fail": {"recent": growth(100, 50)},
+    "a quarter of the requests fail": {"recent": growth(100, 25)},
     "a few hosts of many fail": {
-        "frontier": FrontierCounts(todo=9, hosts=90, hosts_reached=50, hosts_failing=40)
+        "frontier": FrontierCounts(todo=9, hosts=90, hosts_reached=75, hosts_failing=25)
     },
     "nothing is left": {"recent": growth(0, 0), "frontier": FrontierCounts(hosts=9, hosts_failing=2)},
     "an error long ago": {"errors": [error(601)]},
@@ -86,16 +110,26 @@ WELL: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize(("rule", "more", "text"), ILL, ids=[rule for rule, *_ in ILL])
-def test_each_rule_names_its_problem(rule: str, more: dict[str, Any], text: str) -> None:
+@pytest.mark.parametrize(
+    ("severity", "rule", "more", "text"),
+    [("unhealthy", *row) for row in ILL] + [("degraded", *row) for row in WEAK],
+    ids=[rule for rule, *_ in ILL] + [f"{rule}, degraded" for rule, *_ in WEAK],
+)
+def test_each_rule_names_its_problem(severity: str, rule: str, more: dict[str, Any], text: str) -> None:
     verdict = health(status(**more))
-    assert [(problem.rule, problem.text) for problem in verdict.problems] == [(rule, text)]
-    assert not verdict.healthy and str(verdict) == f"unhealthy: {text}"
+    assert verdict.problems == (BrokenRule(rule, text, severity),)
+    assert not verdict.healthy and str(verdict) == f"{severity}: {text}"
     assert status(**more).plain()["health"]["said"] == str(verdict)
 
 
 def test_every_rule_is_tested() -> None:
-    assert {rule for rule, *_ in ILL} == RULES.keys()
+    assert {rule for rule, *_ in (*ILL, *WEAK)} == RULES.keys()
+
+
+def test_the_worst_problem_comes_first_and_gives_the_state() -> None:
+    verdict = health(status(errors=[error(1), error(1) | DEATH], members=ILL[0][1]["members"]))
+    assert verdict.state == "unhealthy"
+    assert [problem.rule for problem in verdict.problems] == ["missing", "deaths", "errors"]
 
 
 @pytest.mark.parametrize("more", WELL.values(), ids=WELL)
@@ -111,6 +145,13 @@ def test_a_crawl_paused_by_the_user_is_healthy() -> None:
 def test_a_crawl_at_rest_has_no_problems() -> None:
     verdict = health(status(members=[MemberStatus("p0", "at_rest")], errors=[error(1)]))
     assert (verdict.state, verdict.problems) == ("at rest", ())
+
+
+def test_a_crawl_that_died_is_not_called_at_rest() -> None:
+    members = [MemberStatus(f"p{n}", "died" if n else "at_rest") for n in range(3)]
+    verdict = health(status(members=members))
+    assert verdict.state == "died" and str(verdict).startswith("died: p1, p2 did not end cleanly")
+    assert "p1 is not running" in str(whole([status(), status(members=members[1:2])]).health)
 
 
 def test_problems_are_found_in_the_merged_status() -> None:

@@ -1,4 +1,4 @@
-"""Test the admin server over real sockets. Its data comes from simulated processes."""
+"""Test the admin server over real sockets. The data of the server comes from simulated processes."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping

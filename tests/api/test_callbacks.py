@@ -1,4 +1,4 @@
-"""Test callbacks, requests and items in the style of Scrapy. They crawl a shop on loopback."""
+"""Test callbacks, requests and items in the style of Scrapy. The tests crawl a shop on loopback."""
 
 import asyncio
 import csv
@@ -14,6 +14,7 @@ import msgspec
 import pytest
 
 import crawler
+from crawler.api.item_formats import check_items, open_items
 from crawler.errors import ConfigError, UsageError
 from tests.api.shop import PRODUCTS, shop
 from tests.end_to_end.web import SETTINGS, Web, page
@@ -275,7 +276,7 @@ def test_a_page_at_which_the_loop_was_left_is_delivered_again(web: Web, tmp_path
 
 
 def test_stored_pages_can_be_read(web: Web, tmp_path: Path) -> None:
-    """`stored()` works at rest and while the crawl is open.
+    """`stored()` works while the crawl is open and while it is not.
 
     It yields neither robots.txt files nor pages that were not fetched.
     """
@@ -299,22 +300,45 @@ def test_fresh_renames_the_earlier_crawl(web: Web, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["fresh", "cached"])
 @pytest.mark.parametrize(
-    ("seeds", "settings", "said"),
+    ("seeds", "settings", "items", "said"),
     [
-        ((), {}, "nothing to crawl: give seeds"),
-        ("http://localhost/", {"crawl": {"depth": "x"}}, "crawl.depth"),
-        ("http://localhost/", {"fetch": {"cookies_file": "missing.txt"}}, "missing.txt"),
+        ((), {}, None, "nothing to crawl: give seeds"),
+        ("http://localhost/", {"crawl": {"depth": "x"}}, None, "crawl.depth"),
+        ("http://localhost/", {"fetch": {"cookies_file": "missing.txt"}}, None, "missing.txt"),
+        ("http://localhost/", {}, "no folder/items.csv", "No such file"),
+        ("http://localhost/", {}, "no folder/items.parquet", "No such file"),
+        ("http://localhost/", {}, "crawl", "must end in one of"),
     ],
 )
 def test_a_mistake_leaves_the_existing_crawl_in_its_place(
-    tmp_path: Path, kind: str, seeds: Any, settings: Any, said: str
+    tmp_path: Path, kind: str, seeds: Any, settings: Any, items: str | None, said: str
 ) -> None:
     """`fresh` and `cached` move the existing crawl only after all arguments were checked."""
     (tmp_path / "crawl").mkdir()
     (tmp_path / "crawl" / "seed").write_text("00" * 16)
     with pytest.raises(UsageError, match=said):
-        crawler.run(seeds, directory=tmp_path / "crawl", config=settings, **{kind: True})
+        crawler.run(
+            seeds,
+            lambda _: None,
+            directory=tmp_path / "crawl",
+            config=settings,
+            items=tmp_path / items if items else None,
+            **{kind: True},
+        )
     assert [each.name for each in tmp_path.rglob("*")] == ["crawl", "seed"]
+
+
+@pytest.mark.parametrize("name", ["items.jsonl", "items.csv", "items.parquet"])
+def test_the_check_of_an_items_file_changes_nothing(tmp_path: Path, name: str) -> None:
+    check_items(tmp_path / name)
+    assert list(tmp_path.iterdir()) == []
+    items = open_items(tmp_path / name)
+    items.add({"n": 1})
+    items.sync()
+    items.close()
+    before = (tmp_path / name).read_bytes()
+    check_items(tmp_path / name)
+    assert (tmp_path / name).read_bytes() == before and len(list(tmp_path.iterdir())) == 1
 
 
 def test_cached_reuses_answers_of_earlier_runs(tmp_path: Path) -> None:

@@ -369,6 +369,17 @@ def test_the_largest_host_bounds_the_rate() -> None:
         assert even.bottleneck == "hosts: politeness" and even.rate == pytest.approx(host_rate(goal))
 
 
+def test_shared_addresses_bound_the_rate() -> None:
+    """An address takes a request every 0.6 s. An address of 200 hosts is a CDN, and takes 16 requests a second."""
+    goal = msgspec.structs.replace(GOAL, pages=9000.0, hosts=1000.0, rate=1e6, latency=0.1, delay=1.0)
+    shared = plan(msgspec.structs.replace(goal, addresses=100.0), UNITS)
+    assert shared.bottleneck == "addresses that hosts share: politeness"
+    assert shared.rate == pytest.approx(0.9 * 100 / 0.6)
+    assert plan(msgspec.structs.replace(goal, addresses=5.0), UNITS).rate == pytest.approx(0.9 * 5 * 16)
+    for addresses in (0.0, 1000.0, 5000.0):
+        assert plan(msgspec.structs.replace(goal, addresses=addresses), UNITS).rate == plan(goal, UNITS).rate
+
+
 @pytest.mark.parametrize(
     ("arguments", "row", "says"),
     [
@@ -416,6 +427,19 @@ def test_a_sample_crawl_supplies_the_inputs(tmp_path: Path, capsys: pytest.Captu
     )
     with pytest.raises(UsageError, match="not a crawl directory"):
         facts(tmp_path)
+
+
+def test_a_sample_that_was_cut_off_counts_the_urls_that_wait(tmp_path: Path) -> None:
+    """A sample fetches equally many pages of all hosts, however large they are."""
+    with Web({"/robots.txt": (404, {}, "")}) as web:
+        for number in range(4):
+            links = [f"/{n}" for n in range(1, 60 if number == 0 else 5)]
+            web.routes[f"h{number}.localhost/"] = page(*links)
+        seeds = [web.url("/", f"h{number}.localhost") for number in range(4)]
+        crawl(tmp_path / "sample", *seeds, "--max-pages", 8, "--delay", 0.01)
+    found = facts(tmp_path / "sample")
+    assert found["largest_host"] == pytest.approx(60 / 75, 0.1)
+    assert found["addresses"] == 1.0, "all names lead to 127.0.0.1"
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Test how the dashboard, in a real Chromium, shows that processes of a real crawl die in several ways.
+"""Test what the dashboard shows in a real Chromium while processes of a real crawl die in several ways.
 
 Each state of the dashboard is checked in wide and narrow windows, in light and dark colours, by keyboard and by
 axe-core. With CRAWLER_PICTURES=FOLDER, a screenshot of each state is kept in this folder.
@@ -78,7 +78,8 @@ async def watched(folder: Path, seeds: list[str]) -> AsyncIterator[tuple[Crawl, 
 
 
 async def lives(page: Page) -> None:
-    await page.until(f"document.getElementById('state').textContent.endsWith('healthy') && {GONE} === null")
+    states = "['healthy', 'degraded', 'unhealthy']"
+    await page.until(f"{states}.includes(document.getElementById('state').textContent) && {GONE} === null")
     await page.until("document.querySelectorAll('#processes tbody tr').length === 3")
 
 
@@ -144,6 +145,10 @@ def test_the_ends_of_a_crawl_before_a_browser(tmp_path: Path, tree: list[str]) -
 
     async def talk() -> None:
         async with watched(tmp_path, tree) as (crawl, page):
+            await crawl.kill("p1")
+            await reads(page, "verdict", "Works, but needs a look")
+            assert "a process died in the last 10 minutes: p1: ended" in await shown(page, "problems")
+            await check(page, "degraded")
             await click(page, "#stop")
             await click(page, "#stop")
             await reads(page, "verdict", "Stopped")

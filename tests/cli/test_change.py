@@ -80,7 +80,7 @@ def test_retire_reports_what_it_did(
 def test_a_crawl_runs_if_any_of_its_processes_answers(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Once, while the first process of a crawl was being restarted, `crawler set` treated the crawl as at rest."""
+    """Once, while the first process of a crawl was being restarted, `crawler set` took the crawl for a stopped one."""
     answering = {"p1"}
     monkeypatch.setattr(access, "names", lambda directory: ["p0", "p1"])
     monkeypatch.setattr(

@@ -36,7 +36,10 @@ def _directory_error(number: int) -> DirectoryError:
 def test_exit_codes_of_external_errors(
     error: BaseException, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """If the disk is full, the exit code is 75, so scripts try again. It does not matter which module notices it."""
+    """If the disk is full, the exit code is 75, so scripts try again.
+
+    It does not matter which module finds the disk full.
+    """
 
     def main(*_: Any) -> int:
         raise error

@@ -111,3 +111,13 @@ def test_a_failed_login_is_an_error(
         ran = run("crawl", web.url(), "--dir", tmp_path, *FAST, *given)
         assert ran.code == 2 and said in ran.err and "wrong" not in ran.err.replace("is wrong", "")
         assert "/more" not in web.paths()
+
+
+@pytest.mark.parametrize("flag", ["--fresh", "--cached"])
+def test_a_failed_login_leaves_the_existing_crawl_in_its_place(tmp_path: Path, flag: str) -> None:
+    with Web(Members().routes) as web:
+        crawl(tmp_path / "c", web.url("/free"), "--max-pages", "1")
+        words = ("--login", web.url("/login"), "-d", "user=me", "-d", "pass=wrong")
+        ran = run("crawl", web.url(), "--dir", tmp_path / "c", *FAST, flag, *words)
+        assert ran.code == 2 and "asks for the password again" in ran.err
+    assert [each.name for each in tmp_path.iterdir()] == ["c"] and (tmp_path / "c" / "seed").exists()

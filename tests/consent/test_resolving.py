@@ -74,7 +74,8 @@ def test_a_page_with_statements_in_every_source() -> None:
     assert said.consent() == Consent(
         UseDecision(REFUSE, "page-names"),
         UseDecision(REFUSE, "content-signal-robots"),
-        UseDecision(REFUSE, "content-usage-header"),  # robots.txt refuses too; the page comes first
+        # robots.txt refuses, too, but sources of the page come first
+        UseDecision(REFUSE, "content-usage-header"),
         UseDecision(ALLOW, "tdmrep"),
     )
     assert said.usage_header.raw == ("train-ai=n",)

@@ -249,7 +249,7 @@ DEEP = ("p0/store/LOCK", "p0/warc/2.warc.gz", "p0/due/links.log")
 @pytest.mark.parametrize("make", [link, os.mkfifo])
 @pytest.mark.parametrize("name", [*NAMES, *DEEP])
 def test_links_and_pipes_in_place_of_files_are_refused(tmp_path: Path, make: Any, name: str) -> None:
-    """Regression: a symbolic link `crawler.log` was written to, and `status` waited forever for a pipe `crawl.toml`."""
+    """Regression: the crawler wrote through a link `crawler.log`, and `status` waited forever for a pipe `crawl.toml`."""
     ready_directory(tmp_path)
     make(tmp_path / name)
     for use in ("exists", "require", "create", "saved_config", "former_config"):

@@ -56,9 +56,9 @@ def test_relaxed_settings_are_named_as_typed(tree: dict[str, object], key: str, 
 def test_a_seed_on_another_host_needs_the_settings_again(
     scope: str, known: str, url: str, covered: bool
 ) -> None:
-    """A known seed on the same host covers a seed.
+    """A seed needs no settings if there is a known seed on the same host.
 
-    With the scope `domain`, a known seed on any host of the domain does.
+    With the scope `domain`, a known seed on any host of the domain is enough.
     """
     places = SeedPlaces(scope)
     places.add(known)

@@ -112,7 +112,7 @@ def _end_compaction(store: KeyValue, due: Eliminator, plan, step: Step) -> None:
 
 
 def main(directory: Path, fatal_step: str, occurrence: int) -> None:
-    """Feed the stream, and kill this process with SIGKILL when the named step occurs for the given time."""
+    """Feed the stream. Kill this process with SIGKILL when the step occurs for the `occurrence`th time."""
     left = occurrence
 
     def step(name: str) -> None:

@@ -23,7 +23,7 @@ PENDING_SET = {
 
 @contextmanager
 def using(form: str) -> Iterator[None]:
-    """Let the DUE use kernels of the given form within a `with` statement."""
+    """Let the DUE use the installed or the interpreted kernels within a `with` statement."""
     with (
         mock.patch.object(known_set, "sorting", SORTING[form]),
         mock.patch.object(merging, "sorting", SORTING[form]),

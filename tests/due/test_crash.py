@@ -84,7 +84,10 @@ class Crash(BaseException):
 
 
 class DurableImage:
-    """Keeps what survives a power cut: the names when a folder was last synced, and the bytes when a file was."""
+    """Keeps what survives a power cut.
+
+    For a folder, these are the names in it when it was last synced, and for a file, the bytes.
+    """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._names: dict[str, dict[str, int]] = {}

@@ -1,4 +1,4 @@
-"""Test the content and the size of coded runs, and joins with coded runs, with kernels in both forms."""
+"""Test the content and the size of coded runs, and joins with coded runs, with installed and interpreted kernels."""
 
 import numpy as np
 import pytest
@@ -23,7 +23,7 @@ def coded(elias_fano, keys: np.ndarray) -> tuple[np.ndarray, ...]:
 
 
 def assert_coded_and_found(keys: np.ndarray, others: np.ndarray) -> None:
-    """Assert that both forms of the kernels give the same code for `keys`, decode it, and find exactly these keys."""
+    """Assert that installed and interpreted kernels encode `keys` equally, decode them, and find exactly these keys."""
     by_form = {name: coded(elias_fano, keys) for name, elias_fano in ELIAS_FANO.items()}
     for parts in zip(*by_form.values(), strict=True):
         assert all((part == parts[0]).all() for part in parts)

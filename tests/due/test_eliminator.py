@@ -98,7 +98,7 @@ class Process:
 
 
 class EliminatorMachine(RuleBasedStateMachine):
-    """Run groups, flushes, compactions and crashes, which overlap in any order, with both forms of the kernels."""
+    """Run groups, flushes, compactions and crashes, overlapping in any order, with installed and interpreted kernels."""
 
     @initialize(
         method=st.sampled_from(["runs", "one_file", "memory"]),

@@ -1,4 +1,4 @@
-"""Test that the pending set, in both forms, behaves like a Python set."""
+"""Test that the pending set, installed and interpreted, behaves like a Python set."""
 
 import numpy as np
 import pytest

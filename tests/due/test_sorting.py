@@ -1,4 +1,4 @@
-"""Test that sorting and merging, with kernels in both forms, give the same results as numpy."""
+"""Test that sorting and merging, with installed and interpreted kernels, give the same results as numpy."""
 
 import numpy as np
 import pytest

@@ -4,8 +4,8 @@
 
 Healthy hosts have the addresses 127.80.x.y. Each healthy host has an endless tree of small pages, which are
 sent after 20 ms. Hostile hosts have the addresses 127.90.x.y. With --counts, the number of pages sent so far
-is written to a file twice a second. For hostile hosts, it is the number of requests. Each line of this file
-is `<monotonic seconds> <pages> <longest time without a request, in seconds>`.
+is written to a file twice a second. For hostile hosts, the number of requests is written instead. Each line
+of this file is `<monotonic seconds> <pages> <longest time without a request, in seconds>`.
 
     healthy          the small pages described above
     tar-pit          every answer sends one byte a second

@@ -316,6 +316,23 @@ def test_changes_to_a_crawl_at_rest(tmp_path: Path) -> None:
         ]  # `retire` dropped only the URLs that were queued at that time
 
 
+@pytest.mark.parametrize("processes", [1, 3])
+def test_urls_retired_at_rest_are_not_fetched_by_any_process(tmp_path: Path, processes: int) -> None:
+    """Seeds that one process has received for the others wait in its outbox."""
+    hosts = [f"h{n}.localhost" for n in range(9)]
+    with Web({}, other=page()) as web:
+        crawl(tmp_path, *(web.url("/", host) for host in hosts), "--processes", processes)
+        asked = {name: [web.url(f"/{name}", host) for host in hosts] for name in ("kept", "retired")}
+        assert run("seed", *asked["retired"], *asked["kept"], "--dir", tmp_path).text == "18 queued\n"
+        said = run("retire", "/retired$", "--dir", tmp_path).text
+        assert said.startswith("9 waiting URLs dropped;"), said
+        report = crawl(tmp_path, "--processes", processes)
+        assert report["conservation"] == "holds" and report["frontier"]["todo"] == 0
+        assert sorted(web.paths()) == sorted([*["/"] * 9, *["/kept"] * 9])
+        for url in asked["retired"]:
+            assert "`crawler retire` removed it" in run("why", url, "--dir", tmp_path).text
+
+
 @pytest.mark.parametrize(
     ("code", "arguments"),
     [

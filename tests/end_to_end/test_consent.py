@@ -282,10 +282,7 @@ def warcs(directory: Path, folder: Path) -> list[str]:
 
 @pytest.mark.parametrize("processes", [1, 3])
 def test_a_running_crawl_shows_and_applies_consent(tmp_path: Path, processes: int) -> None:
-    """While a crawl runs, its consent data is the same as at rest.
-
-    This is true for the page server, `why` and the dashboard.
-    """
+    """While a crawl runs, the page server, `why` and the dashboard show the same consent data as after its end."""
     with Web({}, address="0.0.0.0", other=page(text="other")) as web:
         web.routes = routes(web.port)
         seeds = [web.url("/", host) for host in HOSTS]
@@ -337,7 +334,10 @@ def _renamed(text: str, sites: dict[str, str]) -> str:
 
 
 def test_the_walkthrough_of_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run the commands of `crawler/consent/README.md`. They crawl, export pages for training, and show receipts."""
+    """Run the commands of `crawler/consent/README.md`.
+
+    The commands crawl, export pages for training, and show receipts.
+    """
     monkeypatch.chdir(tmp_path)
     with Web({}, address="0.0.0.0", other=page(text="other")) as web:
         web.routes = routes(web.port)

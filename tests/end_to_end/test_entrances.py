@@ -1,4 +1,4 @@
-"""Test that every interface of a crawl withholds the same pages, while the crawl runs and at rest.
+"""Test that every interface of a crawl withholds the same pages, both while the crawl runs and while it does not.
 
 A webmaster can demand in three ways that a page is not shown: by a request to the operator (`withdraw`), by
 `noarchive`, or by a robots.txt that forbids the page (`serve.on_disallow = "withhold"`). The crawl has three
@@ -51,7 +51,7 @@ def change(web: Web) -> None:
 
 
 def shown(directory: Path, known: set[str], port: int, admin: int) -> dict[str, set[str]]:
-    """Return, for each interface, which of the `known` URLs it shows. `admin` is 0 for a crawl at rest."""
+    """Return, for each interface, which of the `known` URLs it shows. `admin` is 0 if the crawl is not running."""
     records = [json.loads(line) for line in exported(directory, "jsonl").splitlines()]
     archived = [json.loads(line.split(" ", 2)[2]) for line in exported(directory, "cdxj").splitlines()[1:]]
     stored = api.Crawl(directory=directory).stored

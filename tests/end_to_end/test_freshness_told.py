@@ -13,11 +13,14 @@ from crawler.api import Crawl
 from crawler.clock import SystemClock
 from crawler.config import Config, convert
 from crawler.crawl.directory import CrawlDirectory
+from crawler.crawl.topology import topology
 from crawler.export.writing import Export, ExportRequest
 from crawler.lab.changing.server import ChangingServer
 from crawler.process.answering.commands import Commands
 from crawler.process.answering.served_process import served_process
+from crawler.process.live_services import LiveServices
 from crawler.process.opening.stages import Stages, at_rest
+from crawler.process.process import Process
 from crawler.records import PageState
 from crawler.serve.stored_crawl import StoredCrawl
 from tests.end_to_end.test_live import Running, ask, serving
@@ -80,27 +83,49 @@ def _rows(directory: Path, target: Path, now: float) -> dict[str, Any]:
     return {row["url"]: row["fresh"] for row in rows if row["state"] == "stored"}
 
 
+@pytest.mark.parametrize("processes", [1, 3])
 @pytest.mark.parametrize("refreshes", [True, False])
 def test_all_views_give_the_same_probability(
-    crawled: tuple[Path, float, dict[str, float | None]], tmp_path: Path, refreshes: bool
+    crawled: tuple[Path, float, dict[str, float | None]], tmp_path: Path, refreshes: bool, processes: int
 ) -> None:
-    """A different estimator was once used for a crawl at rest.
+    """Once, a different estimator was used for a crawl that is not running.
 
-    `refreshes` is True if the latest run refreshed pages.
+    `refreshes` is True if the latest run refreshed pages. The views agree to the last digit.
     """
     directory, now, live = crawled
+    if processes > 1:
+        directory = shutil.copytree(directory, tmp_path / "crawl")
+        assert run("reshard", "--to", processes, "--dir", directory).code == 0
+        live = _running(CrawlDirectory(directory), now, processes)
     config = _config(directory, refreshes=refreshes)
-    with at_rest(config, CrawlDirectory(directory), "p0", clock=At(now)) as stages:  # type: ignore[arg-type]
-        resting = _served(StoredCrawl({"p0": served_process(stages)}), stages, now)
-        commands = Commands(stages, stages.commits.commit_now)
-        why = {url: commands.run({"command": "why", "url": url})["refresh"]["fresh"] for url in resting}
-        told = commands.status(1000).refreshing
+    resting: dict[str, float | None] = {}
+    for n in range(processes):
+        with at_rest(config, CrawlDirectory(directory), f"p{n}", clock=At(now)) as stages:  # type: ignore[arg-type]
+            mine = _served(StoredCrawl({stages.name: served_process(stages)}), stages, now)
+            commands = Commands(stages, stages.commits.commit_now)
+            why = {url: commands.run({"command": "why", "url": url})["refresh"]["fresh"] for url in mine}
+            told = commands.status(1000).refreshing
+        assert why == mine and 0.0 < told["expected_freshness"] < 1.0 and told["pages"] == len(mine)
+        assert min(mine.values()) <= told["expected_freshness"] <= max(mine.values())  # type: ignore[type-var]
+        resting |= mine
     assert len(resting) > 30 and None not in resting.values()
     assert _rows(directory, tmp_path / "rows", now) == resting
-    assert why == resting
     assert live == resting
-    assert 0.0 < told["expected_freshness"] < 1.0 and told["pages"] == len(resting)
-    assert min(resting.values()) <= told["expected_freshness"] <= max(resting.values())  # type: ignore[type-var]
+
+
+def _running(directory: CrawlDirectory, now: float, processes: int) -> dict[str, float | None]:
+    """Return the P(fresh) of each URL that the page servers of running processes give."""
+    config, given = _config(directory.path, refreshes=True), dict[str, float | None]()
+    for name in (f"p{n}" for n in range(processes)):
+        place = topology(config, directory.path, name)
+        stages = Stages(
+            config, directory.process(name), directory.seed(), clock=At(now), name=name, topology=place
+        )  # type: ignore[arg-type]
+        process = Process(stages, pages_file=directory.pages_file)
+        given |= _served(LiveServices(process).crawl, stages, now)
+        process.close()
+        stages.close()
+    return given
 
 
 @pytest.mark.parametrize("processes", [1, 3])

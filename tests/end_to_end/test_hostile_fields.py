@@ -215,7 +215,7 @@ def test_credentials_are_in_no_record(told: dict[int, Told], processes: int) -> 
 
 @pytest.mark.parametrize("processes", PROCESSES)
 def test_no_output_controls_the_terminal(told: dict[int, Told], processes: int) -> None:
-    """The test checks the output of each command, during the crawl and at rest, and the crawl's output and log."""
+    """The test checks the output of each command, during the crawl and afterwards, and the crawl's output and log."""
     crawl = told[processes]
     for entrance, text in crawl.texts.items():
         assert not {each for each in text if each not in "\t\n" and is_hidden(each)}, entrance

@@ -1,4 +1,4 @@
-"""Test that `--accept` and URLs of other protocols work as users of wget expect."""
+"""Test that `--accept`, and URLs of protocols other than HTTP, work as users of wget expect."""
 
 from pathlib import Path
 

@@ -114,7 +114,7 @@ def responses(directory: Path) -> dict[str, bytes]:
 
 
 def _measured(*arguments: object) -> int:
-    """Crawl in a separate process. Return the peak resident memory of this process in bytes."""
+    """Crawl in a separate process, and return the peak resident memory of that process in bytes."""
     command = [sys.executable, "-c", MEASURED, "crawl", "-q", *map(str, (*FAST, *arguments))]
     out = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     return int(out.split()[-1]) << 10
@@ -149,7 +149,7 @@ def test_seeds_and_wanted_files_are_complete_but_other_links_are_cut(tmp_path: P
 @pytest.mark.parametrize(
     ("media_type", "stored", "code"),
     [
-        ("text/html", 10 * MB, 0),  # a page is parsed for links, so its whole text would be in memory
+        ("text/html", 10 * MB, 0),  # because a page is parsed for links, its whole text would be in memory
         ("text/plain", 12 * MB, 16),
         ("image/png", 12 * MB, 16),
     ],
@@ -191,7 +191,10 @@ def test_a_file_that_stays_incomplete_gives_an_exit_code(tmp_path: Path) -> None
 
 
 def test_a_file_that_waits_for_its_next_try_gives_an_exit_code(tmp_path: Path) -> None:
-    """The run ends before the file is complete, because its patience is exceeded. The output reports this."""
+    """The run ends before the file is complete, because the patience of the run is exceeded.
+
+    The output reports this.
+    """
     with files(10 * MB, cut=2 * MB) as (url, _):
         late = ("--set", "frontier.retry_delays=[60]", "--patience", "1")
         arguments = (url + "file.bin", "--set", "fetch.resumes_max=1", *late, "-q")

@@ -60,7 +60,7 @@ class Running:
         self.process = subprocess.Popen(program, stderr=pipe, stdout=pipe, start_new_session=True)
 
     def until(self, found: Any) -> Any:
-        """Repeat a call, which may raise an error, until it returns a true value. Return this value."""
+        """Repeat a call until it returns a true value; the call may raise an error meanwhile. Return this value."""
         give_up = time.monotonic() + 30
         while time.monotonic() < give_up:
             assert self.process.poll() is None, self.process.communicate()
@@ -184,7 +184,8 @@ def test_a_crawl_of_three_processes_serves_and_obeys(tmp_path: Path, tree: list[
     try:
         running.until(lambda: len(running.status().get("processes", [])) == 3 and running.fetched() > 30)
         for seed in seeds:
-            for _ in range(6):  # new connections, which the kernel assigns to any of the three processes
+            # the kernel may assign each of these new connections to any of the three processes
+            for _ in range(6):
                 status, _, body = ask(running.serve, f"/page?url={seed}")
                 assert status == 200 and body, (seed, status)
         assert ask(running.admin, "/readyz")[0] == 200
@@ -200,3 +201,30 @@ def test_a_crawl_of_three_processes_serves_and_obeys(tmp_path: Path, tree: list[
         assert running.process.wait(40) == 0
     finally:
         running.end()
+
+
+@pytest.mark.parametrize("processes", [1, 3])
+def test_status_tells_a_crawl_that_died_from_one_that_ended(
+    tmp_path: Path, tree: list[str], processes: int
+) -> None:
+    """SIGINT lets all processes end cleanly. After SIGKILL, status names the processes that did not."""
+    for number, ends_cleanly in enumerate((True, False, True)):
+        running = Running(tmp_path, tree, "--processes", str(processes))
+        running.until(
+            lambda run=running: len(run.status().get("processes", [])) == processes and run.fetched()
+        )
+        if ends_cleanly:
+            running.end()
+        else:
+            for pid in {running.process.pid, *(each["pid"] for each in running.status()["processes"])}:
+                os.kill(pid, signal.SIGKILL)
+            running.process.communicate(timeout=30)
+        said = running.command("status").stdout
+        verdict = json.loads(running.command("status", "--json").stdout)["health"]
+        names = ", ".join(f"p{n}" for n in range(processes))
+        text = (
+            "at rest"
+            if ends_cleanly
+            else f"died: {names} did not end cleanly: killed, or stopped by an error"
+        )
+        assert text in said and verdict["said"].startswith(text), (number, said)

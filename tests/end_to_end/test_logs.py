@@ -23,7 +23,7 @@ LOGROTATE = shutil.which("logrotate", path=f"{os.environ['PATH']}:/usr/sbin:/sbi
 
 
 def pids(folder: Path) -> list[int]:
-    """Return the processes of a crawl, as the page about operating a crawl finds them."""
+    """Return the process ids of a crawl, read from its lock files as `OPERATING.md` describes."""
     locks = [*folder.glob("*.lock"), *folder.glob("*/node.lock")]
     return [int(file.read_text().split()[1]) for file in locks]
 
@@ -96,7 +96,7 @@ def test_a_signal_reopens_the_logs_and_a_hangup_stops_nothing(
     tree: list[str],
     processes: str,
 ) -> None:
-    """The crawl is paused and writes no lines, so each process closes the renamed files only because of SIGUSR1."""
+    """The crawl is paused and writes no lines. So only SIGUSR1 can make a process close the renamed files."""
     running = Running(tmp_path, tree, *QUICK, "--processes", processes)
     try:
         running.until(lambda: running.fetched() > 20)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from crawler.cli.loopback import free_port, free_ports
+from tests.end_to_end.cut_network import Proxy
 from tests.end_to_end.test_many_processes import QUICK, command, report_of, stored_by
 from tests.end_to_end.web import Answer, ReceivedRequest, Web, redirect
 from tests.faults.harness import ROOT, Ended, TreeWeb, crawl, end, settings
@@ -26,21 +27,22 @@ class Nodes:
         self.folder = folder
         ports = free_ports(len(names))
         self.addresses = {name: f"127.0.0.1:{port}" for name, port in zip(names, ports, strict=True)}
-        peers = [f"{name}={address}" for name, address in self.addresses.items()]
         self.secret = folder / "secret"
         self.secret.write_text("0123456789abcdef0123456789abcdef")
         self.secret.chmod(0o600)
-        self._flags = [part for peer in peers for part in ("--peer", peer)]
+        self.seen: dict[str, dict[str, str]] = {}  # the addresses at which a node sees others, if they differ
 
     def start(
         self, name: str, *arguments: str, secret: Path | None = None, folder: str = "", clock: str = ""
     ) -> "subprocess.Popen[str]":
-        """Start the node `name`. By default, its folder has the same name.
+        """Start the node `name`. By default, the folder of the node has the name of the node.
 
-        `clock` is a planted clock (`planted.py`).
+        `clock` names a planted clock (`planted.py`).
         """
         module = ("tests.faults.planted", clock) if clock else ("crawler",)
-        common = (*self._flags, "--secret-file", str(secret or self.secret), *settings(*QUICK))
+        addresses = self.addresses | self.seen.get(name, {})
+        peers = [part for peer, address in addresses.items() for part in ("--peer", f"{peer}={address}")]
+        common = (*peers, "--secret-file", str(secret or self.secret), *settings(*QUICK))
         line = ["node", "--dir", str(self.folder / (folder or name)), "--name", name, *common, *arguments]
         return subprocess.Popen(
             [sys.executable, "-m", *module, *line],
@@ -85,7 +87,7 @@ def _left_of_two(
     elsewhere = f"127.0.0.1:{free_port()}"
     while True:
         shutil.rmtree(nodes.folder / "copy", ignore_errors=True)
-        # `cp` fails if the node deletes a file during the copy; this copy is inconsistent, too
+        # `cp` fails if the node deletes a file during the copy; such a copy is inconsistent, too
         subprocess.run(["cp", "-a", str(nodes.folder / "a"), str(nodes.folder / "copy")], check=False)
         copy = nodes.start("a", *arguments, "--listen", elsewhere, folder="copy")
         while copy.poll() is None:
@@ -99,12 +101,12 @@ def _left_of_two(
 
 
 def test_a_running_node_or_its_copy_is_stopped(tmp_path: Path) -> None:
-    """Two nodes with the same name once ran together: pages were fetched twice, and gaps were only 0.1 ms.
+    """Two nodes with the same name once ran together. Pages were then fetched twice, and gaps were only 0.1 ms.
 
     The folder of a running process is copied with `cp -a`, and the copy is started under the same name at
-    another port. If the original has received links from the peer that are missing in the copy, the peer
-    refuses the copy, and the original continues. Otherwise the original stops, because the copy started
-    later. The copy continues after `recover`.
+    another port. If the original has received links from the peer that the copy lacks, the peer refuses the
+    copy, and the original continues. Otherwise the original stops, because the copy started later. The copy
+    continues after `recover`.
     """
     nodes = Nodes(tmp_path, "ab")
     slow, pages = ("--rate", "5"), 500  # on a busy machine, starting the copy can take more than ten seconds
@@ -165,7 +167,7 @@ def test_wrong_settings_are_refused_in_one_line(
 
 
 def test_a_crawl_of_one_process_continues_as_two_nodes(tmp_path: Path) -> None:
-    """After a reshard, a process's folder, the seed and the table are moved to a second machine.
+    """After a reshard, the folder of a process, the seed and the table are moved to a second machine.
 
     No page is fetched again.
     """
@@ -194,9 +196,9 @@ def test_a_crawl_of_one_process_continues_as_two_nodes(tmp_path: Path) -> None:
 
 
 def moved_sites() -> Web:
-    """Return a web in which sites 1 to 8 have moved to 11 to 18.
+    """Return a web in which sites 1 to 8 have moved to sites 11 to 18.
 
-    Each new root links to its own and all other sites.
+    The root of each new site links to a page on each of the new sites.
     """
 
     def answer(asked: ReceivedRequest) -> Answer:
@@ -233,7 +235,8 @@ def test_a_node_that_was_killed_at_the_end_ends_although_its_peers_have_left(
 ) -> None:
     """Node `c` is killed after it has learned of the end, and is started again after its peers have ended.
 
-    Then node `c` ends cleanly, either by itself, or after one peer is started again, as its warning asks.
+    Then node `c` ends cleanly. It ends either by itself, or after one peer is started again, as the warning
+    of `c` asks.
     """
     nodes = Nodes(tmp_path, "abc")
     patient = ("--patience", "2", "--set", "splitter.silence_max=2")
@@ -259,3 +262,43 @@ def test_a_node_that_was_killed_at_the_end_ends_although_its_peers_have_left(
             for node in running:
                 node.kill()
         assert web.fetched().total() == PAGES
+
+
+def test_nodes_end_after_a_cut_of_the_network_at_the_end(tmp_path: Path) -> None:
+    """When all pages are fetched, the network of node `c` fails for longer than `crawl.patience`.
+
+    No node can know whether the others have links left. So all nodes wait, and end when the network is back.
+    """
+    nodes = Nodes(tmp_path, "abc")
+    proxies = {name: Proxy(int(at.rpartition(":")[2])) for name, at in nodes.addresses.items()}
+    seen = {name: f"127.0.0.1:{proxy.port}" for name, proxy in proxies.items()}
+    nodes.seen = {"a": {"c": seen["c"]}, "b": {"c": seen["c"]}, "c": {"a": seen["a"], "b": seen["b"]}}
+    patient = ("--patience", "2", "--set", "splitter.silence_max=2")
+    with TreeWeb(tmp_path, PAGES, "--fanout", "3") as web:
+        running = [
+            nodes.start("a", web.seed, *patient),
+            nodes.start("b", *patient),
+            nodes.start("c", *patient),
+        ]
+        try:
+            while web.fetched().total() < PAGES:
+                assert all(node.poll() is None for node in running)
+                time.sleep(0.005)
+            for proxy in proxies.values():
+                proxy.open.clear()
+            log, give_up = tmp_path / "c" / "crawler.log", time.monotonic() + 90
+            # the node logs this after `silence_max` without contact
+            while not (log.exists() and "start one of them again" in log.read_text()):
+                assert running[2].poll() is None and time.monotonic() < give_up
+                time.sleep(0.1)
+            for proxy in proxies.values():
+                proxy.open.set()
+            ended = [end(node, timeout=90) for node in running]
+            assert [each.code for each in ended] == [0, 0, 0], ended
+        finally:
+            for node in running:
+                node.kill()
+            for proxy in proxies.values():
+                proxy.close()
+        assert web.fetched().total() == len(web.fetched()) == PAGES
+    assert {report_of(tmp_path / name)["stopped_by"] for name in "abc"} == {"done"}

@@ -54,7 +54,10 @@ def test_an_order_of_an_installed_package_is_used(package: None, tmp_path: Path)
 def test_three_processes_use_the_order_of_an_installed_package(
     package: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each process scores links to hosts of all processes, and fetches the URLs of its own hosts in that order."""
+    """Each process scores links to hosts of all processes.
+
+    It fetches the URLs of its own hosts in the order of their scores.
+    """
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "site-packages"))
     hosts = [f"h{number}.localhost" for number in range(24)]  # the owners depend on a random key
     with Web({}) as web:

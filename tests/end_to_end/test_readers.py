@@ -16,7 +16,7 @@ from tests.end_to_end.web import Web, crawl, page, run
 from tests.engines import ENGINES
 
 ROUTES = {"/": page("/one", "/two"), "/one": page(text="one"), "/two": page(text="two")}
-PATIENCE = 25.0  # maximum seconds for a command; a command once waited 30 s for a lock
+PATIENCE = 25.0  # maximum number of seconds for a command; once, a command waited 30 s for a lock
 # Make the directory $1 read-only for the rest of the script, then run the command that follows.
 READ_ONLY = 'mount --bind "$1" "$1" && mount -o remount,ro,bind "$1" "$1" || exit 99; shift; exec "$@"'
 
@@ -24,7 +24,7 @@ READ_ONLY = 'mount --bind "$1" "$1" && mount -o remount,ro,bind "$1" "$1" || exi
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("processes", [1, 3])
 def test_commands_work_next_to_a_page_server(tmp_path: Path, engine: str, processes: int) -> None:
-    """`status`, `check` and a second page server once ended with exit code 75, and `check` only after 30 s."""
+    """Once, `status`, `check` and a second page server ended with exit code 75. For `check`, this took 30 s."""
     directory = tmp_path / "crawl"
     with Web(ROUTES) as web:
         crawl(directory, web.url(), "--processes", processes, "--set", f"store.engine={engine}")
@@ -66,7 +66,7 @@ def test_commands_next_to_a_running_crawl(tmp_path: Path, tree: list[str]) -> No
 
 
 def test_commands_work_on_a_read_only_file_system(tmp_path: Path) -> None:
-    """On such a file system, each command once ended with "cannot lock: Read-only file system"."""
+    """Once, each command ended on such a file system with "cannot lock: Read-only file system"."""
     directory, port = tmp_path / "crawl", free_port()
     with Web(ROUTES) as web:
         crawl(directory, web.url())

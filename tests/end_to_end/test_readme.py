@@ -27,8 +27,8 @@ def test_there_is_an_example_on_each_page() -> None:
 def test_examples_type_check(tmp_path: Path) -> None:
     """mypy accepts the programs of users without this project's settings, and finds a mistake in each page's example.
 
-    `crawler.Crawl` and `crawler.configure` once had type `object` for a type checker. All programs are checked
-    at once, because mypy spends most of its time on modules that all of them import.
+    `crawler.Crawl` and `crawler.configure` once had type `object` for a type checker. All programs are
+    checked in one run, because mypy spends most of its time on modules that all of them import.
     """
     pytest.importorskip("mypy")
     sources = {f"right{number}.py": source for number, source in enumerate(EXAMPLES)}

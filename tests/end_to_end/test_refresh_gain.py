@@ -29,7 +29,7 @@ def played(folder: Path, *arms: Arm) -> list[Played]:
 def test_signals_improve_freshness_and_lost_signals_are_noticed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """More copies are current if there is a signal for every change.
+    """If there is a signal for every change, more copies are current.
 
     A planted bug that drops signals is noticed.
     """

@@ -39,7 +39,7 @@ def changing_web(start: float, **spec: Any) -> ChangingWeb:
 
 
 def gaps_hold(web: ChangingWeb) -> bool:
-    """Return whether there was a gap between all requests to a host.
+    """Return whether there was a gap after each request to a host.
 
     The server's times may be late by one turn of its loop.
     """
@@ -98,9 +98,9 @@ def test_discovery_ends_while_known_pages_are_refreshed(tmp_path: Path) -> None:
 
 
 def test_state_survives_repeated_kills(tmp_path: Path) -> None:
-    """After each kill, the state is the committed state.
+    """After each kill, the store has exactly the state that was committed.
 
-    Gaps are kept, and no page is lost (`faults/refreshing.py`).
+    No request is sent too early, and no page is lost (`faults/refreshing.py`).
     """
     web = killed.changing_web(SystemClock().now())
     verdict = asyncio.run(
@@ -117,7 +117,7 @@ def test_state_survives_repeated_kills(tmp_path: Path) -> None:
 def test_processes_share_one_rate_for_known_pages(tmp_path: Path, command: str) -> None:
     """If no new URL is left, known pages must get the whole rate.
 
-    Once, known pages got no share of the rate if there were several processes.
+    Once, if there were several processes, known pages got no share of the rate.
     """
     rate, seconds = 30.0, 9.0
     web = changing_web(SystemClock().now())
@@ -146,7 +146,8 @@ def test_processes_share_one_rate_for_known_pages(tmp_path: Path, command: str) 
         assert last - first > 1.6, "more than the rate over two seconds"
     if command == "refresh":
         assert {each.page for each in web.log if each.at > begun and each.page >= 0} == set(range(len(web)))
-        # Shares follow the latest heartbeats, so their sum is about 1; without heartbeats it would be 2.
+        # Shares follow the latest heartbeats, so the sum of the shares is about 1; without heartbeats it
+        # would be 2.
         assert report["refreshing"]["share"] == pytest.approx(1.0, abs=0.1)
 
 
@@ -165,9 +166,9 @@ PARTIAL: dict[str, Answer] = {
 def test_a_partial_answer_to_a_refresh_does_not_replace_the_copy(
     tmp_path: Path, partial: str, live: bool
 ) -> None:
-    """Once, `get` showed a part of a page that was not requested, and the page server answered 502.
+    """Once, if a server answered a refresh with an unrequested part of the page, `get` showed this part.
 
-    The earlier copy is shown until the server sends the whole page again.
+    The page server answered 502. The earlier copy must be shown until the server sends the whole page again.
     """
     directory = tmp_path / "crawl"
     with Web({"/": page("/a"), "/a": WHOLE}) as web:
@@ -179,7 +180,7 @@ def test_a_partial_answer_to_a_refresh_does_not_replace_the_copy(
             running = Running(tmp_path, [], *flags, command="refresh")
             try:
                 running.until(lambda: web.paths().count("/a") > 1)
-                before = running.status()["refresh"]["done"]
+                before = running.until(lambda: running.status().get("refresh"))["done"]
                 running.until(lambda: running.status()["refresh"]["done"] > before + 1)
                 status, _, body = ask(running.serve, f"/page?url={url}")
                 assert status == 200 and body.decode() == WHOLE

@@ -58,7 +58,7 @@ def item(request: ReceivedRequest) -> Answer:
 
 
 def shop(app: str = APP, more: dict[str, Route] | None = None) -> dict[str, Route]:
-    """Return the routes of a site of `LAST` + 1 pages that shows nothing without its script."""
+    """Return the routes of a site of `LAST` + 1 pages, which shows nothing without its script."""
     routes: dict[str, Route] = {"/robots.txt": ROBOTS, "/": SHELL, "/app.js": (200, SCRIPT, app)}
     routes |= {f"/item/{n}": SHELL for n in range(1, LAST + 1)}
     routes |= {f"/api/{n}.json": item for n in range(LAST + 1)}
@@ -95,8 +95,8 @@ def browsers() -> set[int]:
 def no_orphan(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     """Give the test's browsers a folder that identifies them; after the test, assert that none is left running.
 
-    The user `nobody` may enter the folder. The fixture requests `tmp_path`, so that pytest creates its base
-    folder first. Otherwise pytest would create it inside the folder of this test.
+    The user `nobody` may enter the folder. The fixture requests `tmp_path`, so that pytest creates the base
+    folder of all tests first. Otherwise pytest would create it inside the folder of this test.
     """
     folder = tempfile.mkdtemp()
     os.chmod(folder, 0o755)
@@ -204,9 +204,10 @@ def test_requests_of_a_page_obey_robots_txt_on_every_host(tmp_path: Path) -> Non
 
 
 def test_requests_of_workers_frames_and_other_origins_are_answered(tmp_path: Path) -> None:
-    """Workers, frames and other origins get answers to their requests, and the page shows these answers.
+    """Workers, frames and other origins get answers to their requests.
 
-    If a request to another origin needs permission, only the server of this origin can give it.
+    The page shows these answers, so the test can read them. If a request to another origin needs permission,
+    only the server of this origin can give it.
     """
     app = """
     const here = location.port, said = {};
@@ -309,8 +310,8 @@ def packets(table: str) -> int:
 def traces(pid: int) -> dict[str, object]:
     """Return the kernel's counters in the network namespace of a process, without zeros.
 
-    WebRTC opens UDP sockets for a moment, so UDP sockets count only if they have sent something. Other
-    sockets also count if they are only open.
+    WebRTC opens UDP sockets for a moment, so UDP sockets count only if something was sent through them. Any
+    other socket counts even if it is only open.
     """
     net = Path(f"/proc/{pid}/net")
     found: dict[str, object] = {"packets": packets((net / "dev").read_text())}
@@ -334,7 +335,7 @@ def traces(pid: int) -> dict[str, object]:
         "Tcp:RtoMax",
         "Tcp:MaxConn",
     }
-    # WebRTC looks up the route to its server; there is no route, so it sends no packet
+    # WebRTC looks up the route to its server; since there is no route, it sends no packet
     refused = {"Ip:OutNoRoutes"}
     return {name: n for name, n in found.items() if n and name not in settings | refused}
 
@@ -482,7 +483,10 @@ def test_a_browser_that_is_killed_is_replaced_and_nothing_is_lost(tmp_path: Path
 
 @pytest.mark.usefixtures("no_orphan")
 def test_a_crawler_that_is_the_first_process_of_a_container_renders(tmp_path: Path) -> None:
-    """The crawler has the process id 1. Elsewhere, a browser with the parent 1 means that the crawler has ended."""
+    """The crawler has the process id 1.
+
+    Outside of a container, a browser whose parent has the process id 1 has lost its crawler.
+    """
     container = ("unshare", "--pid", "--fork", "--mount-proc")
     if subprocess.run([*container, "true"], capture_output=True, check=False).returncode:
         pytest.skip("this system does not allow process namespaces")
@@ -527,7 +531,7 @@ crawler.run(sys.argv[1], parse, directory=sys.argv[2], config=%r)
 
 @pytest.mark.usefixtures("no_orphan")
 def test_a_request_to_render_a_page_survives_kills(tmp_path: Path) -> None:
-    """Only pages whose requests have the option to render are rendered.
+    """Of all pages, only those whose requests have the option `render` are rendered.
 
     The crawl is killed five times, each time after one to four requests.
     """
@@ -563,7 +567,7 @@ def test_without_a_browser_the_crawl_warns_once_and_continues(tmp_path: Path) ->
 def test_a_refresh_compares_what_the_browser_shows(tmp_path: Path) -> None:
     """Only the data of a page changes, not its HTML.
 
-    Requests must be unconditional, and equal HTML does not prove that the page is unchanged.
+    So requests must be unconditional, because equal HTML does not prove that the page is unchanged.
     """
     words = ["first words"]
     tag = {"ETag": '"shell"', "Content-Type": "text/html"}
@@ -617,7 +621,8 @@ def _two(
 def test_a_request_decides_if_its_page_is_rendered(tmp_path: Path, linked: bool) -> None:
     """The option of the request decides if the page is rendered.
 
-    This is true even if the same page also has a link to the requested page, and the link is queued first.
+    The same is true if the requesting page also contains a link to this page, even if the link is queued
+    first.
     """
     start = (WORDS + '<a href="/item/5">five</a>') if linked else WORDS
     with Web(shop(more={"/": start})) as web:
@@ -764,7 +769,7 @@ def test_seeds_that_a_program_adds_select_what_is_rendered(tmp_path: Path) -> No
 
 
 def test_a_page_that_can_no_longer_be_rendered_keeps_its_copy(tmp_path: Path) -> None:
-    """The unrendered page must not count as a change, replace the copy or remove its links.
+    """When the page cannot be rendered, this must not count as a change, replace the copy or remove its links.
 
     Each failure counts as a try.
     """
@@ -787,7 +792,7 @@ def test_a_page_that_can_no_longer_be_rendered_keeps_its_copy(tmp_path: Path) ->
 
 
 def test_patterns_learned_by_auto_survive_a_restart(tmp_path: Path) -> None:
-    """After three renderings without gain, pages of a pattern are no longer rendered, even across restarts."""
+    """After three renderings of a pattern that added nothing, no more of its pages are rendered, even after a restart."""
     idle = {f"/p/{n}": f'<script>1</script><a href="/p/{n + 1}">next</a>' for n in range(12)}
     with Web({"/robots.txt": ROBOTS, **idle}) as web:
         flags = ("--render", "auto", "--set", "render.chance=0", "--max-pages", "2")
@@ -881,7 +886,10 @@ BOMB = "const held = []; for (;;) held.push(new Array(1e6).fill(Math.random()))"
 
 
 def test_the_first_good_rendering_of_a_page_is_no_change(tmp_path: Path) -> None:
-    """A page could not be rendered, so only its shell is stored. A later rendering does not prove that it changed."""
+    """A page could not be rendered, so only its shell is stored.
+
+    A later rendering does not prove that the page has changed.
+    """
     scripts = [BOMB, "root.textContent = 'now it works'"]
     with Web({
         "/robots.txt": ROBOTS, "/": lambda _: (200, {"Content-Type": "text/html", "ETag": '"1"'}, SHELL),

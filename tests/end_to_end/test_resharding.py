@@ -144,7 +144,7 @@ def test_a_running_crawl_is_not_resharded(tmp_path: Path) -> None:
 
 
 def test_a_lost_process_is_rebuilt_from_the_others(tmp_path: Path) -> None:
-    """Links that other processes sent are read from their archives.
+    """Links that other processes sent to the lost process are found in the archives of these processes.
 
     Links on lost pages are found when these pages are fetched again.
     """

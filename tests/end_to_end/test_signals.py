@@ -52,7 +52,7 @@ SETTINGS: dict[str, Any] = {
 
 
 def ask(port: int, target: str, body: bytes | None = None, **fields: str) -> tuple[int, dict[str, str], Any]:
-    """Send a request to the page server; return its status, header fields and JSON."""
+    """Send a request to the page server; return the status, header fields and JSON of the answer."""
     link = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
     try:
         headers = {name.replace("_", "-"): value for name, value in fields.items()}
@@ -138,7 +138,10 @@ ENTRANCES = [by_signal, by_indexnow, by_websub, by_control, by_python, by_refres
 
 
 def page_of(crawl: Crawl) -> Any:
-    """Return a function that builds the `Change` for a fetched page whose second portion of links contains `LINK`."""
+    """Return a function that builds the `Change` for a fetched page.
+
+    The second portion of the links of this page contains `LINK`.
+    """
     fingerprint = crawl.stages.fingerprinter.fingerprint
     content = b"<p>home</p>"
     fetch = Fetch(
@@ -166,8 +169,8 @@ def page_of(crawl: Crawl) -> Any:
 def test_a_signalled_url_survives_a_kill(tmp_path: Path, entrance: Callable[[Crawl], Awaitable[Any]]) -> None:
     """A signal for a URL arrives between two portions of the links of a page that links to it.
 
-    Then the page is committed. After a kill, the links of the stored page are not read again. Once, the link to
-    the URL counted as seen because of the signal, so the URL was lost."""
+    Then the page is committed. After a kill, the links of the stored page are not read again. Once, the
+    signal made the crawl believe that the link to the URL had been seen, so the URL was lost."""
 
     async def play() -> None:
         tree = SETTINGS | {"politeness": {"delay": 0, "delay_factor": 0}}
@@ -229,9 +232,9 @@ def all_heard(running: Running, urls: list[str], source: str, count: int) -> boo
 
 
 def test_signals_to_any_of_three_processes_reach_the_owner(tmp_path: Path) -> None:
-    """Once, 67 of 90 signals sent over HTTP were answered with 200, but were lost.
+    """Once, 67 of 90 signals sent over HTTP were answered with 200 and then lost.
 
-    Other processes owned the pages of these signals.
+    The pages of these signals belonged to processes other than the receiver.
     """
     with TreeWeb(tmp_path, PAGES, "--fanout", "3", hosts=30) as web:
         urls = [web.url(page) for page in range(PAGES)]
@@ -241,7 +244,8 @@ def test_signals_to_any_of_three_processes_reach_the_owner(tmp_path: Path) -> No
         try:
             running.until(lambda: running.status().get("refreshing", {}).get("pages") == PAGES)
             one_by_one: Counter[str] = Counter()
-            for url in urls:  # new connections, which the kernel gives to any of the three processes
+            # the kernel may give each of these new connections to any of the three processes
+            for url in urls:
                 body = json.dumps({"urls": [url], "source": "cms"}).encode()
                 status, _, said = ask(running.serve, "/signal", body)
                 assert status == 200 and len(said["urls"]) == 1 and said["urls"][0]["url"] == url
@@ -293,8 +297,8 @@ def test_signals_to_any_of_three_processes_reach_the_owner(tmp_path: Path) -> No
 def test_signals_of_every_fate_reach_their_owners_while_one_of_three_processes_dies(tmp_path: Path) -> None:
     """Each URL is signalled to every process, so the receiver is sometimes the owner, and sometimes another process.
 
-    One process is killed before the first signals for its own URLs arrive, and again as soon as it has confirmed
-    signals for the others.
+    One process is killed twice: before the first signals for its own URLs arrive, and as soon as it has
+    confirmed signals for the other processes.
     """
     hosts = 18
     robots = ("--robots", "User-agent: *|Disallow: /forbidden")
@@ -357,7 +361,7 @@ HOSTS = [f"h{n}.localhost" for n in range(12)]
 
 
 class HubbedWeb(Web):
-    """A web of hosts with a page, a feed and a key file each, and of a hub that records its requests."""
+    """A web of several hosts and a hub. Each host has a page, a feed and a key file. The hub records its requests."""
 
     def __init__(self) -> None:
         self.forms: list[dict[str, str]] = []
@@ -369,10 +373,10 @@ class HubbedWeb(Web):
 
 
 def test_indexnow_and_websub_reach_the_right_process(tmp_path: Path) -> None:
-    """Once, a key file was never fetched if another process owned its host.
+    """Once, a key file was never fetched if its host belonged to another process.
 
-    Also, each process subscribed to every topic. A delivery with the token of another process was answered with
-    410, which makes a hub delete its subscriber.
+    Also, each process subscribed to every topic. A delivery with the token of another process was answered
+    with 410, and a hub deletes its subscriber after such an answer.
     """
     with HubbedWeb() as web:
         urls = [web.url("/", host) for host in HOSTS]

@@ -48,7 +48,11 @@ class Message:
 
 
 class Site:
-    """A site that verifies requests. For each request, True means valid, False invalid, and None not signed."""
+    """A site that verifies requests.
+
+    A request is judged as True if its signature is valid, False if it is invalid, and None if the request is
+    not signed.
+    """
 
     def __init__(self, directory: str) -> None:
         resolver = Published(directory)
@@ -90,7 +94,10 @@ def site_of(directory: Path) -> Site:
 @pytest.mark.parametrize("processes", [1, 3])
 @pytest.mark.parametrize("profile", ["dictionary", "string"])
 def test_another_verifier_accepts_every_request(directory: Path, profile: str, processes: int) -> None:
-    """Requests for pages, robots.txt, sitemaps and redirect targets are signed. Each host gets only one signature."""
+    """Requests for pages, robots.txt, sitemaps and redirect targets are signed.
+
+    All requests to a host have the same signature.
+    """
     hosts = [f"h{number}.localhost" for number in range(6)]
     with Web({"/in": page(text="in"), "/robots.txt": (404, {}, "")}) as web:
         web.routes["/"] = page("/in", "/moved", *(web.url("/", host) for host in hosts))
@@ -190,9 +197,10 @@ def _plain(path: Path) -> bytes:
 def test_the_key_is_in_no_record_log_or_export(
     directory: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """The private key is not recorded, and neither are signatures, which could be replayed for a while.
+    """The private key is not recorded.
 
-    The id of the key is recorded.
+    Signatures are not recorded either, because they could be replayed for a while. The id of the key is
+    recorded.
     """
     with Web({"/": page("/in"), "/in": page(text="in")}) as web:
         crawl(directory, web.url(), *settings(), "--set", "pages.gzip_level=0", "-v")

@@ -102,7 +102,7 @@ def a_shop() -> Web:
 
 
 def shown(line: str, web: Web) -> tuple[list[str], str]:
-    """Run a line of the README. Return its terminal output, without the progress, and its command.
+    """Run a line of the README. Return the command, and its terminal output without the progress.
 
     A `| head -N` in the line is applied to the output.
     """

@@ -2,6 +2,7 @@
 
 import gzip
 import ssl
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -118,9 +119,9 @@ def test_links_in_meta_refresh_and_feeds_and_robots_directives(tmp_path: Path) -
 
 @pytest.mark.parametrize("kept", ["304", "200"])
 def test_a_later_noarchive_withholds_the_copies(tmp_path: Path, kept: str) -> None:
-    """A page was once still shown after it began to forbid copies without changing its text.
+    """Once, if a page began to forbid copies without changing its text, it was still shown.
 
-    A document was shown in any case.
+    A document, such as a PDF, was always still shown.
     """
     said: dict[str, str] = {}
     meta = ""
@@ -153,7 +154,8 @@ def test_a_later_noarchive_withholds_the_copies(tmp_path: Path, kept: str) -> No
 def test_robots_txt_is_obeyed_and_sitemaps_are_read(tmp_path: Path) -> None:
     """Rules are obeyed.
 
-    Sitemaps in robots.txt are read, even if gzipped; /sitemap.xml is read only if guessing is allowed.
+    Sitemaps that robots.txt names are read, even if gzipped. /sitemap.xml is read only if guessing is
+    allowed.
     """
 
     def urlset(*paths: str) -> str:
@@ -188,6 +190,20 @@ def test_traps_and_duplicate_pages(tmp_path: Path) -> None:
         assert max(path.count("loop/") for path in web.paths()) <= 3
     assert report["pages"]["links_not_taken"] == 4
     assert report["urls"]["filtered"]["repeated_segments"] == 1
+
+
+@pytest.mark.parametrize("processes", ["1", "3"])
+def test_a_soft_404_trap_gets_forty_requests(tmp_path: Path, processes: str) -> None:
+    """Each URL of the host shows the same page with four relative links, which lead to new URLs.
+
+    By default, the links of ten copies are followed. One of them, /a/a/a/, repeats a segment too often.
+    """
+    paths = [
+        f"/{''.join(f'{name}/' for name in names)}" for n in range(5) for names in product("abcd", repeat=n)
+    ]
+    with Web(dict.fromkeys(paths, page("a/", "b/", "c/", "d/", text="Not found"))) as web:
+        crawl(tmp_path, web.url(), "--processes", processes)
+        assert len(web.paths()) == len(set(web.paths())) == 1 + 10 * 4 - 1
 
 
 def test_session_ids_do_not_make_new_pages(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import shutil
 import time
 import zipfile
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,7 @@ def exported(directory: Path, form: str) -> bytes:
 
 
 def records_of(directory: Path, form: str) -> set[tuple[str, str, str, bytes]]:
-    """Return the records of a `warc` or `wacz` export: type, URL, URL of the earlier capture or "", content."""
+    """Return the records of a `warc` or `wacz` export, as (type, URL, URL of the earlier capture or "", content)."""
     if form == "wacz":
         output = directory.parent / "exported.wacz"
         output.unlink(missing_ok=True)
@@ -269,7 +270,7 @@ def test_pages_can_be_withdrawn_in_python(crawled: tuple[Web, Path]) -> None:
 
 @pytest.mark.parametrize("kept", [True, False], ids=["keep", "withhold"])
 def test_a_robots_txt_that_forbids_a_stored_page_later(tmp_path: Path, kept: bool) -> None:
-    """`why` once reported neither that robots.txt now forbids a stored page, nor whether its copy is shown."""
+    """`why` once did not report that robots.txt now forbids a stored page, nor whether the page's copy is shown."""
     directory = tmp_path / "crawl"
     robots = (200, {"Content-Type": "text/plain"}, "User-agent: *\nAllow: /\n")
     with Web({"/": page("/open", "/private/a"), "/open": page(), "/private/a": page(text="the copy")}) as web:
@@ -303,3 +304,59 @@ def test_withdraw_without_a_target_names_its_flags(crawled: tuple[Web, Path]) ->
     for flags in ((), ("--undo",), ("--erase",)):
         ended = run("withdraw", *flags, "--dir", directory)
         assert ended.code == 2 and "--host HOST, --prefix URL or --before DATE" in ended.err, ended
+
+
+ENTRANCES = ("command", "HTTP", "Python")
+
+
+@pytest.mark.parametrize("processes", [1, 3])
+@pytest.mark.parametrize("live", [True, False], ids=["live", "at rest"])
+def test_all_entrances_withdraw_alike(tmp_path: Path, processes: int, live: bool) -> None:
+    """The command, the dashboard's endpoint and Python give the same result for each step of a withdrawal.
+
+    Each entrance works on a host of its own. The hosts have the same pages, and all processes own hosts.
+    """
+    names = [f"h{number}.localhost" for number in range(24)]
+    routes = {
+        f"{name}/{path}": page("/1", "/2", text=f"{name} {path}") for name in names for path in ("", "1", "2")
+    }
+    directory = tmp_path / "crawl"
+    entrances = ENTRANCES if live else ("command", "Python")
+    with Web(routes) as web:
+        crawl(directory, *(web.url("/", name) for name in names), "--processes", processes)
+        flags = ("--set", "refresh.min_age=100000000", "--set", "refresh.explore=0")
+        with ExitStack() as stack:
+            if live:
+                running = Running(tmp_path, [], *flags, "--processes", str(processes), command="refresh")
+                stack.callback(running.end)
+                running.until(lambda: (running.status().get("refreshing") or {}).get("pages") == len(routes))
+
+            def said(entrance: str, **order: Any) -> dict[str, Any]:
+                if entrance == "HTTP":
+                    return do(running, **order)[1]["answers"][0]
+                if entrance == "Python":
+                    return asyncio.run(api.Crawl(directory=directory).withdraw(**order))
+                words = [word for name, value in order.items() for word in _flag(name, value)]
+                return json.loads(run("withdraw", *words, "--json", "--dir", directory).out)[0]
+
+            for step in ({"dry_run": True}, {"reason": "asked for"}, {"undo": True}, {"erase": True}):
+                for round_ in range(len(names) // len(ENTRANCES)):
+                    found = []
+                    for number, entrance in enumerate(entrances):
+                        host = names[round_ * len(ENTRANCES) + number]
+                        result = said(entrance, host=host, **step)
+                        assert result.pop("host") == host
+                        found.append(
+                            {name: value for name, value in result.items() if name not in ("at", "bytes")}
+                        )
+                    assert found == [found[0]] * len(found), step
+                    assert found[0]["pages"] == 4, "three pages and robots.txt"
+            left = {each.url for each in api.Crawl(directory=directory).stored()}
+            erased = [name for number, name in enumerate(names) if number % len(ENTRANCES) < len(entrances)]
+            assert {name for name in names if web.url("/", name) in left} == {*names} - {*erased}
+        assert run("check", "--dir", directory).code == 0
+
+
+def _flag(name: str, value: Any) -> tuple[str, ...]:
+    flag = "--" + name.replace("_", "-")
+    return (flag,) if value is True else (flag, value)

@@ -3,7 +3,7 @@
     python -m tests.end_to_end.tree_server --pages 1000 --hosts 5 --log FILE [--port P] ...
 
 Page n is /n on the host with the number n % hosts (127.1.x.y). It links to its children, the pages n * fanout
-+ 1 to n * fanout + fanout. So every URL has exactly one in-link, and a lost link stays lost. Bodies are
++ 1 to n * fanout + fanout. So exactly one page links to each URL, and a lost link stays lost. Bodies are
 distinct. When a request is answered, one line is appended to the log:
 
     <begin> <end> <address, or name with --names> <path> <status>
@@ -82,7 +82,9 @@ class Site:
 
     def _url(self, page: int, folder: str = "") -> str:
         options = self.options
-        name = f"host{page % options.hosts}.localhost" if options.names else address(page % options.hosts)
+        name = (
+            f"host{page % options.hosts}.site.localhost" if options.names else address(page % options.hosts)
+        )
         return f"http://{name}:{options.port}/{folder}{page}"
 
 

@@ -146,7 +146,10 @@ class Tunnels(BaseHTTPRequestHandler):
 
 @contextlib.contextmanager
 def served(handler: type[BaseHTTPRequestHandler]) -> Iterator[int]:
-    """Serve with a handler of http.server, which can control every byte of its answers. Yield the port."""
+    """Serve with a handler of http.server, because such a handler can control every byte of its answers.
+
+    Yield the port.
+    """
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     server.daemon_threads = True
     threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()

@@ -1,4 +1,6 @@
-"""Run `crawler export` or `report` with one page per piece of work and a delay in each piece, so that a test can kill it.
+"""Run `crawler export` or `report` with one page per piece of work and a delay in each piece.
+
+So a test can kill it in time.
 
 python -m tests.export.slow_pages SECONDS export ...
 """

@@ -40,7 +40,7 @@ def words(directory: Path, request: pytest.FixtureRequest) -> list[str]:
 
 @pytest.fixture
 def started(words: list[str], tmp_path: Path) -> Iterator["subprocess.Popen[str]"]:
-    """Start a command on 13 pages, each of which takes 0.4 s, with at least two pages at a time."""
+    """Start a command that reads 13 pages, at least two at a time; each page takes 0.4 s."""
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.export.slow_pages", "0.4", *words, "-o", str(tmp_path / "made")],
         cwd=ROOT,
@@ -90,8 +90,10 @@ def test_a_killed_worker_is_replaced(
 
 
 def _read(made: Path) -> Any:
-    """Return a report, or the URLs of rows; their other fields may differ, because a killed worker's pieces are read
-    in careful mode."""
+    """Return a report, or the URLs of rows.
+
+    The other fields of rows may differ, because the pieces of a killed worker are read in careful mode.
+    """
     lines = made.read_bytes().splitlines()
     if lines[0] == b"{":
         return msgspec.json.decode(made.read_bytes())

@@ -104,7 +104,7 @@ def test_no_link_to_a_stored_page_is_dead(tmp_path: Path, processes: int) -> Non
 
 
 def test_crawl_with_mirror_writes_and_renews_it(tmp_path: Path) -> None:
-    """`crawl --mirror` fetches requisites and writes an offline copy, which the next run renews."""
+    """`crawl --mirror` fetches requisites and writes an offline copy. The next run renews this copy."""
     with Web(SITE) as web:
         for text in ("first", "second"):
             web.routes["/later"] = text

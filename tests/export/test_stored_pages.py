@@ -136,7 +136,10 @@ def test_the_api_has_the_titles_of_the_log(crawled: tuple[Path, Web]) -> None:
 
 
 def test_the_report_and_the_log_agree_on_missing_titles(crawled: tuple[Path, Web]) -> None:
-    """Regression: pages over 64 kB, which the parser's guard sends to a child process, had no title in the report."""
+    """Regression: pages over 64 kB had no title in the report.
+
+    The parser's guard sends such pages to a child process.
+    """
     directory, _ = crawled
     missing = {_path(each["subject"]) for each in _report(directory)["missing_titles"]["listed"]}
     assert missing == {path for path, title in _logged(directory).items() if not title and path in PAGES}

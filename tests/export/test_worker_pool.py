@@ -1,4 +1,4 @@
-"""Test the worker pool: the order of results, its bounds, and the effect of a piece of work that kills its worker."""
+"""Test the worker pool: the order of results, the bounds of the pool, and a piece of work that kills its worker."""
 
 import os
 import signal
@@ -66,7 +66,7 @@ def test_a_piece_that_kills_its_worker_affects_no_other() -> None:
 
 
 def test_a_worker_ends_silently_if_its_parent_dies_with_an_unread_result() -> None:
-    """The connection is reset, not closed, if the parent dies.
+    """If the parent dies, the connection is reset, not closed.
 
     Regression: the worker of a killed export ended with a traceback.
     """

@@ -152,7 +152,10 @@ def soup(seed: int) -> bytes:
 
 
 class Soup:
-    """Makes a random page. Each link has its own target, so a test notices a wrong order or a repeated link."""
+    """Makes a random page.
+
+    Each link has a target of its own, so a test notices if links are repeated or in the wrong order.
+    """
 
     def __init__(self, chance: random.Random) -> None:
         self._chance = chance

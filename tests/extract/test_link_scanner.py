@@ -1,4 +1,7 @@
-"""Test the link scanner against lexbor's tree. It gives the same result as the tree, or leaves the page to the parser."""
+"""Test the link scanner against lexbor's tree.
+
+The scanner gives the same result as the tree, or leaves the page to the parser.
+"""
 
 import sys
 from html.entities import html5
@@ -201,7 +204,7 @@ def test_any_bytes(content: bytes) -> None:
 
 @pytest.mark.parametrize("charset", ["windows-1252", "shift_jis", "gbk", "utf-16le", "iso-2022-jp", "euc-kr"])
 def test_pages_in_other_encodings(charset: str) -> None:
-    """In these encodings, a byte that looks like `<` or a quote can be part of another character.
+    """In these encodings, a byte that looks like `<` or like a quote can be a part of another character.
 
     The scanner reads the output of `prepare`.
     """
@@ -249,6 +252,39 @@ def test_links_beyond_the_limit(links_max: int) -> None:
         scanner = link_scanner.LinkScanner(content, found, links_max)
         assert scanner.scan() and len(found.hrefs) <= links_max + 1
         assert found.extracted("utf-8", "", links_max) == parse(content, "utf-8", PAGES[0], config)
+
+
+_PARTS = [
+    "a/page.html",
+    "b/page.html",
+    "page.html",
+    "#",
+    "#top",
+    "&#35;",
+    "&amp;",
+    "&",
+    "?q=",
+    "\r",
+    "\0",
+    " ",
+    "\u00e9",
+    "A",
+    "x" * 300,
+]
+
+
+@given(
+    st.lists(st.lists(st.sampled_from(_PARTS), max_size=4).map("".join), min_size=2, max_size=12), st.data()
+)
+def test_repeated_links(hrefs: list[str], data: st.DataObject) -> None:
+    """The scanner passes over links that it remembers; links that differ only in their last bytes are not repeated."""
+    drawn = data.draw(
+        st.lists(st.sampled_from([*hrefs, "a/page.html", "b/page.html"]), min_size=2, max_size=40)
+    )
+    quotes = data.draw(st.sampled_from(['"', "'"]))
+    nofollow = data.draw(st.sampled_from(["", " rel=nofollow"]))
+    tags = [f"<a href={quotes}{href}{quotes}{nofollow * (at % 3 == 0)}>" for at, href in enumerate(drawn)]
+    assert assert_same("".join(tags).encode())
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -32,7 +32,7 @@ def context(
     want_requisites: bool = False,
     xhtml: bool = False,
 ) -> Context:
-    """Return the context of a page; by default only its URL is set."""
+    """Return the context of a page; by default, nothing but its URL is set."""
     return Context(
         url,
         charset,
@@ -88,7 +88,8 @@ def context(
         ("<a href=x", []),
         ("<table><tr><a href=x><td><a href=y>", ["x", "y"]),
         ("<p><a href=x>1<a href=y>2</a>", ["x", "y"]),
-        ("<select><option><a href=x>", ["x"]),  # since 2025 the standard keeps other elements within select
+        # since 2025, the standard keeps elements other than options within select
+        ("<select><option><a href=x>", ["x"]),
     ],
 )
 def test_markup_with_and_without_links(content: str, hrefs: list[str]) -> None:

@@ -45,7 +45,7 @@ class Readers:
 
 @pytest.mark.parametrize(("seconds", "cost"), [(0.003, 0.001), (0.003, 0.0004), (0.003, 0.02), (0.0, 0.001)])
 def test_a_turn_stays_within_its_share(seconds: float, cost: float) -> None:
-    """Pages are read in order. However many pages wait, a turn exceeds its share by at most one page."""
+    """Pages are read in order. Even if many pages wait, a turn exceeds its share by at most one page."""
     readers = Readers(seconds, cost)
     asyncio.run(readers.all(100))
     assert [number for _, number in readers.read] == list(range(100))

@@ -40,7 +40,7 @@ def pieces(body: bytes, seed: int) -> list[bytes]:
 @pytest.mark.parametrize("name", BODIES)
 @pytest.mark.parametrize("seed", range(4))
 def test_a_streamed_map_gives_the_same_result_as_a_whole_one(name: str, seed: int) -> None:
-    """The result is the same if the child's input has little free space, and if the child dies and is replaced."""
+    """The result is the same if the child's input buffer is nearly full, and if the child dies and is replaced."""
     body, rng = BODIES[name], random.Random(seed)
     readers: MapReaders = MapReaders(10.0)
 
@@ -99,7 +99,7 @@ def test_small_maps_need_no_child_and_dropped_maps_are_forgotten() -> None:
 def test_one_child_reads_maps_that_arrive_together() -> None:
     """The pieces of several maps arrive interleaved, with a page in between. The child dies once, and is replaced.
 
-    At most as many maps as allowed are read at the same time.
+    The number of maps that are read at the same time does not exceed the limit.
     """
 
     async def test() -> None:

@@ -98,7 +98,7 @@ def test_open_elements() -> None:
 
 def test_most_attributes() -> None:
     assert most_attributes(b"<p a b c=d e='>' f/g>", 30) == 0  # short tags are skipped
-    # the guard does not detect this shape; other limits apply to such a page
+    # the guard does not detect this shape, but other limits apply to such a page
     assert most_attributes(b"<p " + b"a='>' " * 10 + b">", 8) == 0
     assert most_attributes(b"<p " + b"a b=c d='e' " * 10 + b">", 20) == 30
     assert most_attributes(b"<script>" + b"a<b c d e f g h i j k" * 9 + b"</script>", 3) == 0
@@ -122,7 +122,10 @@ def test_stripping_changes_no_link(tags: list[tuple[str, str | None]], upper: bo
     )
 )
 def test_no_formatting_attribute_survives_stripping(pieces: list[bytes]) -> None:
-    """A regular expression gives the same result. In it, no blank or slash follows a formatting element's name."""
+    """Stripping gives the same result as a regular expression.
+
+    In this result, no blank or slash follows the name of a formatting element.
+    """
     content = b"".join(pieces)
     stripped = without_formatting_attributes(content)
     assert stripped == _ATTRIBUTES_OF_FORMATTING.sub(rb"<\1", content)
@@ -206,7 +209,7 @@ def _tag_end(content: bytes, begin: int) -> int:
             state = "before name" if blank else state
         elif state in ("attribute name", "after name"):
             state = "after name" if blank else "attribute name"
-        elif not blank:  # before a name, or after a quoted value; "=" begins a name here
+        elif not blank:  # the state is before a name or after a quoted value; there, "=" begins a name
             state = "attribute name"
         at += 1
     return len(content)

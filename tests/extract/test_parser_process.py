@@ -1,4 +1,7 @@
-"""Test the parser for callers that block. It gives the same results as the crawl, even if children die or never start."""
+"""Test the parser for callers that block.
+
+The parser gives the same results as in the crawl, even if children die or never start.
+"""
 
 import asyncio
 import gc

@@ -110,7 +110,10 @@ def test_a_page_that_takes_too_much_cpu() -> None:
 
 @pytest.mark.parametrize("forked", [False, True])
 def test_a_page_that_takes_too_much_memory(forked: bool) -> None:
-    """A forked child can reuse memory that its parent freed. So this page needs more than all other tests freed."""
+    """A forked child can reuse memory that its parent freed.
+
+    So this page needs more memory than all other tests together have freed.
+    """
     fork = fork_parser() if forked else None  # inherited memory does not count towards the limit
 
     async def test() -> None:
@@ -203,7 +206,7 @@ def test_an_unused_fork_ends_with_the_worker() -> None:
 def test_a_fork_ends_when_its_parent_is_gone() -> None:
     fork = fork_parser()
     assert fork is not None
-    fork.link.close()  # the kernel does the same for a parent that was killed
+    fork.link.close()  # the kernel also closes the connection if the parent is killed
     assert asyncio.run(fork.wait()) == 0
 
 

@@ -1,6 +1,6 @@
 """Scenarios around a crawl: readers, wrong clocks, backups, killed repairs, cut files, reshards, hostile directories.
 
-Each scenario works in the given folder with a `Setting`, asserts what must be true during the run, and
+Each scenario works in the given folder with a `Setting`. It asserts what must be true during the run, and
 returns a verdict on the stored pages. `scripts/bench/crash.py` runs the scenarios at full size, and
 `test_around.py` runs them at a small size. Both also run each scenario with the bug in `PLANTED` that the
 scenario must find.
@@ -21,16 +21,15 @@ from typing import NamedTuple
 
 from crawler import cli
 from tests.faults import every_write
-from tests.faults.harness import ROOT, Ended, Judgement, TreeWeb, crawl, end, judge, settings, start
+from tests.faults.harness import ROOT, Ended, Judgement, TreeWeb, crawl, end, judge, settings, several, start
 from tests.faults.planted import plant
 
 YEAR = 365 * 86_400
 COMMAND_MAX = 60.0  # seconds after which a command counts as hanging
 READERS = 2
-BESIDE = 12.0  # duration, in seconds, of a crawl that is read meanwhile
+BESIDE = 12.0  # seconds for which a crawl runs while it is read
 KILLS = ("committed:10", "flush committed:2", "segment rolled:1", "batch written:15", "closing:1")
 _SMALL = ("--set", "pages.segment_bytes=20000", "--set", "due.buffer_entries_max=200")
-_QUICK = ("--set", "splitter.heartbeat=0.2", "--set", "splitter.backoff_max=0.3")
 
 
 class Setting(NamedTuple):
@@ -42,20 +41,22 @@ class Setting(NamedTuple):
     bug: str = ""
 
     def module(self, *more: str) -> tuple[str, ...]:
-        """Return a module and its arguments. It runs commands with the bug of the setting and the bugs in `more`."""
+        """Return the module that runs commands, and its arguments.
+
+        It runs commands with the bug of the setting and the bugs in `more`.
+        """
         bugs = ",".join(filter(None, (self.bug, *more)))
         return ("tests.faults.planted", bugs) if bugs else ("crawler",)
 
     def flags(self, *more: str) -> tuple[str, ...]:
-        several = ("--processes", str(self.processes), *_QUICK) if self.processes > 1 else ()
-        return settings(*_SMALL, *several, "--set", f"store.engine={self.engine}", *more)
+        return settings(*_SMALL, *several(self.processes), "--set", f"store.engine={self.engine}", *more)
 
     def command(self, directory: Path, *words: str) -> Ended:
         """Run a command on a crawl directory."""
         return _run([sys.executable, "-m", *self.module(), *words, "--dir", str(directory)])
 
     def crawl(self, directory: Path, web: TreeWeb, *more: str, bugs: Sequence[str] = ()) -> Ended:
-        """Crawl until the end, or until a limit that is set in `more`."""
+        """Crawl until the end, or until a limit is reached that `more` sets."""
         return end(
             start(directory, web.seed, *self.flags(*more), module=self.module(*bugs)), timeout=COMMAND_MAX
         )
@@ -90,7 +91,7 @@ def beside(folder: Path, setting: Setting) -> Judgement:
 def _read(directory: Path, setting: Setting) -> Iterator[list[Ended]]:
     """Read the crawl in several processes until the block ends.
 
-    Yield a list, which gets their results at that time.
+    Yield a list, to which the results of the readers are added when the block ends.
     """
     words = [sys.executable, "-m", "tests.faults.around", str(directory), setting.bug]
     pipe = subprocess.PIPE
@@ -109,7 +110,7 @@ def _read(directory: Path, setting: Setting) -> Iterator[list[Ended]]:
 
 
 def read_until_told(directory: Path) -> int:
-    """Read the crawl until standard input ends.
+    """Read the crawl again and again until standard input ends.
 
     Print the problems or the number of readings. Return the exit code.
     """
@@ -141,7 +142,7 @@ def read(directory: Path) -> list[str]:
 
 
 def clock_ahead(folder: Path, setting: Setting) -> Judgement:
-    """Set the clock a year ahead in two runs, and kill one of them.
+    """Set the clock a year ahead in two runs, one of which is killed.
 
     The next run must neither wait nor lose a page.
     """
@@ -156,9 +157,9 @@ def clock_behind(folder: Path, setting: Setting) -> Judgement:
 def _clocks(folder: Path, setting: Setting, first: str, second: str) -> Judgement:
     directory = folder / "crawl"
     with TreeWeb(folder, setting.pages, "--fanout", "4") as web:
-        flags = setting.flags("--delay", "0.01")
+        limit = ("--max-pages", str(setting.pages // 3))  # a supervisor restarts killed processes
+        flags = setting.flags("--delay", "0.01", *limit)
         crawl(directory, web.seed, *flags, fault="committed:2", module=setting.module(first))
-        limit = ("--max-pages", str(setting.pages // 3))
         assert setting.crawl(directory, web, "--delay", "0.01", *limit, bugs=[first]).code == 0
         try:
             ended = setting.crawl(directory, web, "--delay", "0.01", bugs=[second])
@@ -236,8 +237,8 @@ def segments_cut(folder: Path, setting: Setting) -> Judgement:
 def resharded(folder: Path, setting: Setting) -> Judgement:
     """Reshard a crawl to more and fewer processes, then rebuild its stores from the archive.
 
-    Each page must be in the folder of one process, so that folders can be moved to other disks, and each page
-    must keep its receipt.
+    Each page must be in the folder of only one process, so that folders can be moved to other disks. Each
+    page must also keep its receipt.
     """
     directory, more = folder / "crawl", setting.processes + 2
     with TreeWeb(folder, setting.pages, "--fanout", "4") as web:

@@ -1,8 +1,8 @@
 """Kill a command before its n-th write: a write to a file, a rename, or a batch to a store.
 
 The command runs in a fork of a server that has imported all modules and never opened a store. The fork counts
-file operations, which it learns from Python's audit events, and batches. At the n-th write, the fork kills
-itself with SIGKILL.
+batches and file operations; it learns of file operations from Python's audit events. At the n-th write, the
+fork kills itself with SIGKILL.
 """
 
 import faulthandler
@@ -15,6 +15,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from crawler import cli
 from crawler.storage.kv import DiskStore
 
 STUCK = 120.0  # seconds after which a command that hangs prints its stack
@@ -39,7 +40,7 @@ class Ran(NamedTuple):
 
 
 def run(folder: Path, command: Callable[..., Any], *arguments: Any, kill_at: int = 0) -> Ran | None:
-    """Call `command` in a separate process, which is killed before its write number `kill_at` (0: never) in `folder`.
+    """Call `command` in a separate process, which is killed before its write number `kill_at` in `folder` (0: never).
 
     Return None if the process was killed.
     """
@@ -54,6 +55,28 @@ def run(folder: Path, command: Callable[..., Any], *arguments: Any, kill_at: int
     child.join()
     assert child.exitcode == (0 if ran is not None else -signal.SIGKILL), child.exitcode
     return None if ran is None else Ran(*ran)
+
+
+def ran(folder: Path, call: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a function in a separate process. Return its result."""
+    done = run(folder, call, *arguments)
+    assert done is not None
+    return done.result
+
+
+def command(*words: str) -> int:
+    """Run a command of the command line; return its exit code."""
+    return cli.main([*words, "-q"])
+
+
+def kill_points(writes: int, *, parts: int, last: int) -> list[int]:
+    """Return the numbers of the writes before which the command is killed.
+
+    With `CRAWLER_KILLS=N`, these are every Nth write. Otherwise, these are about `parts` of the `writes`. In both
+    cases, the first write and the `last` ones are among them.
+    """
+    step = int(os.environ.get("CRAWLER_KILLS", max(1, writes // parts)))
+    return sorted({*range(1, writes + 1, step), *range(max(1, writes - last), writes + 1)})
 
 
 def _child(

@@ -1,7 +1,7 @@
 """Kill a crawl repeatedly, let it finish, and compare the result with the pages that the tree-shaped web has.
 
-The comparison does not use the crawler: requested pages are counted in the server's log,
-and stored pages in the WARC files, read by FastWARC.
+The comparison does not use the crawler: requested pages are counted in the server's log, and FastWARC counts
+stored pages in the WARC files.
 """
 
 import os
@@ -16,6 +16,7 @@ from bisect import bisect
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import closing
+from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,7 +26,7 @@ from crawler.storage.faults import POINTS
 from crawler.storage.keys import PARKED, TODO
 from crawler.storage.kv import scan_prefix
 from tests.end_to_end.tree_server import url
-from tests.faults.power import cut_power
+from tests.faults.power import cut_power, family, kill_all
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 CONCURRENCY = 32
@@ -37,6 +38,7 @@ class Judgement(NamedTuple):
     lost: pages that never got a 200. unstored: pages without a response record.
     stored_twice: pages with several response records. refetched: 200 answers beyond the first of a page.
     worst: the largest number of refetches caused by one kill. torn: WARC files that cannot be read to the end.
+    in_flight: the number of fetches that all processes may have in flight.
     """
 
     lost: int
@@ -45,16 +47,17 @@ class Judgement(NamedTuple):
     refetched: int
     worst: int
     torn: int
+    in_flight: int = CONCURRENCY
 
     @property
     def flawless(self) -> bool:
         """True if no page is lost or stored twice, and no kill caused too many refetches.
 
-        A page that must be fetched again because of one kill may be fetched only after the next kill, and
-        then counts for the next kill. So the limit is twice the number of fetches in flight.
+        A kill may force a page to be fetched again only after the next kill. This refetch then counts for the
+        next kill. So the limit is twice the number of fetches in flight.
         """
         wrong = self.lost + self.unstored + self.stored_twice + self.torn
-        return not wrong and self.worst <= 2 * CONCURRENCY
+        return not wrong and self.worst <= 2 * self.in_flight
 
 
 class TreeWeb:
@@ -88,7 +91,7 @@ class TreeWeb:
     def url(self, page: int) -> str:
         """Return the URL of a page."""
         if "--names" in self._options:
-            return f"http://host{page % self._hosts}.localhost:{self.port}/{page}"
+            return f"http://host{page % self._hosts}.site.localhost:{self.port}/{page}"
         return url(page, self._hosts, self.port)
 
     @property
@@ -114,7 +117,7 @@ def start(
     module: Sequence[str] = ("crawler",),
     file_bytes_max: int = 0,
 ) -> "subprocess.Popen[str]":
-    """Start `crawler crawl` on `directory`; with a `fault` ("point:n"), the crawl kills itself at that point.
+    """Start `crawler crawl` on `directory`. With a `fault` ("point:n"), the crawl kills itself at that point.
 
     With `file_bytes_max`, no file can grow beyond that size, and further writes fail as on a full disk.
     """
@@ -162,7 +165,13 @@ def settings(*more: str) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def judge(web: TreeWeb, directory: Path, kills: Sequence[float] = ()) -> Judgement:
+def several(processes: int) -> tuple[str, ...]:
+    """Return the flags of a crawl with several processes, which notice a killed peer soon; () for one process."""
+    quick = ("--set", "splitter.heartbeat=0.2", "--set", "splitter.backoff_max=0.3")
+    return ("--processes", str(processes), *quick) if processes > 1 else ()
+
+
+def judge(web: TreeWeb, directory: Path, kills: Sequence[float] = (), *, processes: int = 1) -> Judgement:
     """Compare requests and stored pages with the pages of the web. `kills` are the times of the kills."""
     truth = {f"/{n}" for n in range(web.pages)}
     again = _refetches(web, kills)
@@ -174,13 +183,15 @@ def judge(web: TreeWeb, directory: Path, kills: Sequence[float] = ()) -> Judgeme
         refetched=again.total(),
         worst=max(again.values(), default=0),
         torn=torn,
+        in_flight=CONCURRENCY * processes,
     )
 
 
 def _refetches(web: TreeWeb, kills: Sequence[float]) -> Counter[int]:
     """Count the 200 answers for pages that had already got one.
 
-    The counts are grouped by the number of kills before the end of the page's previous answer.
+    The counts are grouped by the number of kills that happened before the page's previous answer was
+    complete.
     """
     before: dict[str, float] = {}
     again: Counter[int] = Counter()
@@ -208,7 +219,10 @@ def _stored(directory: Path) -> tuple[Counter[str], int]:
 
 
 def _ends_torn(path: Path) -> bool:
-    """Return whether the file ends within a gzip member or contains garbage. Readers would lose all later records."""
+    """Return whether the file ends within a gzip member or contains garbage.
+
+    Readers could read no record after that place.
+    """
     inflater, inside = zlib.decompressobj(31), False
     with path.open("rb") as file:
         while data := file.read(1 << 20):
@@ -233,26 +247,50 @@ def run_with_kills(
 ) -> list[float]:
     """Crawl with one kill for each entry of `faults`, then crawl to the end. Return the times of the kills.
 
-    An entry is "point:n", or "point:n --flag value ..." if the run needs more flags.
+    An entry is "point:n", or "point:n --flag value ..." if the run needs more flags. If the crawl has several
+    processes, each of them kills itself once, and the supervisor restarts it.
     """
-    kills = []
-    seed = [] if "--seeds" in arguments else [web.seed]
-    for entry in faults:
-        fault, *more = entry.split(" --")
-        flags = [part for flag in more for part in f"--{flag}".split()]
-        ended = crawl(directory, *seed, *settings(*arguments, *flags), fault=fault, module=module)
-        assert ended.code in (0, -signal.SIGKILL), (entry, ended)
-        if ended.code:
-            kills.append(time.time())
+    kills = [at for entry in faults for at in kill_at(web, directory, entry, *arguments, module=module)]
     finish(web, directory, *arguments, module=module)
     return kills
+
+
+def kill_at(
+    web: TreeWeb, directory: Path, entry: str, *arguments: str, module: Sequence[str] = ("crawler",)
+) -> list[float]:
+    """Crawl until an entry of `run_with_kills` kills the crawl. Return the times of the kills; [] if it ends before."""
+    fault, flags = _fault(entry)
+    begun = len(deaths(directory))
+    ended = crawl(
+        directory, *_seed(web, arguments), *settings(*arguments, *flags), fault=fault, module=module
+    )
+    assert ended.code in (0, -signal.SIGKILL), (entry, ended)
+    return [*deaths(directory)[begun:], *([time.time()] if ended.code else [])]
+
+
+def _fault(entry: str) -> tuple[str, list[str]]:
+    """Return the fault of an entry "point:n --flag value ...", and the flags."""
+    fault, *more = entry.split(" --")
+    return fault, [part for flag in more for part in f"--{flag}".split()]
+
+
+def _seed(web: TreeWeb, arguments: Sequence[str]) -> list[str]:
+    return [] if "--seeds" in arguments else [web.seed]
+
+
+def deaths(directory: Path) -> list[float]:
+    """Return the times at which the supervisor noticed that a process had been killed, from the log of the crawl."""
+    log = directory / "crawler.log"
+    lines = log.read_text().splitlines() if log.exists() else []
+    killed = [line for line in lines if f": ended with signal {signal.SIGKILL};" in line]
+    return [datetime.strptime(line[:23], "%Y-%m-%d %H:%M:%S,%f").timestamp() for line in killed]
 
 
 def load_seeds_with_kills(folder: Path, count: int, faults: Sequence[str]) -> Counter[int]:
     """Load `count` seeds with a command that is killed at `faults`.
 
-    Return the number of entries that each seed has at the end. Only one URL of each host may be fetched, and no
-    server answers, so nearly all URLs are parked at the end.
+    Return the number of entries that each seed has at the end. Only one URL of each host may be fetched, and
+    no server answers. So nearly all URLs are parked at the end.
     """
     listed = folder / "seeds"
     with listed.open("w") as file:
@@ -285,48 +323,69 @@ def run_with_power_cuts(
 
     Return the times of the kills, and the number of files that changed.
     """
-    record = directory.with_name("synced")
     cuts, changed = [], 0
     for entry in faults:
-        fault, *more = entry.split(" --")
-        flags = [part for flag in more for part in f"--{flag}".split()]
-        ended = crawl(
-            directory,
-            web.seed,
-            *settings(*arguments, *flags),
-            fault=fault,
-            module=("tests.faults.power", str(record), bug),
-        )
-        assert ended.code in (0, -signal.SIGKILL), (entry, ended)
-        if ended.code:
+        if files := cut_at(web, directory, entry, rng, *arguments, bug=bug):
             cuts.append(time.time())
-            changed += cut_power(record, directory, rng)
+            changed += files
     finish(web, directory, *arguments)
     return cuts, changed
 
 
-def run_with_random_kills(
-    web: TreeWeb, directory: Path, count: int, pause: float, rng: random.Random
-) -> list[float]:
-    """Crawl with `count` kills, each within `pause` seconds after a start.
+def cut_at(
+    web: TreeWeb, directory: Path, entry: str, rng: random.Random, *arguments: str, bug: str = ""
+) -> int:
+    """Crawl until an entry of `run_with_kills` kills all processes at once; then lose unsynced data.
 
-    Then crawl to the end. Return the times of the kills.
+    Return the number of files that changed; 0 if the crawl ends before.
     """
-    kills = []
-    for _ in range(count):
-        process = start(directory, web.seed, *settings())
+    fault, flags = _fault(entry)
+    record = directory.with_name("synced")
+    module = ("tests.faults.power", str(record), bug)
+    ended = crawl(directory, web.seed, *settings(*arguments, *flags), fault=fault, module=module)
+    assert ended.code in (0, -signal.SIGKILL), (entry, ended)
+    return cut_power(record, directory, rng) if ended.code else 0
+
+
+def run_with_random_kills(
+    web: TreeWeb, directory: Path, count: int, pause: float, rng: random.Random, *arguments: str
+) -> list[float]:
+    """Crawl to the end with `count` kills, each at most `pause` seconds after the previous one.
+
+    If the crawl has several processes, every second kill ends only one of them. Return the times of the kills.
+    """
+    kills: list[float] = []
+    words = (web.seed, *settings(*arguments))
+    process = start(directory, *words)
+    while len(kills) < count:
         try:
-            end(process, timeout=rng.uniform(0.2, pause))
+            process.wait(rng.uniform(0.2, pause))
+            break
         except subprocess.TimeoutExpired:
-            process.kill()
+            running = pids(directory)
+        if len(running) > 1 and len(kills) % 2:
+            kill_all([rng.choice(running)])
+        else:
+            kill_all(family(process.pid))
             process.communicate()
-            kills.append(time.time())
-    finish(web, directory)
+            process = start(directory, *words)
+        kills.append(time.time())
+    ended = end(process)
+    assert ended.code == 0, ended
     return kills
+
+
+def pids(directory: Path) -> list[int]:
+    """Return the process ids that hold the locks of the crawl's folders."""
+    found = []
+    for lock in sorted(directory.glob("p*/node.lock")):
+        fields = lock.read_text().split()
+        if len(fields) == 3 and Path(f"/proc/{fields[1]}").exists():
+            found.append(int(fields[1]))
+    return found
 
 
 def finish(web: TreeWeb, directory: Path, *arguments: str, module: Sequence[str] = ("crawler",)) -> None:
     """Crawl to the end."""
-    seed = [] if "--seeds" in arguments else [web.seed]
-    ended = crawl(directory, *seed, *settings(*arguments), module=module)
+    ended = crawl(directory, *_seed(web, arguments), *settings(*arguments), module=module)
     assert ended.code == 0, ended

@@ -1,6 +1,6 @@
 """Check the store of a crawl that was killed on a changing web: hubs, credit, births, sources, validators.
 
-The store, opened in the state after the kill, must agree with the web's log:
+The store is opened in the state after the kill. It must agree with the web's log:
 
     every record and value       is whole (`crawler check`), and the schedule's invariants hold
     pages credited               are those stored pages that a refreshed page showed, each counted once
@@ -27,12 +27,13 @@ from crawler.upkeep.check import check
 
 DAY = 86_400.0
 MEAN_LIFE = 90.0 * DAY / math.log(2.0)  # the mean life of a credit
-OFF = 0.5  # tolerance for the sum of a hub, in credits, because a crawl of the hub may be lost in a kill
+# tolerance for the sum of a hub, in credits; it is needed because a kill may lose a crawl of the hub
+OFF = 0.5
 _NEWS = LinkFlag.NEWS
 
 
 class Left(NamedTuple):
-    """The content of a store: credited pages, hubs, births, keys of validators and sources, and errors."""
+    """The content of a store: credited pages, hubs, births, keys of validators, keys of sources, and errors."""
 
     credited: int
     hubs: int

@@ -1,9 +1,10 @@
-"""Run the crawler with a bug that is planted in all its processes, and that the tests must find.
+"""Run the crawler with a bug that is planted in all its processes, so that a test can show that it finds the bug.
 
     python -m tests.faults.planted BUG crawl ...
 
-The bugs are those of `tests/lab/cluster/planted.py` and the following ones. `no-room-for-runs` and the clocks
-are not bugs of the crawler, but faults of its environment. BUG may name several bugs, separated by commas.
+The bugs are those of `tests/lab/cluster/planted.py` and the following ones. `no-room-for-runs` and the
+planted clocks are not bugs of the crawler, but faults of its environment. BUG may name several bugs,
+separated by commas.
 
     readers-recover     a reader cuts and moves segments as a process does when it opens them
     future-kept         stored times in the future are accepted
@@ -30,7 +31,7 @@ from tests.lab.cluster.planted import PLANTS
 
 
 def _slow_disk() -> list[tuple[Any, str, Any]]:
-    """Delay commits, so that a crash can happen between an acknowledgement and its commit."""
+    """Delay commits, so that a crash can happen after an acknowledgement but before its commit."""
     write = CommitPoint.write
 
     def write_slowly(self: CommitPoint, group: Sequence[Change]) -> None:

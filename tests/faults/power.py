@@ -16,13 +16,17 @@ Tables and manifest of the store are left unchanged, because the engine syncs th
 import json
 import os
 import random
+import signal
 import stat
 import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from crawler.lab.cluster.disk import SyncedFiles
 from crawler.storage.engines import AUTO, chosen
+from crawler.storage.faults import reach
 
 
 class Recorder:
@@ -43,12 +47,40 @@ class Recorder:
 
 
 def plant(record: Path) -> None:
-    """Record all syncs of this process from now on."""
+    """Record all syncs of this process and its forks from now on. A fault kills all of them."""
     recorder = Recorder(record)
+    reach.visited = _power_switch(os.getpid())
     os.fsync = _recorded(os.fsync, recorder)
     os.fdatasync = _recorded(os.fdatasync, recorder)
     if chosen(os.environ.get("CRAWLER_STORE__ENGINE", AUTO)) == "leveldb":
         _plant_level(recorder)
+
+
+def _power_switch(first: int) -> Callable[[str], None]:
+    """Return a function that kills a process and its children when the fault point of the environment is reached."""
+    fault, _, count = os.environ.get("CRAWLER_FAULT", "").partition(":")
+    left = int(count or "1")
+
+    def visited(point: str) -> None:
+        nonlocal left
+        left -= point == fault
+        if not left:
+            kill_all(sorted(family(first), key=lambda each: each == os.getpid()))  # itself last
+
+    return visited
+
+
+def family(first: int) -> list[int]:
+    """Return the ids of a process and its children."""
+    children = Path(f"/proc/{first}/task/{first}/children").read_text().split()
+    return [first, *map(int, children)]
+
+
+def kill_all(running: Sequence[int]) -> None:
+    """Kill processes with SIGKILL in this order, unless they have ended."""
+    for each in running:
+        with suppress(ProcessLookupError):
+            os.kill(each, signal.SIGKILL)
 
 
 def _plant_level(recorder: Recorder) -> None:

@@ -6,8 +6,8 @@ After each kill, a copy of the store must agree with the log:
     its last crawl           is the crawl of its record, and a request in the log
     since the previous kill  no state became older, and nothing learned was lost
 
-For a web with new pages, `living.py` adds its rules. In all runs, no request may be sent to a host before the
-gap after the previous request is over. At the end, no page may be lost.
+For a web with new pages, `living.py` adds further rules. In all runs, no request may be sent to a host before
+the gap after the previous request is over. At the end, no page may be lost.
 """
 
 import asyncio
@@ -62,7 +62,7 @@ speed = {SPEED}
 
 
 class Known(NamedTuple):
-    """The state of a page in the store: times by the web's clock, number of changes, and time of observation."""
+    """The state of a page in the store: times by the web's clock, number of changes, and time under observation."""
 
     crawled_at: float
     fetched_at: float

@@ -67,7 +67,7 @@ def test_a_process_replaced_by_a_backup_loses_no_page(tmp_path: Path, kept: str,
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_store_rebuilt_after_damage_recovers_the_links_of_its_peers(tmp_path: Path, engine: str) -> None:
-    """The crawl was not complete, so only the lost store had the links that the peers had sent."""
+    """The crawl was not complete, so the links that the peers had sent were only in the lost store."""
     directory = tmp_path / "crawl"
     flags = settings("--processes", "3", *QUICK, "--set", f"store.engine={engine}")
     with TreeWeb(tmp_path, PAGES, "--fanout", "3") as web:

@@ -31,7 +31,7 @@ REFRESH = (
 
 
 def begin(directory: Path, word: str, *arguments: str, clock: str = "") -> "subprocess.Popen[str]":
-    """Start a command. `clock` names its planted clock, such as `clock+60`."""
+    """Start a command. `clock` names the planted clock of the process, such as `clock+60`."""
     module = ("tests.faults.planted", clock) if clock else ("crawler",)
     return subprocess.Popen(
         [sys.executable, "-m", *module, word, *arguments, "--dir", str(directory)],

@@ -77,7 +77,7 @@ def test_power_cuts_lose_nothing(tmp_path: Path) -> None:
 
 
 def test_a_missing_sync_is_found(tmp_path: Path) -> None:
-    """If links are lost, the crawl either refuses to start or ends without the pages to which they lead."""
+    """If links are lost, the crawl either refuses to start, or ends without the pages of the lost links."""
     faults = ["batch written:4", "batch written:4"]
     with TreeWeb(tmp_path, 300, "--fanout", "2") as web:
         try:
@@ -106,8 +106,8 @@ def test_kills_at_random_instants_lose_nothing(tmp_path: Path) -> None:
 def test_a_planted_bug_is_found(tmp_path: Path, bug: str, faults: list[str]) -> None:
     """A crash test that cannot fail proves nothing, so bugs are planted.
 
-    The bug truncates a segment only if an earlier commit group of the same process named this segment. So the
-    kills happen after the first groups.
+    The bug truncates a segment only if an earlier commit group of the process has named the same segment. So
+    the kills happen after the first groups.
     """
     with TreeWeb(tmp_path, 800, "--fanout", "2") as web:
         kills = run_with_kills(web, tmp_path / "crawl", faults, module=("tests.faults.planted", bug))

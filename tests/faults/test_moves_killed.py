@@ -1,16 +1,13 @@
 """Test that `recover` and `reshard` have the same result if they are killed before any write and repeated."""
 
-import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
 
-from crawler import cli
 from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.journal import BUILT, JOURNAL
 from crawler.errors import DirectoryError
@@ -18,32 +15,11 @@ from crawler.upgrade.ready import ready
 from tests.end_to_end.test_many_processes import QUICK
 from tests.end_to_end.test_many_processes import command as command_line
 from tests.end_to_end.test_resharding import content, stored
-from tests.faults.every_write import run
+from tests.faults.every_write import command, kill_points, ran, run
 from tests.faults.harness import TreeWeb, crawl, settings
 
 PAGES = 200
 LAST = 7  # the last writes of a command change journal, names and folders, so a kill is tried before each of them
-
-
-def command(*words: str) -> int:
-    return cli.main([*words, "-q"])
-
-
-def ran(folder: Path, call: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a function in a separate process. Return its result."""
-    done = run(folder, call, *arguments)
-    assert done is not None
-    return done.result
-
-
-def kill_points(writes: int) -> list[int]:
-    """Return the numbers of the writes before which the command is killed.
-
-    With `CRAWLER_KILLS=N`, these are every Nth write. Otherwise, they are some of the writes and the last
-    ones.
-    """
-    step = int(os.environ.get("CRAWLER_KILLS", max(1, writes // 3)))
-    return sorted({*range(step // 2 + 1, writes + 1, step), *range(max(1, writes - LAST), writes + 1)})
 
 
 def is_refused_or_clean(directory: Path) -> None:
@@ -67,7 +43,7 @@ def is_whole(directory: Path) -> None:
 
 @pytest.fixture(scope="module")
 def half_done(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a crawl of two processes that was stopped in the middle, so that links wait in outboxes and DUEs."""
+    """Return a crawl of two processes that was stopped in the middle, while links waited in outboxes and DUEs."""
     folder = tmp_path_factory.mktemp("half_done")
     with TreeWeb(folder, PAGES, "--fanout", "3", "--delay", "0.05") as web:
         flags = ("--processes", "2", "--max-pages", "60", *QUICK, "--concurrency", "8")
@@ -87,7 +63,7 @@ def test_a_killed_reshard_is_completed(half_done: Path, tmp_path: Path) -> None:
     alone = run(directory, reshard)
     assert alone is not None and alone.result == 0 and alone.writes > 30
     whole = ran(directory, content, directory)
-    for kill_at in kill_points(alone.writes):
+    for kill_at in kill_points(alone.writes, parts=3, last=LAST):
         copy_of(half_done, directory)
         assert run(directory, reshard, kill_at=kill_at) is None, kill_at
         ran(directory, is_refused_or_clean, directory)
@@ -116,7 +92,10 @@ def test_the_next_command_removes_an_unfinished_folder(
 
 @pytest.fixture(scope="module")
 def lost(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[TreeWeb, Path, str]]:
-    """Yield the web and the directory of a finished crawl of three processes, and the process that lost its disk."""
+    """Build a finished crawl of three processes in which one process has lost its disk.
+
+    Yield the web, the crawl's directory and the name of that process.
+    """
     folder = tmp_path_factory.mktemp("lost")
     directory = folder / "crawl"
     with TreeWeb(folder, PAGES, "--fanout", "3", hosts=30) as web:

@@ -18,28 +18,10 @@ import msgspec
 import pytest
 
 from crawler.errors import DirectoryError
-from tests.faults.harness import TreeWeb, end, judge, settings, start
+from tests.faults.harness import TreeWeb, end, judge, pids, settings, several, start
 
 PAGES = 1500
-PROCESSES = 3
-FLAGS = (
-    "--processes",
-    str(PROCESSES),
-    "--set",
-    "splitter.heartbeat=0.2",
-    "--set",
-    "splitter.backoff_max=0.3",
-)
-
-
-def pids(directory: Path) -> list[int]:
-    """Return the process ids that hold the locks of the crawl's folders."""
-    found = []
-    for lock in sorted(directory.glob("p*/node.lock")):
-        fields = lock.read_text().split()
-        if len(fields) == 3 and Path(f"/proc/{fields[1]}").exists():
-            found.append(int(fields[1]))
-    return found
+FLAGS = several(3)
 
 
 def kill_one(directory: Path, rng: random.Random) -> list[float]:
@@ -52,7 +34,7 @@ def kill_one(directory: Path, rng: random.Random) -> list[float]:
 
 
 def crawl_and_kill(web: TreeWeb, directory: Path, kills: int, rng: random.Random) -> list[float]:
-    """Crawl to the end, and kill one process at intervals. Return the times of the kills."""
+    """Crawl to the end, and kill one process at intervals. Return the time of each kill."""
     process = start(directory, web.seed, *settings(*FLAGS))
     instants: list[float] = []
     fetched = 0
@@ -83,7 +65,7 @@ def test_kills_of_random_processes_lose_nothing(tmp_path: Path) -> None:
 def crawl_with_fault(web: TreeWeb, directory: Path, fault: str, module: Sequence[str] = ("crawler",)) -> bool:
     """Crawl with a fault for at most 60 s, then kill the crawl and its children. Return whether it ended cleanly.
 
-    A process that has lost links after confirming them to its peers stops with exit code 3.
+    A process stops with exit code 3 if it has lost links after confirming them to its peers.
     """
     process = start(directory, web.seed, *settings(*FLAGS), fault=fault, module=module)
     try:

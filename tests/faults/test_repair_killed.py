@@ -119,8 +119,8 @@ def _known(path: Path) -> tuple[set[int], set[int]]:
 def test_a_killed_repair_is_completed(site: Site, tmp_path: Path, damage: Callable[[Path], None]) -> None:
     """The repeated repair finds every URL that an undisturbed repair finds, many of them only in the links log.
 
-    In the end, no page record without a copy is left, and no file of the repair. With `CRAWLER_KILLS=N`, a
-    kill before every Nth write is tried; by default, a kill before a few writes.
+    In the end, no page record without a copy and no file of the repair is left. With `CRAWLER_KILLS=N`, a
+    kill is tried before every Nth write; by default, only before a few writes.
     """
     directory = Path(shutil.copytree(site.directory, tmp_path / "crawl"))
     damage(directory)

@@ -343,7 +343,7 @@ def test_a_signal_during_the_imports_stops_cleanly(
 
 @pytest.mark.parametrize("number", ["SIGTERM", "SIGHUP"])
 def test_a_signal_during_the_imports_stops_all_processes(web: TreeWeb, tmp_path: Path, number: str) -> None:
-    """Children that are forked after the signal stop with their supervisor."""
+    """Children that are forked after the signal also stop, together with their supervisor."""
     several = settings("--processes", "2")
     early = (IN_TERMINAL[0], "tests.faults.early", number, "crawler.supervision.supervisor")
     first = crawl(tmp_path / "crawl", web.seed, *several, module=early)

@@ -16,7 +16,6 @@ from pathlib import Path
 
 import pytest
 
-from crawler import cli
 from crawler.crawl.journal import JOURNAL
 from crawler.export.archives import opened
 from crawler.pages.reading import records
@@ -26,7 +25,7 @@ from crawler.urls.canonical import hostname
 from tests.end_to_end.test_live import Running
 from tests.end_to_end.test_withdraw import do
 from tests.end_to_end.web import Web, crawl, page
-from tests.faults.every_write import run
+from tests.faults.every_write import command, kill_points, ran, run
 
 HOSTS, PAGES, FANOUT = 6, 60, 3
 LEAF = "a leaf among equals"
@@ -70,7 +69,7 @@ def shown(directory: Path) -> dict[str, bytes]:
 
 
 def holder(directory: Path) -> str:
-    """Return the host that has the response to which equal leaves of other hosts refer."""
+    """Equal leaves of several hosts refer to one response. Return the host that has this response."""
     with opened(directory) as stored:
         for archive in stored.archives:
             for _, capture in archive.all_captures():
@@ -83,7 +82,7 @@ def holder(directory: Path) -> str:
 
 
 def records_of(directory: Path, name: str) -> int:
-    """Return the number of WARC records in the directory that belong to a host or refer to one of its pages."""
+    """Return the number of WARC records in the directory that belong to the host or refer to a page of the host."""
     return sum(
         any(
             f"//{name}:" in record.fields.get(field, "")
@@ -99,29 +98,9 @@ def listed(directory: Path) -> int:
         return sum(1 for archive in stored.archives for _ in scan_prefix(archive.store, ERASING))
 
 
-def command(*words: str) -> int:
-    return cli.main([*words, "-q"])
-
-
 def copy_of(directory: Path, to: Path) -> Path:
     shutil.rmtree(to, ignore_errors=True)
     return Path(shutil.copytree(directory, to, ignore=shutil.ignore_patterns("*.sock")))
-
-
-def ran(folder: Path, call: object, *arguments: object) -> object:
-    done = run(folder, call, *arguments)  # type: ignore[arg-type]
-    assert done is not None
-    return done.result
-
-
-def kill_points(writes: int) -> list[int]:
-    """Return the numbers of the writes before which the command is killed.
-
-    With `CRAWLER_KILLS=N`, these are every Nth write. Otherwise, they are some of the writes and the last
-    ones.
-    """
-    step = int(os.environ.get("CRAWLER_KILLS", max(1, writes // 4)))
-    return sorted({*range(1, writes + 1, step), *range(max(1, writes - LAST), writes + 1)})
 
 
 @pytest.mark.parametrize("flags", [(), ("--erase",)], ids=["withdraw", "erase"])
@@ -137,7 +116,7 @@ def test_a_withdrawal_killed_before_any_write_is_completed(
     words = ("withdraw", "--host", name, *flags, "--dir", str(directory))
     alone = run(directory, partial(command, *words))
     assert alone is not None and alone.result == 0
-    for kill_at in kill_points(alone.writes):
+    for kill_at in kill_points(alone.writes, parts=4, last=LAST):
         copy_of(source, directory)
         assert run(directory, partial(command, *words), kill_at=kill_at) is None, kill_at
         if (directory / JOURNAL).exists():
@@ -196,7 +175,7 @@ def test_a_running_crawl_is_killed_while_it_erases(
 ) -> None:
     """The next start of the crawl completes the erasures that are listed.
 
-    All other erasures are completed when the command is repeated.
+    The other erasures are completed when the command is repeated.
     """
     _, source = crawled
     directory = copy_of(source, tmp_path / "crawl")

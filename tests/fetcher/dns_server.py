@@ -9,7 +9,7 @@ NXDOMAIN, SERVFAIL = 3, 2
 
 
 class NameServer(asyncio.DatagramProtocol):
-    """Answers from `records`, which maps a name to a list of (type, ttl, data), an rcode, or None (no answer)."""
+    """Answers from `records`. It maps a name to a list of (type, ttl, data), to an rcode, or to None (no answer)."""
 
     def __init__(self, records: dict[str, list[tuple[int, int, str]] | int | None]) -> None:
         self.records = records

@@ -19,7 +19,7 @@ from crawler.records import Fetch
 
 
 class Do(Enum):
-    """The steps of a script other than sending bytes."""
+    """The steps of a script, except for sending bytes."""
 
     CLOSE = "close"
     RESET = "reset"
@@ -27,7 +27,8 @@ class Do(Enum):
     POUR = "pour"  # repeat the preceding bytes forever
 
 
-Script = Sequence[bytes | Do | float]  # bytes are sent to the client; a float is a pause in seconds
+# a step may also be bytes, which are sent to the client, or a float, which is a pause in seconds
+Script = Sequence[bytes | Do | float]
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 5\r\n\r\nhello"
 
@@ -71,7 +72,7 @@ class Relay:
 
 
 async def joined(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, port: int) -> None:
-    """Forward bytes between a client and a port on loopback, until both sides have ended."""
+    """Forward bytes between a client and a port on loopback until both of them have ended."""
     far_reader, far_writer = await asyncio.open_connection("127.0.0.1", port)
     await asyncio.gather(_pipe(reader, far_writer), _pipe(far_reader, writer))
 

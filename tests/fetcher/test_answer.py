@@ -48,7 +48,7 @@ def test_the_answer_is_the_same_however_its_bytes_are_cut(data: bytes, cuts: lis
 @settings(max_examples=300)
 @given(st.lists(st.binary(max_size=40), max_size=6))
 def test_any_bytes_end_in_an_outcome(pieces: list[bytes]) -> None:
-    """Arbitrary bytes cause no exception, with or without a status line before them, and the answer ends."""
+    """Arbitrary bytes, with or without a status line before them, cause no exception, and the answer ends."""
     for start in (b"", b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"):
         answer = Answer(LIMITS)
         for piece in [start, *pieces]:
@@ -103,9 +103,9 @@ def test_body_and_content_are_joined_once() -> None:
 
 
 def test_the_number_of_chunks_is_bounded_by_the_payload() -> None:
-    """The framing of six-byte chunks is less than twice the payload.
+    """The framing of six-byte chunks is not large: it takes fewer bytes than their payload.
 
-    Without a bound, such chunks would take seconds of CPU time.
+    But without a bound on their number, such chunks would take seconds of CPU time.
     """
     answer = Answer(FetchLimits.of(FetchConfig()))
     answer.receive(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")

@@ -499,7 +499,7 @@ def test_unread_bytes_in_the_socket_close_the_connection() -> None:
 
 
 async def _send_unread(server: Server, late: bytes) -> None:
-    """Send `late` on the server's only connection, or close it if `late` is empty, within this turn of the event loop."""
+    """In this turn of the event loop, send `late` on the server's only connection; if `late` is empty, close it."""
     (writer,) = server.writers
     sock = writer.get_extra_info("socket").dup()
     sock.setblocking(True)
@@ -688,7 +688,10 @@ def test_a_received_body_is_charged_to_its_owner_before_others_resume() -> None:
 
 
 def test_bodies_beyond_the_memory_limit_wait() -> None:
-    """Bodies beyond the memory limit wait. Their time limits stop in the meantime, so they arrive complete, but late."""
+    """While bodies beyond the memory limit wait, their time limits stop.
+
+    So these bodies arrive complete, but late.
+    """
 
     async def play() -> None:
         limits = {"total_timeout": Seconds(0.8), "silence_timeout": Seconds(0.8)}
@@ -741,7 +744,7 @@ def test_the_guard_checks_each_socket() -> None:
     [(b"", Outcome.HEADER_TIMEOUT, ""), (head("Content-Length: 9") + b"part", Outcome.TRUNCATED, "time")],
 )
 def test_a_request_ends_when_its_slot_is_needed(sent: bytes, outcome: Outcome, truncated: str) -> None:
-    """The request ends as if its time limit had passed. The bytes received so far are kept."""
+    """The request ends in the same way as after its time limit. The bytes received so far are kept."""
 
     class Needed:
         asked = 0
@@ -759,7 +762,7 @@ def test_a_request_ends_when_its_slot_is_needed(sent: bytes, outcome: Outcome, t
 
 
 def test_a_large_answer_rests_and_is_received_in_full() -> None:
-    """Reading a large answer pauses after each 128 KiB, so that a short answer need not wait for the large one."""
+    """Reading a large answer pauses after each 128 KiB, so that a short answer does not wait for the large one."""
 
     async def play() -> None:
         client = make_client()

@@ -21,7 +21,7 @@ def raw_deflate(data: bytes) -> bytes:
 
 
 def gzip_member(data: bytes, flags: int = 0) -> bytes:
-    """Return a gzip member with the optional header fields of `flags` (RFC 1952 2.3)."""
+    """Return a gzip member with those optional header fields that `flags` selects (RFC 1952 2.3)."""
     head = b"\x1f\x8b\x08" + bytes([flags]) + bytes(6)
     head += b"\x05\x00extra" if flags & 4 else b""
     head += b"name\0" if flags & 8 else b""
@@ -36,8 +36,8 @@ def decode(
 ) -> bytes:
     """Return all content, and check the size of its pieces.
 
-    A piece of content may be as large as the largest of three: a step, the smallest block of brotli, or the
-    piece of input.
+    A piece may be as large as the largest of these three: a step, the smallest block of brotli, or the piece
+    of input.
     """
     decoder = decoder_for(codings, layers_max=2, limit=limit, step=step)
     assert decoder is not None

@@ -121,7 +121,7 @@ class World:
         self.connection.buffer_updated(len(data))
 
     def of(self, name: str) -> list[Any]:
-        """Return the values that the connection reported to its owner under this name."""
+        """Return all values that the connection has reported to its owner under this name."""
         return [value for what, value in self.told if what == name]
 
 
@@ -135,7 +135,7 @@ def run(play: Coroutine[Any, Any, None]) -> None:
 
 
 def test_an_answer_in_pieces(world: World) -> None:
-    """The owner is informed of every read, of the bytes held while more are expected, and of the time spent reading."""
+    """The owner learns of every read, of the bytes held while more bytes are expected, and of the time spent reading."""
 
     async def play() -> None:
         task = await world.asks()
@@ -267,7 +267,7 @@ def test_time_limits_run_during_a_rest(world: World) -> None:
         assert world.wire.said == [] and not world.of("rests")
         world.come(b"a")
         assert world.wire.said == ["pause"] and len(world.of("rests")) == 1
-        world.come(b"a")  # this piece was read before the pause
+        world.come(b"a")  # this piece was read before the pause began
         assert world.wire.said == ["pause"] and len(world.of("rests")) == 1
         one.go_on()
         assert world.wire.said == ["pause", "resume"]
@@ -439,7 +439,7 @@ def test_a_connection_is_quiet_until_bytes_or_a_close_arrive(world: World) -> No
 
 
 def test_a_connection_before_it_is_open(world: World) -> None:
-    """The pool and the client read these attributes of every connection, even of one that never opens."""
+    """The pool and the client read these attributes of every connection, even if the connection never opens."""
     one = Connection(("http", "a.test", 80, ""), memoryview(b""), world)  # type: ignore[arg-type]
     assert (one.address, one.opened, one.tls_ok, one.lost) == ("", "plain", True, False)
     assert (one.took, one.read_time, one.idle_until) == (0.0, 0.0, 0.0)
@@ -485,14 +485,17 @@ class Kernel:
         (1.0, Kernel(998, 5), 1.0),  # a lag of less than a tick is ignored
         (1.0, Kernel(300, 900), 0.0),  # the time is never below 0
         (1.0, Kernel(fails=True), 1.0),
-        (0.015, Kernel(900, 899), 0.015),  # the exchange was too short to query the kernel
+        (0.015, Kernel(900, 899), 0.015),  # the exchange was too short for a query to the kernel
         (0.03, Kernel(1, 0), 0.001),
     ],
 )
 def test_the_time_of_an_exchange_is_that_of_server_and_network(
     world: World, seen: float, kernel: Kernel, took: float
 ) -> None:
-    """For each request, immediate acknowledgement is turned on. If the socket is closed, this does no harm."""
+    """For each request, immediate acknowledgement is turned on in the kernel.
+
+    If the socket is already closed, this does no harm.
+    """
 
     async def play() -> None:
         world.connection.sock = kernel  # type: ignore[assignment]

@@ -159,7 +159,10 @@ SETTING = OK.replace(b"\r\n\r\n", b"\r\nSet-Cookie: s=1\r\nset-cookie: t=2; path
 
 @pytest.mark.parametrize(("cookies", "own_jar"), [(False, False), (True, False), (False, True)])
 def test_cookies_are_sent_only_if_enabled(cookies: bool, own_jar: bool) -> None:
-    """Cookies are disabled by default. A setting enables them, and so does a redirect chain with its own jar."""
+    """Cookies are disabled by default.
+
+    A setting enables cookies; a redirect chain with its own jar also uses them.
+    """
 
     async def play() -> None:
         client = make_client(small(cookies=cookies))
@@ -227,7 +230,7 @@ def test_an_invalid_cookie_line_is_reported_by_number_only(tmp_path: Path, line:
 
 
 def test_cookies_of_a_file_are_not_recorded(tmp_path: Path) -> None:
-    """Neither the cookies that are sent nor the cookies by which the server renews the login are recorded."""
+    """Two kinds of cookies are not recorded: those that are sent, and those by which the server renews the login."""
     path = tmp_path / "cookies.txt"
     path.write_text("host.test\tFALSE\t/\tFALSE\t0\tsid\tsecret\n")
     answer = OK.replace(b"Content-Type", b"Set-Cookie: sid=newsecret; Path=/\r\nContent-Type")

@@ -31,7 +31,7 @@ def asking(**changes: object) -> RequestWriter:
 
 @given(st.text(max_size=30), st.text(max_size=30), st.text(max_size=30), st.text(max_size=30))
 def test_no_value_can_break_the_head_of_a_request(path: str, etag: str, modified: str, cookie: str) -> None:
-    """A head has one request line, one line per field, and no control bytes, whatever values were stored or found."""
+    """Whatever values were stored or found, a head has one request line, one line per field, and no control bytes."""
     request = FetchRequest("http://host.test/" + path.replace("#", ""), etag=etag, last_modified=modified)
     lines = asking().head(request, split(request.url), cookie=cookie).split(b"\r\n")
     assert lines[0].startswith(b"GET /") and lines[0].endswith(b" HTTP/1.1") and lines[0].count(b" ") == 2

@@ -127,7 +127,7 @@ def test_each_task_goes_to_the_fetcher_that_it_names() -> None:
 def test_no_fetcher_gets_more_tasks_than_its_places(seed: int) -> None:
     """Tasks start, end and are cancelled at random.
 
-    No place is lost or used twice, and tasks of other fetchers never wait.
+    No place is lost or used twice, and tasks of other fetchers never have to wait.
     """
     rng = random.Random(seed)
 
@@ -209,7 +209,10 @@ def test_another_fetcher_in_a_crawl(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     [(192 << 20, 1, 192 << 20), (192 << 20, 3, 64 << 20), (192 << 20, 8, 48 << 20), (1 << 20, 4, 1 << 20)],
 )
 def test_processes_of_a_machine_share_the_memory_for_bodies(held: int, processes: int, share: int) -> None:
-    """When each of three processes could hold 192 MiB, they used 1,198 MiB while they crawled 60 link farms."""
+    """Once, each of three processes could hold 192 MiB.
+
+    While they crawled 60 link farms, they used 1,198 MiB together.
+    """
     config = convert({"fetch": {"held_bytes_max": held}, "crawl": {"processes": processes}})
     client = make_fetcher(
         {HTTP: FETCHERS[HTTP]}, FetcherNeeds(config, VirtualClock(), Unexpected(), processes)

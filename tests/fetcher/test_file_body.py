@@ -90,7 +90,7 @@ def test_other_files_are_truncated(tmp_path: Path, rule: FileRule) -> None:
 
 
 def test_an_endless_stream_has_the_limit_of_a_page(tmp_path: Path) -> None:
-    """Unless the crawl accepts files of any length, the server must state the length of a file."""
+    """The server must state the length of a file, unless the crawl accepts files of any length."""
     endless: Script = [b"HTTP/1.1 200 OK\r\nContent-Type: audio/mpeg\r\n\r\n", b"x" * 5000, Do.POUR]
     (got,) = Transfer(tmp_path, endless, rule=_rule(any_length=False)).fetch()
     assert (got.truncated, got.body_bytes) == ("length", 100_000)
@@ -118,7 +118,7 @@ def test_the_coding_of_a_file_is_kept(tmp_path: Path) -> None:
 
 
 class Heard:
-    """A listener that joins the pieces of the last answer that it receives."""
+    """A listener that joins the pieces of the last answer that it received."""
 
     def restart(self) -> None:
         self.content = b""

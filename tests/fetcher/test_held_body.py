@@ -1,4 +1,4 @@
-"""Test that a body in memory has the bytes received, however they are split, and that a large body is not copied."""
+"""Test that a body in memory contains the bytes received, however they are split, and that no large body is copied."""
 
 import tracemalloc
 
@@ -11,7 +11,7 @@ from crawler.fetcher.held_body import HeldBody
 
 @given(st.lists(st.one_of(st.binary(max_size=40), st.none()), max_size=30), st.integers(0, 64))
 def test_a_body_has_the_bytes_received(pieces: list[bytes | None], small: int) -> None:
-    """At a None among the pieces, the test reads the body received so far."""
+    """A None among the pieces means that the test reads the body received so far."""
     kept, held_body._PIECES_BYTES_MAX = held_body._PIECES_BYTES_MAX, small
     try:
         body, came = HeldBody(), b""
@@ -28,7 +28,7 @@ def test_a_body_has_the_bytes_received(pieces: list[bytes | None], small: int) -
 
 
 def test_a_large_body_is_held_once() -> None:
-    """In an earlier version, a large body took twice its size in memory while its pieces were joined."""
+    """In an earlier version, a large body took twice its size in memory while its pieces were being joined."""
     piece, number = bytes(64 << 10), 320
     tracemalloc.start()
     body = HeldBody()

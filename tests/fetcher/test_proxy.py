@@ -1,4 +1,4 @@
-"""Test fetching through an HTTP proxy: absolute form for http, a tunnel for https, and the proxy's own outcomes."""
+"""Test fetching through an HTTP proxy: the absolute form for http, a tunnel for https, and outcomes of the proxy."""
 
 import asyncio
 import base64
@@ -144,7 +144,10 @@ def test_a_failing_proxy_is_logged_at_once_and_only_once(caplog: pytest.LogCaptu
 
 
 def test_log_lines_about_a_proxy(caplog: pytest.LogCaptureFixture) -> None:
-    """A failure of the proxy and its recovery are logged. Repeated failures rarely are, errors of a host never."""
+    """A failure of the proxy and its recovery are logged.
+
+    Repeated failures of the proxy are logged rarely, and errors of a host never.
+    """
     health = ProxyHealth("http://proxy:3128")
     fails = Fetch("http://x/", Outcome.PROXY_ERROR, Blame.HOST, status=407)
     works = Fetch("http://x/", Outcome.GONE, Blame.URL, status=404)

@@ -62,9 +62,9 @@ def test_a_turn_resumes_as_many_connections_as_fit() -> None:
 
 
 def test_long_answers_get_a_quarter_of_a_busy_loop_and_all_of_an_idle_one() -> None:
-    """While other work takes 2 ms per turn, a piece of 3 ms is read every fifth or sixth turn.
+    """While other work takes 2 ms per turn, a piece that takes 3 ms is read in every fifth or sixth turn.
 
-    Without other work, a piece is read every turn.
+    Without other work, a piece is read in every turn.
     """
     for others, least, most in ((0.002, 0.15, 0.25), (0.0, 0.99, 1.0)):
         turns: ReadTurns[str] = ReadTurns()

@@ -51,7 +51,7 @@ ANSWERS = [
 async def serving(
     records: dict[str, list[tuple[int, int, str]] | int | None] = RECORDS, **changes: object
 ) -> AsyncIterator[tuple[Resolver, NameServer, VirtualClock]]:
-    """Yield a resolver, its name server and its clock."""
+    """Yield a resolver, the name server that it uses, and its clock."""
     clock = VirtualClock()
     async with NameServer(dict(records)) as server:
         config = NetworkConfig(dns_servers=(server.address,), **changes)  # type: ignore[arg-type]

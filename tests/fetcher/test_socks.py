@@ -1,4 +1,7 @@
-"""Test fetching through a SOCKS proxy (RFC 1928, RFC 1929), which resolves names. Its errors have distinct outcomes."""
+"""Test fetching through a SOCKS proxy (RFC 1928, RFC 1929), which resolves names.
+
+The errors of the proxy have distinct outcomes.
+"""
 
 import asyncio
 from pathlib import Path

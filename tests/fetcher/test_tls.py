@@ -118,7 +118,7 @@ def test_nothing_of_a_connection_is_left_for_the_garbage_collector() -> None:
 
 @pytest.mark.usefixtures("trusted")
 def test_a_session_is_copied_once_per_full_handshake() -> None:
-    """A session is not copied for each answer, and not copied again while it is young."""
+    """A session is not copied for each answer, and not copied again as long as it is young."""
     copies = 0
 
     class Counting(ResumingContext):
@@ -196,7 +196,10 @@ def test_close_delimited_body_over_tls() -> None:
 
 @pytest.mark.parametrize("host", ["host.test", "other.test"])
 def test_bad_certificate_is_refused_or_recorded(host: str) -> None:
-    """An untrusted certificate, or one for another name, is an error with "verify", and sets a flag with "record"."""
+    """With "verify", a certificate that is untrusted or has another name is an error.
+
+    With "record", it only sets a flag.
+    """
 
     async def play() -> None:
         async with Server([OK], context=server_context()) as server:

@@ -1,4 +1,7 @@
-"""Test that `Client.fetch` never raises. A bug closes the connection, gives an outcome, and is logged once."""
+"""Test that `Client.fetch` never raises.
+
+A bug in a fetch closes the connection, gives an outcome, and is logged once.
+"""
 
 import asyncio
 import logging

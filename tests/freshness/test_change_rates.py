@@ -1,4 +1,4 @@
-"""Test the change rates pooled by site: their sums, their limits, and the bounded influence of a page."""
+"""Test the change rates that are pooled by site: their sums, their limits, and the bounded influence of a page."""
 
 import math
 
@@ -28,7 +28,7 @@ def _direct(site: np.ndarray, k: np.ndarray, t: np.ndarray, sites: int) -> tuple
 
 
 def _crawled(rng: np.random.Generator, pages: int, sites: int, crawls: int) -> tuple:
-    """Crawl pages whose change rates per day are Gamma distributed; return the estimator and what it observed."""
+    """Crawl pages whose change rates per day are Gamma distributed; return the estimator and its observations."""
     rates = ChangeRates(unit=1.0)
     for _ in range(sites):
         rates.add_site()
@@ -69,7 +69,7 @@ def test_sums_give_what_a_pass_over_all_pages_gives() -> None:
 def test_true_rates_are_learned() -> None:
     """After 60 crawls of each page, the means of sites are within 25 % of the truth, and pages are ranked well.
 
-    The means are not closer because early gains depend on early estimates of the rates.
+    The means are not closer because the gains of early crawls depend on early estimates of the rates.
     """
     rates, site, true, k, t = _crawled(np.random.default_rng(2), 1_000, 4, 60_000)
     for s in range(4):
@@ -116,7 +116,7 @@ def test_a_change_raises_the_rate_and_quiet_time_lowers_it(
     assert rates.rate(0, k + 1.0, t) > rate > rates.rate(0, k, t + more) > 0.0
     expected = rates.expected(0, k, t, clock)
     assert 0.0 < expected <= rates.expected(0, k, t, clock + more) <= 1.0
-    # A mixture of rates predicts less change than its mean rate.
+    # The predicted change of a mixture of rates is less than that of its mean rate.
     assert expected <= -math.expm1(-rate * clock) * (1 + 1e-9)
 
 

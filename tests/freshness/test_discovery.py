@@ -96,7 +96,7 @@ def test_rises_with_the_level_falls_with_the_pace_and_is_bounded(
     importance: float, rate: float, level: float, pace: float, more: float, recall: float, signals: float,
     excess: float, form: ModuleType,
 ) -> None:  # fmt: skip
-    """At the deadline, the values V and D add up to the level, so neither of them alone reaches the level earlier.
+    """At the deadline, the sum of the values V and D reaches the level, so neither of them alone reaches it earlier.
 
     To find the deadline, at most 40 values are computed.
     """
@@ -183,7 +183,7 @@ def test_theta_is_pooled_over_directory_site_and_crawl(form: ModuleType) -> None
 
 @both
 def test_a_hub_is_known_after_a_month_and_does_not_speak_for_its_neighbours(form: ModuleType) -> None:
-    """One page of a hundred shows two new pages per day; the others show none.
+    """Of a hundred pages, one shows two new pages per day, and the others show none.
 
     For the others, the estimate stays below 0.001 new pages per day.
     """

@@ -11,10 +11,11 @@ DAY = 86_400.0
 
 
 def watched(spread: float, *, gap: float = 12.0, rounds: int = 14) -> tuple[Learning, list[float], float]:
-    """Crawl 300 independent Poisson pages on four sites every `gap` days; on average, they change once per `gap`.
+    """Crawl 300 independent Poisson pages on four sites every `gap` days.
 
-    Return three things: the learned state; the clock divided by the elapsed time for each crawl of the second
-    half that found no change; and the mean of the learned rates.
+    On average, each page changes once per `gap`. Return the learned state, the ratios of clock to elapsed
+    time, and the mean of the learned rates. There is one ratio for each crawl of the second half that found
+    no change.
     """
     rng = random.Random(1)
     learning = Learning(scale=7.0 * DAY)

@@ -1,4 +1,4 @@
-"""Test the parameters that are derived from others, for one page at a time and for arrays of pages."""
+"""Test the parameters that are computed from other parameters, for one page at a time and for arrays of pages."""
 
 import math
 

@@ -52,7 +52,10 @@ def test_pages_that_were_never_fetched_again_have_a_factor_of_their_own() -> Non
 
 
 def test_hazards_far_from_the_centre_are_reduced_before_crawls_prove_it() -> None:
-    """After a few crawls at hazards of 1, the centre is 1/2: hazards above are reduced, hazards below are raised."""
+    """After a few crawls at hazards of 1, the centre is 1/2.
+
+    Hazards above the centre are reduced, and hazards below it are raised.
+    """
     found = Recalibration()
     for changed in (True, False, True):
         found.observe(math.exp(-1.0), Hearing.NONE, 1.0, changed)
@@ -80,7 +83,7 @@ def test_pages_with_and_without_signals_have_factors_of_their_own() -> None:
 def test_a_crawl_weighs_as_much_as_the_time_it_stands_for() -> None:
     """In each round, ten crawls in quick succession find one change each.
 
-    Then one crawl, which stands for as much time as these ten together, finds no change.
+    Then one crawl, which stands for as much time as these ten crawls together, finds no change.
 
     So nothing changed in half of the time, although ten of eleven crawls found a change.
     """

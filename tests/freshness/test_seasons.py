@@ -1,4 +1,4 @@
-"""Test what is learned about the weekly rhythm of sites, when it is used, its clock and its stored form."""
+"""Test the weekly rhythm of sites: what is learned about it, when it is used, its clock and its stored form."""
 
 import math
 
@@ -11,11 +11,12 @@ from crawler.freshness.seasons import COLUMNS, Seasons
 DAY = 86_400.0
 HOUR = DAY / 24.0
 WEEK = 7.0 * DAY
-SPEED = 168.0 / 40.0  # speed of the site in working hours: it changes only in 40 of the 168 hours of a week
+# speed of the site in working hours: all its changes happen in 40 of the 168 hours of a week
+SPEED = 168.0 / 40.0
 
 
 def _worked(at: float) -> float:
-    """Return what a clock shows at `at` that runs only from 9 to 17 on five days of seven. Its mean speed is 1."""
+    """Return what a clock shows at `at` if it runs only from 9 to 17 on five days of seven. Its mean speed is 1."""
     week, rest = divmod(at, WEEK)
     day, hour = divmod(rest, DAY)
     today = min(max(hour - 9.0 * HOUR, 0.0), 8.0 * HOUR) if day < 5 else 0.0

@@ -20,7 +20,10 @@ def _site_knowledge(
     false_rates: dict[int, float],
     interval: float = 5.0,
 ) -> SignalQuality:
-    """Simulate a site whose changes are signalled with `recall` by each source, which also sends false signals."""
+    """Simulate a site with several sources.
+
+    Each source signals the share `recall` of the changes, and also sends false signals.
+    """
     quality = SignalQuality()
     quality.add_site()
     quality.renew(0, rate)
@@ -208,7 +211,7 @@ def test_predicted_changes_equal_found_changes(false_rate: float) -> None:
     "odd", [(0.95, 0.0), (0.0, 3.0)], ids=["like the others", "no change and three false signals per change"]
 )
 def test_pages_of_one_site_can_have_good_and_worthless_signals(odd: tuple[float, float]) -> None:
-    """Of the changes of even pages, .95 are signalled. Odd pages are the same, or have only false signals."""
+    """.95 of the changes of even pages are signalled. Odd pages have either the same signals, or only false ones."""
     rng, learning, counts = np.random.default_rng(5), Learning(unit=1.0, scale=30.0), np.zeros(SOURCES)
     site, directory = learning.add_site(), learning.add_directory()
     k, t, trust, stated = np.zeros(40), np.zeros(40), np.zeros(40), []
@@ -253,7 +256,7 @@ def test_parameters_follow_what_was_learned() -> None:
 
 
 def test_announced_changes_leave_the_neighbours_clocks_alone() -> None:
-    """A change that a trusted source announced does not speed up the clocks of pages that it sent no signal for."""
+    """A change that a trusted source announced does not speed up the clocks of pages without a signal."""
     learning = Learning(unit=1.0, scale=30.0)
     site, _, _, _ = _crawl_of(learning, np.random.default_rng(13), 1_000, 0.0)
     assert learning.quality.share_watched(site) > 0.5
@@ -312,7 +315,7 @@ def test_without_a_neighbourhood_the_clock_is_the_time() -> None:
 
 
 def test_false_signals_come_to_slow_pages_too() -> None:
-    """If all pages get equally many false signals, these are few among the signals of fast pages."""
+    """If all pages get equally many false signals, these are only a small part of the signals of fast pages."""
     rng, quality, false, interval = np.random.default_rng(3), SignalQuality(), 0.05, 4.0
     rates = [0.01, 0.19]
     quality.add_site()

@@ -45,7 +45,10 @@ def _direct(page: PageParameters, elapsed: float, signals: int) -> tuple[float, 
 
 
 def _state(rng: np.random.Generator, most: float) -> tuple[PageParameters, float, int]:
-    """Draw a page with signals of any quality, and a state of the page that is worth at most `most` signals."""
+    """Draw a page with signals of any quality, and a state of the page: an elapsed time and a number of signals.
+
+    Together, the time and the signals are worth at most `most` signals.
+    """
     while True:
         delta = 10.0 ** rng.uniform(-3, 3)
         recall = rng.choice([rng.random(), 1.0 - 10.0 ** rng.uniform(-12, -1), 10.0 ** rng.uniform(-8, 0)])
@@ -79,7 +82,10 @@ def test_many_worthless_signals_are_not_cut_off() -> None:
 @pytest.mark.parametrize("nu", [1e2, 1e4, 1e6, 1e12])
 @pytest.mark.parametrize("recall", [1e-6, 0.3, 0.9, 0.99])
 def test_the_fluid_limit_is_off_by_at_most_b(recall: float, nu: float) -> None:
-    """|V - (mu/Delta) R^1(u)| <= (mu/Delta) b: if b is small, the value is nearly that of GREEDY at staleness u."""
+    """Test that |V - (mu/Delta) R^1(u)| <= (mu/Delta) b.
+
+    So if b is small, the value is nearly that of GREEDY at staleness u.
+    """
     page = PageParameters(1.0, 1.0, recall, nu)
     for u in (1e-3, 0.1, 0.7, 3.0, 20.0):
         fluid = -math.expm1(-u) - u * math.exp(-u)
@@ -132,7 +138,7 @@ def test_the_inverse_over_the_whole_domain(recall: float) -> None:
 )
 @settings(max_examples=80, deadline=None)
 def test_psi_solves_its_equation(recall: float, nu: float, u: float) -> None:
-    """psi' = 1 - gamma (psi(iota) - psi(iota - beta)) also holds where the sum has too many terms to be summed."""
+    """psi' = 1 - gamma (psi(iota) - psi(iota - beta)) also holds where the sum has too many terms to be added up."""
     page = PageParameters(1.0, 1.0, recall, nu)
     at, beta, gamma = u / page.silent_rate, page.signal_time, page.signal_rate
     step = 1e-4 * min(beta, 1.0 / gamma, at)
@@ -152,7 +158,7 @@ def test_psi_solves_its_equation(recall: float, nu: float, u: float) -> None:
 def test_v_rises_by_psi(recall: float, nu: float, u: float) -> None:
     """Differences show that V' = mu alpha exp(-u) psi.
 
-    Together with the equation of psi, this proves that V is right where it is not computed as a sum.
+    Together with the equation of psi, this proves that V is right even where it is not computed as a sum.
     """
     page = PageParameters(1.0, 1.0, recall, nu)
     at = u / page.silent_rate

@@ -1,7 +1,7 @@
 """Simulate the process that uses a frontier, with virtual time, a simulated web and one commit queue.
 
-`Crawl` runs the loop of a crawling process without a network: it claims fetch tasks until none may start,
-ends each fetch after a chosen time, and commits groups of results in order, after a chosen delay. It records
+`Crawl` runs the loop of a crawling process without a network. It claims fetch tasks until none may start, and
+ends each fetch after a chosen time. It commits groups of results in order, after a chosen delay. It records
 each request (`Request`), so that tests can check politeness as a server sees it.
 """
 
@@ -21,7 +21,7 @@ from crawler.storage.kv import MemoryStore
 
 
 class Hash:
-    """Computes the key of a host as the fingerprinter does, from the bucket of its domain and the hash of its name."""
+    """Computes the key of a host from its domain's bucket and the hash of its name, as the fingerprinter does."""
 
     def host_key(self, hostname: str) -> int:
         bucket = zlib.crc32(b"b" + domain_of(hostname).encode()) & 0xFFFF
@@ -100,9 +100,8 @@ def link(url: str, depth: int = 0, **fields: Any) -> Link:
 class Crawl:
     """A crawl in the model; see the module docstring.
 
-    `answer(fetch_task, now)` returns the Fetch of a request; `addresses(hostname)`
-    returns the addresses or a failing Fetch; `links(fetch_task)` returns the new URLs of a
-    page (each URL only once).
+    `answer(fetch_task, now)` returns the Fetch of a request. `addresses(hostname)` returns the addresses of a
+    host, or a failing Fetch. `links(fetch_task)` returns the new URLs of a page (each URL only once).
     """
 
     def __init__(

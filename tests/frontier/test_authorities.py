@@ -103,7 +103,7 @@ def test_ports_are_distinguished_from_ipv6_addresses() -> None:
 
 
 def test_unknown_ports_take_one_turn_in_nine_of_a_host() -> None:
-    """URLs on 40 dead ports are queued before 100 pages.
+    """URLs on 40 dead ports of a host are queued before its 100 pages.
 
     Once the Crawl-delay of 5 s is known, the first tries of two ports are at least eight such gaps apart.
     """

@@ -90,7 +90,7 @@ def test_priority_comes_before_depth() -> None:
 
 
 def test_a_smaller_order_that_comes_late_is_not_missed() -> None:
-    """If shallow URLs arrive while deep URLs are already in memory, the cursor moves back to the shallow ones."""
+    """If shallow URLs arrive while deep URLs are already in memory, the cursor moves back to the shallow URLs."""
     crawl = Crawl()
     crawl.add([link(f"https://a.org/deep{n}", depth=5) for n in range(30)])
     crawl.run(requests=10)
@@ -419,7 +419,7 @@ def test_a_site_that_answers_429_above_thirty_a_minute_loses_no_page() -> None:
 def test_a_url_that_kills_its_host_does_not_block_the_others() -> None:
     """Every request for one page resets the connection.
 
-    The other URLs are fetched first, and the crawl gives the page up after five strikes.
+    The other URLs are fetched first. After five strikes, the crawl gives up the page.
     """
 
     def answer(fetch_task: FetchTask, now: float) -> Fetch:
@@ -639,7 +639,8 @@ def test_budgets_of_a_part_of_the_web() -> None:
 def test_a_host_continues_before_its_pages_are_committed() -> None:
     """A commit takes ten seconds.
 
-    Four requests start, one for each fetch slot. The next request starts when the first result is committed.
+    Four requests start, one for each fetch slot. A fifth request starts only when the first result is
+    committed.
     """
     crawl = Crawl(config(politeness={"delay": 0.5, "delay_factor": 0}), concurrency=4, commit_delay=10.0)
     crawl.add([link(f"https://a.org/{n}") for n in range(10)], commit_after=0.0)
@@ -664,7 +665,10 @@ def test_a_host_that_failed_waits_for_its_commit() -> None:
 def test_retiring_does_not_scan_tombstones_for_parked_entries(
     parked: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If no entry is parked, a scan for parked entries would read only tombstones: 160 ms for a million URLs."""
+    """If no entry is parked, a scan for parked entries would read nothing but tombstones.
+
+    This takes 160 ms for a million URLs.
+    """
     crawl = Crawl(config(crawl={"depth": 2}))
     batch = crawl.store.batch()
     links = [link(f"https://a.org/{n}", depth=3 if parked and not n else 1) for n in range(8)]
@@ -694,7 +698,7 @@ def test_a_page_that_is_done_but_still_stored_is_not_retired() -> None:
 def test_a_page_that_is_done_but_still_stored_is_not_given_out_again() -> None:
     """URLs with smaller order values push the rest of their host's queue out of memory.
 
-    Then the queue is read from disk again.
+    Then the queue is read from disk again, before the result of the page is written.
     """
 
     def answer(fetch_task: FetchTask, now: float) -> Fetch:
@@ -791,7 +795,7 @@ def test_look_ups_continue_while_all_slots_are_taken_and_do_not_fill_the_front()
 
 
 def many_seeds(hosts: int, concurrency: int, **settings: Any) -> Crawl:
-    """Return a crawl with two URLs per host, each host with its own robots.txt and address."""
+    """Return a crawl with two URLs per host. Each host has a robots.txt and an address of its own."""
     crawl = Crawl(
         config(**settings),
         concurrency=concurrency,
@@ -813,7 +817,7 @@ def test_first_pages_come_before_the_robots_txt_of_all_hosts() -> None:
 
 
 def test_a_rate_limits_the_number_of_hosts_begun() -> None:
-    """With 400 hosts at 20 requests per second, first pages do not wait until all robots.txt files are fetched."""
+    """With 400 hosts at 20 requests per second, first pages are fetched before all robots.txt files are fetched."""
     crawl = many_seeds(400, 512, crawl={"rate": 20.0})
     crawl.run(requests=300)
     assert [request.task for request in crawl.requests].count(TaskKind.PAGE) >= 100
@@ -822,7 +826,7 @@ def test_a_rate_limits_the_number_of_hosts_begun() -> None:
 
 
 def test_a_new_crawl_begins_at_once_and_one_that_was_killed_waits() -> None:
-    """A crawl that was killed before its first commit waits, too, because it may have made unrecorded requests."""
+    """A crawl that was killed before its first commit waits, too: it may have made requests that were not recorded."""
     new = Crawl(config(), clean=False)
     new.add([link("https://a.org/")])
     began = new.now
@@ -931,7 +935,7 @@ def test_a_clock_jump_stalls_no_host_and_causes_no_burst() -> None:
 def test_a_clock_that_is_set_back_does_not_delay_retries() -> None:
     """When the clock was set back by one hour, retries were once delayed by one hour.
 
-    The cause was that their stored times were then ahead of the clock.
+    The cause was that the stored times of the retries were then ahead of the clock.
     """
     store = MemoryStore()
     crawl = Crawl(
@@ -994,7 +998,7 @@ def test_domain_budgets_include_urls_from_before_a_restart() -> None:
 
 
 def test_a_queue_is_not_read_to_its_end_while_more_is_on_the_way() -> None:
-    """Otherwise, the queue would seem empty, and entries that arrive later would be ignored until the next start."""
+    """If it were, the queue would seem empty, and entries that arrive later would be ignored until the next start."""
     crawl = Crawl()
     crawl.add([link(f"https://a.org/{n}") for n in range(20)])
     crawl.run(requests=3)
@@ -1006,9 +1010,10 @@ def test_a_queue_is_not_read_to_its_end_while_more_is_on_the_way() -> None:
 
 
 def test_new_hosts_wait_outside_while_known_ones_are_ready() -> None:
-    """Twenty hosts share one slot. Each host is ready before its turn comes, and its connections stay open.
+    """Twenty hosts share one slot.
 
-    In the past, new hosts that were found meanwhile were served before these known hosts.
+    Each host is ready again before its next turn comes, and its connections stay open. In the past, new hosts
+    that were found meanwhile were served before these known hosts.
     """
     crawl = Crawl(
         config(frontier={"front_factor": 50, "turn_max": 100}),

@@ -1,4 +1,7 @@
-"""Test redirect hops with a real frontier. A hop is in no queue: it borrows a host between the host's tasks."""
+"""Test redirect hops with a real frontier.
+
+A hop is in no queue. It borrows its host between two tasks of the host.
+"""
 
 import pytest
 
@@ -11,7 +14,10 @@ SAME = "1.1.1.1"
 
 
 def started(*hosts: str, address: str = "", concurrency: int = 4) -> tuple[Crawl, dict[str, FetchTask]]:
-    """Start a fetch task for each host; return the tasks by host name. The hosts share an address or have one each."""
+    """Start a fetch task for each host; return the tasks by host name.
+
+    The hosts share one address, or each host has an address of its own.
+    """
     crawl = Crawl(config(frontier={"front_factor": 12}), concurrency=concurrency)
     crawl.add([link(f"https://{host}/") for host in hosts])
     for fetch_task in [fetch_task for fetch_task in iter(lambda: crawl.frontier.claim_next(crawl.now), None)]:

@@ -15,7 +15,7 @@ def page(crawl: Crawl, order: str = "busy", limit: int = 100, **more: str) -> di
 
 
 def ended(steps: Generator[None, None, dict[str, Any]]) -> tuple[int, dict[str, Any]]:
-    """Run the generator to its end; return (the number of pauses, the result)."""
+    """Run the generator to its end; return the number of its pauses and its result."""
     pauses = 0
     while True:
         try:
@@ -38,7 +38,10 @@ def refusing(fetch_task: FetchTask, _now: float) -> Fetch:
 
 @pytest.fixture
 def crawl() -> Crawl:
-    """Return a crawl of 44 hosts with a small front; 40 refuse connections, half of these on an unusual port."""
+    """Return a crawl of 44 hosts with a small front.
+
+    40 of the hosts refuse connections, half of these on an unusual port.
+    """
     crawl = Crawl(config(crawl={"patience": "1 d"}), answer=refusing)
     good = [link(f"http://good{n}.org/{page}") for n in range(4) for page in range(n + 2)]
     dead = [link(f"http://dead{n}.org{':81' if n % 2 else ''}/") for n in range(40)]
@@ -48,7 +51,7 @@ def crawl() -> Crawl:
 
 
 def test_failing_hosts_come_first_and_are_counted(crawl: Crawl) -> None:
-    """A host was once not listed if only its robots.txt or one port was unreachable, because its `failures` were 0."""
+    """Once, a host was not listed if only its robots.txt or one port was unreachable: its `failures` were 0."""
     found = page(crawl, "failing", 40)
     assert {name.startswith("dead") for name in names(found)} == {True}
     assert (found["hosts"], found["failing"], found["matched"]) == (44, 40, 44)
@@ -77,7 +80,10 @@ def test_a_host_that_answers_again_is_no_longer_listed_as_failing(crawl: Crawl) 
 
 
 def test_a_search_is_bounded_and_pauses(crawl: Crawl, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A search reports the number of hosts that it did not examine. By its whole name, a host is always found."""
+    """A search reports the number of hosts that it did not examine.
+
+    A search for the whole name of a host always finds the host.
+    """
     monkeypatch.setattr(host_list, "SEARCHED_MAX", 20)
     monkeypatch.setattr(host_list, "SEARCHED_AT_ONCE", 5)
     pauses, found = ended(crawl.frontier.host_list.page(crawl.now, "busy", 100, "o"))

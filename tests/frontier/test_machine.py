@@ -1,8 +1,8 @@
 """Apply random operations to a frontier and compare it with a model. The front has two to four hosts.
 
-The model maps each URL to its expected state. Politeness is checked only by the times of the fetch tasks.
-Batches are written in order, but with a delay. A crash loses the batches that are not written yet. `_check`
-runs after each step. At the end, all answers are good and every URL must be done.
+The model maps each URL to its expected state. Politeness is checked only through the times of the fetch
+tasks. Batches are written in order, but with a delay. A crash loses the batches that are not written yet.
+`_check` runs after each step. At the end, all answers are good and every URL must be done.
 """
 
 import random
@@ -74,7 +74,7 @@ class PickyRobots:
 
 
 class FrontierMachine(RuleBasedStateMachine):
-    """`out` holds the fetch tasks without an answer; `commits` holds the batches that wait for the writer."""
+    """`out` holds the fetch tasks that have no answer yet; `commits` holds the batches that wait for the writer."""
 
     hosts = HOSTS
     concurrency = 2
@@ -257,7 +257,10 @@ class FrontierMachine(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from([0.0, 0.2, 60.0]))
     def crash(self, seconds: float) -> None:
-        """Lose all unwritten batches. The DUE is written in the same batches, so it returns the lost URLs again."""
+        """Lose all unwritten batches.
+
+        The DUE is written in the same batches, so after the crash it returns the lost URLs again.
+        """
         self._forget_requests()
         self.now += seconds
         again = [self.waiting[url] for url in sorted(self.uncommitted)]
@@ -272,7 +275,7 @@ class FrontierMachine(RuleBasedStateMachine):
             self._add(again)
 
     def _forget_requests(self) -> None:
-        """Remove uncommitted requests from the model: after such a request, only the minimum gap applies."""
+        """Remove uncommitted requests from the model; after such a request, only the minimum gap applies."""
         for fetch_task, _ in self.out:
             if fetch_task.kind in (TaskKind.PAGE, TaskKind.ROBOTS):
                 self._end_request(fetch_task, Fetch("", Outcome.FETCHED, took=0.0))
@@ -407,7 +410,8 @@ class Ordered(FrontierMachine):
     """Links have classes, and better links to URLs that already wait are added.
 
     A crash loses the links that are not written yet. `places` holds the classes of waiting URLs;
-    `durable_places` holds those that are stored. A URL that was tried once, or is in flight, keeps its class.
+    `durable_places` holds those of these classes that are stored. A URL that was tried once, or that is in
+    flight, keeps its class.
     """
 
     settings = config(
@@ -448,7 +452,10 @@ class Ordered(FrontierMachine):
 
     @rule(data=st.data())
     def improve_what_is_asked(self, data: st.DataObject) -> None:
-        """Add better links to URLs that are in flight or whose outcome is uncommitted; their classes do not change."""
+        """Add better links to URLs that are in flight or whose outcome is not committed.
+
+        The classes of these URLs must not change.
+        """
         for _ in range(8):
             self.take()
             places = [
@@ -484,14 +491,14 @@ class Ordered(FrontierMachine):
 
     @invariant()
     def index_is_whole(self) -> None:
-        """Each queue entry is found by its fingerprint, and the index has no other entries."""
+        """Each queue entry is found by its fingerprint, and the index contains no other entries."""
         data = self.store._data
         found = {key[2:10] + order for key, order in data.items() if key.startswith(b"y/")}
         assert found == {key[2:] for key in data if key.startswith(b"t/")}
 
 
 class OrderedFew(Ordered, FewHosts):
-    """With few hosts, all queues fit into memory, and entries move to other classes before they are written."""
+    """With few hosts, all queues fit into memory, so entries move to other classes before they are written."""
 
 
 FrontierMachine.TestCase.settings = FewHosts.TestCase.settings = Ordered.TestCase.settings = settings(

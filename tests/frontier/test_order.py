@@ -79,7 +79,7 @@ def test_without_an_order_classes_of_links_change_nothing() -> None:
 
 @pytest.mark.parametrize("written", [True, False])
 def test_a_better_link_moves_a_url_that_waits(written: bool) -> None:
-    """Cover a URL whose entry is in an unwritten batch, and a link with a lower depth."""
+    """The test covers a URL whose entry is in an unwritten batch, and a link with a lower depth."""
     crawl = Crawl(config(order=ORDER))
     crawl.frontier.pauses.pause()
     crawl.add([scored(f"https://a.org/{n}", 100, depth=5) for n in range(30)])

@@ -42,7 +42,7 @@ def test_only_requests_take_a_fetch_slot(task: TaskKind, places: int) -> None:
 
 
 def test_a_known_page_goes_before_the_queue_and_is_in_no_queue() -> None:
-    """Each fetch task of a known page has its own negative order value, which no queue entry has."""
+    """Each fetch task of a known page has a negative order value of its own, which no queue entry has."""
     hosts = HostTable()
     out = Outstanding(hosts, 4)
     fetch_tasks = [out.acquire(_known(_host(hosts, number)), TaskKind.PAGE) for number in (1, 2)]

@@ -1,4 +1,4 @@
-"""Test the division of fetches between discovery and refresh, where it depends on the values of both.
+"""Test how fetches are divided between discovery and refresh according to the values of the best URL and best page.
 
 Fixed shares are tested in `refresh/test_rate_balancing.py` and `test_machine.py`.
 """

@@ -55,7 +55,7 @@ def ending(outcome: Outcome, blame: Blame, **fields: Any) -> Answer:
     ],
 )
 def test_each_wait_has_a_cause_and_a_next_try(options: dict[str, Any], state: str, cause: str) -> None:
-    """The reported time of the next try is exact: a request is made at this time, and none before."""
+    """The reported time of the next try is exact: a request is made at this time, and no request is made before."""
     store = MemoryStore()
     crawl = run_to_the_wait(store=store, **options)
     host, url = seen(crawl)
@@ -71,7 +71,7 @@ def test_each_wait_has_a_cause_and_a_next_try(options: dict[str, Any], state: st
 def test_hosts_outside_the_front_report_the_same() -> None:
     """Hosts that do not fit into the front report the same waits.
 
-    This is also true after a restart, when their queue is read from disk.
+    The same is true after a restart, when the queue of such a host is read from disk.
     """
     store = MemoryStore()
     robots = Unreachable(1_000_300.0)

@@ -1,7 +1,7 @@
 """The fuzzing loop: it makes an input, runs the target, and measures the thread's CPU time.
 
-An input is kept for mutation if the target ended in a new way, or if it took more time per byte than for all
-earlier inputs, so that the search moves towards slow inputs.
+An input is kept for mutation in two cases: if the target ended in a new way, or if it took more time per byte
+than for all earlier inputs. So the search moves towards slow inputs.
 """
 
 import gc
@@ -38,8 +38,8 @@ class Clock:
 class Target(NamedTuple):
     """A parser of foreign data.
 
-    `take` receives the input, the clock and random numbers, and returns a value that names the
-    way in which the parser ended. It raises an exception only if there is a bug.
+    `take` receives the input, the clock and random numbers. It returns a value that names the way in which
+    the parser ended. It raises an exception only if there is a bug.
     """
 
     name: str
@@ -57,7 +57,10 @@ class Failure(NamedTuple):
 
 
 class Tally(msgspec.Struct):
-    """The result of fuzzing one target. `worst` is its longest turn in CPU seconds, for the input `slowest`."""
+    """The result of fuzzing one target.
+
+    `worst` is its longest turn in CPU seconds. The input `slowest` caused this turn.
+    """
 
     target: str
     seed: int
@@ -105,9 +108,9 @@ def fuzz(target: Target, seed: int, *, runs: int = 1 << 62, cpu_seconds: float =
 
 
 def _again(target: Target, data: bytes, rng: random.Random, worst: float) -> float:
-    """Run an input that took `worst` seconds twice more, and return the shortest of the three times.
+    """Run an input, which took `worst` seconds, twice more; return the shortest of the three times.
 
-    Other processes or garbage collection may slow down a run.
+    The reason is that other processes or garbage collection may have slowed down a run.
     """
     for _ in range(2):
         gc.collect()

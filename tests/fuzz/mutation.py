@@ -1,6 +1,6 @@
 """Make inputs that are nearly valid, by mutating a corpus with words of its grammar.
 
-Parsers mostly fail after a small change to a valid input, or because of a word that is not expected in this
+Parsers mostly fail after a small change to a valid input, or because of a word that is unexpected in its
 place. Repetition exposes costs that grow faster than the input.
 """
 

@@ -69,7 +69,7 @@ from tests.process.support import Joint
 from tests.serve.test_receivers import Receiving
 
 URL = "https://h.test/a/b.html?c"
-PATIENCE = 0.02  # seconds to wait for an answer, because an incomplete request gets no answer
+PATIENCE = 0.02  # seconds to wait for an answer, since an incomplete request gets none
 SYMBOL_MAX = 258  # bytes that one symbol of a deflate stream can produce at most
 NOW = 1_800_000_000.0
 LIMITS = FetchLimits.of(FetchConfig())
@@ -164,7 +164,8 @@ def answers(data: bytes, clock: Clock, rng: random.Random) -> Hashable:
 def _cut_short(one: Any, other: Any) -> bool:
     """Return whether two contents differ only at the end.
 
-    The end of a truncated deflate stream depends on the pieces in which it was read (`fetcher/coding.py`).
+    The end of a truncated deflate stream depends on how the stream was split into pieces
+    (`fetcher/coding.py`).
     """
     if not isinstance(one, bytes) or abs(len(one) - len(other)) > SYMBOL_MAX:
         return False
@@ -220,7 +221,10 @@ def cookies(data: bytes, clock: Clock, _rng: random.Random) -> Hashable:
 
 
 class _Inline(Worker):
-    """Replaces the parser child: it scans the pages that are meant for the child, as if they had killed the child."""
+    """Replaces the parser child.
+
+    It makes a plain scan of the pages that are meant for the child, as if they had killed it.
+    """
 
     apart = 0
 

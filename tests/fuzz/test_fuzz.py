@@ -40,7 +40,7 @@ def test_no_input_makes_a_parser_raise(known: dict[str, Target], name: str) -> N
 
 
 def test_the_search_finds_a_planted_bug() -> None:
-    """An error that only some inputs trigger is found, and is reported with its input."""
+    """An error that only some inputs trigger is found, and it is reported together with its input."""
 
     def reader(data: bytes, clock: Clock, rng: random.Random) -> int:
         assert b"<<" not in data

@@ -1,4 +1,4 @@
-"""Test segments: starting new ones, committed lengths, and recovery on opening."""
+"""Test segments: the start of new segments, committed lengths, and recovery on opening."""
 
 import errno
 import gzip

@@ -104,7 +104,8 @@ def test_withdrawn_places_and_digests_are_known() -> None:
 def test_an_answer_in_flight_is_not_stored(tmp_path: Path) -> None:
     """End a fetch after its page was withdrawn.
 
-    No copy is stored, and the page's record, which may be being erased, is not written again.
+    No copy is stored. The record of the page is not written again either, because an erasure may be deleting
+    it.
     """
     site = Site(tmp_path / "p0")
     site.visit(fetch(body=b"<p>old</p>"))

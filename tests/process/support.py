@@ -1,5 +1,6 @@
 """Open real stages in a folder, on a virtual clock, with canned answers instead of a network."""
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,7 @@ class Joint:
         )
         self.frontier.limit_requests(1 << 40)
         self._names: dict[str, str] = {}
+        self.users = ExitStack()  # closed before the stages are closed
 
     def fingerprint(self, url: str) -> int:
         return self.stages.fingerprinter.fingerprint(url)
@@ -110,6 +112,14 @@ class Joint:
         """Process the result of a page and commit the change."""
         return self.commit(self.results.page(fetch_task, answer, extracted, self.clock.now()))
 
+    def store(self, *urls: str, **values: Any) -> None:
+        """Fetch seeds, and store pages with the fields `values`; the body of each page is its URL."""
+        self.seeds(*urls)
+        for _ in urls:
+            fetch_task = self.fetch_task()
+            answer = fetch(fetch_task.url, fetch_task.url.encode(), began=self.clock.now(), **values)
+            self.page(fetch_task, answer)
+
     def commit(self, making: Change | Making) -> Change:
         change = made(making)[0]
         counts = dict(change.counts)
@@ -123,6 +133,7 @@ class Joint:
         return self.page(self.fetch_task(), answer, extracted)
 
     def close(self) -> None:
+        self.users.close()
         self.frontier._check()
         self.stages.close()
 

@@ -4,7 +4,6 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, cast
 
 import msgspec
@@ -15,9 +14,9 @@ from crawler.change_signals import Signalled
 from crawler.clock import iso_time
 from crawler.config import convert
 from crawler.errors import ConfigError, UsageError
-from crawler.process.answering.commands import Commands
 from crawler.process.answering.wait_log import Wait
 from crawler.process.live_services import LiveServices
+from crawler.process.process import Process
 from crawler.process.services.live_commands import live_settings
 from crawler.process.services.request_counts import COUNTS_INTERVAL
 from crawler.process.services.urgent_fetches import KEY_FILE_WAIT
@@ -36,34 +35,27 @@ ON = {"refresh": {"endless": True, "share": 0.5, "min_age": 0.0}}
 
 
 class Shown:
-    """The live services of a fake process that only records its calls."""
+    """The live services of a process whose loops do not run."""
 
     def __init__(self, joint: Joint) -> None:
         self.joint = joint
-        self.queued: list[Any] = []
-        self.woken: list[str] = []
-        self.configured: list[Any] = []
-        stages = joint.stages
-        self.process = SimpleNamespace(
-            stages=stages,
-            queue=self.queued.append,
-            wake=lambda: self.woken.append("wake"),
-            stopped_by="",
-            kept=None,
-            started=12.0,
-            commands=Commands(stages, self.queued.append, dict),
-            commits=SimpleNamespace(observe=None),
-            last_changes=[],
-            configure=self.configured.append,
-            ask=None,
-        )
-        self.live = LiveServices(cast(Any, self.process))
+        self.process = Process(joint.stages, pages_file=joint.stages.directory.parent / "pages.jsonl")
+        joint.users.callback(self.process.close)
+        self.live = LiveServices(self.process)
+
+    @property
+    def queued(self) -> int:
+        """The number of queued changes."""
+        return len(self.joint.stages.point)
+
+    @property
+    def woken(self) -> bool:
+        """True if the schedule was woken."""
+        return self.process._news.is_set()
 
     def commit(self) -> None:
-        """Commit the queued changes."""
-        for maker in self.queued:
-            self.joint.stages.commits.commit_now(maker if isinstance(maker, Change) else made(maker())[0])
-        self.queued.clear()
+        """Commit the queued changes, and flush the DUE."""
+        self.joint.stages.commits.commit_now(Change())
 
     def ask(self, command: str, **arguments: Any) -> dict[str, Any]:
         steps = self.live.commands.steps({"command": command} | arguments)
@@ -77,18 +69,9 @@ class Shown:
         return self.joint.fingerprint(url)
 
 
-def stored(joint: Joint, *urls: str, **values: Any) -> None:
-    joint.seeds(*urls)
-    for _ in urls:
-        fetch_task = joint.fetch_task()
-        joint.page(
-            fetch_task, fetch(fetch_task.url, fetch_task.url.encode(), began=joint.clock.now(), **values)
-        )
-
-
 @pytest.fixture
 def shown(joint: Joint) -> Shown:
-    stored(joint, HOME)
+    joint.store(HOME)
     return Shown(joint)
 
 
@@ -96,7 +79,7 @@ def shown(joint: Joint) -> Shown:
 def fresh(open_joint: Callable[..., Joint]) -> Shown:
     """Return the services of a process that refreshes known pages."""
     joint = open_joint(**ON)
-    stored(joint, HOME)
+    joint.store(HOME)
     return Shown(joint)
 
 
@@ -127,7 +110,7 @@ def ahead(shown: Shown, *urls: str) -> list[str]:
 
 def test_an_unknown_page_is_fetched_soon_as_a_link_once(shown: Shown) -> None:
     assert ahead(shown, NEW, NEW) == ["queued", "queued"]
-    assert len(shown.queued) == 1
+    assert shown.queued == 1
     shown.commit()
     assert shown.joint.fetch_task().depth == 1, "the depth of a link on a seed"
 
@@ -168,7 +151,7 @@ def test_a_page_beyond_a_limit_is_not_reported_as_queued(open_joint: Callable[..
 
 def test_urgent_page_requests_are_bounded_in_number_and_time(open_joint: Callable[..., Joint]) -> None:
     shown = Shown(open_joint(serve={"ahead_max": 2}))
-    stored(shown.joint, HOME)
+    shown.joint.store(HOME)
 
     async def play() -> None:
         loop, waits = asyncio.get_running_loop(), []
@@ -185,7 +168,7 @@ def test_urgent_page_requests_are_bounded_in_number_and_time(open_joint: Callabl
 
 
 def test_a_known_page_goes_to_the_refresh_schedule(fresh: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert ahead(fresh, HOME) == ["queued"] and fresh.woken == ["wake"]
+    assert ahead(fresh, HOME) == ["queued"] and fresh.woken
     assert not fresh.queued
     monkeypatch.setattr(fresh.joint.stages.refresh.claims, "request", lambda fingerprint: False)
     assert ahead(fresh, HOME) == ["full"]
@@ -194,27 +177,16 @@ def test_a_known_page_goes_to_the_refresh_schedule(fresh: Shown, monkeypatch: py
 # -- signals
 
 
-def test_signals_are_confirmed_once_they_are_durable(fresh: Shown) -> None:
+def test_signals_are_confirmed_once_they_are_durable(fresh: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
     """If the answer came earlier, it would confirm a signal that could still be lost in a crash."""
-    committed: list[int] = []
-
-    async def kept() -> bool:
-        committed.append(len(fresh.queued))
-        fresh.commit()
-        return True
-
-    fresh.process.kept = kept
     said = asyncio.run(fresh.live.signal([HOME, NEW, AWAY, AWAY + "x"], "indexnow"))
-    assert said.counts() == Signalled(noted=1, queued=1, out_of_scope=2).counts() and committed == [1]
-    assert fresh.joint.stages.views.frontier_counts().todo == 1
-
-    async def late() -> bool:
-        return False
-
-    fresh.process.kept = late
+    assert said.counts() == Signalled(noted=1, queued=1, out_of_scope=2).counts() and not fresh.queued
+    assert fresh.joint.stages.due.pending == 1, "the new URL waits for a flush"
+    fresh.process._loops_run = True  # but nothing commits what is queued
+    monkeypatch.setattr("crawler.process.process.KEPT_WAIT", 0.0)
     with pytest.raises(HttpError) as refusal:
         asyncio.run(fresh.live.signal([HOME], "indexnow"))
-    assert refusal.value.status == 503
+    assert refusal.value.status == 503 and fresh.queued
 
 
 # -- importance from client requests
@@ -225,7 +197,7 @@ def test_counts_of_requests_outlast_the_run(shown: Shown) -> None:
     for fingerprint in (one, one, two):
         shown.live.counts.demand.add(fingerprint, shown.joint.clock.now())
     shown.live.counts.put()
-    assert len(shown.queued) == 1
+    assert shown.queued == 1
     shown.commit()
     shown.live.counts.put()
     assert not shown.queued, "nothing has changed"
@@ -375,7 +347,9 @@ def test_the_status_has_the_sections_of_a_running_process(shown: Shown) -> None:
     status = shown.ask("status")
     assert status["paused"] == list(shown.joint.stages.frontier.pauses.reasons) != []
     (process,) = status["processes"]
-    assert process["name"] == "p0" and process["started"] == 12.0 and process["loop_lag"] == 0.0
+    assert (
+        process["name"] == "p0" and process["started"] == shown.process.started and process["loop_lag"] == 0.0
+    )
     assert status["run"] == {"fetched": 1} and status["serve"] == {}
     assert set(status["timings"]) == {"commit", "flush"}
     assert status["waited"] == shown.joint.stages.frontier.views.why_slow(shown.joint.clock.now())
@@ -396,7 +370,7 @@ def test_a_host_is_explained_with_its_robots_txt(shown: Shown) -> None:
 
 def test_a_crawl_is_paused_and_resumed(shown: Shown) -> None:
     assert shown.ask("pause")["paused"] and shown.joint.stages.frontier.pauses.reasons and not shown.woken
-    assert shown.ask("resume") == {"paused": []} and shown.woken == ["wake"]
+    assert shown.ask("resume") == {"paused": []} and shown.woken
     assert not shown.joint.stages.frontier.pauses.reasons
 
 
@@ -420,16 +394,19 @@ def test_settings_change_for_this_run(shown: Shown, level: logging.Logger) -> No
     finally:
         level.removeHandler(quiet)
         level.removeHandler(shown.live.vital_signs.errors)
-    (config,) = shown.configured
-    assert config.politeness.delay == 5
+    assert shown.process.context.config.politeness.delay == 5
     with pytest.raises(UsageError, match="does not refresh pages"):
-        shown.ask("set", settings={"refresh.share": "0.5"})
-    assert len(shown.configured) == 1
+        shown.ask("set", settings={"politeness.delay": "7", "refresh.share": "0.5"})
+    assert shown.process.context.config.politeness.delay == 5, "all settings or none"
 
 
 def test_the_share_of_refresh_changes_where_there_is_one(fresh: Shown) -> None:
     fresh.ask("set", settings={"refresh.share": "0.75"})
-    assert fresh.configured[0].refresh.share == 0.75
+    assert (
+        fresh.process.context.config.refresh.share
+        == 0.75
+        == fresh.joint.stages.refresh.portion.share.of_crawl
+    )
 
 
 def test_only_live_settings_can_be_changed() -> None:
@@ -501,7 +478,7 @@ def test_lateness_fades_and_waiting_hosts_are_reported(
 def test_a_page_server_listens_and_is_shown(open_joint: Callable[..., Joint], tmp_path: Path) -> None:
     """A single process opens no socket for sibling processes. The request counts of earlier runs are loaded."""
     shown = Shown(open_joint(serve={"address": "127.0.0.1:0"}))
-    stored(shown.joint, HOME)
+    shown.joint.store(HOME)
     shown.joint.stages.commits.commit(shown.live.counts._stored({7: 1.0}, shown.joint.clock.now()))
 
     async def play() -> None:
@@ -523,7 +500,7 @@ def test_a_page_server_listens_and_is_shown(open_joint: Callable[..., Joint], tm
 
 
 def test_processes_query_each_other_over_their_own_sockets(open_joint: Callable[..., Joint]) -> None:
-    """Besides, the processes of a machine share the address of the page server."""
+    """The processes of a machine also share the address of the page server."""
     shown = Shown(open_joint(names=("p0", "p1"), serve={"address": "127.0.0.1:0"}))
 
     async def play() -> None:

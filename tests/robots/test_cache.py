@@ -74,7 +74,7 @@ def _down(
 def test_the_meaning_of_each_answer(
     status: int, outcome: Outcome, complete: bool, result: RobotsResult
 ) -> None:
-    """Check the results that `robots/README.md`, "Answers", has in its table."""
+    """Check the results against the table in `robots/README.md`, "Answers"."""
     assert result_of(status, outcome, complete=complete) is result
 
 
@@ -265,7 +265,8 @@ OPERATIONS = st.lists(
     st.tuples(
         st.integers(0, 4),  # authority
         st.sampled_from(["good", "gone", "down", "ask", "stage", "write"]),
-        st.sampled_from([0.0, 59.0, 60.0, 400.0, 3600.0, DAY, 20 * DAY]),  # seconds that pass before it
+        # seconds that pass before the operation
+        st.sampled_from([0.0, 59.0, 60.0, 400.0, 3600.0, DAY, 20 * DAY]),
     ),
     max_size=40,
 )

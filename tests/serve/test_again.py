@@ -78,6 +78,8 @@ def test_a_repeated_request_gets_the_same_answer(served: Served) -> None:
         writer.write(asks())
         assert (await answers(reader, 1))[0].body == b"new" and len(long_way) == 1
         assert served.server.answers == {200: 5} and served.server.listener.requests == 5
+        cache = served.handler.response_cache
+        assert (cache.hits, cache.misses) == (3, 2)
         writer.close()
 
     served.run(talk)

@@ -2,8 +2,8 @@
 
 The crawler and pywb serve the same WARC file. It contains six copies of /, a day apart; one copy each of a
 404, a redirect and a page with a query; and a page that was once found unchanged. pywb was queried at
-`/coll/URL` with Accept-Datetime, at `/coll/TIMEmp_/URL` and at `/coll/timemap/link/URL`. The first of these
-is its timegate, which answers with 200 and shows the copy in a frame.
+`/coll/URL` with Accept-Datetime, at `/coll/TIMEmp_/URL` and at `/coll/timemap/link/URL`. `/coll/URL` is
+pywb's timegate, which answers with 200 and shows the copy in a frame.
 """
 
 import re

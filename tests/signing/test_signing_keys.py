@@ -12,7 +12,7 @@ FIRST, SECOND, THIRD = bytes(32), bytes([1]) * 32, bytes([2]) * 32
 
 
 def test_the_thumbprint_of_rfc_8037() -> None:
-    """From the private key in RFC 8037, A.1, the public key in A.2 and the thumbprint in A.3 are computed."""
+    """The public key in RFC 8037, A.2, and the thumbprint in A.3 are computed from the private key in A.1."""
     key = SigningKey(decode("nWGxne_9WmC6hEr0kuwsxERJxWl7MmkZcDusAxyuf2A"))
     assert key.x == "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"
     assert key.id == thumbprint(key.x) == "kPrK_qmxVWaYVA9wwBF6Iuo3vVzz7TxHCTwXBygrS4k"

@@ -66,7 +66,7 @@ def links_for(name: str, count: int) -> list[Link]:
 
 
 class Ends(NamedTuple):
-    """Both ends of a session, and the door of the listener."""
+    """Both ends of a session, and the doorkeeper of the listener."""
 
     dialler: Dialler
     listener: Listener

@@ -18,7 +18,7 @@ from tests.splitter.links import Unread
 class Views:
     """The views of N processes.
 
-    `tell_all` immediately delivers a message from each process to each other one. A test may also deliver
+    `tell_all` immediately delivers a message from each process to each other process. A test may also deliver
     messages late or lose them.
     """
 
@@ -314,7 +314,7 @@ def test_one_round_is_not_enough() -> None:
     [("p0", "appended"), ("p0", "applied"), ("p1", "appended"), ("p1", "applied"), ("p1", "boot")],
 )
 def test_rounds_with_work_in_between_do_not_count(who: str, what: str) -> None:
-    """All processes are idle in both rounds, but between the rounds, one applied or sent a link, or was restarted."""
+    """All processes are idle in both rounds, but in between, one of them applied or sent a link, or was restarted."""
     views = Views(3)
     view = views.views["p0"]
     views.tell_all(2)

@@ -1,6 +1,7 @@
 """Test the outbox against a model. Commits, connections, confirmations, restarts and compactions are random."""
 
 import random
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
@@ -8,8 +9,8 @@ from hypothesis import strategies as st
 
 from crawler.config import SplitterConfig
 from crawler.errors import DamageError, DirectoryError
-from crawler.records import Link
-from crawler.splitter.compaction import first_occurrences
+from crawler.records import Link, LinkFlag
+from crawler.splitter.compaction import Compaction, first_occurrences
 from crawler.splitter.outbox import Outbox
 from crawler.splitter.spool import Greeting, state_key
 from crawler.splitter.wire import ProtocolError, chained, decode_entry
@@ -27,8 +28,15 @@ def commit(store: MemoryStore, outbox: Outbox, items: list, *, sync: bool = True
     outbox.committed()
 
 
-def compact(store: MemoryStore, outbox: Outbox) -> None:
-    compaction = outbox.compaction()
+def retire(outbox: Outbox) -> Compaction | None:
+    """Return the compaction that retires the URLs that contain a 7."""
+    return outbox.retirement("p1", lambda url: "7" in url)
+
+
+def compact(
+    store: MemoryStore, outbox: Outbox, planned: Callable[[Outbox], Compaction | None] = Outbox.compaction
+) -> None:
+    compaction = planned(outbox)
     if compaction is None:
         return
     compaction.run()
@@ -156,6 +164,35 @@ def fill(store: MemoryStore, outbox: Outbox, rng: random.Random, *, repeats: int
     for start in range(0, len(links), 5):
         commit(store, outbox, [("p1", links[start : start + 5])])
     return links
+
+
+def test_retired_links_are_marked_and_none_is_lost() -> None:
+    """Messages are not links, so they are not marked. A retirement that matches nothing changes nothing."""
+    rng = random.Random(7)
+    store = MemoryStore()
+    outbox = Outbox(store, ["p1"], CONFIG, rng)
+    assert retire(outbox) is None, "nothing waits"
+    links = fill(store, outbox, rng)
+    told = [
+        Link(1, "http://7.org/", flags=flag) for flag in (LinkFlag.SCOPE, LinkFlag.SIGNAL, LinkFlag.CREDIT)
+    ]
+    commit(store, outbox, [("p1", told)])
+    before = outbox.spools["p1"].state
+    compact(store, outbox, lambda outbox: outbox.retirement("p1", lambda url: ""))
+    assert outbox.spools["p1"].state == before
+    plan = retire(outbox)
+    assert plan is not None and outbox.compacting and retire(outbox) is None, "one at a time"
+    compact(store, outbox, lambda _: plan)
+    outbox._check()
+    found = waiting_links(store, outbox, "p1")
+    marked = [link for link in found if link.flags & LinkFlag.RETIRED]
+    assert [link.url for link in marked] == [link.url for link in links if "7" in link.url]
+    assert 0 < len(marked) == plan.retired < len(found)
+    assert [link.url for link in found] == [link.url for link in links + told] and not outbox.repeated
+    compact(store, outbox, retire)
+    assert waiting_links(store, outbox, "p1") == found, "a link is marked once"
+    outbox.spools["p1"].connected = True
+    assert retire(outbox) is None, "the links of a connected peer are on their way"
 
 
 def test_a_crash_at_any_write_of_a_compaction_leaves_a_whole_queue(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,5 @@
 """Test two processes after one has lost data: confirmed entries, sent entries, or unsynced writes."""
 
-from types import SimpleNamespace
-
 import msgspec
 import pytest
 
@@ -9,10 +7,10 @@ from crawler.splitter.session import Common, Doorkeeper, SessionState
 from crawler.splitter.spool import Greeting
 from crawler.splitter.wire import Reason
 from crawler.storage.kv import MemoryStore
-from tests.splitter.ends import CONFIG, commit, common_store, exchange, links_for, pair, process
+from tests.splitter.ends import CONFIG, Ends, commit, common_store, exchange, links_for, pair, process
 
 
-def drain(*ways: SimpleNamespace, now: float = 0.0) -> None:
+def drain(*ways: Ends, now: float = 0.0) -> None:
     """Let the sessions send entries, and let the owners commit and confirm them.
 
     The function returns when there is nothing left to send.
@@ -29,18 +27,18 @@ def drain(*ways: SimpleNamespace, now: float = 0.0) -> None:
             exchange(way, now)
 
 
-def connected(one: Common, other: Common) -> SimpleNamespace:
+def connected(one: Common, other: Common) -> Ends:
     way = pair(one, other, to=other.identity.name)
     exchange(way)
     return way
 
 
-def cut(way: SimpleNamespace) -> None:
+def cut(way: Ends) -> None:
     for session in (way.dialler, way.listener):
         session.connection_lost("reset")
 
 
-def settled(one: Common, other: Common) -> SimpleNamespace:
+def settled(one: Common, other: Common) -> Ends:
     """Connect again until the greeting no longer renumbers the queue; return the session."""
     while (way := connected(one, other)).dialler.state is not SessionState.STREAMING:
         assert way.dialler.ending is not None

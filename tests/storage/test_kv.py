@@ -110,7 +110,7 @@ def test_after_a_failed_write_every_write_fails(
 def test_damage_found_by_a_merge_is_reported_to_the_writer(
     tmp_path: Path, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If a merge in the background finds damage, the next write recommends a repair, unlike a write to a full disk."""
+    """If a merge in the background finds damage, the next write raises an error that recommends a repair."""
     store = open_store(tmp_path, engine)
 
     def damaged(batch: object) -> None:

@@ -1,5 +1,6 @@
 """Test rotated logs: size, age, the number of files that are kept, several writers, and rotation by another program."""
 
+import gzip
 import os
 import random
 import subprocess
@@ -8,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from crawler.storage.rotating_file import RotatingFile, generations
+from crawler.storage.rotating_file import RotatingFile, generations, open_generation
 
 DAY = 86_400.0
 START = 1_767_225_600.0  # 2026-01-01T00:00:00Z
@@ -96,8 +97,23 @@ def test_a_rotation_by_another_program_is_followed(tmp_path: Path) -> None:
     assert path.read_bytes() == line("again")
 
 
+def test_files_that_logrotate_compressed_are_read(tmp_path: Path) -> None:
+    """The crawl does not rename these files itself."""
+    path = tmp_path / "log"
+    for name, line in (("log.3.gz", b"1\n"), ("log.2.gz", b"2\n"), ("log.1", b"3\n"), ("log", b"4\n")):
+        data = gzip.compress(line) if name.endswith(".gz") else line
+        (tmp_path / name).write_bytes(data)
+    files = generations(path)
+    assert [file.name for file in files] == ["log.3.gz", "log.2.gz", "log.1", "log"]
+    read = []
+    for file in files:
+        with open_generation(file) as lines:
+            read += list(lines)
+    assert read == [b"1\n", b"2\n", b"3\n", b"4\n"]
+
+
 def test_other_files_are_not_counted_as_former_files(tmp_path: Path) -> None:
-    for name in ("log.1", "log.02", "log.1.gz", "log.old", "log.10", "log", "other.1"):
+    for name in ("log.1", "log.02", "log.1.bz2", "log.old", "log.10", "log", "other.1"):
         (tmp_path / name).touch()
     assert [file.name for file in generations(tmp_path / "log")] == ["log.10", "log.1", "log"]
 

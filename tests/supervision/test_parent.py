@@ -58,7 +58,10 @@ def test_a_child_notices_the_end_of_its_parent() -> None:
 
 
 def test_a_child_with_a_blocked_event_loop_ends_with_its_parent() -> None:
-    """The child first calls `gone`. The child ends after the limit, although its event loop is blocked."""
+    """When the parent ends, the child first calls `gone`.
+
+    After the limit it ends, although its event loop is blocked.
+    """
 
     def work(link: socket.socket) -> int:
         (child,) = fork_children(lambda inner: _stand(inner, link), 1)

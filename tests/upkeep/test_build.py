@@ -30,7 +30,7 @@ HOSTS = [f"h{number}.org" for number in range(12)]
 def moved(path: Path, *, before: int = 2, after: int = 3) -> CrawlDirectory:
     """Return a crawl after a reshard.
 
-    Before the reshard, each process had different robots files, proof and trace.
+    Before the reshard, the processes had different robots.txt files, proofs of equivalence and traces.
     """
     directory = crawl(path, before)
     for name in process_names(config_of(before)):
@@ -62,9 +62,9 @@ def moved(path: Path, *, before: int = 2, after: int = 3) -> CrawlDirectory:
 
 
 def test_keys_without_a_bucket_reach_the_processes_that_need_them(tmp_path: Path) -> None:
-    """Robots files are moved to the owners of their hosts, and traces to the first process.
+    """The robots.txt files are moved to the owners of their hosts, and the traces to the first process.
 
-    All processes get the proofs and the new table.
+    All processes get all proofs, and the new table.
     """
     directory = moved(tmp_path / "crawl")
     names, robots, records, fetched = process_names(config_of(3)), [], 0, []

@@ -93,7 +93,7 @@ def test_forms_of_a_url(base: str, href: str) -> None:
 
 
 class Text(str):
-    """A string of another class, such as numpy's; users may pass one as a URL."""
+    """A subclass of `str`, such as numpy has. Users may pass such a string as a URL."""
 
 
 @pytest.mark.parametrize("form", [INSTALLED, INTERPRETED])

@@ -93,7 +93,7 @@ class Model:
 
 
 class CacheMachine(RuleBasedStateMachine):
-    """Run both forms of the cache and the model in parallel.
+    """Run the compiled cache, the interpreted cache and the model in parallel.
 
     Compare every answer and position, and check the properties that any cache must have.
     """
@@ -331,7 +331,7 @@ def test_miss_rate_is_that_of_an_ideal_clock(bits: int) -> None:
 def test_memory_is_a_word_per_entry() -> None:
     """A cache takes eight bytes per entry and at most 256 bytes for the rest.
 
-    If interpreted, the rest is Python objects.
+    If the cache is interpreted, the rest consists of Python objects.
     """
     for bits in (1, 10, 18):
         assert sys.getsizeof(INTERPRETED.ClockCache(bits)) - (8 << bits) <= 256

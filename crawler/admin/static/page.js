@@ -33,6 +33,17 @@ const RENDERED = {
   why_always: "because: all are shown", why_request: "because: requested with render=True",
   requests: "requests of pages", cached: "requests answered from the cache", missing: "requests without an answer",
 };
+const SERVED = {
+  requests: "requests", connections: "open connections", evicted: "slow clients disconnected", turned_away: "clients refused for lack of room",
+  ready_bytes: "bytes of answers in memory", ready_hits: "answered from memory", ready_misses: "answers built anew",
+  disk_bytes: "bytes of pages in the cache on disk", disk_hits: "pages from the cache on disk", counted_pages: "pages whose requests are counted",
+};
+const BETWEEN = {
+  sent: "links sent and confirmed", waiting: "links that wait to be sent", repeated: "repeats left out", batches: "batches sent", bytes: "bytes sent",
+  applied: "links received", local: "links that stay in their process", foreign: "links of other processes", cache_hits: "dropped as recently sent",
+  scope_told: "sites in scope, sent", scope_heard: "sites in scope, received", signals_told: "change signals sent", signals_heard: "change signals received",
+  credits_told: "importance sent", credits_heard: "importance received",
+};
 const DUE = { known: "known URLs", new: "new URLs", pending: "waiting for the next flush", runs: "sorted runs" };
 
 // -- the verdict ------------------------------------------------------------------
@@ -41,11 +52,11 @@ function verdict() {
   const status = latest.status, health = status.health || { state: "", problems: [] };
   const state = connection === "live" ? health.state : connection;
   const title = {
-    healthy: "Healthy", unhealthy: "Not healthy", paused: "Paused", "at rest": "At rest", late: "Slow to answer",
+    healthy: "Healthy", degraded: "Works, but needs a look", unhealthy: "Not healthy", paused: "Paused", "at rest": "At rest", late: "Slow to answer",
     reconnecting: "Reconnecting", lost: "The crawl does not answer", stopped: "Stopped", failed: "Ended with an error",
   }[state] || "Connecting";
   say($("verdict"), title);
-  $("health").className = { unhealthy: "bad", lost: "bad", failed: "bad", healthy: "good" }[state] || "calm";
+  $("health").className = { unhealthy: "bad", lost: "bad", failed: "bad", degraded: "warn", healthy: "good" }[state] || "calm";
   const texts = connection === "live" ? health.problems.map((each) => each.text) : [about(connection)];
   const list = $("problems");
   if (list.dataset.shown !== texts.join("\n")) {
@@ -72,7 +83,7 @@ function state() {
   const health = latest && latest.status.health;
   const words = { live: health ? health.state : "live", late: "slow", lost: "no answer" }[connection] || connection;
   say($("state"), words);
-  $("state").className = ["lost", "failed"].includes(connection) || (connection === "live" && words === "unhealthy") ? "bad" : "";
+  $("state").className = { lost: "bad", failed: "bad", live: { unhealthy: "bad", degraded: "warn" }[words] }[connection] || "";
 }
 
 // -- the figures ------------------------------------------------------------------
@@ -162,7 +173,7 @@ function details(status) {
   table($("links"), ["links", "number#"], [...numbers(urls, "links", LINKS), ...numbers(urls.filtered, "refused by rule"), ...numbers(status.due, "duplicate elimination", DUE)]);
   const peers = Object.entries(status.peers || {}).flatMap(([process, all]) => Object.entries(all).map(([peer, facts]) =>
     [`${process} to ${peer}`, `${facts.connected === false ? "not connected, " : ""}${count(facts.outbox_links || 0)} links wait`]));
-  table($("serve"), ["figure", "value#"], [...numbers(status.serve, "page server"), ...numbers(status.refresh, "refresh"), ...numbers(status.splitter, "between processes"), ...peers], "not in use");
+  table($("serve"), ["figure", "value#"], [...numbers(status.serve, "page server", SERVED), ...numbers(status.refresh, "refresh"), ...numbers(status.splitter, "between processes", BETWEEN), ...peers], "not in use");
 }
 
 // -- the whole --------------------------------------------------------------------

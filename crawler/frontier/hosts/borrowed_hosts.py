@@ -6,6 +6,7 @@ host busy tries again later.
 """
 
 from crawler.frontier.hosts.addresses import Address, Addresses
+from crawler.frontier.hosts.domain_rates import DomainRates
 from crawler.frontier.hosts.politeness import HostPoliteness
 from crawler.frontier.hosts.registry import Registry
 from crawler.frontier.hosts.workbench import Workbench
@@ -17,32 +18,45 @@ class BorrowedHosts:
     """The hosts on which a redirect hop is under way."""
 
     def __init__(
-        self, registry: Registry, politeness: HostPoliteness, addresses: Addresses, bench: Workbench
+        self,
+        registry: Registry,
+        politeness: HostPoliteness,
+        addresses: Addresses,
+        domains: DomainRates,
+        bench: Workbench,
     ) -> None:
         self._registry = registry
         self._politeness = politeness
         self._addresses = addresses
+        self._domains = domains
         self._bench = bench
         self._busy: dict[int, Address | None] = {}  # host key -> the address held together with the host
 
     def __len__(self) -> int:
         return len(self._busy)
 
-    def borrow(self, hostname: str, now: float, address: str) -> float:
-        """Take a host that no fetch task holds. Return 0.0 on success, else the time at which to try again."""
+    def borrow(self, hostname: str, now: float, address: str, delay: float | None = None) -> float:
+        """Take a host that no fetch task holds. Return 0.0 on success, else the time at which to try again.
+
+        `delay` is the minimum gap of the host if the user has overridden it.
+        """
         key = self._registry.host_key(hostname)
         instant = self._registry.hosts.ready[self._registry.slot(hostname)]
         if key in self._busy:
             return now + ASK_AGAIN
         if instant > now:
             return instant
+        domain = self._registry.domain_key(hostname)
+        if (turn := self._domains.turn_at(domain, key, now, delay)) > now:
+            return turn
         record = None
         if address and self._addresses.counted:
-            record = self._addresses.meet(address, self._registry.domain_key(hostname), now)
+            record = self._addresses.meet(address, domain, now)
             at = self._addresses.start_at(record)
             if at is None or at > now:
                 return now + ASK_AGAIN if at is None else at
             self._addresses.acquire(record)
+        self._domains.start(domain, key, now)
         self._busy[key] = record
         return 0.0
 

@@ -2,6 +2,7 @@
 
 host        its ready time has come: gap, back-off, no hop      table, politeness, visits
 names       its addresses are known                             look_ups
+domain      its registrable domain may get another request      domains
 fetch slot  the process has a free slot; slow and new hosts     shares
             may hold only a part of them
 address     one of the host's addresses is ready                addresses
@@ -14,6 +15,7 @@ from crawler.config import Config, PolitenessConfig
 from crawler.frontier.hosts.addresses import Address, Addresses
 from crawler.frontier.hosts.borrowed_hosts import ASK_AGAIN, BorrowedHosts
 from crawler.frontier.hosts.dns_lookups import DnsLookups
+from crawler.frontier.hosts.domain_rates import DomainRates
 from crawler.frontier.hosts.front_host import FrontHost
 from crawler.frontier.hosts.politeness import HostPoliteness
 from crawler.frontier.hosts.rate import Rate
@@ -47,6 +49,11 @@ class DispatchGates:
         self.addresses: Addresses[FrontHost] = Addresses(
             config.politeness, config.frontier.addresses_max, processes
         )
+        self.domains = DomainRates(
+            config.politeness,
+            config.frontier.addresses_max,
+            processes if config.urls.partition == "host" else 1,
+        )
         self.rate = Rate(config.crawl.rate / processes)
         self.bench = Workbench(
             registry.hosts,
@@ -62,7 +69,7 @@ class DispatchGates:
         self.shares = SlotShares(
             registry.hosts, concurrency, config.frontier.untried_share, config.fetch.crowded_timeout
         )
-        self.visits = BorrowedHosts(registry, self.politeness, self.addresses, self.bench)
+        self.visits = BorrowedHosts(registry, self.politeness, self.addresses, self.domains, self.bench)
         self.resolving = not config.fetch.proxy  # a proxy resolves names itself, so no look-ups are made here
         self._waiters_max = config.frontier.address_waiters_max
 
@@ -78,6 +85,7 @@ class DispatchGates:
         """Set gaps and back-offs for future requests; a gap that has started ends as planned."""
         self.politeness.config = politeness
         self.addresses.configure(politeness)
+        self.domains.configure(politeness)
 
     def free_at(self, slot: int, now: float) -> float:
         """Return the instant from which the host may be requested, regardless of address and rate."""
@@ -102,12 +110,16 @@ class DispatchGates:
         if address.line < self._waiters_max:
             self.bench.wait_at(host, address, now)
         else:
-            self.hosts.ready[host.slot] = ready = now + self.addresses.line_takes(address)
-            if host.may_leave():
-                self.bench.leave(host, now, idle=False)
-            else:
-                self.bench.wake(host, ready)
+            self.put_off(host, now + self.addresses.line_takes(address), now)
         return False
+
+    def put_off(self, host: FrontHost, ready: float, now: float) -> None:
+        """Let a host wait until `ready`, outside the front if possible."""
+        self.hosts.ready[host.slot] = ready
+        if host.may_leave():
+            self.bench.leave(host, now, idle=False)
+        else:
+            self.bench.wake(host, ready)
 
     def acquire_own_address(self, host: FrontHost, name: str, now: float) -> float:
         """Take a request slot at the address `name` for a held host. Return 0.0 on success, else when to try again."""

@@ -54,11 +54,11 @@ def settings_of(config: RefreshConfig, policy: str = "") -> Settings:
     )
 
 
-def schedule_of(config: RefreshConfig, seed: int) -> Schedule | Arms:
+def schedule_of(config: RefreshConfig) -> Schedule | Arms:
     """Return an empty schedule, or `Arms` with one schedule per arm."""
     if config.arms:
-        return Arms([settings_of(config, policy) for policy in config.arms], seed=seed, track=True)
-    return Schedule(settings_of(config), seed=seed, track=True)
+        return Arms([settings_of(config, policy) for policy in config.arms], track=True)
+    return Schedule(settings_of(config), track=True)
 
 
 class Refresh:
@@ -70,7 +70,7 @@ class Refresh:
         hash: keyed hash of bytes, 64 bits.
         fingerprint: maps a URL in request form to its fingerprint.
         host_key: (host name, fingerprint of one of its URLs) -> key of the host.
-        importance: the importance of pages, in requests per day; by default as configured.
+        importance: the importance of pages, in requests per day.
         overrides: minimum and maximum ages for parts of the web.
         rate: fetches per second of this process, all for refresh; 0 = not known.
         name: the name of this process among those that share the rate.
@@ -84,23 +84,22 @@ class Refresh:
         hash: Callable[[bytes], int],
         host_key: Callable[[str, int], int],
         fingerprint: Callable[[str], int],
-        importance: Importance | None = None,
-        overrides: Overrides | None = None,
-        rate: float = 0.0,
-        name: str = "p0",
-        seed: int = 1,
+        importance: Importance,
+        overrides: Overrides,
+        rate: float,
+        name: str,
     ) -> None:
-        self.schedule = schedule = schedule_of(config, seed)
+        self.schedule = schedule = schedule_of(config)
         self._clock = clock = SiteClock(config.speed)
         self._keys = PageKeys(hash, host_key)
-        self.importance = importance or Importance(config)
+        self.importance = importance
         self.validators = Validators(config)
         self.expectation = Expectation(schedule, config.speed)
         self.news = News()
         self.births = Births()
         self.lead = 0.0  # seconds by which stored instants were in the future
         self.claims = RefetchClaims(schedule, clock, record)
-        self.ages = PageAges(schedule, clock, config, overrides or Overrides(()), record)
+        self.ages = PageAges(schedule, clock, config, overrides, record)
         self.changes = ChangeIntake(schedule, clock, fingerprint, self.ages, self.births, record)
         self.portion = Portion(schedule, clock, config, self.importance, rate=rate, name=name)
         self.outcomes = RefetchOutcomes(

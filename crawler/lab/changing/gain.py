@@ -63,7 +63,8 @@ DEAF = Arm("deaf", told=False)
 class GainGame(msgspec.Struct, frozen=True):
     """A web and the budget of a crawl.
 
-    The budget is `visits` crawls per page, `rate` crawls per second, and `budget` crawls per change, on average.
+    On average, a page is crawled `visits` times in the game and `budget` times per change, and the crawl
+    fetches `rate` pages per second.
 
     `change_days` is the mean time between two changes of a page, in days of the web. The rate and the noise
     of a host are given as multiples of the mean change rate. With a `patience` above 1, the game may take
@@ -81,7 +82,7 @@ class GainGame(msgspec.Struct, frozen=True):
     explore: float = 0.05
     patience: float = 1.0  # the game ends after this multiple of `seconds`, even if fetches are missing
     pareto: float = 0.0
-    grace: float = 14.0  # articles born in the last `grace` days do not count
+    grace: float = 14.0  # articles born in the last `grace` days are not counted
 
     @property
     def pages(self) -> int:
@@ -228,7 +229,7 @@ def _weights_file(directory: Path, urls: list[str], weights: list[float]) -> Pat
 
 
 async def _influence(web: ChangingWeb, game: GainGame, arm: Arm, crawl: Crawl, clock: SystemClock) -> None:
-    """Push signals of changes to the running crawl; give the oracle the true parameters of each page it has found."""
+    """Push signals of changes to the running crawl, and reveal true parameters of pages to it, as the arm demands."""
     unknown = set(range(len(web))) if arm.true else set()
     until = web.start
     while True:

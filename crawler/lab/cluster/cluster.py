@@ -1,4 +1,4 @@
-"""Runs N processes of a crawl in a virtual world. They execute the crawler's own code (`README.md`).
+"""Runs N processes of a crawl in a virtual world. The processes execute the crawler's own code (`README.md`).
 
 `Process` and `Stages` run unchanged; their surroundings are virtual:
 

@@ -74,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _span(seconds: float) -> str:
-    """Return a length of time as text, in the largest unit of which it is at least a tenth."""
+    """Return a length of time as text, in the largest unit in which it is at least 0.1."""
     for size, name in ((365.25 * 86_400, "years"), (86_400.0, "days")):
         if seconds >= 0.1 * size:
             return f"{seconds / size:.1f} {name}"
@@ -82,7 +82,7 @@ def _span(seconds: float) -> str:
 
 
 def _counted(parts: Iterator[bytes], commits: int, report: ProgressLine) -> Iterator[bytes]:
-    """Yield the parts unchanged, and report progress by the number of commits among them."""
+    """Yield the parts of git's output unchanged, and report progress by the number of commits among them."""
     seen = 0
     for part in parts:
         if part.startswith(git_log.COMMIT):

@@ -325,7 +325,7 @@ def _property(node: Any) -> str:
 
 
 def _text(value: Any, by_id: dict[str, Item], name: str) -> str:
-    """Return a property of an item as text. An object gives its `name` or URL, and several persons give all names."""
+    """Return a property of an item as text: of an object, its `name` or URL; of several persons, all names."""
     if not isinstance(value, list):
         return _scalar(value, by_id, name)
     texts = [text for each in value[:NAMES_MAX] if (text := _scalar(each, by_id, name))]

@@ -48,7 +48,8 @@ _ACTIVE_NAMES = frozenset(
 _ACTIVE_SUFFIX = re.compile(r"\.(?=(?:desktop|lnk|pif|scf|url|[a-z]+-ms)$)", re.IGNORECASE)
 # Windows treats these names as devices, with any suffix.
 _DEVICE = re.compile(r"(?:con|prn|aux|nul|com[0-9]|lpt[0-9])(?:\.|$)", re.IGNORECASE)
-# The suffixes by which programs recognize these media types. A name without any of them gets the first one.
+# The suffixes by which programs recognize these media types. A name without any of these suffixes gets the
+# first one.
 _HTML_SUFFIXES = (".html", ".htm", ".xhtml")
 _SUFFIXES = {
     "text/html": _HTML_SUFFIXES,

@@ -41,6 +41,7 @@ FIELDS: dict[str, type] = {
     "content_type": str,
     "digest": str,  # digest of the payload, as in the WARC
     "simhash": str,  # simhash of the text, 16 hexadecimal digits
+    "minhash": str,  # minhash of the text, 128 hexadecimal digits
     "duplicate_of": str,  # URL of the first page with the same content or nearly the same text
     "depth": int,
     "via": str,  # URL of the page on which this URL was first found
@@ -79,6 +80,7 @@ CONTENT_FIELDS = METADATA_FIELDS | {
     "language",
     "language_confidence",
     "simhash",
+    "minhash",
     "duplicate_of",
 }
 INSTANTS = frozenset({"fetched_at", "changed_at"})

@@ -36,7 +36,7 @@ class Selection(NamedTuple):
     static: bool = False
 
     def form(self, capture: Capture) -> Capture:
-        """Return the capture in the form in which it is to be read."""
+        """Return the capture to read: with `static`, the one with the server's answer in place of the DOM."""
         return static_form(capture) if self.static else capture
 
     def takes(self, archive: Archive, fingerprint: int, capture: Capture, record: PageRecord | None) -> bool:

@@ -1,10 +1,19 @@
-"""Computes the simhash of a text, a number of 64 bits, such that similar texts differ in few bits.
+"""Computes two signatures of a text: its simhash and its minhash. Similar texts have similar signatures.
 
-Texts are similar if they share most of their phrases of three words (Charikar 2002; Manku, Jain, Das Sarma
-2007). Each phrase has a 64-bit hash, computed from the hashes of its words. A bit of the result is 1 if that
-bit is 1 in more than half of the phrases' hashes. Words are matches of `\\w+`, in lower case.
+Both are computed from the phrases of three words of the text. Each phrase has a 64-bit hash, computed from
+the hashes of its words. Words are matches of `\\w+`, in lower case.
 
-This module is written in Cython's pure-Python mode. If it is not compiled, numpy counts the bits. The
+    simhash    64 bits (Charikar 2002; Manku, Jain, Das Sarma 2007). A bit is 1 if that bit is 1 in more than half of
+               the phrases' hashes. Texts that differ in few phrases have simhashes that differ in few bits.
+    minhash    64 bytes (Broder 1997). Two texts have about the same share of equal bytes as they have of common
+               phrases (the Jaccard similarity).
+
+The minhash is computed by one permutation hashing (Li, Owen, Zhang 2012): the first six bits of a phrase's hash
+choose one of 64 bins, and one byte of the smallest hash in a bin is kept (b-bit minwise hashing: Li, König 2010).
+An empty bin takes the byte of another bin, which is the first full one in an order that depends on the bin alone
+(densification: Shrivastava 2017).
+
+This module is written in Cython's pure-Python mode. If it is not compiled, numpy computes the signatures. The
 compiled form keeps eight one-byte counters in a 64-bit number. So a phrase costs eight additions, and the
 counters are emptied every 255 phrases.
 """
@@ -23,6 +32,8 @@ COMPILED: bool = cython.compiled
 WORDS_MIN = 20  # a shorter text gives no reliable result: "not found" is near "not found, sorry"
 WORDS_MAX = 20_000  # further words of a text are ignored, which bounds the time
 
+MINHASH_BYTES = 64
+
 _WORD = re.compile(r"\w+")
 _WORDS_CACHED_MAX = 1 << 17
 _FACTORS = 0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9
@@ -31,15 +42,30 @@ _SECOND = cython.declare(cython.ulonglong, _FACTORS[1])
 _THIRD = cython.declare(cython.ulonglong, _FACTORS[2])
 _LANES = cython.declare(cython.ulonglong, 0x0101010101010101)
 _LANE_MAX = 255
+_BIN_SHIFT = 58  # the bits above this choose the bin of a phrase's hash
+_BYTE_SHIFT = (
+    16  # the byte at this place of a bin's smallest hash is kept; the highest bits of minima are mostly 0
+)
+_STRIDE = 37
+_NONE = 0xFFFFFFFFFFFFFFFF  # marks a bin as empty
+_NO_HASH = cython.declare(cython.ulonglong, _NONE)
 _hashes = cython.declare(dict, {})
 
 
 def simhash(text: str) -> int | None:
     """Return the simhash of a text, or None if the text has fewer than WORDS_MIN words."""
-    return _counted(text.lower()) if cython.compiled else _unpacked(text.lower())
+    found = _counted(text.lower()) if cython.compiled else _unpacked(text.lower())
+    return found[0] if found is not None else None
 
 
-def _unpacked(text: str) -> int | None:
+def minhash(text: str) -> bytes | None:
+    """Return the minhash of a text, MINHASH_BYTES long, or None if the text has fewer than WORDS_MIN words."""
+    found = _counted(text.lower()) if cython.compiled else _unpacked(text.lower())
+    return found[1] if found is not None else None
+
+
+def _unpacked(text: str) -> tuple[int, bytes] | None:
+    """Return both signatures of a text, or None if the text has fewer than WORDS_MIN words. Used if not compiled."""
     words = _WORD.findall(text)[:WORDS_MAX]
     if len(words) < WORDS_MIN:
         return None
@@ -51,20 +77,36 @@ def _unpacked(text: str) -> int | None:
     phrases *= second
     bits = np.unpackbits(phrases.view(np.uint8).reshape(-1, 8), axis=1)
     ones = bits.sum(axis=0, dtype=np.int64) * 2 > len(phrases)
-    return int.from_bytes(np.packbits(ones).tobytes(), "little")
+    least = np.full(MINHASH_BYTES, _NONE, np.uint64)
+    np.minimum.at(least, (phrases >> np.uint64(_BIN_SHIFT)).astype(np.intp), phrases)
+    kept = least.tolist()
+    chosen = bytes(kept[_source(kept, number)] >> _BYTE_SHIFT & 255 for number in range(MINHASH_BYTES))
+    return int.from_bytes(np.packbits(ones).tobytes(), "little"), chosen
 
 
-def _counted(text: str) -> int | None:
+def _source(least: list[int], number: int) -> int:
+    """Return the bin whose hash a bin uses: its own if it is full, else the first full one in its order."""
+    source = number
+    while least[source] == _NONE:
+        source = (source + 2 * (number * _STRIDE % 32) + 1) % MINHASH_BYTES
+    return source
+
+
+def _counted(text: str) -> tuple[int, bytes] | None:
+    """Return both signatures of a text, or None if the text has fewer than WORDS_MIN words."""
     kind: cython.int = PyUnicode_KIND(text)
     characters: cython.p_void = PyUnicode_DATA(text)
     lanes = cython.declare(cython.ulonglong[8])
     ones = cython.declare(cython.longlong[64])
+    least = cython.declare(cython.ulonglong[64])
+    chosen = cython.declare(cython.uchar[64])
     size: cython.Py_ssize_t = len(text)
     at: cython.Py_ssize_t = 0
     begin: cython.Py_ssize_t
     words: cython.Py_ssize_t = 0
     pending: cython.int = 0
     shift: cython.int
+    source: cython.int
     before: cython.ulonglong = 0
     between: cython.ulonglong = 0
     phrase: cython.ulonglong
@@ -73,6 +115,7 @@ def _counted(text: str) -> int | None:
         lanes[shift] = 0
     for shift in range(64):
         ones[shift] = 0
+        least[shift] = _NO_HASH
     while words < WORDS_MAX:
         while at < size and not _is_word(PyUnicode_READ(kind, characters, at)):
             at += 1
@@ -91,6 +134,8 @@ def _counted(text: str) -> int | None:
             for shift in range(8):
                 lanes[shift] += (phrase >> shift) & _LANES
             pending += 1
+            if phrase < least[phrase >> _BIN_SHIFT]:
+                least[phrase >> _BIN_SHIFT] = phrase
         before, between = between, value
         if pending == _LANE_MAX:
             _empty(lanes, ones)
@@ -101,7 +146,11 @@ def _counted(text: str) -> int | None:
     for shift in range(64):
         if ones[shift] * 2 > words - 2:
             result |= cython.cast(cython.ulonglong, 1) << shift
-    return result
+        source = shift
+        while least[source] == _NO_HASH:  # as in `_source`
+            source = (source + 2 * (shift * _STRIDE % 32) + 1) % 64
+        chosen[shift] = (least[source] >> _BYTE_SHIFT) & 255
+    return result, cython.cast(cython.p_uchar, chosen)[:64]
 
 
 @cython.cfunc

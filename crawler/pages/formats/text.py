@@ -28,6 +28,10 @@ _SLASH = ord("/")
 _MAIN_SHARE = 0.25
 _LITTLE = 0.1
 _MAIN_ELEMENTS = ("main, [role=main]", "article")
+# The heuristics of resiliparse discard every `<ul>` that has at most two elements between itself and the body.
+_SHALLOW_LISTS = "body > ul, body > * > ul, body > * > * > ul"
+_LISTS_MAX = 500  # number of shallow lists that are examined
+_LINKED_SHARE = 0.5  # a list with a larger share of link text is a menu
 _VOID = set(b"area base br col embed hr img input link meta source track wbr".split())
 _BLANKS = re.compile(r"[ \t\r\f\v\xa0]+")
 _LINES = re.compile(r" ?\n[ \n]*")
@@ -67,6 +71,7 @@ def _main(library: tuple[Any, Any], tree: Any, whole: str) -> str:
     element, the result is the text that the heuristics found, or `whole` if that text is less than `_LITTLE`
     of `whole`.
     """
+    _deepen_lists(tree)
     found: str = library[1](tree, main_content=True)
     if len(found) >= _MAIN_SHARE * len(whole):
         return found
@@ -77,6 +82,21 @@ def _main(library: tuple[Any, Any], tree: Any, whole: str) -> str:
             if len(inside) >= _LITTLE * len(whole):
                 return inside
     return found if len(found) >= _LITTLE * len(whole) else whole
+
+
+def _deepen_lists(tree: Any) -> None:
+    """Put each shallow list that is not a menu into three elements more, so that the heuristics keep the list."""
+    if tree.body is None:
+        return
+    lists = tree.body.query_selector_all(_SHALLOW_LISTS)
+    for node in [lists.item(number) for number in range(min(len(lists), _LISTS_MAX))]:
+        links = node.query_selector_all("a")
+        linked = sum(len(links.item(number).text) for number in range(len(links)))
+        if linked <= _LINKED_SHARE * len(node.text):
+            for _ in range(3):
+                outer = tree.create_element("div")
+                node.parent.replace_child(outer, node)
+                outer.append_child(node)
 
 
 def is_tame(utf8: bytes) -> bool:

@@ -67,8 +67,9 @@ class Commands:
             stages.fingerprinter,
         )
         self._admission, self._signal_intake = stages.admission, stages.signal_intake
-        self._results = stages.results
+        self._results, self._outbox = stages.results, stages.outbox
         self._now = stages.clock.now
+        self._ended_cleanly = stages.ended_cleanly
         self._commit = commit
         self._peers = peers or stages.views.waiting_for_peers
         self._explainer = Explainer.of(stages)
@@ -135,7 +136,7 @@ class Commands:
             splitter=self._views.splitter_counts(),
             peers={self._context.name: self._peers()} if self._context.topology.peers else {},
             waiting=waiting,
-            members=[MemberStatus(self._context.name, "at_rest", now)],
+            members=[MemberStatus(self._context.name, "at_rest" if self._ended_cleanly() else "died", now)],
             refreshing=self._views.refreshing(now, hosts),
         )
         return replace(status, **self.running())
@@ -278,12 +279,13 @@ class Commands:
         return owner == self._context.name
 
     def retire(self, pattern: str) -> Steps:
-        """Drop the to-do URLs that match a regular expression."""
+        """Drop the URLs that match a regular expression and are to do or wait for their owners."""
         try:
             re.compile(pattern)
         except (re.error, OverflowError, RecursionError) as error:
             raise UsageError(f"{pattern!r} is not a valid regular expression: {error}") from error
-        portions = self._results.retiring(re.compile(pattern).search, self._commit)
+        matches = re.compile(pattern).search
+        portions = self._results.retiring(matches, self._commit)
         while True:
             yield from self._point.making()
             try:
@@ -292,10 +294,28 @@ class Commands:
                 gone = ended.value
                 break
             yield
+        for peer in self._outbox.spools:
+            gone += yield from self._retire_links(peer, matches)
         stored = False
         if not gone:
             stored = yield from self._stores(re.compile(pattern))
         return {"retired": gone, "stored": stored}
+
+    def _retire_links(self, peer: str, matches: Callable[[str], object]) -> Generator[None, None, int]:
+        """Mark the links that wait for an unreachable peer and match as retired; return their number."""
+        while self._outbox.compacting:
+            yield
+        while (plan := self._outbox.retirement(peer, matches)) is not None:
+            yield from plan.steps()
+            if self._outbox.adopt(plan):
+                change = Change(sync=True)
+                change.after.append(plan.sweep)
+                self._commit(change)
+                return plan.retired
+            plan.sweep()
+            if not plan.retired:
+                break
+        return 0
 
     def _stores(self, pattern: re.Pattern[str]) -> Steps:
         """Return whether `pattern` matches the URL of a stored page. Examine at most `RECORDS_LOOKED_AT` records."""

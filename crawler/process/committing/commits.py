@@ -11,8 +11,9 @@ from crawler.clock import Clock
 from crawler.due.eliminator import Eliminator
 from crawler.due.plans import CompactionPlan, FlushPlan
 from crawler.frontier.frontier import Frontier
+from crawler.process.committing.counters import count_retired
 from crawler.process.committing.portions import PORTION_LINKS
-from crawler.records import Link
+from crawler.records import Link, LinkFlag
 from crawler.storage.commit import Change, CommitPoint, Maker, Making
 from crawler.storage.faults import reach
 
@@ -62,7 +63,10 @@ class Commits:
         reach("flush ran")
         change = Change(sync=True)
         for begin in range(0, len(plan.new_links), PORTION_LINKS):
-            self.frontier.enqueue(plan.new_links[begin : begin + PORTION_LINKS], change, self.clock.now())
+            links = plan.new_links[begin : begin + PORTION_LINKS]
+            wanted = [link for link in links if not link.flags & LinkFlag.RETIRED]
+            self.frontier.enqueue(wanted, change, self.clock.now())
+            count_retired(change, len(links) - len(wanted))
             yield
         self.due.stage_flush(plan, change)
         change.after.append(lambda: self._flushed(plan, change))

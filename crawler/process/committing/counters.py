@@ -62,6 +62,12 @@ def count_kept(change: Change, capturing: Capturing) -> None:
         change.count("bodies.asked_incomplete", is_file)
 
 
+def count_retired(change: Change, urls: int) -> None:
+    """Count URLs that `crawler retire` dropped; they are done."""
+    change.count("urls.done", urls)
+    change.count("urls.retired", urls)
+
+
 def count_page(change: Change, fetch: Fetch, end: End) -> None:
     """Count the fetch of a discovered page: `pages.<outcome>`, and also the URL if it is done."""
     _count_fetch(change, "pages", fetch, end)

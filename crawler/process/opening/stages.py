@@ -42,7 +42,7 @@ from crawler.records import Link, LinkFlag
 from crawler.splitter.partition import Partition
 from crawler.storage.commit import Change, CommitPoint
 from crawler.storage.faults import reach
-from crawler.storage.files import Lock, reserve, sync_directory
+from crawler.storage.files import Lock, is_held, reserve, sync_directory
 from crawler.storage.keys import CLEAN, EQUIVALENCES
 from crawler.storage.kv import Batch
 from crawler.storage.reshard import load_json
@@ -52,6 +52,7 @@ log = logging.getLogger("crawler")
 
 _LEAD_SAID = 60.0  # number of seconds; smaller jumps of the clock are not logged
 
+LOCK = "node.lock"
 BALLAST = "ballast"
 _READING_TRIES = 5  # a process may change its files while a reader copies them
 _NEWS = LinkFlag.NEWS  # the flag of a link found on a refetched page; that page gets the credit for the link
@@ -100,7 +101,7 @@ class Stages:
         if copy is None:
             with _disk_errors(directory):
                 directory.mkdir(parents=True, exist_ok=True)
-                self.lock = Lock(directory / "node.lock", name, boot_id=boot_id, brief=brief and not lasting)
+                self.lock = Lock(directory / LOCK, name, boot_id=boot_id, brief=brief and not lasting)
         try:
             with _disk_errors(directory):
                 self._open(seed, url_filter, priority, brief=brief)
@@ -221,6 +222,10 @@ class Stages:
         clean = self.store.get(CLEAN) is not None
         self._begin_state(self.store.batch(sync=True), clean=False)
         return clean
+
+    def ended_cleanly(self) -> bool:
+        """Return whether the last program that used the folder ended cleanly, or is still using the folder."""
+        return self.was_clean or (self.lock is None and is_held(self.directory / LOCK))
 
     def _begin_state(self, batch: Batch, *, clean: bool) -> None:
         """Write and sync `batch` as the first batch of a new state."""

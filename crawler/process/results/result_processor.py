@@ -39,6 +39,7 @@ from crawler.process.results.admission import Counted
 from crawler.process.results.link_policy import LinkPolicy
 from crawler.process.results.page_log_line import page_line
 from crawler.records import (
+    MESSAGE,
     NO_PAGE,
     Blame,
     Extracted,
@@ -59,7 +60,7 @@ from crawler.urls.canonical import authority, canonical
 _REFRESH = LinkFlag.REFRESH
 _AGAIN = LinkFlag.AGAIN
 _NEWS = LinkFlag.NEWS
-_NOT_SHOWN = NO_PAGE | LinkFlag.SCOPE | LinkFlag.SIGNAL | LinkFlag.CREDIT | LinkFlag.REDIRECT
+_NOT_SHOWN = NO_PAGE | MESSAGE | LinkFlag.REDIRECT
 _KNOWN = _REFRESH | _AGAIN
 _EXTERNAL = LinkFlag.EXTERNAL
 # Number of seconds between two captures with the same fingerprint. Their keys contain the time in
@@ -386,7 +387,7 @@ class ResultProcessor:
     def retire(self, pattern: str, change: Change) -> int:
         """Drop the to-do and parked URLs that match the regular expression. Return the number of these URLs."""
         gone = self._frontier.intake.retire(re.compile(pattern).search, change)
-        self._count_retired(change, gone)
+        counters.count_retired(change, gone)
         self._tell_written(change)
         return gone
 
@@ -396,17 +397,13 @@ class ResultProcessor:
         while begin:
             change = Change()
             gone, begin = self._frontier.intake.retire_some(matches, change, begin)
-            self._count_retired(change, gone)
+            counters.count_retired(change, gone)
             self._tell_written(change)
             if gone:
                 commit(change)
             count += gone
             yield
         return count
-
-    def _count_retired(self, change: Change, gone: int) -> None:
-        change.count("urls.done", gone)
-        change.count("urls.retired", gone)
 
     def _tell_written(self, change: Change) -> None:
         change.after.append(lambda: self._frontier.committed(change, self._clock.now()))

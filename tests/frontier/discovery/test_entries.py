@@ -70,7 +70,7 @@ def test_keys_sort_by_host_and_order(pairs: list[tuple[int, int]]) -> None:
 
 
 def test_reading_stays_within_one_host() -> None:
-    """The keys of the hosts are the first two and the last two of the key space."""
+    """The hosts whose keys are tested are the first two and the last two of the key space."""
     hosts = [0, 1, (1 << 64) - 2, (1 << 64) - 1]
     store = MemoryStore()
     batch = store.batch()
@@ -108,8 +108,8 @@ WORDS, BYTES = st.integers(0, (1 << 64) - 1), st.integers(0, 255)
 def test_entries_survive_encoding_and_decoding(
     tail: str, host: int, fingerprint: int, beside: bool, via: int, rest: tuple[int, ...]
 ) -> None:
-    """The short form is used if only `tail`, `via` and `fingerprint` are set, and the key has the same bucket."""
-    assume(tail.isprintable())  # not printable are, for example, lone surrogates, which no URL contains
+    """The short form is used if only `tail`, `via` and `fingerprint` are set, and if the key has the same bucket."""
+    assume(tail.isprintable())  # lone surrogates, for example, are not printable, and no URL contains them
     low = (1 << 48) - 1
     if beside:
         fingerprint = host & ~low | fingerprint & low

@@ -1,7 +1,7 @@
 """Test every call that may add a host while the host table is full. Right after opening, the table is full.
 
-The columns of the table grow in place (`frontier/hosts/table.py`), so a column that a caller fetched before
-such a call is still valid afterwards.
+The columns of the table grow in place (`frontier/hosts/table.py`). So a column that a caller fetched before
+such a call is still valid after the call.
 """
 
 import ast
@@ -19,7 +19,7 @@ UNKNOWN = "never-met.org"
 
 
 def reopened(store: MemoryStore) -> Crawl:
-    """Reopen a crawl with more hosts than a new table has room for, so that its table has no free row."""
+    """Reopen a crawl with more hosts than fit into a new table, so that its table has no free row."""
     first = Crawl(store=store, concurrency=2)
     first.add([link(f"https://h{n}.d{n % 50}.org/") for n in range(1100)])
     first.step(first.now + 1.0)
@@ -62,7 +62,7 @@ def add(frontier: Frontier, now: float) -> None:
 def test_an_unknown_host_can_be_added_while_the_table_is_full(
     call: Callable[[Frontier, float], None],
 ) -> None:
-    """A redirect hop to an unknown host once crashed the process, and crashed it again after every restart."""
+    """A redirect hop to an unknown host once crashed the process if the table was full, even after a restart."""
     crawl = reopened(MemoryStore())
     call(crawl.frontier, crawl.now)
     crawl.frontier._check()
@@ -72,7 +72,7 @@ def test_only_the_table_touches_the_memory_of_its_columns() -> None:
     """No other module may create a view of a column, because a view prevents the table from growing."""
     table_only = {"_columns", "_view", "_grow", "memoryview"}
     for path in sorted(FRONTIER.glob("**/*.py")):
-        # these modules have tables of their own
+        # these modules have tables of their own, so they may create views
         if path == FRONTIER / "hosts" / "table.py" or path.parent.name == "refresh":
             continue
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

@@ -11,7 +11,7 @@ SLACK = 0.1  # seconds; the module under test uses the same value
 
 
 def starts(rate: float, looks: list[float]) -> list[float]:
-    """At each time in `looks`, start as many requests as the rate allows; return the start times."""
+    """Start as many requests as the rate allows at each time in `looks`; return the start times."""
     limit, started = Rate(rate), []
     for now in looks:
         while limit.ready_at() <= now:
@@ -21,7 +21,10 @@ def starts(rate: float, looks: list[float]) -> list[float]:
 
 
 def test_a_late_loop_keeps_the_rate() -> None:
-    """The event loop runs up to 90 ms late. In this time, about four requests become due at 48 starts per second."""
+    """The event loop runs up to 90 ms late.
+
+    At 48 starts per second, about four requests become due while the loop is late.
+    """
     looks = [1.0 + 0.03 * step + (0.0, 0.05, 0.025)[step % 3] for step in range(3000)]
     assert abs(len(starts(48.0, sorted(looks))) / 90.0 - 48.0) < 0.5
     rare = [1.0 + 0.09 * step for step in range(1000)]

@@ -81,7 +81,7 @@ def test_shared_hosting_has_a_gap_and_a_rate() -> None:
 
 
 def test_one_fetch_slot_is_reclaimed_per_waiting_host() -> None:
-    """While others wait, a host that never answered loses its slot after 5 s, a slow host after `crowded_timeout`."""
+    """While others wait, a host that never answered loses its slot after 5 s; a slow host after `crowded_timeout`."""
     hosts = HostTable()
     shares = SlotShares(hosts, 4, 1.0, crowded_timeout=15.0)
     front = [FrontHost(hosts.insert(n + 1), n + 1, f"h{n}.org", 0, 0) for n in range(7)]
@@ -154,7 +154,7 @@ def test_time_without_a_fetch_slot_is_not_counted() -> None:
 
 
 def test_robots_txt_makes_no_host_prompt() -> None:
-    """A host that answered only for robots.txt may send endless pages, so it takes no slot from a prompt host."""
+    """A host that answered only for robots.txt may send endless pages, so it may not take a slot of a prompt host."""
     hosts = HostTable()
     shares = SlotShares(hosts, 4, 0.5)
     slot = hosts.insert(1)
@@ -183,7 +183,10 @@ def test_an_answer_decides_whether_a_host_is_prompt(took: float, truncated: str,
 
 
 def test_requests_continue_without_a_slot_before_any_must_end() -> None:
-    """Twenty slow hosts share ten slots. Up to five requests continue without a slot; only then, a request must end."""
+    """Twenty slow hosts share ten slots.
+
+    Up to five requests continue without a slot. Only when more slots are needed must a request end.
+    """
     crawl = Crawl(
         config(frontier={"front_factor": 12}),
         answer=lambda fetch_task, now: fetched(fetch_task.url, took=60.0),

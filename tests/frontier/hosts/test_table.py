@@ -25,7 +25,7 @@ from crawler.storage.kv import MemoryStore, seal, unseal
 @settings(max_examples=60)
 @given(st.lists(st.integers(0, 40).map(lambda n: n << 40 | n & 3), max_size=60), st.integers(0, 3))
 def test_inserted_hosts_are_found(keys: list[int], chunk: int) -> None:
-    """Keys that share a home position are found while the table grows, if inserted one by one or as rows."""
+    """Keys with the same home position are found while the table grows, inserted one by one or as rows."""
     table, model = KeyedTable(capacity=2), {}
     for key in keys:
         assert table.find(key) == model.get(key, NOWHERE)
@@ -196,7 +196,10 @@ def test_a_missing_record_is_reported() -> None:
 
 
 def fill(table: KeyedTable) -> None:
-    """Insert rows until the next insert makes the table grow. Right after opening, a table is as full as this."""
+    """Insert rows until the next insert makes the table grow.
+
+    A table has the same number of rows right after opening.
+    """
     while table.count < table._capacity:
         table.insert(table.count + 1 << 20)
 

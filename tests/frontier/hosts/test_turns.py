@@ -12,14 +12,15 @@ from crawler.frontier.hosts.turns import ClassedBackQueue, DueFront
 
 @pytest.mark.parametrize("seed", range(4))
 def test_the_back_queue_against_a_list(seed: int) -> None:
-    """Hosts leave in the order of their class, then of their arrival. In a quarter of the turns, only arrival counts.
+    """Hosts leave in the order of their class. Hosts of the same class leave in the order of their arrival.
 
-    Some hosts change their class while they wait.
+    In a quarter of the turns, only arrival counts. Some hosts change their class while they wait.
     """
     rng = random.Random(seed)
     hosts = HostTable(4)
     back = ClassedBackQueue(hosts, 0.25)
-    back._arrivals = 0xFFFF_FFF0 if seed % 2 else 0  # a high arrival number soon overflows to 0
+    # the arrival number is so high that it soon overflows to 0
+    back._arrivals = 0xFFFF_FFF0 if seed % 2 else 0
     model: list[int] = []  # the slots, in order of arrival
     moved: dict[int, int] = {}  # slot -> the tick at which it entered its present class
     idle = [hosts.insert(key) for key in range(40)]
@@ -99,5 +100,5 @@ def test_due_hosts_go_by_class_or_waiting_time_and_none_twice() -> None:
     while (plan := due.pop()) is not None:
         valid.discard(plan[1])
         taken.append(plan[1])
-    assert taken == [3, 6, 0, 2, 1, 4, 7]  # the fifth turn goes to the host that has waited longest
+    assert taken == [3, 6, 0, 2, 1, 4, 7]  # in every fifth turn, the host that has waited longest is served
     assert not due and due.first() is None

@@ -196,7 +196,7 @@ def test_a_saturated_host_gets_its_own_level_and_loses_no_turn() -> None:
 
 
 def bursts(policy: str) -> tuple[Schedule, float]:
-    """Crawl 30 hosts with bursts of changes; return the schedule and the share of current copies."""
+    """Crawl 30 hosts with bursts of changes; return the schedule, and the share of copies that are current."""
     day, hosts, size, rng = 86_400.0, 30, 600, np.random.default_rng(5)
     schedule = Schedule(Settings(policy=policy))
     schedule.rate = rate = 3 * size / (300 * day)

@@ -19,7 +19,10 @@ def schedule_of(pages: int, rate: float, **settings: float) -> tuple[Schedule, l
 
 
 def run(made: Schedule, pages: list[int], days: float, rate: float, hub: int = -1) -> dict[int, int]:
-    """Fetch at a constant rate; return the number of fetches of each page. Only `hub` shows new pages: two per day."""
+    """Fetch at a constant rate; return the number of fetches of each page.
+
+    Only the page `hub` shows new pages: two per day.
+    """
     counts = dict.fromkeys(pages, 0)
     asked_at = 0.0
     now = 0.0
@@ -55,7 +58,7 @@ def test_without_weight_a_hub_is_an_ordinary_page() -> None:
 
 
 def test_a_far_more_valuable_hub_goes_first_while_the_level_lags() -> None:
-    """For forty days there are few fetches, so that all pages are late and their keys in the heap are outdated."""
+    """For forty days there are few fetches. So all pages are late, and their keys in the heap are outdated."""
     made, pages = schedule_of(600, 10.0 / DAY)
     hub, asked, now, most = pages[7], 0.0, 0.0, 0.0
     while now < 320 * DAY:

@@ -98,7 +98,7 @@ class Player:
         self.due, self.fresh = 0.0, 0.0
 
     def run(self, rate: float, now: float, judged_from: float) -> None:
-        """Fetch pages at `rate` until `now`, and add up the expected time for which their copies were fresh."""
+        """Fetch pages at `rate` until `now`, and add up the expected time for which the pages' copies were fresh."""
         self.schedule.rate = rate
         while self.due <= now:
             page = self.schedule.claim_next(self.due)
@@ -109,7 +109,7 @@ class Player:
             self.due += 1.0 / rate
 
     def judge(self, page: int, end: float, judged_from: float) -> None:
-        """Add the expected time for which the page's copy was current: the integral of exp(-rate age)."""
+        """Add the expected time for which the copy of a page was current: the integral of exp(-rate age)."""
         rate, begin = self.rates[page], max(self.crawled[page], judged_from)
         if end > begin:
             ages = begin - self.crawled[page], end - self.crawled[page]
@@ -126,7 +126,7 @@ def play(
 ) -> tuple[float, np.ndarray, list[float]]:
     """Return the freshness, the mean level of each process, and the final shares.
 
-    The report of a process reaches the others with a delay of one exchange.
+    The other processes receive the report of a process one exchange later.
     """
     names = [str(number) for number in range(len(parts))]
     players = [Player(name, names, pages) for name, pages in zip(names, parts, strict=True)]

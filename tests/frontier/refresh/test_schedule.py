@@ -172,7 +172,8 @@ def test_signals_of_a_trusted_source_change_rates_before_any_crawl() -> None:
     schedule = Schedule(Settings(explore=0.0), level=1e-3)
     pages = [schedule.add(1 + n, 1, 1, 0.0, 0.0) for n in range(3)]
     now, rates = 0.0, []
-    for _ in range(40):  # the first page is crawled after each of its signals, all of which are true
+    # the first page is crawled after each of its signals, and all of its signals are true
+    for _ in range(40):
         now += 10 * 86_400.0
         schedule.signals.note_change(pages[0], now)
         schedule.acquire(pages[0], now)
@@ -245,7 +246,7 @@ def test_an_answer_of_another_form_renews_a_page_and_teaches_nothing() -> None:
 
 
 def test_a_signal_recalls_a_page_that_is_gone() -> None:
-    """Each signal makes the next retry of the page earlier, but each retry waits longer than the one before."""
+    """Each signal makes the next retry of the page earlier, but the waits between retries still grow."""
     schedule = Schedule(Settings(explore=0.0, retry_age=10.0, gone_age=10_000.0), level=1e9)
     page = schedule.add(1, 1, 1, 0.0, 0.0)
     waits, now = [], 1.0
@@ -435,9 +436,9 @@ def test_a_page_whose_signals_are_certain_is_fresh_until_one_comes(recall: float
 
 
 def test_very_noisy_signals_have_nearly_no_effect() -> None:
-    """The value was once far too low at this noise, because only the first 100,000 terms of its series were summed."""
+    """At this noise, the value was once far too low, because only the first 100,000 terms of a series were summed."""
     noisy, silent = PageParameters(1.0, 0.1, 0.5, 1e5), PageParameters(1.0, 0.1, 0.0, 0.0)
     schedule = plain(noisy, silent, level=1e-9)
-    # 2.5 instead of 5, because only half of the changes of the noisy page are silent
+    # 2.5 instead of 5, because half of the changes of the noisy page are signalled
     value = schedule.overview.page(1, 2.5).value
     assert schedule.overview.page(0, 5.0).value == pytest.approx(value, rel=1e-4)

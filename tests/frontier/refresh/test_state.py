@@ -1,4 +1,4 @@
-"""Test the stored refresh state: a schedule that is rebuilt from its records chooses the same pages."""
+"""Test the stored refresh state: a schedule that is rebuilt from its records chooses the same pages as before."""
 
 import random
 
@@ -128,7 +128,10 @@ def test_the_weekly_rhythm_of_a_site_is_stored() -> None:
 
 
 def test_pages_of_a_clock_that_was_ahead_are_fetched_again() -> None:
-    """The clock is a year ahead in one run and right in the next. No page waits until that year has passed."""
+    """The clock is a year ahead in one run and right in the next.
+
+    No page has to wait until the right clock shows that year.
+    """
     store = MemoryStore()
     _, now = crawled(store)
     late, right = Schedule(STILL, level=3e6, track=True), now
@@ -174,7 +177,7 @@ def test_damaged_records_are_reported(prefix: bytes) -> None:
 
 
 def _alone(chunk: list[tuple[bytes, bytes]]) -> list[tuple[int, bytes]] | str:
-    """Read the records one by one; return (fingerprint, payload) pairs, or the message if a record is damaged."""
+    """Read the records one by one; return (fingerprint, payload) pairs or, for a damaged record, the error message."""
     try:
         return list(
             state._checked(chunk, keys.REFRESH, *(state._PAGE.size + more for more in (0, *state._PAGE_MORE)))
@@ -187,8 +190,7 @@ def _alone(chunk: list[tuple[bytes, bytes]]) -> list[tuple[int, bytes]] | str:
 def test_records_compared_by_column_are_those_read_alone(seed: int) -> None:
     """Reading many records by column gives the same result as reading them one by one, even if some are damaged.
 
-    A damaged record has a flipped bit, a wrong version, or a key or value that is too long, or it is cut
-    short.
+    A record is damaged by a flipped bit, a wrong version, a key or value that is too long, or a missing end.
     """
     draw = random.Random(seed)
     payloads = [draw.randbytes(state._PAGE.size + draw.choice([0, 0, *state._PAGE_MORE])) for _ in range(9)]

@@ -31,7 +31,7 @@ DIRECTORY_IN_4 = (("/d1/", "etag-fixed"),)
 class Guest:
     """A client that fetches all pages of a host in turn, with the request conditions that `validators` chooses.
 
-    It keeps the records of the pages.
+    The client keeps the records of the pages.
     """
 
     def __init__(self, web: ChangingWeb, validators: Validators, store: MemoryStore | None = None) -> None:
@@ -84,7 +84,7 @@ class Seen(msgspec.Struct):
 
 
 def seen(web: ChangingWeb, pages: Callable[[int], bool] = lambda page: True, rounds: int = 60) -> Seen:
-    """Return the statistics of the chosen pages, computed from the log of the web."""
+    """Return the statistics of the pages that `pages` accepts, computed from the log of the web."""
     copies: dict[int, int] = {}
     asked: list[tuple[WebRequest, bool]] = []
     for each in web.log:
@@ -263,7 +263,7 @@ def test_long_urls_have_short_patterns() -> None:
 
 
 def test_counts_and_bounds_hold_for_any_order_of_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Cover more hosts, patterns and pages than are kept, answers without a request, and vanished records."""
+    """The cases are more hosts, patterns and pages than are kept, answers without a request, and vanished records."""
     for name, most in (("HOSTS_MAX", 4), ("CELLS_MAX", 20), ("PATTERNS_MAX", 3), ("PAGES_MAX", 5)):
         monkeypatch.setattr(believing, name, most)
     rng = random.Random(7)

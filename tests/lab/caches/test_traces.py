@@ -44,9 +44,9 @@ def test_a_trace_round_trips_with_repeats_order_and_cross_bits(tmp_path: Path) -
 
 
 def test_neither_fingerprints_nor_hosts_of_the_crawl_are_in_a_trace(tmp_path: Path) -> None:
-    """The secret seed of the crawl could be computed from fingerprints.
+    """The secret seed of the crawl could be computed from fingerprints, so a trace contains none.
 
-    Two traces must not have common names, either.
+    Two traces must not have names in common, either.
     """
     fingerprints = np.arange(1000, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     for name in ("a", "b"):
@@ -59,7 +59,7 @@ def test_neither_fingerprints_nor_hosts_of_the_crawl_are_in_a_trace(tmp_path: Pa
 
 
 def test_names_are_stable_after_eviction(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The cache of names is bounded. After a name was evicted, the key yields the same name again."""
+    """The cache of names is bounded. After a name was evicted, the same name is computed from the key again."""
     monkeypatch.setattr("crawler.urls.trace._NAMES_MAX", 3)
     rounds = [*range(10), *range(10)]
     written(tmp_path / "t", [(1, rounds, [False] * 20)])
@@ -67,7 +67,7 @@ def test_names_are_stable_after_eviction(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_torn_pages_are_not_read(tmp_path: Path) -> None:
-    """After a crash, there may be links without their page, an incomplete word, or a page without its links."""
+    """After a crash, a trace may have links without their page, an incomplete word, or a page without its links."""
     written(tmp_path / "t", PAGES)
     links, pages = tmp_path / "t" / LINKS_FILE, tmp_path / "t" / PAGES_FILE
     whole = links.read_bytes()

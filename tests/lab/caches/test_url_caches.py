@@ -79,7 +79,8 @@ def s3fifo_by_deques(items: list[int], size: int) -> int:
     small_size = max(1, size // 10)
     small: deque[int] = deque()
     main: deque[int] = deque()
-    # the items that the small queue evicted last; if an item was evicted twice, only the second time counts
+    # the items that the small queue evicted last; if an item was evicted twice, only its second eviction
+    # counts
     ghosts: deque[int] = deque()
     uses: dict[int, int] = {}
     missed = 0
@@ -170,7 +171,7 @@ def test_static_holds_the_most_requested(items: list[int], size: int) -> None:
 @settings(max_examples=80)
 @given(items=requests, bins=st.integers(1, 7))
 def test_properties_of_any_policy(items: list[int], bins: int) -> None:
-    """All bounds of `check` hold, and the misses of the windows sum to the total.
+    """All bounds of `check` hold, and the misses of the windows add up to the total.
 
     A cache with room for all URLs misses each URL once.
     """
@@ -245,13 +246,13 @@ def shape(bits: range, threads: int) -> NDArray[np.float64]:
 def test_the_synthetic_crawl_has_the_papers_shape() -> None:
     """The miss rate is 67 to 73 % on the plateau; then it falls, and then it stays low.
 
-    There are a fifth of the threads of figure 2.
+    The trace has a fifth of the threads of figure 2.
     """
     rates = shape(range(22), 100)
     assert (rates[:11] > 0.67).all() and (rates[:11] < 0.73).all()
     assert rates[12] > 0.6 and 0.19 < rates[17] < 0.26
     fewer = shape(range(22), 20)
-    # With a fifth of the threads, the same curve is shifted to the left by about 2.3 powers of two (figure
+    # With a fifth of the threads, the same curve appears about 2.3 powers of two further to the left (figure
     # 8).
     assert fewer[11] == pytest.approx((0.68 * rates[13] + 0.32 * rates[14]), abs=0.04)
 

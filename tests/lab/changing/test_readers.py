@@ -25,7 +25,7 @@ SETTINGS: dict[str, Any] = {
 
 
 def test_freshness_is_judged_by_the_web() -> None:
-    """A copy is fresh if it holds the word of the current version, whatever its headers claim."""
+    """A copy is fresh if it contains the word of the current version, even if its headers claim otherwise."""
     now = 0.0
     web = ChangingWeb([HostSpec("a", pages=3, directories=1, rate=0.1)], horizon=100.0, seed=1)
     readers = Readers(web, "", rate=1.0, clock=lambda: now)

@@ -1,7 +1,7 @@
 """Bugs that can be planted in the crawler's code, one for each rule of `storage/README.md` and `splitter/README.md`.
 
-`python -m tests.lab.cluster.planted [BUG ...]` prints, for each bug, the first seed that finds the bug, and
-the judge's rules that the bug breaks.
+`python -m tests.lab.cluster.planted [BUG ...]` prints two things for each bug: the first seed that finds the
+bug, and the judge's rules that the bug breaks.
 """
 
 import os
@@ -211,7 +211,7 @@ def _sent_is_gone() -> list[tuple[Any, str, Any]]:
 
 
 def _applied_twice() -> list[tuple[Any, str, Any]]:
-    """Bug: a peer that reconnects sends entries again, because it does not wait until those it sent are durable."""
+    """Bug: a peer reconnects before the entries that it sent are durable here, so it sends them again."""
     greet = Inbox.greet
 
     def greet_at_once(self: Inbox, peer: str, epoch: bytes) -> int | None:
@@ -237,7 +237,7 @@ def _gap_taken() -> list[tuple[Any, str, Any]]:
 
 
 def _foreign_taken() -> list[tuple[Any, str, Any]]:
-    """Bug: a process keeps links that belong to a peer."""
+    """Bug: a process keeps links that belong to another process."""
     split = Owners.split
 
     def split_own(self: Owners, fingerprints: Any) -> dict[str, list[int]]:
@@ -285,7 +285,10 @@ def _end_forgotten() -> list[tuple[Any, str, Any]]:
 
 
 def _own_first() -> list[tuple[Any, str, Any]]:
-    """Bug: while its own entries wait, a process receives no entries. So two processes can wait for each other."""
+    """Bug: a process receives no entries while entries of its own wait to be sent.
+
+    So two processes can wait for each other.
+    """
     take = PeerExchange._take
 
     def take_if_sent(self: PeerExchange) -> None:
@@ -309,7 +312,7 @@ def _uncounted() -> list[tuple[Any, str, Any]]:
 
 
 def _made_out_of_turn() -> list[tuple[Any, str, Any]]:
-    """Bug: the change of a flush is computed before the queued changes on which it depends."""
+    """Bug: the change of a flush is computed too early, before the queued changes on which it depends."""
     add = commit.CommitPoint.add
 
     def add_made(self: commit.CommitPoint, change: Any) -> None:
@@ -331,7 +334,10 @@ def _unnamed_kept() -> list[tuple[Any, str, Any]]:
 
 
 def _same_epoch() -> list[tuple[Any, str, Any]]:
-    """Bug: a compacted queue keeps its epoch, so it reuses numbers that its peer knows. Entries are not checked."""
+    """Bug: a compacted queue keeps its epoch, so it uses numbers again that its peer already knows.
+
+    Entries are not checked.
+    """
     result, stage = compaction.Compaction.result, Spool.stage
 
     def result_of_old(self: compaction.Compaction) -> Any:
@@ -349,7 +355,7 @@ def _same_epoch() -> list[tuple[Any, str, Any]]:
 
 
 def _tail_trusted() -> list[tuple[Any, str, Any]]:
-    """Bug: a process treats entries as its own that its copy has sent to the peer under the same numbers."""
+    """Bug: a process does not notice that its copy has sent other entries to the peer under the same numbers."""
     greet = Spool.greet
 
     def unchecked(self: Spool, epoch: bytes, durable: int, chain: int, applied: int) -> Greeting:

@@ -42,7 +42,7 @@ HOUR = 3600.0
 
 
 def _limits_not_kept() -> Patches:
-    """Bug: the stored end of a crawl is trusted, even if the limits have changed since then."""
+    """Bug: the stored end of a crawl is trusted even if the limits have changed since it was stored."""
     extent = PeerExchange._extent
     return [(PeerExchange, "_extent", lambda self: msgspec.structs.replace(extent(self), limits=""))]
 
@@ -97,7 +97,7 @@ def _blocks_in_memory() -> Patches:
 
 
 def _erasure_is_small() -> Patches:
-    """Bug: the code reads the size of an erasure, which has no size."""
+    """Bug: the code reads the size of every change, but an erasure has no size."""
     return [(commit_loop, "Rewriting", Mock)]
 
 
@@ -231,12 +231,12 @@ def _visit_not_counted() -> Patches:
 
 
 def _share_forgotten() -> Patches:
-    """Bug: the crawl's share of refresh is that of one process, so new pages starve once they have run out."""
+    """Bug: the refresh share of one process is used as that of the crawl, so new pages starve after they ran out."""
     return [(Share, "of_crawl", property(lambda self: self.refresh))]
 
 
 def _stay_behind(family: bytes) -> Patches:
-    """Bug: a reshard does not move the keys of a family."""
+    """Bug: a reshard does not move the keys of one family."""
     copy = NewProcess.copy
 
     def copy_others(self: NewProcess, prefix: bytes) -> Any:
@@ -247,7 +247,7 @@ def _stay_behind(family: bytes) -> Patches:
 
 
 def _known_stay_behind() -> Patches:
-    """Bug: a reshard moves no known URL, and its check does not notice this."""
+    """Bug: a reshard moves none of the known URLs, and its check does not notice this."""
     return [
         (due_reshard, "_known", lambda to, dues: iter(())),
         (resharding, "check", lambda stages: []),
@@ -275,7 +275,7 @@ def _links_in_transit_stay_behind() -> Patches:
 
 
 def _counts_not_kept() -> Patches:
-    """Bug: after a reshard, no process notices that another has lost its store."""
+    """Bug: after a reshard, no process notices if another process has lost its store."""
     return [(resharding, "keep_counts", lambda *arguments: None)]
 
 

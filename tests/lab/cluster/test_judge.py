@@ -107,7 +107,7 @@ def test_a_broken_rule_is_found(tmp_path: Path, rule: str) -> None:
 def test_the_older_of_two_processes_of_one_name_must_stop_in_time(
     tmp_path: Path, goes_on: float, parted: float, rules: set[str]
 ) -> None:
-    """A network partition extends the time after which the older process must have stopped.
+    """If the network is partitioned, the older process has more time to stop.
 
     The gaps of each machine are judged separately. If a process has a copy, the loss of links breaks no rule.
     """
@@ -151,7 +151,7 @@ def test_pages_listed_only_in_a_sitemap_are_lost_if_it_was_read_or_never_request
 
 @pytest.mark.parametrize("found_by", ["the survivor", "the one that stopped"])
 def test_with_copies_only_links_found_by_survivors_count_as_lost(tmp_path: Path, found_by: str) -> None:
-    """A machine that stopped because its copy runs may lose links that it found. The survivor may lose no link."""
+    """A machine stops because its copy runs. Then it may lose links that it found. The survivor may lose no link."""
     settings = msgspec.structs.replace(
         SMALL, seed=1, web=msgspec.structs.replace(SMALL.web, hosts=4, pages=4)
     )

@@ -1,4 +1,4 @@
-"""Test whole processes with a URL order: kills while URLs are moved neither lose a URL nor repeat a fetch."""
+"""Test whole processes with a URL order. Kills while URLs are moved neither lose a URL nor repeat a fetch."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ SETTINGS = ClusterSettings(
 def test_faults_break_no_rule_while_urls_are_moved(
     monkeypatch: pytest.MonkeyPatch, order: str, processes: int, seed: int
 ) -> None:
-    """An earlier version lost a moved URL: because of an outdated host record, the queue began after the URL."""
+    """An earlier version lost a moved URL: because of an outdated host record, the queue began after this URL."""
     moved, move = [], Intake._move
 
     def counted(self: Intake, *arguments: Any) -> None:

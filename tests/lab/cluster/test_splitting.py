@@ -1,4 +1,4 @@
-"""Test links between processes whose connections break: the owner of a link applies it once, and the crawl ends.
+"""Test links between processes whose connections break. Each link is applied once by its owner, and the crawl ends.
 
 The judge finds lost links. If a link is applied twice or never, the crawl does not end.
 """
@@ -72,7 +72,7 @@ def test_many_faults_of_few_kinds_break_no_rule(seed: int, faults: tuple[str, ..
 
 @pytest.mark.parametrize("seed", [3, 5, 10])
 def test_a_process_that_returns_after_the_end_ends_too(seed: int) -> None:
-    """The process is dead or cut off at the time when the other processes find that no work is left."""
+    """When the other processes find that no work is left, this process is dead or cut off."""
     faults = ("reset", "partition", "loss", "kill", "power", "slow-disk")
     cluster, verdict = run(
         msgspec.structs.replace(QUIET, seed=seed, faults=faults, count=20, within=60.0, tree=ONE_WINDOW)
@@ -108,7 +108,7 @@ def test_a_returning_process_informs_one_that_missed_the_end(
 ) -> None:
     """At the end of the crawl, a process is cut off for longer than the other processes wait.
 
-    Then one of the two other processes is restarted.
+    After that, one of the two other processes is restarted.
     """
     settings = msgspec.structs.replace(QUIET, tree={"crawl": {"patience": 60.0}})
     planned(monkeypatch)
@@ -142,7 +142,7 @@ def test_a_suspended_process_does_not_slow_the_others(monkeypatch: pytest.Monkey
         sum(10.0 < row.at - START < 35.0 and row.machine != "p2" for row in each.log.rows)
         for each in (stopped, free)
     ]
-    # the missing requests are only those for links that p2 would have found
+    # only requests for links that p2 would have found are missing
     assert asked[1] > 10 and asked[0] > 0.6 * asked[1], asked
     assert not any(10.0 < row.at - START < 35.0 for row in stopped.log.rows if row.machine == "p2")
 

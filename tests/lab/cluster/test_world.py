@@ -53,7 +53,7 @@ def test_time_jumps_and_equal_instants_keep_their_order(loop: VirtualLoop) -> No
 
 
 def test_time_passes_during_waits_of_zero_seconds(loop: VirtualLoop) -> None:
-    """If no time passed, a wait whose time is rounded to 0 would be repeated forever at the same instant."""
+    """If no time passed, a wait whose duration is rounded to 0 would be repeated forever at the same instant."""
 
     async def spin() -> None:
         until = loop.time() + 2e-6
@@ -286,7 +286,10 @@ def test_the_end_of_a_life_closes_no_file_that_has_the_number_of_a_file_it_had_c
 
 
 def test_a_lock_of_a_dead_life_closes_no_file_of_another_process(tmp_path: Path) -> None:
-    """A late release of the lock closes no file of another process, nor does a child forked after the simulation."""
+    """If a lock is released late, this closes no file of another process.
+
+    Neither does a child that is forked after the simulation.
+    """
     system, life = SystemCalls(), make_life(tmp_path)
     with system.installed():
         locks = [in_life(life, Lock, tmp_path / f"{number}.lock", "p0") for number in range(2)]

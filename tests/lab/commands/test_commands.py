@@ -121,7 +121,10 @@ def test_pages_file_is_not_text(tmp_path: Path) -> None:
 
 
 def test_import_of_the_public_data_set(tmp_path: Path) -> None:
-    """Small versions of the three files of the data set are imported. The trusted page gets the rate in the data."""
+    """Small versions of the three files of the data set are imported.
+
+    The trusted page gets the change rate that the data contains.
+    """
     (tmp_path / kolobov.IMPORTANCE).write_text("".join(f"{k}\t{k * 10}\n" for k in range(1, 41)))
     history = "[[1.5, 0], [0.5, 1], [2.0, 0], [1.0, 0]]"
     (tmp_path / kolobov.HISTORY).write_text("".join(f"{k}\t5.5\t{history}\n" for k in range(1, 40)))
@@ -212,7 +215,7 @@ def test_running_estimates_stay_close_to_batch_estimates(monkeypatch: pytest.Mon
 def test_progress_shows_the_remaining_time(capsys: pytest.CaptureFixture[str]) -> None:
     """The first line is printed after two seconds, and the next line ten seconds later.
 
-    A part of the work contributes to the progress according to its share of the whole work.
+    Each part of the work adds its share of the whole work to the progress.
     """
     early = VirtualClock()
     soon = progress_line.ProgressLine("soon", early)

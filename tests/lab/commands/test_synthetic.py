@@ -1,4 +1,4 @@
-"""Test the options of `lab cluster` and `lab web` by which the synthetic web is modelled on real data."""
+"""Test the options of `lab cluster` and `lab web` that model the synthetic web on real data."""
 
 from pathlib import Path
 

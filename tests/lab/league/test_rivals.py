@@ -28,7 +28,8 @@ HOUR = 3600.0
 @pytest.mark.parametrize(
     ("rule", "steps"),
     [
-        # Nutch: x 1.4 or x .8, at least delta; due at now - .3 delta + interval, delta since the last observed change.
+        # Nutch multiplies the interval by 1.4 or .8, and raises it to delta, the time since the last observed
+        # change. A page is due at now - .3 delta + interval.
         (Nutch, [(0.0, None, 30 * DAY)]),
         (Nutch, [(0.0, None, 30 * DAY), (30 * DAY, False, (30 - 9 + 42) * DAY)]),
         (Nutch, [(0.0, None, 30 * DAY), (30 * DAY, True, (30 + 24) * DAY)]),
@@ -43,13 +44,13 @@ HOUR = 3600.0
                 (600 * DAY, False, (600 - 0.3 * 570 + 365) * DAY),  # the interval is at most a year
             ],
         ),
-        # StormCrawler: x 1.5 up to two weeks, or half-way to an hour.
+        # StormCrawler multiplies the interval by 1.5, up to two weeks, or moves it half-way to an hour.
         (StormCrawler, [(0.0, None, DAY), (DAY, False, 2.5 * DAY), (3 * DAY, True, 3 * DAY + 18.5 * HOUR)]),
         (
             StormCrawler,
             [(0.0, None, DAY), *((k * DAY, False, (k + min(1.5 ** (k + 1), 14)) * DAY) for k in range(20))],
         ),
-        # Heritrix: x 1.5 or / 1.5, within an hour and four weeks.
+        # Heritrix multiplies or divides the interval by 1.5, and keeps it between an hour and four weeks.
         (Heritrix, [(0.0, None, DAY), (DAY, False, 2.5 * DAY), (3 * DAY, True, 4 * DAY)]),
         (
             Heritrix,
@@ -138,10 +139,10 @@ def test_the_oracle_never_fetches_a_page_that_never_changes() -> None:
     assert policy.last[2] == 0.0 < policy.last[:2].min()
 
 
-# Scores of this code at 1x, 3x, 10x on the excerpt, with 20 pages per site. On all 35 sites the same code
-# yields .781 .899 .962 (round robin), .785 .830 .823 (nutch), .782 .903 .966 (stormcrawler), .819 .925 .975
-# (oracle); an independent simulator in steps of a day yielded .780 .900 .963, .788 .835 .826, .781 .907 .966,
-# .817 .925 .975.
+# Scores of this code at 1x, 3x, 10x on the excerpt, with 20 pages per site. On all 35 sites, the same code
+# yields .781 .899 .962 (round robin), .785 .830 .823 (nutch), .782 .903 .966 (stormcrawler) and .819 .925
+# .975 (oracle). An independent simulator in steps of a day yielded .780 .900 .963, .788 .835 .826, .781 .907
+# .966 and .817 .925 .975.
 GOLDEN = {
     ("none", "round-robin"): (0.7260, 0.8831, 0.9503),
     ("none", "nutch"): (0.7347, 0.7513, 0.7725),

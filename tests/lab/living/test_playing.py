@@ -1,4 +1,4 @@
-"""Test policies on drawn worlds: freshness is exact, budgets are used up, and no learning policy loses to uniform."""
+"""Test policies on drawn worlds: freshness is exact, budgets are used up, and learning is never worse than uniform."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Test a whole process on a drawn world: it finds all pages, spends its rate, and does not lose to uniform."""
+"""Test a whole process on a drawn world: it finds all pages, uses up its rate, and is not worse than uniform."""
 
 import pytest
 

@@ -1,6 +1,6 @@
 """Test that the crawler's frontier crawls link graphs completely and politely.
 
-An order that has more information finds quality earlier.
+An order that has more information finds good pages earlier.
 """
 
 import random

@@ -15,7 +15,8 @@ SECRET = Extracted(base=URL, noarchive=True)
 def small_site(tmp_path: Path) -> Site:
     """Return a site with six pages.
 
-    a has two copies and a 304, b is noarchive, c has b's bytes, d is gone, e redirects, and f failed.
+    Page a has two copies and a 304, b is noarchive, c has the same bytes as b, d is gone, e redirects, and f
+    failed.
     """
     site = Site(tmp_path / "p0", segment_bytes=2000)
     site.visit(fetch(URL + "a", b"<p>old</p>"), 1, flags=1)

@@ -44,6 +44,7 @@ def test_rows_have_one_url_each_and_stable_field_names(tmp_path: Path) -> None:
         "content_type": "text/html",
         "digest": "sha1:7A7GRIG24ZR5JEDYJ3QDKIM6SXJJ37Q4",
         "simhash": None,
+        "minhash": None,
         "duplicate_of": None,
         "depth": 2,
         "via": URL + "a",

@@ -490,7 +490,7 @@ def test_signals_are_reported_by_host_and_source(open_joint: Open, monkeypatch: 
 def test_a_command_waits_for_the_change_being_made_and_commits(
     joint: Joint, monkeypatch: pytest.MonkeyPatch, command: str, arguments: dict[str, Any]
 ) -> None:
-    """If a command decided while half of a change is made, it would not see the decisions of this half."""
+    """If a command decided while a change is half made, it would not see the decisions in that half."""
     joint.seeds(HOME)
     done: list[Any] = []
 

@@ -4,7 +4,6 @@ import asyncio
 import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,9 @@ import pytest
 
 from crawler.clock import VirtualClock
 from crawler.config import convert
+from crawler.due.plans import CompactionPlan
 from crawler.errors import StoreError
+from crawler.pages.captures import Capturing
 from crawler.pages.erasure import Blanked
 from crawler.process.committing import commit_loop as module
 from crawler.process.committing.commit_loop import (
@@ -24,7 +25,7 @@ from crawler.process.committing.commit_loop import (
 )
 from crawler.process.committing.committer import SIBLINGS, Step
 from crawler.process.opening.stages import Stages
-from crawler.records import Link
+from crawler.records import Fetch, FetchTask, Link, Outcome, TaskKind
 from crawler.storage.commit import Change
 
 
@@ -71,11 +72,12 @@ class Loop:
     def fail(self, error: BaseException) -> None:
         self.failures.append(error)
 
-    def links(self, count: int) -> Change:
+    def links(self, count: int, first: int = 1) -> Change:
         """Return a change with `count` new links, which are admitted to the DUE."""
         change = Change()
         change.links = [
-            Link(n * 0x9E3779B97F4A7C15 & (1 << 64) - 1, f"http://h{n}.org/") for n in range(1, count + 1)
+            Link(n * 0x9E3779B97F4A7C15 & (1 << 64) - 1, f"http://h{n}.org/")
+            for n in range(first, first + count)
         ]
         self.stages.due.admit(np.array([link.fingerprint for link in change.links], np.uint64))
         return change
@@ -424,28 +426,33 @@ def test_a_flush_that_fails_is_left_for_later(
 def test_one_merge_at_a_time_and_the_next_after_its_commit(
     loop: Loop, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, fails: bool
 ) -> None:
-    def run() -> None:
-        if fails:
-            raise StoreError("disk full")
-
-    plans: list[Any] = [SimpleNamespace(run=run), SimpleNamespace(run=run)]
-    failed: list[Any] = []
     due = loop.stages.due
-    monkeypatch.setattr(due, "begin_compaction", lambda: plans.pop(0) if plans else None)
-    monkeypatch.setattr(due, "compaction_failed", failed.append)
-    monkeypatch.setattr(loop.stages.commits, "compaction_change", lambda plan: Change())
+
+    def full(plan: CompactionPlan) -> None:
+        raise StoreError("disk full")
+
+    def flush_twice(first: int) -> None:
+        """Add two runs of equal length, so that a merge is due."""
+        for begin in (first, first + 5):
+            loop.stages.commits.commit_now(loop.links(5, begin))
+
+    if fails:
+        monkeypatch.setattr(CompactionPlan, "run", full)
+    flush_twice(1)
 
     async def play() -> None:
         loop.commits._compact()
+        flush_twice(11)
         loop.commits._compact()
-        assert len(plans) == 1 and len(loop.commits._background) == 1
+        assert due.run_count == 4 and len(loop.commits._background) == 1
         await loop.commits._background.wait()
 
     asyncio.run(play())
-    assert len(plans) == 1 and len(failed) == fails and len(loop.stages.point) == (not fails)
+    assert due.run_count == 4 and len(loop.stages.point) == (not fails)
     assert loop.commits._compacting is not fails
     if fails:
         assert "the runs remain separate" in caplog.text
+        assert due.begin_compaction() is not None, "the merge can be tried again"
         return
 
     async def commit() -> None:
@@ -453,9 +460,9 @@ def test_one_merge_at_a_time_and_the_next_after_its_commit(
         await loop.commits._background.wait()
 
     asyncio.run(commit())
-    assert plans == [] and loop.commits._compacting, "the second merge is under way"
+    assert due.run_count == 3 and loop.commits._compacting, "the second merge is under way"
     asyncio.run(commit())
-    assert not loop.commits._compacting
+    assert due.run_count == 1 and due.new == 20 and not loop.commits._compacting
 
 
 @pytest.mark.parametrize("ends", [True, False])
@@ -481,7 +488,11 @@ def test_a_write_that_does_not_end_keeps_its_files_open(
 def group(changes: int = 1, links: int = 0, sizes: tuple[int, ...] = ()) -> list[Change]:
     made = [Change() for _ in range(changes)]
     made[0].links = [Link(n, "") for n in range(links)]
-    made[-1].captures = [SimpleNamespace(payload_bytes=size) for size in sizes]
+    task = FetchTask(TaskKind.PAGE, 0, "", "")
+    made[-1].captures = [
+        Capturing(Fetch("", Outcome.FETCHED), task, 0, b"", 0.0, True, bytes(size), b"", b"")
+        for size in sizes
+    ]
     return made
 
 

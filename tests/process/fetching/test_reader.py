@@ -237,7 +237,10 @@ def test_a_directory_listing_gives_the_dates_of_its_files() -> None:
 
 
 class Documents:
-    """Takes the place of the child that parses large documents, and of the event loop's share. Records its calls."""
+    """Takes the place of the child that parses large documents, and of the loop's share of the work.
+
+    Records its calls.
+    """
 
     def __init__(self) -> None:
         self.done: list[Any] = []

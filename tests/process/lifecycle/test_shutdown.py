@@ -149,7 +149,7 @@ def test_an_abandoned_step_is_cancelled() -> None:
 
 
 def test_a_caller_that_gave_up_gets_no_result() -> None:
-    """The caller is cancelled. The thread ends later, when the event loop may still run or may be closed."""
+    """The caller is cancelled. The thread ends later. At that time, the event loop may still run or may be closed."""
     complaints: list[object] = []
     release = threading.Event()
 

@@ -261,7 +261,7 @@ def test_peers_are_told_by_which_urls_the_scope_has_grown(open_joint: OpenJoint)
 def test_a_notice_is_not_taken_for_the_link_itself(open_joint: OpenJoint) -> None:
     """A compaction of the outbox keeps only one of two entries with equal fingerprints.
 
-    Therefore, a notice has another fingerprint than the link, in the same bucket.
+    Therefore, the fingerprint of a notice differs from that of the link, but is in the same bucket.
     """
     joint = open_joint(names=(HERE, THERE))
     change = Change()

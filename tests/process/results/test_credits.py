@@ -156,7 +156,10 @@ def reopened(joint: Joint, folder: Path) -> Stages:
 
 
 def test_a_kill_neither_loses_nor_doubles_a_credit(open_joint: Open, tmp_path: Path) -> None:
-    """The article's process is killed before it sends the credit, the hub's process after it committed the credit."""
+    """The article's process is killed before it sends the credit.
+
+    The hub's process is killed after it has committed the credit.
+    """
     crawl = Crawl(open_joint, NAMES)
     hub = foreign_hub(crawl.joints["p0"])
     article = own_page(crawl.joints["p0"])

@@ -77,7 +77,8 @@ def test_urls_that_a_sitemap_may_name(loc: str, taken: bool) -> None:
 def test_the_lines_of_a_robots_txt_are_canonicalised_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """The time is proportional to the number of lines plus the number of URLs.
 
-    It was once proportional to the product of both, which blocked the event loop for 45 minutes.
+    The time was once proportional to the product of the two numbers, which blocked the event loop for 45
+    minutes.
     """
     calls = 0
     for module, name in ((cache_module, "canonical"), (submitted_module, "resolve")):

@@ -66,7 +66,10 @@ def test_without_an_order_no_anchor_is_read_and_no_class_given(joint: Joint) -> 
 
 
 def test_opic_cash_accumulates_and_moves_a_waiting_url(open_joint: OpenJoint) -> None:
-    """The URL moves both before and after it is queued. Each move is part of the change that has the link."""
+    """The URL moves to a better class, both before and after it is queued.
+
+    Each move is part of the change that contains the new link.
+    """
     joint = open_joint(
         order={"name": "opic"}, crawl=ANYWHERE, cache={"bits": 12}, traps={"same_digest_pages_max": 20}
     )

@@ -460,7 +460,9 @@ def test_reported_freshness_follows_the_crawl_and_survives_reopening(on: Joint) 
 
 
 def test_a_copy_from_before_the_last_answer_is_fresh_by_its_own_age(on: Joint) -> None:
-    """Until an answer is committed, the page server serves the copy before it. So the age of that earlier copy counts.
+    """Until an answer is committed, the page server serves the copy before it.
+
+    So the age of that earlier copy counts.
 
     The freshness of such a copy was once computed by another formula.
     """
@@ -522,7 +524,7 @@ def test_arms_divide_the_pages_and_report_their_freshness(open_joint: Callable[.
 
 
 def test_a_process_with_unused_rate_reports_itself_idle(open_joint: Callable[..., Joint]) -> None:
-    """Its `tilt`, a factor of its share of the rate, then falls until other processes use the free rate."""
+    """Its `tilt`, a factor of its share of the rate, falls until other processes use the free rate."""
     joint = open_joint(**ON, crawl={"rate": 2.0})
     crawl(joint, *[f"http://a.org/{n}" for n in range(5)])
     refresh, waited = refresh_of(joint), 0.0

@@ -7,6 +7,7 @@ import pytest
 
 from crawler.change_signals import SOURCES, Fate, Signalled, source_number
 from crawler.process.committing.portions import PORTION_LINKS
+from crawler.process.opening.assembly import make_refresh
 from crawler.process.results.signal_intake import URL_CHARS_TOLD
 from crawler.records import Extracted, Link, LinkFlag, Outcome
 from crawler.splitter.inbox import Received
@@ -26,15 +27,6 @@ def take(joint: Joint, *urls: str, source: str = "signal") -> tuple[dict[str, tu
     change, _ = made(joint.stages.signal_intake.decide(urls, source, said))
     joint.stages.commits.commit_now(change)
     return {each.url: (str(each.fate), each.why) for each in said.urls}, change
-
-
-def visited(joint: Joint, *urls: str, **values: Any) -> None:
-    joint.seeds(*urls)
-    for _ in urls:
-        fetch_task = joint.fetch_task()
-        joint.page(
-            fetch_task, fetch(fetch_task.url, fetch_task.url.encode(), began=joint.clock.now(), **values)
-        )
 
 
 def by_owner(joint: Joint, count: int = 40) -> dict[str, list[str]]:
@@ -58,7 +50,7 @@ def heard(joint: Joint, url: str) -> dict[str, int]:
 
 def test_each_url_has_its_fate(open_joint: Open) -> None:
     joint = open_joint(**FRESH, filter={"exclude": ("/private",)})
-    visited(joint, HOME)
+    joint.store(HOME)
     said, change = take(
         joint, HOME, "HTTP://A.org:80/#part", NEW, AWAY, HOME + "private",
         HOME + "x" * 9000, "ftp://a.org/", "y:", "y" * 90_000,
@@ -82,27 +74,27 @@ def test_each_url_has_its_fate(open_joint: Open) -> None:
 
 
 def test_signals_are_not_noted_without_refresh(joint: Joint) -> None:
-    visited(joint, HOME)
+    joint.store(HOME)
     assert take(joint, HOME, NEW)[0] == {HOME: ("not_refreshed", ""), NEW: ("queued", "")}
 
 
 def test_a_signal_for_a_page_that_is_not_refreshed_is_not_noted(open_joint: Open) -> None:
     joint = open_joint(**FRESH)
-    visited(joint, HOME, status=404, outcome=Outcome.GONE)
+    joint.store(HOME, status=404, outcome=Outcome.GONE)
     assert take(joint, HOME)[0] == {HOME: ("not_refreshed", "")}
 
 
 def test_a_known_page_is_noted_even_if_the_filter_rejects_links_to_it(open_joint: Open) -> None:
     """The page was given as a seed, although it does not match filter.include."""
     joint = open_joint(**FRESH, filter={"include": ("/articles/",)})
-    visited(joint, HOME)
+    joint.store(HOME)
     assert take(joint, HOME, NEW)[0] == {HOME: ("noted", ""), NEW: ("out_of_scope", "include")}
 
 
 @pytest.mark.parametrize("requisites", [False, True])
 def test_requisites_may_lie_out_of_scope(open_joint: Open, requisites: bool) -> None:
     joint = open_joint(**FRESH, crawl={"requisites": requisites})
-    visited(joint, HOME)
+    joint.store(HOME)
     image = AWAY + "image.png"
     joint.follow(image, fetch(image), flags=LinkFlag.REQUISITE)
     fate = ("noted", "") if requisites else ("out_of_scope", "scope")
@@ -112,24 +104,16 @@ def test_requisites_may_lie_out_of_scope(open_joint: Open, requisites: bool) -> 
 @pytest.mark.parametrize("source", ["feed", "indexnow:a.org", "nobody"])
 def test_a_signal_counts_for_its_source(open_joint: Open, source: str) -> None:
     joint = open_joint(**FRESH)
-    visited(joint, HOME)
+    joint.store(HOME)
     take(joint, HOME, source=source)
     assert heard(joint, HOME) == {source.partition(":")[0] if source != "nobody" else "other": 1}
 
 
 def test_signals_survive_a_restart(open_joint: Open) -> None:
     joint = open_joint(**FRESH)
-    visited(joint, HOME)
+    joint.store(HOME)
     take(joint, HOME, source="websub:hub")
-    schedule = joint.stages.refresh
-    assert schedule is not None
-    again = type(schedule)(
-        joint.stages.config.refresh,
-        record=joint.stages.pages.record,
-        hash=joint.stages.fingerprinter.hash,
-        host_key=joint.stages.fingerprinter.host_key_beside,
-        fingerprint=joint.fingerprint,
-    )
+    again = make_refresh(joint.stages.context, joint.stages.pages, joint.stages.fingerprinter)
     again.open(joint.stages.store, joint.stages.pages.stored_records, joint.clock.now())
     assert again.views.explain(joint.fingerprint(HOME), joint.clock.now(), joint.clock.now())[
         "signals_by_source"
@@ -189,7 +173,7 @@ def test_the_owner_decides_about_a_signal_as_if_it_had_received_it_itself(open_j
     joint = open_joint(names=(HERE, THERE), **FRESH)
     own = by_owner(joint)[HERE]
     known, linked = own[0], own[0] + "linked"
-    visited(joint, known)
+    joint.store(known)
     links = [
         Link(joint.fingerprint(url) ^ 5, url, redirects=source_number("indexnow"), flags=SIGNAL)
         for url in (known, own[0] + "new", AWAY)
@@ -230,7 +214,7 @@ def test_dates_count_only_for_pages_of_the_same_host(
     open_joint: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     joint = open_joint(**FRESH)
-    visited(joint, HOME)
+    joint.store(HOME)
     told: list[Any] = []
     monkeypatch.setattr(joint.stages.refresh.changes, "note_dated", lambda *what: told.append(what))
     joint.add(HOME + "map")

@@ -83,14 +83,14 @@ def _rows(directory: Path, target: Path, now: float) -> dict[str, Any]:
     return {row["url"]: row["fresh"] for row in rows if row["state"] == "stored"}
 
 
-@pytest.mark.parametrize("processes", [1, 3])
-@pytest.mark.parametrize("refreshes", [True, False])
+@pytest.mark.parametrize(("refreshes", "processes"), [(True, 1), (False, 1), (True, 3)])
 def test_all_views_give_the_same_probability(
     crawled: tuple[Path, float, dict[str, float | None]], tmp_path: Path, refreshes: bool, processes: int
 ) -> None:
     """Once, a different estimator was used for a crawl that is not running.
 
-    `refreshes` is True if the latest run refreshed pages. The views agree to the last digit.
+    `refreshes` is True if the latest run refreshed pages. The views agree to the last digit. After a reshard,
+    a run must have refreshed pages, because only then does each process know its own rate.
     """
     directory, now, live = crawled
     if processes > 1:
@@ -105,7 +105,10 @@ def test_all_views_give_the_same_probability(
             commands = Commands(stages, stages.commits.commit_now)
             why = {url: commands.run({"command": "why", "url": url})["refresh"]["fresh"] for url in mine}
             told = commands.status(1000).refreshing
-        assert why == mine and 0.0 < told["expected_freshness"] < 1.0 and told["pages"] == len(mine)
+        assert why == mine
+        if not mine:  # no host fell to this process
+            continue
+        assert told["pages"] == len(mine) and 0.0 < told["expected_freshness"] < 1.0
         assert min(mine.values()) <= told["expected_freshness"] <= max(mine.values())  # type: ignore[type-var]
         resting |= mine
     assert len(resting) > 30 and None not in resting.values()

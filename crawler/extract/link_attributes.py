@@ -2,7 +2,7 @@
 
     links.py, scan.py, repeated_links.py    the rows that are followed
     link_scanner.py                         the same rows, as a compiled kernel; a test holds it to this table
-    requisites.py                           the rows of requisites and frames; with `all_attributes` all other rows too
+    requisites.py                           the rows of requisites and frames; with `all_attributes` also most other rows
     rewrite.py                              every row
 
 `extract/README.md`, "Links", prints the table. Two more places hold URLs, but are
@@ -87,8 +87,10 @@ def page_table() -> str:
     lines = ["| attribute | of | is | followed |", "|---|---|---|---|"]
     for row in LINK_ATTRIBUTES:
         kind = row.kind.value if row.form is Form.URL else f"{row.kind.value}, {row.form.value}"
-        followed = "by `rel`" if row.by_relation else "yes" if row.followed else ""
+        followed = "by `rel`" if row.by_relation else "yes" if row.followed else "with `all_attributes`"
         if row.of_form:
-            followed = "GET only, with `all_attributes`"
+            followed = "with `all_attributes`, GET only"
+        if row.kind is Kind.BASE:
+            followed = ""
         lines.append(f"| `{row.attribute}` | {', '.join(row.elements) or 'any'} | {kind} | {followed} |")
     return "\n".join(lines)

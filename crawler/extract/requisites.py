@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 
-from selectolax.lexbor import LexborHTMLParser
+from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from crawler.extract.css import css_urls
 from crawler.extract.link_attributes import LINK_ATTRIBUTES, REQUISITE_RELATIONS, Form, Kind, LinkAttribute
@@ -60,11 +60,19 @@ def _all_others(tree: LexborHTMLParser) -> Iterator[str | None]:
     yield from _all_requisites(tree)
     for node in tree.css(_OTHER_SELECTOR):
         attributes = node.attributes
-        method = attributes.get("method") or attributes.get("formmethod") or "get"
+        method = attributes.get("formmethod") or _form_method(node)
         asked = method.lower() == "get"
         for row in _OTHER_ROWS:
             if (asked or not row.of_form) and (not row.elements or (node.tag or "").lower() in row.elements):
                 yield attributes.get(row.attribute)
+
+
+def _form_method(node: LexborNode) -> str:
+    """Return the method of the form that a node is or lies in; "get" if there is none."""
+    form: LexborNode | None = node
+    while form is not None and form.tag != "form":
+        form = form.parent
+    return form.attributes.get("method") or "get" if form is not None else "get"
 
 
 def _all_requisites(tree: LexborHTMLParser) -> Iterator[str | None]:

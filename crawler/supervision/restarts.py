@@ -1,6 +1,6 @@
 """Decides from the exit code of a child whether and when the child is restarted.
 
-0, or a stop of the crawl  not restarted: it has ended normally
+0, or a stop of the crawl  not restarted
 2, 3 (usage, directory)    not restarted, as it would fail again: the crawl fails
 anything else              restarted, after a growing delay if it failed soon; after `RESTARTS_MAX` the crawl fails
 """

@@ -63,8 +63,20 @@ def test_all_attributes_covers_the_whole_table(row: LinkAttribute, element: str)
         row.kind is not Kind.BASE
     )
     if row.of_form:
-        for post in (' method="post"', ' formmethod="POST"'):
-            assert "u" not in extract_page(_markup(row, element, post), Context(URL), config).hrefs
+        post = ' method="post"' if element == "form" else ' formmethod="POST"'
+        assert "u" not in extract_page(_markup(row, element, post), Context(URL), config).hrefs
+
+
+@pytest.mark.parametrize(
+    ("method", "overriding", "found"), [("post", "", 0), ("post", "get", 1), ("get", "post", 0)]
+)
+def test_a_button_has_the_method_of_its_form_unless_it_names_its_own(
+    method: str, overriding: str, found: int
+) -> None:
+    own = f' formmethod="{overriding}"' if overriding else ""
+    page = f'<form method="{method}"><p><button formaction="u"{own}>x</button></p></form>'.encode()
+    hrefs = extract_page(page, Context(URL), ExtractConfig(all_attributes=True)).hrefs
+    assert hrefs.count("u") == found
 
 
 @pytest.mark.parametrize(("row", "element"), ROWS)

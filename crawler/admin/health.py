@@ -193,7 +193,7 @@ def _of_share(failed: float, whole: float) -> str:
 
 
 def _mostly(recent: Mapping[str, float]) -> str:
-    """Return the end of a sentence that names the most frequent failure of the last minute."""
+    """Return words that name the most frequent failure of the last minute, for the end of a sentence."""
     counts = {name.removeprefix(_PREFIX): n for name, n in recent.items() if name.startswith(_PREFIX) and n}
     if not counts:
         return ""

@@ -71,7 +71,7 @@ class Receipt(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_fie
     `site` is the digest of the `SiteStatements`. `rule` is the line of robots.txt that allowed or denied the
     fetch, or "" if there is none. `fields` and `metas` are header fields and meta elements of the page.
     `deciding` has the statements of the host that apply to the page, as (source, raw text). `complete` is
-    False if some statement could not be read. Uses that this statement might have refused are then not
+    False if some statement could not be read. Then no use that the unread statement might have refused is
     allowed. `key_id` names the key that signed the request; it is "" if the request was not signed.
     """
 

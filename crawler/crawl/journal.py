@@ -1,4 +1,4 @@
-"""The journal of a command that changes a crawl at rest. It makes the command safe against kills.
+"""The journal of a command that changes a stopped crawl. It makes the command safe against kills.
 
     DIR/journal.json    {"command": "repair", "facts": {"p0": ...}}
 

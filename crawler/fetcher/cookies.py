@@ -47,7 +47,7 @@ class Cookie(msgspec.Struct, gc=False):
 
 
 class CookieJar:
-    """Cookies of one redirect chain or, if it `lasts`, of a crawl; `now` is wall time in seconds."""
+    """The cookies of one redirect chain or, if the jar `lasts`, of a whole crawl; `now` is wall time in seconds."""
 
     __slots__ = ("_created", "_domains", "_domains_max", "lasts")
 

@@ -103,8 +103,8 @@ _CERTAIN_WEIGHT = cython.declare(cython.double, 700.0)
 # With a lower rate, gamma x would be denormal. At 1e-18 Hz, no page gets a signal within the age of the
 # universe.
 _NO_SIGNAL_RATE = cython.declare(cython.double, 1e-200)
-# A value differs from its ceiling by at most the share (1 + u + b) exp(-u). This is negligible if the
-# staleness u is at least this large.
+# A value differs from its ceiling by at most the share (1 + u + b) exp(-u). If the staleness u is at least
+# this number, the difference is negligible.
 _STALE = cython.declare(cython.double, 60.0)
 # Up to this number of signals, terms are summed one by one; a term costs about as much as half a wave.
 _FEW_SIGNALS = cython.declare(cython.double, 12.0)

@@ -430,7 +430,10 @@ class Process:
 
 
 def _seeds(stages: Stages, pieces: Pieces, *, shared: bool) -> Iterator[Maker]:
-    """Yield functions that build changes. The first changes queue known pages to refetch, the others queue seeds."""
+    """Yield functions that build changes.
+
+    First come the changes that queue known pages for a refetch, then those that queue seeds.
+    """
     fingerprinter, topology = stages.fingerprinter, stages.topology
     own = partial(own_seeds, fingerprinter, topology.partition, stages.name) if shared else None
     crawl = stages.config.crawl

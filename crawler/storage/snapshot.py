@@ -101,9 +101,9 @@ def _copied(store: Path, into: Path) -> bool:
     for name in names:
         if name.endswith(".log") or name == before[0] or name.startswith(_COPIED):
             shutil.copyfile(store / name, into / name)
-    # The store opened on the copy numbers its new tables from `fresh` on. A file that already has such a
-    # number, and that the manifest does not name yet, must not be linked. The store opened on the copy would
-    # overwrite that file, which also belongs to the original store.
+    # A store that is opened on the copy gives its new tables the numbers from `fresh` on. A file that already
+    # has such a number, and that the manifest does not name yet, must not be linked. The store opened on the
+    # copy would overwrite that file, which also belongs to the original store.
     fresh = next_file((into / before[0]).read_bytes())
     for name in names:
         if name.endswith(_LINKED) and int(name.partition(".")[0]) < fresh:

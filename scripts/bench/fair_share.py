@@ -1,4 +1,4 @@
-"""Crawl healthy hosts beside hostile ones; measure pages per minute, memory, longest gaps and turns, time to stop.
+"""Crawl healthy hosts beside hostile ones; measure pages per minute, memory, stalls, and the time to stop.
 
     python scripts/bench/fair_share.py [--kind KIND ...] [--hosts 600] [--seconds 30] [--load N] [--stacks]
 

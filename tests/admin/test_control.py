@@ -227,7 +227,7 @@ def test_a_server_without_folder_or_socket_leaves_nothing_open(tmp_path: Path) -
         await server.close()
         server = ControlServer(tmp_path, answer)
         await server.start()
-        (tmp_path / "control.sock").unlink()  # a user may delete it to clean up
+        (tmp_path / "control.sock").unlink()  # a user may delete the socket to clean up
         await server.close()
         await asyncio.sleep(0.05)
         assert len(os.listdir("/proc/self/fd")) == before

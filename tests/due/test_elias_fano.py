@@ -109,7 +109,7 @@ def test_a_coded_block_by_hand(elias_fano) -> None:
 
 @pytest.mark.parametrize("count, bound", [(100_000_000, 4.97), (1_000_000_000, 4.55)])
 def test_size_of_a_key_in_a_coded_run(count: int, bound: float) -> None:
-    """Measure 1000 blocks that are as dense as in a run of `count` keys, including their fences and checksums."""
+    """Measure 1000 blocks, with fences and checksums, that are as dense as the blocks of a run of `count` keys."""
     top = 1000 * FENCE_STEP * (2**64 // count)
     keys = np.unique(np.random.default_rng(1).integers(0, top, 1000 * FENCE_STEP, dtype=np.uint64))
     words, _, widths, _ = coded(ELIAS_FANO["installed"], keys)

@@ -1,4 +1,4 @@
-"""Test that after kill -9, a crawl of three processes loses no link between processes, and applies no link twice.
+"""Test that after kill -9, three processes lose no URL that one sent to another, and apply no such URL twice.
 
 `splitter/README.md`, "Protocol", makes this promise. Real processes run under the supervisor on a tree-shaped
 web, where every URL has one in-link and two thirds of the links lead from one process to another. The

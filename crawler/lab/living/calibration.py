@@ -1,4 +1,4 @@
-"""Calibration compares the stated probabilities that copies are current with the truth, by decile of the probability.
+"""Calibration: for each decile of the stated probability that a copy is current, the share of copies that are current.
 
 At instants spread over a run, an even sample of pages is drawn. For each page, there are two estimates of the
 probability that its copy is current. `said` is the schedule's own estimate. `told` is the estimate that users

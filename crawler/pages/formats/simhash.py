@@ -85,7 +85,10 @@ def _unpacked(text: str) -> tuple[int, bytes] | None:
 
 
 def _source(least: list[int], number: int) -> int:
-    """Return the bin whose hash a bin uses: its own if it is full, else the first full one in its order."""
+    """Return the bin that provides the hash of a bin.
+
+    A full bin provides its own hash. An empty bin uses the hash of the first full bin in its order.
+    """
     source = number
     while least[source] == _NONE:
         source = (source + 2 * (number * _STRIDE % 32) + 1) % MINHASH_BYTES

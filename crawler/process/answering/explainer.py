@@ -99,7 +99,10 @@ class Explainer:
     def _find_state(
         self, answer: dict[str, Any], url: str, fingerprint: int, record: PageRecord | None
     ) -> Steps:
-        """Add the facts that determine the verdict. They suffice even if this generator is not run to its end."""
+        """Add the facts that determine the verdict.
+
+        The facts added so far suffice for a verdict, even if the caller stops this generator early.
+        """
         answer |= self._facts(url)
         if record is not None:
             answer["record"] = _plain_record(record)

@@ -355,7 +355,7 @@ def _same_epoch() -> list[tuple[Any, str, Any]]:
 
 
 def _tail_trusted() -> list[tuple[Any, str, Any]]:
-    """Bug: a process does not notice that its copy has sent other entries to the peer under the same numbers."""
+    """Bug: a process does not notice that its clone has sent the peer different entries under the same numbers."""
     greet = Spool.greet
 
     def unchecked(self: Spool, epoch: bytes, durable: int, chain: int, applied: int) -> Greeting:

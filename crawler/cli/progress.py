@@ -5,7 +5,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Protocol
 
-from crawler.admin.health import missing_words
+from crawler.admin.health import DEGRADED, missing_words
 from crawler.admin.status import Status, group
 from crawler.admin.wait_causes import describe_cause
 from crawler.clock import iso_time
@@ -141,8 +141,10 @@ def screen(status: Status, rates: dict[str, float], elapsed: float) -> "Renderab
     parts = [head, _totals(status)]
     if waits := waiting_for(status):
         parts.append(Text(waits.removeprefix("; "), style="yellow", no_wrap=True, overflow="ellipsis"))
-    if gone := missing_words(status):
-        parts.append(Text(gone, style="bold red", no_wrap=True, overflow="ellipsis"))
+    verdict = status.health
+    if not verdict.healthy:
+        style = "yellow" if verdict.state == DEGRADED else "bold red"
+        parts.append(Text(printable(str(verdict)), style=style, no_wrap=True, overflow="ellipsis"))
     return Group(*parts, Text(), _hosts(status.waiting))
 
 

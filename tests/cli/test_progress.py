@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from crawler.admin.status import Status
+from crawler.admin.status import MemberStatus, Status
 from crawler.cli.progress import fetches, line, screen, waiting_for
 from crawler.records import FrontierCounts, HostStatus
 
@@ -78,3 +78,15 @@ def test_the_screen_fits_the_terminal(width: int) -> None:
     shown = out.getvalue().splitlines()
     assert max(map(len, shown)) <= width and len(shown) <= 22
     assert "to do" in out.getvalue() and "60.0 s" in out.getvalue()
+
+
+def test_the_screen_shows_the_verdict_if_the_crawl_is_not_healthy() -> None:
+    def shown(*states: str) -> str:
+        seen = status(host())
+        seen.members = [MemberStatus(f"p{n}", state) for n, state in enumerate(states)]
+        out = io.StringIO()
+        Console(file=out, width=120).print(screen(seen, RATES, 12.0))
+        return out.getvalue()
+
+    assert "unhealthy: p1 is not running" in shown("running", "missing")
+    assert "healthy" not in shown("running", "running")

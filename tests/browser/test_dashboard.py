@@ -192,6 +192,7 @@ def test_pages_can_be_withdrawn(tmp_path: Path) -> None:
     async def talk() -> None:
         async with watched(tmp_path) as (_, page):
             said = "document.querySelector('#withdraw-form output').textContent"
+            await page.until("document.querySelector('#fetches button[data-url]') !== null")
             url = await page.evaluate("document.querySelector('#fetches button[data-url]').dataset.url")
             await explain(page, url)
             assert '"withheld": ""' in await shown(page, "why")

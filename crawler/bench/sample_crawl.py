@@ -18,8 +18,8 @@ from crawler.errors import UsageError
 from crawler.records import Outcome
 from crawler.storage.rotating_file import generations, open_generation
 
-# The maximum number of lines to read. Reading so many lines takes about ten seconds, and remembering their
-# hosts and directories takes at most 300 MB.
+# The maximum number of lines to read. A million lines take about ten seconds, and their hosts and directories
+# take at most 300 MB of memory.
 LINES_MAX = 1_000_000
 # assumed compressed size of a page, as a share of its decoded size; used unless the sample shows a smaller
 # share

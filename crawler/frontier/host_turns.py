@@ -65,8 +65,8 @@ class HostTurns:
         """Give turns to the next hosts as long as they have no URL in memory; return the task of a due retry, if any.
 
         A host without a URL in memory may be waiting for a retry. The share `auto` compares the value of
-        known pages with that of the next host's new URL. A next host without a URL in memory would hide the
-        new URLs of the hosts behind it.
+        known pages with the value of the next host's new URL. If the next host had no URL in memory, the
+        comparison would not see the new URLs of the hosts that follow.
         """
         for _ in range(IDLE_MAX):
             slot, order = self._bench.first(now)

@@ -32,7 +32,7 @@ log = logging.getLogger("crawler")
 BODY_BYTES_MIN = 2048  # a shorter body is inflated as quickly as it is read
 # the index has at most one entry, of 190 bytes, for each such number of bytes of the file
 BYTES_AN_ENTRY = 16_384
-# the file takes at most one part in so many of the disk space that is free when the server starts
+# the file takes at most an eighth of the disk space that is free when the server starts
 FREE_SHARE = 8
 
 

@@ -282,27 +282,24 @@ def test_hubs_are_asked_through_the_proxy(tmp_path: Path) -> None:
     talk_to(tmp_path, talk)
 
 
-def test_due_subscriptions_are_renewed_periodically(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_due_subscriptions_are_renewed_periodically(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("crawler.serve.subscriber.LOOK_INTERVAL", 0.0)
     now, asked = itertools.count(0.0, 40.0), []
 
-    async def play() -> None:
-        subscriptions, enough = websub.Subscriptions(bytes), asyncio.Event()
-        subscriptions.want([(TOPIC, "http://hub.example/")])
+    subscriptions, enough = websub.Subscriptions(bytes), asyncio.Event()
+    subscriptions.want([(TOPIC, "http://hub.example/")])
 
-        async def ask(task: FetchRequest) -> Fetch:
-            asked.append(task)
-            if len(asked) == 3:
-                enough.set()
-            return Fetch(task.url, Outcome.FETCHED, status=202)
+    async def ask(task: FetchRequest) -> Fetch:
+        asked.append(task)
+        if len(asked) == 3:
+            enough.set()
+        return Fetch(task.url, Outcome.FETCHED, status=202)
 
-        running = asyncio.create_task(
-            Subscriber(subscriptions, "http://us.example/", now.__next__, ask, 0.0).run()
-        )
-        await enough.wait()
-        running.cancel()
-
-    asyncio.run(play())
+    running = asyncio.create_task(
+        Subscriber(subscriptions, "http://us.example/", now.__next__, ask, 0.0).run()
+    )
+    await enough.wait()
+    running.cancel()
     assert {(task.method, task.total_timeout, task.body_bytes_max) for task in asked} == {
         ("POST", 20.0, 65_536)
     }

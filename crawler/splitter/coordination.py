@@ -39,13 +39,13 @@ that the crawl has ended (`ended`). A missing peer sends nothing, so it delays t
 process may exit once it knows of the end. Therefore, a process announces the end only after it has durably
 stored that the crawl has ended (`tells_end`).
 
-A process whose peers have left can make no second round. It knows the end all the same if, in the last message
-of each process, the process is idle with an empty outbox, and each has applied exactly the links that the
-others have sent to it (Mattern 1987, the vector method). For then no link was sent after the last message of
-its sender: the first such link would need a sender that was given work by an earlier one. A vector of counts for
-each pair of processes would make the messages long. So each message has two sums over the peers, in which the
-count of a pair is multiplied by a pseudo-random weight of 48 bits for this pair (`Weights`). If the sums over
-all processes are equal, the counts of every pair are equal, except with a probability of about 2^-48.
+A process whose peers have left cannot make a second round. Instead, the last message of each process can prove
+the end (the vector method of Mattern 1987). Every process must be idle with an empty outbox, and every process
+must have applied exactly the links that the others have sent to it. In that case, no process has sent a link
+after its last message, because the first such link would need a sender that was given work by an earlier one.
+Messages with a count for each pair of processes would be long. So each message contains two sums over the
+peers, in which the count of a pair is multiplied by a pseudo-random weight of 48 bits (`Weights`). If the sums
+over all processes are equal, the counts of every pair are equal, except with a probability of about 2^-48.
 """
 
 import hashlib

@@ -86,7 +86,7 @@ def test_the_first_visit_finds_everything_prepared(tmp_path: Path, inflated: lis
 
 
 def test_clients_of_another_kind_are_prepared_for(tmp_path: Path) -> None:
-    """If the memory holds the heads of one form only, heads that were never requested give way to those of new clients."""
+    """If the memory holds the heads of one form only, unrequested heads give way to those of new clients."""
 
     async def talk(served: Served) -> None:
         async with filled(served) as filler:

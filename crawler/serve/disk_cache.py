@@ -175,12 +175,6 @@ class KeptBody:
         """True if a short body could be stored without dropping another body."""
         return self._cache.has_room(BODY_BYTES_MIN)
 
-    def write_if_room(self, body: bytes) -> None:
-        """Store the body if this drops no other body."""
-        cache = self._cache
-        if len(body) >= BODY_BYTES_MIN and cache.has_room(len(body)):
-            cache.write(self._key, body)
-
     def write(self, body: bytes) -> None:
         """Store the body."""
         self._cache.write(self._key, body)

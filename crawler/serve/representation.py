@@ -130,6 +130,14 @@ class Representation(msgspec.Struct):
             kept.write(body)
         return body
 
+    def prepare(self) -> None:
+        """Put a body that takes time to decode into the cache on disk, if the cache has room."""
+        kept = self.kept
+        if kept is None or kept.is_stored or not kept.has_room:
+            return
+        if (body := self.held()) is not None:
+            kept.write_if_room(body)
+
     def _read(self) -> None:
         if self.kept is not None and (body := self.kept.read()) is not None:
             self.body, self.length = body, len(body)

@@ -48,6 +48,11 @@ class StoredCrawl:
         self._count = count
         self._owner_of = self._any.owner
 
+    @property
+    def archives(self) -> list[PageCache]:
+        """The pages of the served processes."""
+        return [process.pages for process in self._processes.values()]
+
     def locate(self, url: str) -> Located:
         fingerprint = self._any.fingerprint(url)
         if self._owner_of is None:

@@ -4,7 +4,9 @@
 the files. The seed is printed in the header of a run.
 """
 
+import asyncio
 import gc
+import inspect
 import os
 import random
 import signal
@@ -12,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import uvloop
 from hypothesis import HealthCheck, settings
 
 from tests import warm_start
@@ -60,6 +63,26 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for tests in files:
         rng.shuffle(tests)
     items[:] = [item for tests in files for item in tests]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run a test that is a coroutine function, for at most a minute, on uvloop as the crawler does.
+
+    If a test fails, its loop stays open, because closing it would wait for the tasks that the test left behind.
+    """
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    arguments = {name: pyfuncitem.funcargs[name] for name in inspect.signature(pyfuncitem.obj).parameters}
+    loop = uvloop.new_event_loop()
+    loop.run_until_complete(asyncio.wait_for(pyfuncitem.obj(**arguments), 60.0))
+    for task in asyncio.all_tasks(loop):
+        task.cancel()
+    loop.call_soon(loop.stop)
+    loop.run_forever()
+    loop.run_until_complete(loop.shutdown_default_executor())
+    loop.close()
+    return True
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -138,6 +138,7 @@ class _Entry:
 
 
 _UNKNOWN = _Entry(RobotsCopy())
+NO_RULES = RobotsRules(Parsed())
 
 
 class RobotsCache:
@@ -277,6 +278,10 @@ class RobotsCache:
     def copy(self, authority: str) -> RobotsCopy:
         """Return the stored state of `authority`, or `RobotsCopy()` if there is none."""
         return self._entry(authority).copy
+
+    def rules(self, authority: str) -> RobotsRules:
+        """Return the rules of the last good copy of `authority`; there are no rules if there is no such copy."""
+        return self._entry(authority).rules or NO_RULES
 
     def copies(self, host: str, limit: int) -> list[tuple[str, RobotsCopy]]:
         """Return (authority, stored state) for up to `limit` authorities of a host, ordered by name."""

@@ -38,10 +38,19 @@ leaves an outbox only after its owner has applied it. A process that finds these
 that the crawl has ended (`ended`). A missing peer sends nothing, so it delays the end, but not the crawl. A
 process may exit once it knows of the end. Therefore, a process announces the end only after it has durably
 stored that the crawl has ended (`tells_end`).
+
+A process whose peers have left cannot make a second round. Instead, the last message of each process can prove
+the end (the vector method of Mattern 1987). Every process must be idle with an empty outbox, and every process
+must have applied exactly the links that the others have sent to it. In that case, no process has sent a link
+after its last message, because the first such link would need a sender that was given work by an earlier one.
+Messages with a count for each pair of processes would be long. So each message contains two sums over the
+peers, in which the count of a pair is multiplied by a pseudo-random weight of 48 bits (`Weights`). If the sums
+over all processes are equal, the counts of every pair are equal, except with a probability of about 2^-48.
 """
 
+import hashlib
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -59,6 +68,8 @@ class Progress(msgspec.Struct, gc=False):
     outbox: int = 0
     appended: int = 0
     applied: int = 0
+    sent_sum: int = 0
+    applied_sum: int = 0
     pages: int = 0
     bytes: int = 0
     in_flight: int = 0
@@ -69,6 +80,29 @@ class Progress(msgspec.Struct, gc=False):
     past_end: PastEnd = PastEnd.NONE
 
 
+class Weights:
+    """The weights of the pairs (this process, a peer) and (a peer, this process) in the sums of links."""
+
+    def __init__(self, me: str, peers: Iterable[str]) -> None:
+        names = list(peers)
+        self._to = {name: _weight(me, name) for name in names}
+        self._from = {name: _weight(name, me) for name in names}
+
+    def sent_sum(self, links: Mapping[str, int]) -> int:
+        """Return the weighted sum of the links that were sent to each peer and confirmed."""
+        return sum(self._to[name] * count for name, count in links.items()) & _SUM_MASK
+
+    def applied_sum(self, links: Mapping[str, int]) -> int:
+        """Return the weighted sum of the links that were applied from each peer."""
+        return sum(self._from[name] * count for name, count in links.items()) & _SUM_MASK
+
+
+def _weight(sender: str, receiver: str) -> int:
+    digest = hashlib.blake2b(f"{sender}\0{receiver}".encode(), digest_size=6).digest()
+    return int.from_bytes(digest, "big")
+
+
+_SUM_MASK = (1 << 62) - 1  # the sums fit into a `_Count` of `wire.py`
 _SUMMED = ("outbox", "appended", "applied", "pages", "bytes", "in_flight", "work")
 
 
@@ -235,6 +269,13 @@ class Coordination:
             return None
         own = self._progress()
         return (self._changes, own.appended, own.applied) if own.idle and not own.outbox else None
+
+    def proves_end(self) -> bool:
+        """Return whether the last messages of all processes prove that no process has work."""
+        if not self.heard_all or self._all_idle() is None:
+            return False
+        everyone = self._everyone()
+        return not (sum(each.sent_sum - each.applied_sum for each in everyone) & _SUM_MASK)
 
     @property
     def all_know(self) -> bool:

@@ -172,6 +172,10 @@ class Outbox:
         """The number of links in the outbox, which are the links that were appended and not confirmed yet."""
         return self._totals.links
 
+    def confirmed_by_peer(self) -> dict[str, int]:
+        """Return the number of links that each peer has ever confirmed."""
+        return {peer: spool.confirmed.links for peer, spool in self.spools.items()}
+
     @property
     def appended(self) -> int:
         """The number of links ever appended."""

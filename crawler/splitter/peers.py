@@ -22,7 +22,7 @@ import ipaddress
 import logging
 import socket
 import ssl
-from collections.abc import Callable, Container, Coroutine, Mapping
+from collections.abc import Callable, Container, Coroutine, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -313,6 +313,7 @@ class Peers:
         self._closing = False
         self._strangers = Strangers()
         self._refused_by: set[str] = set()
+        self._closed_since: dict[str, float] = {}  # peers at whose address no process listens, since when
         self.last_ending: dict[str, str] = {}  # for each peer, the reason why its last connection ended
 
     async def start(self) -> Address:
@@ -486,6 +487,10 @@ class Peers:
         except (OSError, TimeoutError, RuntimeError, UnicodeError) as error:
             if connection is not None:
                 connection.connection_lost(error)
+            if isinstance(error, ConnectionRefusedError):
+                self._closed_since.setdefault(peer, self.now())
+            else:
+                self._closed_since.pop(peer, None)
             self._log(peer, f"cannot connect to {host}:{port}: {error or 'no answer'}", False)
             return False
         except asyncio.CancelledError:
@@ -493,6 +498,7 @@ class Peers:
                 connection.connection_lost(None)
             raise
         assert connection is not None
+        self._closed_since.pop(peer, None)
         await connection.closed.wait()
         ending = connection.session.ending
         assert ending is not None
@@ -531,6 +537,14 @@ class Peers:
                     f"{self._common.identity.name}: stopped, because {peer} says: {ending.text}", peer
                 )
             )
+
+    def have_left(self, peers: Iterable[str], seconds: float) -> bool:
+        """Return whether the machines of all these peers have refused every connection for so many seconds.
+
+        A machine that cannot be reached does not refuse. So there is a network, and the processes do not run.
+        """
+        now = self.now()
+        return all(now - self._closed_since.get(peer, now) >= seconds for peer in peers)
 
     @property
     def is_outcast(self) -> bool:

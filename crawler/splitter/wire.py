@@ -35,7 +35,7 @@ from crawler.errors import CrawlerError
 from crawler.records import UNDECODABLE, Link
 from crawler.storage.kv import VALUE_VERSION, seal
 
-PROTOCOL = 5  # the protocol number in the handshake; processes with different numbers refuse each other
+PROTOCOL = 6  # the protocol number in the handshake; processes with different numbers refuse each other
 TAG_BYTES = 16
 LENGTH_BYTES = 4
 _SEAL_BYTES = 5  # length of the version and the crc32 at the start of an entry
@@ -188,6 +188,8 @@ class Counters(_Message, frozen=True):
     the recipient of the message, and `echo_boot` is the boot id that the recipient had then. `outbox` is the
     number of links that are not yet confirmed by their owners. `appended` counts the links that were ever
     appended to the outbox. `applied` counts the links from other processes that this process ever applied.
+    `sent_sum` and `applied_sum` are weighted sums of the links that the owners confirmed and of the links that
+    were applied (`coordination.py`, "The end"), or 0 in a process that has work.
     `work` is the number of hosts with URLs to fetch. `level`, `weight` and `busy` are values of the refresh
     schedule, which are 0 in a process that has no known pages to refetch. `past_end` tells what the process
     knew about an end of the crawl when it started.
@@ -202,6 +204,8 @@ class Counters(_Message, frozen=True):
     outbox: _Count = 0
     appended: _Count = 0
     applied: _Count = 0
+    sent_sum: _Count = 0
+    applied_sum: _Count = 0
     pages: _Count = 0
     bytes: _Count = 0
     in_flight: _Count = 0

@@ -16,10 +16,11 @@
 | `encoded` | the same pages for clients that accept gzip (nginx: gzip_static) |
 
 The script needs nginx and wrk (Debian: nginx-light, wrk). CPU is the time of the serving process, read from
-/proc. Each case has its own page server, and in the case `first`, each round has its own. First, every page
-is requested once (in the case `first`, the pages of another site are). Then there are rounds. In each round
-both servers receive the same load, one after the other, beginning with the page at which their last round
-ended. The median of the rounds is printed, with the memory of the page server.
+/proc. Each case has its own page server, and in the case `first`, each round has its own. Before the
+measurement, every page is requested once. In the case `first`, every page of another site is requested
+instead. Then the rounds begin. In each round both servers receive the same load, one after the other,
+beginning with the page at which their last round ended. The median of the rounds is printed, with the memory
+of the page server.
 
 The 99th percentile is that of wrk, which adds samples for requests that it could not send in time. So short
 rounds with 300 connections overstate it: wrk reported up to 1.9 s in rounds in which no connection waited for

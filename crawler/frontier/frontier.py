@@ -9,8 +9,9 @@ From `claim_next` on, a fetch task holds its host and, if it makes a request, an
 host. The decision carries the store keys to write, and `stage` puts them into the batch of the commit group.
 If the URL is done, its host is free after `record_outcome`. Otherwise, the host is free after `release`,
 which is called after the commit. The fetch slot is held until `release`, or until the task steps aside or
-becomes slow (`outstanding.py`), so a crash repeats a bounded number of requests
-(`frontier/README.md`, "Invariants"). A politeness gap begins when `record_outcome` is called.
+becomes slow (`outstanding.py`). The numbers of slots, of tasks aside and of slow tasks are limited, so a
+crash repeats a bounded number of requests (`frontier/README.md`, "Invariants"). A politeness gap begins when
+`record_outcome` is called.
 
 The parts of this class: `claiming.py` (what to do next), `host_turns.py` (a host's turn),
 `outstanding.py` (fetch tasks given out), `hosts/dispatch_gates.py` (the conditions for a request),

@@ -5,9 +5,9 @@
     heartbeat   the share of the rate and the end of the crawl are updated
 
 A process that has finished keeps running until all other processes know of the end, but at most for
-`crawl.patience`. This time is limited because a silent process may be dead. A process that was cut off during
-this time keeps waiting for the processes that have left, until one of them is started again and informs it of
-the end.
+`crawl.patience`. This time is limited because a silent process may be dead. A process may be cut off during
+this time and miss the end. It then waits for the processes that have left, until one of them is started again
+and tells it that the crawl has ended.
 """
 
 import asyncio

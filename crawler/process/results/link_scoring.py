@@ -5,10 +5,10 @@
                                             └─► news: a waiting URL is moved (`Frontier.improve`)
 
 The process that finds a link scores it, and stores the score as a class in the flags of the link. If the link
-belongs to another process, that process receives what the link adds to the scores already sent: the growth of
-the sum if the order adds scores, and otherwise the best score. The other process treats the link like any
-other. The target of a redirect has the score of the redirecting page. A sitemap that a robots.txt or an index
-names comes first.
+belongs to another process, it carries only what that process does not know yet. If the order adds up scores,
+this is the amount by which the sum has grown; otherwise it is the best score. The other process treats the
+link like any other. The target of a redirect has the score of the redirecting page. A sitemap that a
+robots.txt or an index names comes first.
 """
 
 import logging

@@ -73,7 +73,7 @@ class Frontier:
         concurrency: maximum number of requests in flight (pages and robots.txt).
         rng: for the jitter of retries and the order of hosts after opening.
         processes: the number of processes of the whole crawl; they share rate and addresses.
-        priority: link -> 0 (first) to 255 (last), 128 by default. Under an order, the difference
+        priority: link -> 0 (first) to 255 (last), 128 by default. In a crawl with an order, the difference
             from 128 is added to the URL's class.
         refresh: the schedule of known pages to refetch; None if the crawl does not refetch.
         withdrawn: whether the operator has withdrawn a URL (request form), so that it is not fetched.

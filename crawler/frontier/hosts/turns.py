@@ -1,4 +1,4 @@
-"""The turns of hosts under an order of new URLs (`orders/`), by the class of their best URL.
+"""The turns of hosts in a crawl with an order of new URLs (`orders/`), by the class of their best URL.
 
     DueFront           hosts of the front that are ready (and addresses that release a host)
     ClassedBackQueue   ready hosts outside the front, one queue per class
@@ -119,7 +119,7 @@ class _Kind:
 
 
 class ClassedBackQueue:
-    """The back queue under an order, with the interface of `BackQueue`."""
+    """The back queue of a crawl with an order of new URLs, with the interface of `BackQueue`."""
 
     def __init__(self, hosts: HostTable, first_come: float) -> None:
         self._hosts = hosts

@@ -27,9 +27,9 @@ page with the first deadline has nearly the greatest value, because the interval
 The interval of a hub may be a hundred times shorter, so a hub at the top is ordered by its value, and not by
 its deadline (`Deadlines.early_by_worth`).
 
-*Bounded work.* A look corrects at most CHECKS_MAX keys and releases at most RELEASES_MAX waiting hosts and
-pages; the next look continues. After a large move of the level, a sweep recomputes the keys of all pages, a
-few at a time.
+*Bounded work.* A look is one search for the page to fetch next. It corrects at most CHECKS_MAX keys and
+releases at most RELEASES_MAX waiting hosts and pages; the next look continues. After a large move of the
+level, a sweep recomputes the keys of all pages, a few at a time.
 """
 
 import cython

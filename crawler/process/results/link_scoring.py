@@ -1,4 +1,4 @@
-"""Scores links under an order of new URLs, and detects links that improve the score of a waiting URL.
+"""Scores links by the order of new URLs, and detects links that improve the score of a waiting URL.
 
     page ─► scores (`orders/order.py`) ─► worth by all links seen recently (`orders/link_scores.py`)
                                             ├─► the class of a new link: to the DUE, or to another process
@@ -97,7 +97,7 @@ class LinkScoring:
         return _classes(worth - told if self._order.adds else worth), np.flatnonzero(news).tolist()
 
     def improve(self, links: Sequence[Link], change: Change) -> None:
-        """Move the waiting URLs of `links` forward in their queues: the links have improved the scores of these URLs."""
+        """Move the waiting URLs of `links` to earlier places in their queues, because the links improved their scores."""
         if links:
             self._improve(links, change)
 

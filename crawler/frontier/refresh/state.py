@@ -137,7 +137,7 @@ def stage_page(schedule: Schedule | Arms, page: int, batch: Batch) -> None:
 
 
 class Loaded(NamedTuple):
-    """The number of pages loaded, and the time by which the latest of their instants was in the future, or 0.0."""
+    """The number of pages loaded, and the seconds by which their latest instant is in the future (0.0 if none is)."""
 
     pages: int
     lead: float

@@ -1,4 +1,6 @@
-"""Delivers each page to the user's code at least once. One commit marks the page as delivered and adds its requests.
+"""Delivers each page to the user's code at least once.
+
+One commit marks a page as delivered and queues the requests that the user's callback made for it:
 
     commit of a page   x/<fingerprint> records that it waits       (`promise`)
     user's code        page sink, callback, consumer of `pages()`  (`deliver`)

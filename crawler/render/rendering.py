@@ -1,4 +1,4 @@
-"""Shows pages in a browser, and lets the crawler answer each of their requests. This is the shell around `visit.py`.
+"""Renders pages in a browser, and lets the crawler answer each of their requests. `visit.py` has the logic of a visit.
 
     render(page)    wait for a free slot -> the browser, started if need be -> a page of its own
                     -> navigate: the page's own answer, then its requests, one answer each
@@ -10,8 +10,8 @@ pages. The browser is also replaced when it ends by itself, or when its memory e
 
 When a browser ends, each of its open pages is suspected of having caused the end. A suspect gets one more
 try, in a browser of its own. So a hostile page only delays the other pages in its browser. If that browser
-ends, too, or if a page shows no DOM, the static answer of the page is used. The `Rendering` then contains no
-DOM, but only the reason and the answers that were fetched for the page.
+ends, too, or if the page has no DOM after its visit, the static answer of the page is used. The `Rendering`
+then contains no DOM, but only the reason and the answers that were fetched for the page.
 """
 
 import asyncio
@@ -65,7 +65,7 @@ class _Delivery(NamedTuple):
 
 
 class StaticPage(NamedTuple):
-    """A page to render: the response to its static fetch, and the function that fetches the requests of the page."""
+    """A page to render: the response to its static fetch, and the function that answers the requests of the page."""
 
     fetch: Fetch
     ask: Ask

@@ -54,8 +54,8 @@ class LinkFlag:
     # out of scope, and fetched only to see whether the link works; the answer is not stored, and its links
     # are not followed
     EXTERNAL = 8192
-    RENDER = 16384  # show this page in a browser, even if the configuration says otherwise
-    STATIC = 32768  # never show this page in a browser
+    RENDER = 16384  # render this page in a browser, even if the configuration says otherwise
+    STATIC = 32768  # never render this page in a browser
     # `crawler retire` dropped the URL while the link waited for its owner; the URL is never fetched
     # (the 8 bits below this one hold the class of the link, `orders/classes.py`)
     RETIRED = 1 << 24
@@ -98,7 +98,7 @@ class TaskKind(StrEnum):
     ROBOTS = "robots"  # fetch robots.txt of an authority
     PAGE = "page"  # fetch a page
     DENIED = "denied"  # robots.txt or a withdrawal forbids the URL: record this and fetch nothing
-    SUBRESOURCE = "subresource"  # not handed out by the frontier: a request of a page that a browser shows
+    SUBRESOURCE = "subresource"  # not handed out by the frontier: a request of a page that a browser renders
     # not handed out by the frontier: tdmrep.json or a licence document of a page's site
     SITE_FILE = "site_file"
     HOP = "hop"  # not handed out by the frontier: any answer of a redirect chain except the last
@@ -172,7 +172,7 @@ class Outcome(StrEnum):
     TLS_ERROR = "tls_error"  # invalid certificate or failed handshake
     RESET = "reset"  # closed or reset before the first byte of an answer
     PROXY_ERROR = "proxy_error"
-    # A browser showed the page in an earlier fetch, but no browser could show it this time. The URL is
+    # A browser rendered the page in an earlier fetch, but no browser could render it this time. The URL is
     # retried.
     NOT_RENDERED = "not_rendered"
     INTERNAL_ERROR = "internal_error"  # exception in the crawler: its traceback is logged, the URL is retried
@@ -189,7 +189,7 @@ class Blame(IntEnum):
 
 
 class PageFrame(msgspec.Struct, frozen=True, gc=False, order=True):
-    """The body of a frame that a browser showed, as HTML in UTF-8; `base` is the URL to which its links are relative."""
+    """The body of a frame that a browser rendered, as HTML in UTF-8; its links are relative to the URL `base`."""
 
     url: str
     base: str
@@ -221,9 +221,9 @@ class RenderingFacts(msgspec.Struct, gc=False, array_like=True):
 
 
 class Rendering(RenderingFacts, kw_only=True, gc=False, array_like=False):
-    """A page as a browser showed it (`render/README.md`).
+    """A page as a browser rendered it (`render/README.md`).
 
-    `dom` is the DOM as HTML in UTF-8; it is b"" if no browser could show the page. `frames` are the frames
+    `dom` is the DOM as HTML in UTF-8; it is b"" if no browser could render the page. `frames` are the frames
     whose contents belong to the page. `subresources` are the answers that were fetched for the page; `cached`
     is the number of requests that the cache of scripts and styles answered. `left_for` is the URL to which
     the scripts of the page tried to navigate. `view` is a picture of the page as PNG, b"" if none was
@@ -309,7 +309,7 @@ class Fetch(msgspec.Struct, gc=False):
 
     @property
     def shown(self) -> Rendering | None:
-        """The page as a browser showed it; None if no browser showed it."""
+        """The page as a browser rendered it; None if no browser did."""
         return self.rendering if self.rendering is not None and self.rendering.dom else None
 
     @property
@@ -454,7 +454,7 @@ class PageRecord(msgspec.Struct, gc=False, array_like=True):
     not_modified: int = 0  # number of 304 answers in a row
     # directives of the page's own meta tags: META_NOINDEX | META_NOARCHIVE; -1 if they were not recorded
     metas: int = -1
-    rendered: bool = False  # the content is the DOM that a browser showed
+    rendered: bool = False  # the content is the DOM that a browser made
     receipt: bytes = b""  # the consent receipt of the page's last fetch (`consent/receipts.py`)
     # facts about the stored rendering; if not `rendered`, facts about the last rendering, which failed
     shown: RenderingFacts | None = None

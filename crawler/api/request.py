@@ -172,7 +172,7 @@ class Handover(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def flags(self) -> int:
-        """Return the flags that say whether a browser shows the page."""
+        """Return the flags that say whether a browser renders the page."""
         return _SHOWN[self.render]
 
 

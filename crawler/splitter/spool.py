@@ -16,9 +16,8 @@ group. `acked` is stored, so even an empty queue keeps its position.
 
 A fresh epoch begins (`splitter/README.md`, "Protocol")
 * when the peer has a later entry than this queue, or other entries under the same numbers.
-  If the peer has a later entry, the end of this queue was lost; if it has other entries, a copy of this store
-  has sent entries under the name of this process. A checksum of all entries of the epoch (`wire.chained`)
-  detects both cases;
+  One of two things has happened: this process has lost the end of the queue, or a copy of this store has sent
+  entries under the name of this process. A checksum of all entries of the epoch (`wire.chained`) detects both;
 * after the links of a peer that lost data were queued again (`crawler recover`);
 * after an unclean stop without synced writes, and after a compaction.
 A fresh epoch is `wanted` until it is durable. The peer is not dialled until then.

@@ -280,6 +280,13 @@ class Archive:
         for key, value in scan_prefix(self.store, keys.SEGMENT):
             yield key[2:].decode(), int.from_bytes(unseal(key, value), "big")
 
+    def damage(self) -> list[str]:
+        """Return a message for each segment that is missing or too short. The crawl no longer has its pages."""
+        return [
+            f"{self.folder / segment}: missing or too short; `crawler check --repair` queues its pages again"
+            for segment in self.damaged_segments()
+        ]
+
     def damaged_segments(self) -> list[str]:
         """Return the names of the segments that are missing or shorter than their committed length.
 

@@ -1,7 +1,7 @@
 """The crawl whose pages a page server shows, composed of parts of its processes.
 
-`StoredCrawl` only reads, and shows a crawl directory at rest. A running crawl adds two functions: one has
-pages fetched before their turn, the other counts requests.
+`StoredCrawl` only reads, and shows a crawl directory at rest. A running crawl adds two functions: one asks
+the crawl to fetch a page before its turn, and the other counts requests.
 """
 
 from collections.abc import Callable, Mapping

@@ -36,6 +36,8 @@ if not os.environ.get("CRAWLER_TEST_COLD"):
 
 # Crawls that tests start on the command line open no dashboard, because all would use the same default port.
 os.environ.setdefault("CRAWLER_ADMIN__ADDRESS", "off")
+# The processes of a crawl agree on its end in two seconds by default. Hundreds of tests would wait for that.
+os.environ.setdefault("CRAWLER_SPLITTER__HEARTBEAT", "0.2")
 
 ORDER = os.environ.get("CRAWLER_TEST_ORDER") or str(random.SystemRandom().randrange(10**6))
 os.environ["CRAWLER_TEST_ORDER"] = ORDER  # the workers of pytest-xdist must collect in the same order
@@ -108,13 +110,26 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(autouse=True)
 def _collected(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Collect garbage after a test that opens servers. Then an open socket fails this test and not a later one."""
+    """Collect garbage after a test that opens servers. Then an open socket fails this test and not a later one.
+
+    No collection runs during the test, so all objects of the test are young at its end. The collection of young
+    objects does not examine the thousands of older objects. If a test nevertheless runs a collection, older
+    garbage may remain; a complete collection after the last test of the file finds it.
+    """
+    if not request.node.nodeid.startswith(LISTENS):
+        yield
+        return
+    gc.disable()
+    yield
+    gc.collect(1)
+    gc.enable()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _collected_at_the_end(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
     if request.node.nodeid.startswith(LISTENS):
         gc.collect()
-        # the test has run a crawl in this process, which ends with `gc.unfreeze`
-        if not gc.get_freeze_count():
-            gc.freeze()
 
 
 LISTENS = ("tests/browser/", "tests/serve/", "tests/admin/", "tests/end_to_end/test_live.py")

@@ -137,7 +137,7 @@ def stage_page(schedule: Schedule | Arms, page: int, batch: Batch) -> None:
 
 
 class Loaded(NamedTuple):
-    """The number of pages loaded, and the time by which the latest of their instants was in the future, or 0.0."""
+    """The number of pages loaded, and the seconds by which their latest instant is in the future (0.0 if none is)."""
 
     pages: int
     lead: float
@@ -173,9 +173,9 @@ def load(schedule: Schedule | Arms, store: KeyValue, now: float) -> Loaded:
     records = scan_prefix(store, keys.REFRESH)
     while chunk := list(islice(records, _CHUNK)):
         lead = max(lead, _load_pages(schedule, chunk, now))
-        if (
-            revisit > 0.0
-        ):  # adding pages has replaced it if a rate is set, which a reader of the store may not know
+        # `_load_pages` computes the revisit interval anew if the schedule has a rate. The stored interval
+        # decides, because a program that only reads the store may have other settings.
+        if revisit > 0.0:
             schedule.revisit = revisit
     schedule.renew()
     return Loaded(len(schedule), lead)

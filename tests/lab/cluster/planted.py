@@ -501,8 +501,9 @@ PLANTS = {
         _end_forgotten,
         {
             "web": WebSpec(hosts=10, pages=60, down=0.0, traps=0.0, flaws=False),
-            "faults": ("partition", "kill", "power", "slow-disk"),
-            "count": 20,
+            "faults": ("kill",),
+            "points": ("closing",),
+            "count": 1,
         },
     ),
     "own-first": Plant("receiving never waits for sending", _own_first, {"faults": ("partition",)}),

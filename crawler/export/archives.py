@@ -38,7 +38,7 @@ _ROBOTS_MAX = 1000
 
 
 class Crawled(NamedTuple):
-    """The stored crawl: one archive per process, the configuration, and the function that identifies URLs."""
+    """The stored crawl: one archive per process, the configuration, and the function that maps URLs to fingerprints."""
 
     directory: CrawlDirectory
     config: Config

@@ -78,7 +78,8 @@ class UrlWait(NamedTuple):
 class FrontierViews:
     """Read-only views of the registry, the workbench and the stored queues.
 
-    `importance` returns the importance of a URL, given its order.
+    `importance` returns the importance of a URL, given its `order`, that is, the part of its key by which the
+    queue is sorted.
     """
 
     def __init__(

@@ -130,9 +130,11 @@ class Archive:
             else capture_key(fingerprint, record.fetched_at)
         )
 
-    def all_records(self) -> Iterator[tuple[int, PageRecord]]:
-        """Yield (fingerprint, record) for every URL that was tried, ordered by fingerprint."""
-        for key, value in scan_prefix(self.store, keys.PAGE):
+    def all_records(self, begin: int = 0) -> Iterator[tuple[int, PageRecord]]:
+        """Yield (fingerprint, record) for every URL that was tried, ordered by fingerprint, from `begin` on."""
+        if begin >= 1 << 64:
+            return
+        for key, value in self.store.scan(record_key(begin), after_prefix(keys.PAGE)):
             record = unpack_record(key, value)
             if not self.withdrawals.stops(record.url):
                 yield int.from_bytes(key[2:], "big"), record

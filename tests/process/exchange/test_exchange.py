@@ -282,7 +282,7 @@ def test_a_commit_takes_entries_that_waited_for_room(
 
 
 @pytest.mark.parametrize("adopted", [True, False])
-def test_the_queue_of_a_peer_that_is_away_is_rewritten(
+async def test_the_queue_of_a_peer_that_is_away_is_rewritten(
     peered: Callable[..., Peered], monkeypatch: pytest.MonkeyPatch, adopted: bool
 ) -> None:
     """The rewritten queue is durable before the old queue is deleted."""
@@ -296,23 +296,20 @@ def test_the_queue_of_a_peer_that_is_away_is_rewritten(
     one.exchange.committed()
     outbox.spools["p1"].connected = not adopted
 
-    async def play() -> None:
-        loop = asyncio.get_running_loop()
+    loop = asyncio.get_running_loop()
 
-        async def at_once(executor: Any, function: Callable[[], None]) -> None:
-            function()
+    async def at_once(executor: Any, function: Callable[[], None]) -> None:
+        function()
 
-        monkeypatch.setattr(loop, "run_in_executor", at_once, raising=False)
-        work = asyncio.ensure_future(begun[0])
-        for _ in range(3):
-            await REAL_SLEEP(0)
-        if adopted:
-            (change,) = one.here.queued
-            assert change.sync and not work.done() and old.items() < dict(scan_prefix(store, OUTBOX)).items()
-            one.here.stages.commits.commit(change)
-        await work
-
-    asyncio.run(play())
+    monkeypatch.setattr(loop, "run_in_executor", at_once, raising=False)
+    work = asyncio.ensure_future(begun[0])
+    for _ in range(3):
+        await REAL_SLEEP(0)
+    if adopted:
+        (change,) = one.here.queued
+        assert change.sync and not work.done() and old.items() < dict(scan_prefix(store, OUTBOX)).items()
+        one.here.stages.commits.commit(change)
+    await work
     kept = dict(scan_prefix(store, OUTBOX))
     assert (outbox.links, outbox.repeated) == ((20, 20) if adopted else (40, 0))
     assert len(one.here.queued) == adopted and (old.keys().isdisjoint(kept) if adopted else kept == old)

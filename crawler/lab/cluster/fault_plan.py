@@ -94,6 +94,7 @@ TIGHT = (2, 8)  # range of the limit on pages per host and on depth
 # fail
 ROOM_MAX = 10_000.0
 BACKUP_MAX = 30.0  # maximum seconds from the copy of a disk to its use
+ENDING_POINTS = ("stopping", "closing")  # reached once, by a process that ends; used only if they are named
 RESET_POINTS = ("entries accepted", "acks sent", "entries sent", "")
 # seconds from a point to the kill after it (log-uniform); a message, a sync or a group takes about as long
 BEHIND = (0.001, 0.3)
@@ -140,8 +141,9 @@ def draw(
         UsageError: a kind or a point is unknown.
     """
     for point in points:
-        if point not in POINTS:
-            raise UsageError(f"unknown point {point!r}; use one of {', '.join(POINTS)}")
+        if point not in POINTS and point not in ENDING_POINTS:
+            known = ", ".join((*POINTS, *ENDING_POINTS))
+            raise UsageError(f"unknown point {point!r}; use one of {known}")
     for kind in kinds:
         if kind not in KINDS + ACTS:
             raise UsageError(f"unknown fault {kind!r}; use one of {', '.join(KINDS + ACTS)}")

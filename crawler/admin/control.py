@@ -11,7 +11,7 @@ import logging
 import os
 import socket
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +45,16 @@ def _bound(folder: Path) -> socket.socket:
     finally:
         os.umask(before)
     return made
+
+
+async def in_turns(steps: Generator[None, None, Any]) -> Any:
+    """Return the result of a command. Other tasks run whenever the command pauses."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value
+        await asyncio.sleep(0)
 
 
 class ControlServer:

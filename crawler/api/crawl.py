@@ -28,7 +28,7 @@ from typing import Any, Self, Unpack
 
 import msgspec
 
-from crawler.admin.control import ControlServer
+from crawler.admin.control import ControlServer, in_turns
 from crawler.admin.report import Report
 from crawler.admin.status import Status
 from crawler.admin.withdrawal import TakeDown, Withdrawn, conduct
@@ -524,14 +524,7 @@ class Crawl:
         if settings:
             await self.command({"command": "set", "settings": settings})
             safe_settings.record(self.directory, settings)
-        steps = self.live.commands.steps(request)
-        while True:
-            try:
-                next(steps)
-            except StopIteration as end:
-                answer = end.value
-                break
-            await asyncio.sleep(0)
+        answer = await in_turns(self.live.commands.steps(request))
         if request.get("command") in CHANGING and not await self.process.kept():
             raise StoreError("the change is not on disk yet, because the disk is slow; try again")
         return answer

@@ -210,7 +210,8 @@ def _rendering(found: Plan, goal: Goal) -> str:
 def _assumed(goal: Goal) -> str:
     largest = f"; the largest host has {goal.largest_host:.2%} of the pages" if goal.largest_host else ""
     if 0.0 < goal.addresses < goal.hosts:
-        largest += f"; {goal.hosts:,.0f} hosts at {goal.addresses:,.0f} addresses"
+        addresses = f"{goal.addresses:,.0f} address{'' if round(goal.addresses) == 1 else 'es'}"
+        largest += f"; {goal.hosts:,.0f} hosts at {addresses}"
     return (
         f"{goal.page_bytes / KIB:,.0f} KiB (the largest {goal.largest_bytes / KIB:,.0f}), compressed to "
         f"{goal.compressed:.0%}, {goal.coded:.0%} sent compressed; {goal.links:,.0f} links, {goal.urls:.3g} new URLs of "

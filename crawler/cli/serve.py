@@ -92,16 +92,18 @@ def _opened(directory: CrawlDirectory, stack: contextlib.ExitStack) -> "tuple[di
 
 def _controls(directory: CrawlDirectory, stages: "dict[str, Stages]") -> "list[ControlServer]":
     """Return the control sockets through which a withdrawal reaches the page server."""
-    from crawler.admin.control import ControlServer
+    from crawler.admin.control import ControlServer, in_turns
     from crawler.process.answering.commands import Commands
 
     def answering(name: str) -> "Handler":
         commands = Commands(stages[name], stages[name].commits.commit_now)
+        one_at_a_time = asyncio.Lock()
 
         async def answer(request: dict[str, Any]) -> Any:
             if request.get("command") not in ANSWERED:
                 raise BusyError(f"{directory.process(name)}: in use by `crawler serve`; stop it first")
-            return commands.run(request)
+            async with one_at_a_time:  # requests for pages are answered whenever the command pauses
+                return await in_turns(commands.steps(request))
 
         return answer
 

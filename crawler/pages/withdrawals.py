@@ -20,7 +20,7 @@ copies are erased, the URL is removed from the rule.
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -148,21 +148,27 @@ class Withdrawals:
     def __init__(self, directory: Path | None = None) -> None:
         self._directory = directory
         self.revision = 0  # increases at every reload, to let callers notice a change
-        self._listeners: list[Callable[[], None]] = []
+        self._listeners: list[Callable[[], Iterator[None]]] = []
         self._index(())
         if directory is not None:
             self.reload()
 
     def reload(self) -> None:
         """Read the rules again, after a command changed them."""
+        for _ in self.reloading():
+            pass
+
+    def reloading(self) -> Iterator[None]:
+        """Read the rules again, as `reload` does, with pauses. The rules are in force at the first pause."""
         if self._directory is not None:
             self._index(load_rules(self._directory))
         self.revision += 1
+        yield
         for listener in self._listeners:
-            listener()
+            yield from listener()
 
-    def notify(self, listener: Callable[[], None]) -> None:
-        """Call `listener` at every later reload. A repeated call of this method has no effect."""
+    def notify(self, listener: Callable[[], Iterator[None]]) -> None:
+        """Carry out the steps of `listener` at every later reload. A repeated call of this method has no effect."""
         if listener not in self._listeners:
             self._listeners.append(listener)
 

@@ -19,6 +19,7 @@ import logging
 import os
 import tempfile
 from collections import OrderedDict
+from collections.abc import Iterator
 from pathlib import Path
 
 from isal.isal_zlib import crc32
@@ -34,6 +35,7 @@ BODY_BYTES_MIN = 2048  # a shorter body is inflated as quickly as it is read
 BYTES_AN_ENTRY = 16_384
 # the file takes at most an eighth of the disk space that is free when the server starts
 FREE_SHARE = 8
+CLEARED_AT_ONCE = 8 << 20  # number of bytes that are freed at a time: about 5 ms
 
 
 class DiskCache:
@@ -126,10 +128,16 @@ class DiskCache:
 
     def clear(self) -> None:
         """Empty the file; its bytes are no longer on the disk when this method returns."""
+        for _ in self.clearing():
+            pass
+
+    def clearing(self) -> Iterator[None]:
+        """Empty the file as `clear` does, with a pause after each portion. New bodies may be stored during the pauses."""
         self._places.clear()
         self.bytes = self._end = 0
-        if self._file >= 0:
-            os.ftruncate(self._file, 0)
+        while self._file >= 0 and (size := os.fstat(self._file).st_size) > self._end:
+            os.ftruncate(self._file, max(size - CLEARED_AT_ONCE, self._end))
+            yield
 
     def close(self) -> None:
         """Give up the file. From now on, nothing is stored."""
@@ -174,12 +182,6 @@ class KeptBody:
     def has_room(self) -> bool:
         """True if a short body could be stored without dropping another body."""
         return self._cache.has_room(BODY_BYTES_MIN)
-
-    def write_if_room(self, body: bytes) -> None:
-        """Store the body if this drops no other body."""
-        cache = self._cache
-        if len(body) >= BODY_BYTES_MIN and cache.has_room(len(body)):
-            cache.write(self._key, body)
 
     def write(self, body: bytes) -> None:
         """Store the body."""

@@ -133,10 +133,8 @@ class Representation(msgspec.Struct):
     def prepare(self) -> None:
         """Put a body that takes time to decode into the cache on disk, if the cache has room."""
         kept = self.kept
-        if kept is None or kept.is_stored or not kept.has_room:
-            return
-        if (body := self.held()) is not None:
-            kept.write_if_room(body)
+        if kept is not None and not kept.is_stored and kept.has_room:
+            self.held()
 
     def _read(self) -> None:
         if self.kept is not None and (body := self.kept.read()) is not None:

@@ -124,7 +124,7 @@ class CopyReader:
             DamageError: the bytes are missing, or are not a record.
         """
         if self.disk_cache is not None:
-            archive.withdrawals.notify(self.disk_cache.clear)
+            archive.withdrawals.notify(self.disk_cache.clearing)
         if capture.dom_length:
             return self._shown(archive, capture)
         if not capture.refers_to:

@@ -109,6 +109,22 @@ def test_no_file_stays_and_none_is_needed(tmp_path: Path) -> None:
     assert len(os.listdir("/proc/self/fd")) == before
 
 
+def test_a_file_is_emptied_in_portions_while_new_bodies_arrive(
+    cache: DiskCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("crawler.serve.disk_cache.CLEARED_AT_ONCE", 100_000)
+    while cache.has_room(20_000):
+        KeptBody(cache, f"{cache.bytes}").write(b"old" * 6666)
+    for pause, _ in enumerate(cache.clearing()):
+        if pause < 3:
+            KeptBody(cache, f"new {pause}").write(body(pause, 30_000))
+            assert KeptBody(cache, "0").read() is None
+    assert pause > 5
+    assert all(KeptBody(cache, f"new {pause}").read() == body(pause, 30_000) for pause in range(3))
+    assert b"old" not in file_of(cache).read_bytes()
+    cache._check()
+
+
 @contextmanager
 def no_file_longer_than(length: int) -> Iterator[None]:
     before = resource.getrlimit(resource.RLIMIT_FSIZE)

@@ -74,6 +74,7 @@ async def filled(served: Served, passes: int = 1) -> AsyncIterator[Filler]:
 async def test_the_first_visit_finds_everything_prepared(tmp_path: Path, inflated: list[int]) -> None:  # noqa: F811
     async with made(tmp_path) as served, filled(served):
         assert len(disk_of(served)) == len(served.handler.head_cache) == len(inflated) == PAGES
+        assert disk_of(served).bytes == disk_of(served)._end, "each body is written once"
         for number in range(PAGES):
             assert (await served.get(f"{AT}{number}")).body == long(number)
         assert len(inflated) == disk_of(served).hits == PAGES

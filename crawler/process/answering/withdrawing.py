@@ -101,8 +101,10 @@ class Withdrawing:
         return {"process": self._name} | found
 
     def _apply(self) -> Steps:
-        self._pages.withdrawals.reload()
+        reloading = self._pages.withdrawals.reloading()
+        next(reloading)  # the rules are in force
         self._url_filter.renew()
+        yield from reloading
         self._commit(Change())  # so the answer is sent only when all earlier decisions are durable
         yield
         return {"process": self._name, "rules": len(self._pages.withdrawals.rules)}

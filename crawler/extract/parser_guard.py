@@ -9,7 +9,7 @@ Lexbor holds the interpreter lock while it parses, and for some inputs it needs 
                                                 2,500: 247 ms and 170 MB   5,000: 2.8 s and 750 MB
 
 The last case is the worst, but also the cheapest to prevent. A parser keeps at most three equal formatting
-elements (WHATWG 13.2.4.3). So the parser can have to reopen many elements only if their attributes differ.
+elements (WHATWG 13.2.4.3). So the parser reopens many elements only if their attributes differ.
 The attributes of formatting elements contain no links, except those of `a`. So on a page with many different
 formatting elements, all formatting elements except `a` are parsed without their attributes
 (`without_formatting_attributes`).

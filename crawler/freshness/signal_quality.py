@@ -22,12 +22,11 @@ sums S by .99, and then adds to them:
 
 Here q is the probability that no signal was true. With this factor, a change that was probably announced by
 a signal hardly affects r. Without it, each crawl that finds such a change would add alpha A to S_silent and
-rate A to S_exposed. The ratio of these numbers is 1 - r, so r would keep its initial value. This happened
-before q was introduced: on sites whose lastmod shows every change, r was estimated as .06 to .85, and crawls
-were spent on pages for which the sitemap gave no signal. The silence about a page
-without a signal is evidence that the page has not changed: its `rate` is computed as if the page had been
-observed for the share r of the time, without a change. The sums from which r is computed are multiplied by
-1 - .01 q per crawl instead of .99.
+rate A to S_exposed. The ratio of these numbers is 1 - r, so r would keep its initial value. In a measurement
+without q, on sites whose lastmod shows every change, r was estimated as .06 to .85, and crawls were spent on
+pages for which the sitemap gave no signal. The silence about a page without a signal is evidence that the
+page has not changed: its `rate` is computed as if the page had been observed for the share r of the time,
+without a change. The sums from which r is computed are multiplied by 1 - .01 q per crawl instead of .99.
 
 The precision of a source's signals also depends on the page's rate. False signals are equally frequent on all
 pages of a site, and true signals are as frequent as the page's changes. So the odds that a signal is true are
@@ -49,10 +48,10 @@ and its signals are added to z. So the source is used again if it improves.
 
 Within a site, the signals of some pages may be good and those of others worthless, for example if two
 programs make the pages and only one of them sets dates. So each page has a `trust`: the log likelihood ratio
-of its crawls under two models. In the first model, the page's signals have the precision p_s and the recall r. In
-the second model, they are worthless. With the share of good pages of the site as the prior, w is the posterior
-probability of the first model. The page's precision and recall, and the page's part in all sums, are
-multiplied by w, so p_s and r describe the good pages.
+of its crawls under two models. In the first model, the page's signals have the precision p_s and the recall
+r. In the second model, they are worthless. With the share of good pages of the site as the prior, w is the
+posterior probability of the first model. The page's precision and recall, and the page's part in all sums,
+are multiplied by w, so p_s and r describe the good pages.
 
 The crawl value can use only one kind of signal. So all sources are combined into one kind with the signal
 rate gamma and the weight b. Let gamma_s be the number of signals of source s per time. The combined kind adds
@@ -69,11 +68,11 @@ signal is estimated to change slowly.
 
 The influence of a hostile source is bounded. At most `COUNTED_MAX` signals of a source are counted per
 interval. The number of changes that signals indicate is implausible if it exceeds the number that the page's
-rate predicts by more than 1 and three standard deviations. In this case, k and S_true grow only by the
+rate predicts by more than one plus three standard deviations. In this case, k and S_true grow only by the
 expected number of changes in an interval with at least one. If the source was already trusted, they may grow
 by up to 16. Without this bound, a burst of signals that coincided with one change multiplied all rates of a
-site by six. b_s is at most `WEIGHT_MAX`. Finally, what a source reports on one site influences only this site, except
-through the honesty of the source, to which every site contributes.
+site by six. b_s is at most `WEIGHT_MAX`. Finally, what a source reports on one site influences only this
+site, except through the honesty of the source, to which every site contributes.
 
 The file is Cython in pure-Python mode (see `value_kernel.py`), with attributes declared in
 `signal_quality.pxd`.

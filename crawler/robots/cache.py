@@ -17,9 +17,9 @@ authorities stay in memory: at most `entries_max` copies, with at most 4 KiB eac
 cannot displace thousands of others.
 
 The cache takes part in the commit in three steps. `record` immediately changes the copy in memory (loop
-thread). `stage` puts everything recorded since its last call into the batch (writer thread). `committed`
-removes the copies that are now in the store from the unsaved ones (loop thread). If a crash loses a copy, the
-file is fetched again.
+thread). `stage` puts everything recorded since its last call into the batch (writer thread). After the
+commit, `committed` drops these copies from the list of unsaved copies (loop thread). If a crash loses a copy,
+the file is fetched again.
 """
 
 import hashlib

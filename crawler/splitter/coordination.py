@@ -8,18 +8,19 @@ crawl.
 
     w_i / (w_i + sum over j of the w_j received)
 
-of the rate. For its own w_i, the process uses the least value that any peer may hold. A peer may hold the
-value that it echoed last, and any value that was sent to it since. So no process underestimates another one,
-and the shares never add up to more than 1, even if messages are lost or late. A share grows only after all
-peers have received the new value.
+of the rate. A process sends its w_i to all peers, and some of them may still hold an older value. In its own
+share, the process uses the least value of w_i that any peer may hold. A peer may hold the value that it
+echoed last, and any value that was sent to it since. So the value of w_i by which the others divide is never
+less than the value that process i itself uses. Therefore the shares never add up to more than 1, even if
+messages are lost or late. A share grows only after all peers have received the new value.
 
 A peer that has sent nothing for `silence_max` is missing. It may be dead, or cut off and still fetching. In
 both cases, 1/N of the rate stays reserved for the missing peer. The c processes that still receive messages
 from each other divide c/N of the rate in proportion to their work. If this makes the share of a process
 smaller, the process uses the new share immediately. If it makes the share larger, the process uses it only
 after another `silence_max`, because by then the missing process has reduced its own share. A process that has
-heard from no peer uses 1/N. So the shares can add up to more than 1 only for one interval, while processes
-start or after a network cut has ended.
+heard from no peer uses 1/N. So the shares can add up to more than 1 only for about a second, the interval
+between messages, while processes start or after a network cut has ended.
 
 **Known pages.** The part of the rate that is spent on known pages is divided in the same way, in proportion
 to the `weight` of each process's refresh schedule. For its own weight, a process uses the least value that a

@@ -273,11 +273,13 @@ class Peers:
 
     A peer whose port is 0 is not dialled until `set_address` gives its port.
 
-    `on_news` is called when the process has entries to take or a group to commit. `on_failure` is called when
-    the store fails and the process must end. `on_older` is called when the clock of this process seems to be
-    behind. In this case, a peer knows of a newer start of a process with this name, but no peer has accepted
-    the present start yet, and no other process of the name is connected. The argument is the number of the
-    newest start.
+    `on_news` is called when entries of a peer have arrived and must be applied, or when a commit must store a
+    fresh epoch. `on_failure` is called when the store fails and the process must end.
+
+    Each start of a process has a number, which comes from the clock. `on_older` is called when the clock of this
+    process seems to be behind: a peer has refused this process because it knows a start of the same process
+    with a higher number, no peer has accepted this start yet, and no other process with its name is connected.
+    The argument of `on_older` is the higher number.
     """
 
     def __init__(

@@ -9,6 +9,7 @@ import pytest
 
 from crawler.serve import client_headers
 from crawler.serve.http_server import json_reply
+from crawler.serve.interfaces import Located
 from crawler.serve.reply import Reply
 from tests.serve.support import Response, Served
 
@@ -80,6 +81,34 @@ async def test_a_repeated_request_gets_the_same_answer(served: Served) -> None:
         assert served.server.answers == {200: 5} and served.server.listener.requests == 5
         cache = served.handler.response_cache
         assert (cache.hits, cache.misses) == (3, 2)
+        writer.close()
+
+
+async def test_each_form_of_a_page_is_remembered_by_its_own_address(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The fast path gives the page, an earlier copy and the rewritten form. A repeated request needs no look-up."""
+    located: list[str] = []
+    real = served.crawl.locate
+
+    def noted(url: str) -> Located:
+        located.append(url)
+        return real(url)
+
+    monkeypatch.setattr(served.crawl, "locate", noted)
+    served.store(PAGE, b"<p>new <a href=a>a</a>", at=50.0)
+    async with served:
+        reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+        forms = (AT, AT + "&at=20231114221320", AT + "&rewrite=1")
+        expected = [(await served.get(form)).body for form in forms]
+        assert len(set(expected)) == 3
+        # the first request takes the long way, which remembers no address
+        for looked_up in (3, 1, 0):
+            located.clear()
+            for form, body in zip(forms, expected, strict=True):
+                writer.write(asks(form))
+                assert (await answers(reader, 1))[0].body == body, form
+            assert len(located) == looked_up
         writer.close()
 
 

@@ -177,9 +177,9 @@ def _noarchive(served: Served) -> None:
     served.store(body=TEXT, at=50.0, extracted=Extracted(PAGE, noarchive=True))
 
 
-def withdraw(served: Served) -> None:
+def withdraw(served: Served, url: str = PAGE) -> None:
     withdrawals = served.site.cache.withdrawals
-    RuleFile(served.site.cache.folder.parent, 10).add(Subject(url=PAGE).rule(START))
+    RuleFile(served.site.cache.folder.parent, 10).add(Subject(url=url).rule(START))
     withdrawals.reload()
 
 

@@ -5,10 +5,10 @@
     heartbeat   the share of the rate and the end of the crawl are updated
 
 A process that has finished keeps running until all other processes know of the end, but at most for
-`crawl.patience`. This time is limited because a silent process may be dead. A process that was cut off during
-this time keeps waiting for the processes that have left, until one of them is started again and informs it of
-the end, or until their machines have refused connections for `GONE_PATIENCES` times `crawl.patience` and their
-last messages prove the end.
+`crawl.patience`. This time is limited because a silent process may be dead. A process may be cut off during
+this time and miss the end. It then waits for the processes that have left, until one of them is started again
+and tells it that the crawl has ended. It also stops waiting if their machines have refused connections for
+`GONE_PATIENCES` times `crawl.patience` and the last messages of all processes prove the end.
 """
 
 import asyncio

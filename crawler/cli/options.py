@@ -182,9 +182,8 @@ class _LogFile(logging.Handler):
         config = self._config
         try:
             if self._file is None:
-                from crawler.storage.rotating_file import (
-                    RotatingFile,  # imported here, because few commands log
-                )
+                # imported here, because most commands log nothing
+                from crawler.storage.rotating_file import RotatingFile
 
                 self._file = RotatingFile(
                     self._path, bytes_max=config.bytes_max, age_max=config.age_max, kept=config.log_files

@@ -14,8 +14,9 @@ bodies, the oldest share often exceeds the limit, and then the other shares shou
 `charge` counts bytes that are already in memory, whether they fit or not. These are the bytes of a body that
 has arrived but is not committed, and of the data made from that body. A charged owner never waits here. While
 more than an eighth of the limit is charged, the oldest share may not exceed the limit. Otherwise, one body
-after the other would arrive completely and wait to be parsed. So the account exceeds its limit at most by
-that eighth, the share of one owner, the small shares, and those charges whose bytes were not reserved before.
+after the other would arrive completely and wait to be parsed. So the account may exceed its limit by the sum
+of four amounts: an eighth of the limit, the share of one owner, the small shares, and the charges for bytes
+that were not reserved before, such as the data made from a body.
 """
 
 from collections.abc import Hashable

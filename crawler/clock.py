@@ -1,7 +1,7 @@
 """The process clock: it shows the wall time at the start plus the monotonic time since then.
 
 The clock never steps back while the process runs, and instants keep their meaning after a restart. Core
-objects take `now` as an argument; only the outer shell reads a clock.
+objects take `now` as an argument; only the code that connects them to sockets and files reads a clock.
 """
 
 import math

@@ -6,8 +6,8 @@
     SIGUSR1             blocked, so that it ends neither the process nor its children; a process that writes logs
                         waits for it in a thread and reopens them (`storage/rotating_file.py`)
 
-Without a terminal, SIGHUP comes from a service manager or from logrotate. These programs send it to make a
-daemon reread its configuration or reopen its logs.
+Without a terminal, SIGHUP is ignored, because it comes from a service manager or from logrotate. These
+programs send it to make a daemon reread its configuration or reopen its logs, not to stop it.
 
 A supervisor may stop the crawler before its imports are complete. A SIGTERM or SIGHUP that arrives during the
 imports is remembered, and the command stops as soon as it has begun. A second signal ends the process at

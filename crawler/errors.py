@@ -59,7 +59,7 @@ def bad_setting(key: str, what: str) -> ConfigError:
 
 
 class DirectoryError(CrawlerError):
-    """The crawl directory is locked or damaged, or belongs to another version or seed."""
+    """The crawl directory is locked or damaged, or was created by another version or with another fingerprint seed."""
 
     exit_code = 3
 

@@ -5,10 +5,11 @@
     a child has ended     the parent sees the end of the socket pair, and either starts another child or
                           reports an error
 
-Importing the crawler takes half a CPU second and 60 MB of memory that never changes. Forked children avoid
-both costs: four children start in 0.8 CPU seconds instead of 2.8. Forking a process that runs an event loop
-or threads is unsafe. So a crawling process forks each child only for the first start of that child. A child
-that dies later is replaced by a newly executed program.
+To import the crawler, a process needs half a CPU second and 60 MB of memory. A forked child shares this
+memory with its parent, because the memory is never changed. So forked children avoid both costs: four
+children start in 0.8 CPU seconds instead of 2.8. Forking a process that runs an event loop or threads is
+unsafe. So a crawling process forks its children before its event loop begins. A child that dies later
+is replaced by a newly executed program.
 
 `ForkedChild` implements the part of `asyncio.subprocess.Process` that a supervisor uses.
 """

@@ -54,8 +54,8 @@ class LinkFlag:
     # out of scope, and fetched only to see whether the link works; the answer is not stored, and its links
     # are not followed
     EXTERNAL = 8192
-    RENDER = 16384  # show this page in a browser, even if the configuration says otherwise
-    STATIC = 32768  # never show this page in a browser
+    RENDER = 16384  # render this page in a browser, even if the configuration says otherwise
+    STATIC = 32768  # never render this page in a browser
     # `crawler retire` dropped the URL while the link waited for its owner; the URL is never fetched
     # (the 8 bits below this one hold the class of the link, `orders/classes.py`)
     RETIRED = 1 << 24
@@ -78,9 +78,9 @@ class Link(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
     `fingerprint` is the 64-bit fingerprint of the URL's duplicate key. `via` is the fingerprint of the page
     that contained the link (0 for a seed). `depth` counts the links followed from a seed; redirects and
-    requisites do not count. `redirects` is the length of the chain that ends here: a chain of redirects, or
-    of requisites that need requisites. `flags` holds the `LinkFlag`s and, in the bits above them, the class
-    of the link (`orders/classes.py`).
+    requisites do not count. `redirects` is the number of redirects that led here. For a requisite of a
+    requisite, such as an image of a style sheet, it is the number of requisites before this one in the chain.
+    `flags` holds the `LinkFlag`s and, in the bits above them, the class of the link (`orders/classes.py`).
     """
 
     fingerprint: Unsigned64
@@ -98,7 +98,7 @@ class TaskKind(StrEnum):
     ROBOTS = "robots"  # fetch robots.txt of an authority
     PAGE = "page"  # fetch a page
     DENIED = "denied"  # robots.txt or a withdrawal forbids the URL: record this and fetch nothing
-    SUBRESOURCE = "subresource"  # not handed out by the frontier: a request of a page that a browser shows
+    SUBRESOURCE = "subresource"  # not handed out by the frontier: a request of a page that a browser renders
     # not handed out by the frontier: tdmrep.json or a licence document of a page's site
     SITE_FILE = "site_file"
     HOP = "hop"  # not handed out by the frontier: any answer of a redirect chain except the last
@@ -172,7 +172,7 @@ class Outcome(StrEnum):
     TLS_ERROR = "tls_error"  # invalid certificate or failed handshake
     RESET = "reset"  # closed or reset before the first byte of an answer
     PROXY_ERROR = "proxy_error"
-    # A browser showed the page in an earlier fetch, but no browser could show it this time. The URL is
+    # A browser rendered the page in an earlier fetch, but no browser could render it this time. The URL is
     # retried.
     NOT_RENDERED = "not_rendered"
     INTERNAL_ERROR = "internal_error"  # exception in the crawler: its traceback is logged, the URL is retried
@@ -189,7 +189,7 @@ class Blame(IntEnum):
 
 
 class PageFrame(msgspec.Struct, frozen=True, gc=False, order=True):
-    """The body of a frame that a browser showed, as HTML in UTF-8; `base` is the URL to which its links are relative."""
+    """The body of a frame that a browser rendered, as HTML in UTF-8; its links are relative to the URL `base`."""
 
     url: str
     base: str
@@ -203,9 +203,9 @@ class RenderingFacts(msgspec.Struct, gc=False, array_like=True):
     and `cpu` are in seconds; `render/work_account.py` measures `cpu`. `requests` is the number of requests
     that the rendering made, and `missing` is the number of these that got no usable answer. `broke` names the
     limit that ended the rendering ("" for none). `added` means that the rendering shows links or text that
-    the static answer lacks. If no browser could show the page, `failures` is the number of failed renderings
-    in a row, and `again_at` is the instant from which `auto` tries again. In this case, the other fields
-    still describe the stored rendering, if there is one.
+    the static answer lacks. If no browser could render the page, `failures` is the number of failed attempts
+    in a row, and `again_at` is the instant from which `render.when = "auto"` tries to render the page again.
+    In this case, the other fields still describe the stored rendering, if there is one.
     """
 
     why: str = ""
@@ -221,9 +221,9 @@ class RenderingFacts(msgspec.Struct, gc=False, array_like=True):
 
 
 class Rendering(RenderingFacts, kw_only=True, gc=False, array_like=False):
-    """A page as a browser showed it (`render/README.md`).
+    """A page as a browser rendered it (`render/README.md`).
 
-    `dom` is the DOM as HTML in UTF-8; it is b"" if no browser could show the page. `frames` are the frames
+    `dom` is the DOM as HTML in UTF-8; it is b"" if no browser could render the page. `frames` are the frames
     whose contents belong to the page. `subresources` are the answers that were fetched for the page; `cached`
     is the number of requests that the cache of scripts and styles answered. `left_for` is the URL to which
     the scripts of the page tried to navigate. `view` is a picture of the page as PNG, b"" if none was
@@ -255,22 +255,22 @@ class Fetch(msgspec.Struct, gc=False):
     """The result of one request: its outcome, the answer, and the facts that are stored with it.
 
     `head_block` is the header block as received; it is b"" if a credential was removed from `headers`. `body`
-    is the payload after transfer decoding, with its content coding unless `store = "decoded"`. `headers` are
-    names and values as received, in order. `truncated` is "", "length", "time" or "disconnect".
-    `decoded_length` counts the bytes of the body without content coding, up to the decoding limits.
-    `retry_after` is the delay that the server asked for, in seconds; 0 if it did not ask for one. `took` is
-    the time from sending the request to the last byte of the answer, without connecting and TLS. `connection`
-    is "reused", the handshake of a new connection ("plain", "full" or "resumed"), or CACHED; it is "" if
-    there was no connection. `undecoded` means that the content coding is not known to the crawler, so
-    `content` is empty. `payload_digest` is the SHA-1 of the stored payload, or b"" if it has not been
-    computed yet. `final` means that the frontier will not retry the URL. `rendering` is the attempt to show
-    the page in a browser, if there was one. `held_back` means that the page should have been shown in a
+    is the body of the answer, without the transfer coding. With `store = "decoded"`, it is also without the
+    content coding. `headers` are names and values as received, in order. `truncated` is "", "length", "time"
+    or "disconnect". `decoded_length` counts the bytes of the body without content coding, up to the decoding
+    limits. `retry_after` is the delay that the server asked for, in seconds; 0 if it did not ask for one.
+    `took` is the time from sending the request to the last byte of the answer, without connecting and TLS.
+    `connection` is "reused", the handshake of a new connection ("plain", "full" or "resumed"), or CACHED; it
+    is "" if there was no connection. `undecoded` means that the content coding is not known to the crawler,
+    so `content` is empty. `payload_digest` is the SHA-1 of the stored payload, or b"" if it has not been
+    computed yet. `final` means that the frontier will not retry the URL. `rendering` is the attempt to render
+    the page in a browser, if there was one. `held_back` means that the page should have been rendered in a
     browser, but this was put off because earlier attempts had failed. `site` is the digest of the statements
     that the host made at that time about the use of its pages (`consent/site_book.py`). `challenged` means
-    that the server demands a signature of this request, and that a repeated request would be signed. `part`
-    is the payload of a large file; `body` and `content` are then empty. `request_head` and `request_body` are
-    the request without the values of credentials. `earlier` are the answers of the redirect chain that led
-    here, if the user's code made the request.
+    that the server asked the crawler to sign its requests, and that this request should be repeated with a
+    signature. `part` is the payload of a large file; `body` and `content` are then empty. `request_head` and
+    `request_body` are the request without the values of credentials. `earlier` are the answers of the
+    redirect chain that led here, if the user's code made the request.
     """
 
     url: str
@@ -309,7 +309,7 @@ class Fetch(msgspec.Struct, gc=False):
 
     @property
     def shown(self) -> Rendering | None:
-        """The page as a browser showed it; None if no browser showed it."""
+        """The page as a browser rendered it; None if no browser did."""
         return self.rendering if self.rendering is not None and self.rendering.dom else None
 
     @property
@@ -367,10 +367,11 @@ class Extracted(msgspec.Struct, gc=False):
     each link as often as the page contains it. This list is filled only for URL traces. If the document is a
     sitemap, feed or directory listing, `dated` contains those links for which the document gives the instant
     of the last change. Each of them is a pair (raw URL, instant). `told_by` names the kind of this document;
-    it is "" for any other document. `anchors` has the text of the first anchor of each of `hrefs` ("" for
-    other links); it is [] unless the texts were requested. `markup` is present if it was requested and the
-    page was parsed. `statements` are pairs (name, content) of the meta elements that allow or forbid uses of
-    the page. `licenses` are the raw URLs of the RSL documents that link elements announce.
+    it is "" for any other document. `anchors` has one text for each of `hrefs`: that of the first anchor with
+    this href and a text, or "" if there is none. It is [] unless the texts were requested. `markup` is
+    present if it was requested and the page was parsed. `statements` are pairs (name, content) of the meta
+    elements that allow or forbid uses of the page. `licenses` are the raw URLs of the RSL documents that link
+    elements announce.
     """
 
     base: str
@@ -453,7 +454,7 @@ class PageRecord(msgspec.Struct, gc=False, array_like=True):
     not_modified: int = 0  # number of 304 answers in a row
     # directives of the page's own meta tags: META_NOINDEX | META_NOARCHIVE; -1 if they were not recorded
     metas: int = -1
-    rendered: bool = False  # the content is the DOM that a browser showed
+    rendered: bool = False  # the content is the DOM that a browser made
     receipt: bytes = b""  # the consent receipt of the page's last fetch (`consent/receipts.py`)
     # facts about the stored rendering; if not `rendered`, facts about the last rendering, which failed
     shown: RenderingFacts | None = None

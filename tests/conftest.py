@@ -4,7 +4,9 @@
 the files. The seed is printed in the header of a run.
 """
 
+import asyncio
 import gc
+import inspect
 import os
 import random
 import signal
@@ -12,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import uvloop
 from hypothesis import HealthCheck, settings
 
 from tests import warm_start
@@ -33,6 +36,8 @@ if not os.environ.get("CRAWLER_TEST_COLD"):
 
 # Crawls that tests start on the command line open no dashboard, because all would use the same default port.
 os.environ.setdefault("CRAWLER_ADMIN__ADDRESS", "off")
+# The processes of a crawl agree on its end in two seconds by default. Hundreds of tests would wait for that.
+os.environ.setdefault("CRAWLER_SPLITTER__HEARTBEAT", "0.2")
 
 ORDER = os.environ.get("CRAWLER_TEST_ORDER") or str(random.SystemRandom().randrange(10**6))
 os.environ["CRAWLER_TEST_ORDER"] = ORDER  # the workers of pytest-xdist must collect in the same order
@@ -60,6 +65,26 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items[:] = [item for tests in files for item in tests]
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run a test that is a coroutine function, for at most a minute, on uvloop as the crawler does.
+
+    If a test fails, its loop stays open, because closing it would wait for the tasks that the test left behind.
+    """
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    arguments = {name: pyfuncitem.funcargs[name] for name in inspect.signature(pyfuncitem.obj).parameters}
+    loop = uvloop.new_event_loop()
+    loop.run_until_complete(asyncio.wait_for(pyfuncitem.obj(**arguments), 60.0))
+    for task in asyncio.all_tasks(loop):
+        task.cancel()
+    loop.call_soon(loop.stop)
+    loop.run_forever()
+    loop.run_until_complete(loop.shutdown_default_executor())
+    loop.close()
+    return True
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Report which tests were skipped because a program is missing."""
     from tests.browser.chromium import PROGRAM
@@ -85,13 +110,26 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(autouse=True)
 def _collected(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Collect garbage after a test that opens servers. Then an open socket fails this test and not a later one."""
+    """Collect garbage after a test that opens servers. Then an open socket fails this test and not a later one.
+
+    No collection runs during the test, so all objects of the test are young at its end. The collection of young
+    objects does not examine the thousands of older objects. If a test nevertheless runs a collection, older
+    garbage may remain; a complete collection after the last test of the file finds it.
+    """
+    if not request.node.nodeid.startswith(LISTENS):
+        yield
+        return
+    gc.disable()
+    yield
+    gc.collect(1)
+    gc.enable()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _collected_at_the_end(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
     if request.node.nodeid.startswith(LISTENS):
         gc.collect()
-        # the test has run a crawl in this process, which ends with `gc.unfreeze`
-        if not gc.get_freeze_count():
-            gc.freeze()
 
 
 LISTENS = ("tests/browser/", "tests/serve/", "tests/admin/", "tests/end_to_end/test_live.py")

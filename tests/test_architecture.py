@@ -146,6 +146,7 @@ SHELL = {
     "serve/server.py",
     "serve/http_server.py",
     "serve/listening.py",
+    "serve/filling.py",
     "serve/subscriber.py",
     "lab/changing/readers.py",
     "admin/server.py",

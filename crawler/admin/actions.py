@@ -3,7 +3,7 @@
 A change needs the secret of `DIR/admin-token` in the field `X-Admin-Token`. A page of another origin does not
 know the secret. Moreover, a browser lets that page send the field only with the server's consent (CORS),
 which this server never gives. A request whose Origin or Sec-Fetch-Site shows another origin is rejected
-first.
+before its secret is compared.
 """
 
 import hmac

@@ -1,7 +1,7 @@
 """Builds the page about the bot: its operator and purpose, the way to opt out, and the rules that the bot obeys.
 
-The admin server shows the page with a link to the requests of a host; the public listener (`bot_server.py`)
-shows only the page, without the link.
+The admin server and the public listener (`bot_server.py`) both show this page. Only on the admin server, the
+page also gives access to the list of requests that the crawler sent to a host (`/bot/ledger`).
 """
 
 from html import escape

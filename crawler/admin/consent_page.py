@@ -1,4 +1,4 @@
-"""The dashboard's page about what sites allow: the number of stored pages by host, use and answer."""
+"""The dashboard's page about what sites allow: the number of stored pages by host, use and the site's permission."""
 
 from collections.abc import Mapping, Sequence
 from html import escape

@@ -1,4 +1,4 @@
-"""Describes why a browser showed a page, for status, `why` and the dashboard."""
+"""Describes why the crawler rendered a page in a browser, for status, `why` and the dashboard."""
 
 # A reason (from `render/deciding.py`, the setting, or the request of a page) -> the reason in words.
 REASONS = {

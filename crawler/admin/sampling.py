@@ -24,7 +24,10 @@ HOSTS_SHOWN = 20  # maximum number of hosts in /status; the dashboard lists host
 
 
 class Sampler:
-    """Samples every second while somebody is watching, else once per history point; each sample sets `sampled`."""
+    """Samples every second while somebody is watching, and otherwise once per history point.
+
+    Each sample sets the event `sampled`.
+    """
 
     def __init__(
         self, source: StatusSource, config: AdminConfig, now: Callable[[], float], directory: Path

@@ -63,9 +63,9 @@ class SiblingProcesses:
     """The processes that answer on the control sockets in `folders`; `supervision` is what their parent knows.
 
     The last status of each process is kept. If a process does not answer, its last status is used instead.
-    The errors of the parent are added to the status of the first process. `_missing` contains the processes
-    that did not answer the most recently completed request. Several requests may run at the same time, so
-    this may be the request of another caller.
+    The errors of the parent are added to the status of the first process. `_missing` contains each process
+    that did not answer the last completed request to it. Several callers may send requests at the same time,
+    so a caller does not learn from `_missing` who answered its own request, but from `Answers.missing`.
     """
 
     def __init__(self, folders: Mapping[str, Path], supervision: Supervision | None = None) -> None:

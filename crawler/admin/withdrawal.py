@@ -3,9 +3,9 @@
     rule file ─► apply ─► count                    withdrawn: no process shows the copies any more
     rule file ─► apply ─► detach ─► erase          erased: each step is completed by all processes before the next
 
-A process may hold copies that repeat a response of another process (`pages/reshard.py`), so in the
-step `detach`, every process first writes again its copies of responses that will be erased. Only then does any
-process erase.
+A process may hold copies that repeat a response of another process (`pages/reshard.py`). If such a response
+will be erased, its copies need bytes of their own. So in the step `detach`, every process writes its copies
+of these responses again. No process erases anything before all processes have done this.
 
 `conduct` is a generator: it yields the request that every process must answer next, and receives the answers.
 So each caller sends the requests in its own way.
@@ -31,7 +31,7 @@ Requests = Generator[dict[str, Any], Sequence[Any], "Withdrawn"]
 
 
 class TakeDown(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An operator's order. It selects the copies of a URL, a host or a prefix, or those fetched `before` an instant.
+    """An operator's order to withdraw the copies of a URL, a host or a prefix, or those fetched `before` an instant.
 
     `before` is a date or time in ISO 8601. It is in UTC if it names no time zone. `undo` removes the
     withdrawal of the same copies. `dry_run` only counts the copies. `erase` overwrites their bytes.

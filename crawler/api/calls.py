@@ -167,7 +167,7 @@ def _taking(
 
 @_taking(run_async)
 def run(*positional: Any, **options: Any) -> dict[str, Any]:
-    """Crawl to the end and return the report: `run_async` for scripts.
+    """Crawl to the end and return the report. This is `run_async` for scripts without an event loop.
 
     Ctrl-C stops the crawl cleanly, and `run` returns the report so far; run the script again to
     continue. A second Ctrl-C raises KeyboardInterrupt.

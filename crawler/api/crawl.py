@@ -425,10 +425,10 @@ class Crawl:
         return self._member is not None and self._member.supervised
 
     def signal(self, urls: Iterable[str], source: str = "signal") -> dict[str, Any]:
-        """Report that pages have changed; return the number of URLs for each fate.
+        """Report that pages have changed; return the number of URLs by what happens to them.
 
-        The fates are noted, queued, sent, not_refreshed, retired, out_of_scope and refused; `why` counts the
-        refused URLs by reason, and `urls` gives the fate of each of the first hundred URLs.
+        URLs are noted, queued, sent, not_refreshed, retired, out_of_scope or refused. `why` counts the refused
+        URLs by reason, and `urls` states what happened to each of the first hundred URLs.
 
         >>> async def tell():
         ...     async with crawler.Crawl(settings, directory=folder / "signal", seeds=url) as crawl:

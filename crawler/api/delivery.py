@@ -1,4 +1,6 @@
-"""Delivers each page to the user's code at least once. One commit marks the page as delivered and adds its requests.
+"""Delivers each page to the user's code at least once.
+
+One commit marks a page as delivered and queues the requests that the user's callback made for it:
 
     commit of a page   x/<fingerprint> records that it waits       (`promise`)
     user's code        page sink, callback, consumer of `pages()`  (`deliver`)
@@ -169,7 +171,7 @@ class Delivery:
         return self._handover(fetch_task.fingerprint).options
 
     def flags_of(self, fetch_task: FetchTask) -> int:
-        """Return the `LinkFlag`s that say whether a request wants its page to be shown in a browser.
+        """Return the `LinkFlag`s that say whether a request wants its page to be rendered in a browser.
 
         The flags of a link are lost if the URL was already queued when the request was made.
         """
@@ -406,7 +408,7 @@ def page_of(
     content_max: int = 0,
     consent: dict[str, Any] | None = None,
 ) -> Page:
-    """Return the page of a fetch, as a browser showed it if one did; read at most `content_max` bytes from a file.
+    """Return the page of a fetch, as a browser rendered it if one did; read at most `content_max` bytes from a file.
 
     `consent` is the consent receipt of the page.
     """

@@ -1,10 +1,11 @@
 """Writes items to a Parquet file at the end of the crawl.
 
 Until then, the file `NAME.rows` contains one JSON object per line, where NAME is the name of the Parquet
-file. A column has one type. If a column contains both integers and fractions, its integers become fractions.
-If it contains mappings, each mapping gets the keys of all rows. If the types in a column have nothing in
-common, the column becomes text: values that are text are kept, and other values are written as JSON. A
-warning names the column and the first row of each type.
+file. A column has one type. If a column contains both integers and floating-point numbers, its integers
+become floating-point numbers. If it contains mappings, each mapping gets all keys that occur in the column; a
+missing value becomes null. If the types in a column have nothing in common, the column becomes text: values
+that are text are kept, and other values are written as JSON. A warning names the column and the first row of
+each type.
 
     items ──► NAME.rows ──► types of the columns (first reading) ──► NAME (second) ──► NAME.rows is deleted
 

@@ -44,9 +44,9 @@ class Request(msgspec.Struct, frozen=True):
     same host. `method` and `body`: a body is bytes, text (UTF-8), or a mapping, which is sent as a form. If
     there is a body but no method, the request is a POST. The same form is sent to a URL only once. The
     archive keeps the body without the values of secret fields. These are the fields that `secrets` names, and
-    fields with names like `password` or `token`. With `pages.request_bodies = false` it keeps no body at all.
-    `headers` are added to this request; headers with credentials are sent only to the request's own host.
-    `dont_filter`: fetch the URL even if it was fetched before.
+    fields with names like `password` or `token`. With `pages.request_bodies = false`, the archive keeps no
+    body at all. `headers` are added to this request; headers with credentials are sent only to the request's
+    own host. `dont_filter`: fetch the URL even if it was fetched before.
 
         >>> Request("/search", body={"q": "green tea"}).method
         'POST'
@@ -62,7 +62,7 @@ class Request(msgspec.Struct, frozen=True):
         >>> Request("/account", jar="alice") == Request("/account", jar="bob")
         False
 
-    `render`: True shows this page in a browser, and False does not. Both override `render.when`. The same
+    `render`: True renders this page in a browser, and False does not. Both override `render.when`. The same
     applies when the page is refreshed, and to the targets of its redirects. With None, the configuration
     decides.
 
@@ -145,11 +145,11 @@ def callback_name(callback: Callback | None) -> str:
 
 
 class Handover(msgspec.Struct, frozen=True, array_like=True):
-    """How to request a page and deliver it to the user's code. This is the value of the key `x/<fingerprint>`.
+    """How to request a page and deliver it to the user's code.
 
-    A handover that differs from the default is stored together with the request. Any other handover is first
-    stored at the commit of the page. This commit also sets `waiting`. The handover is deleted when the user's
-    code has finished with the page.
+    A handover is stored in the process's store under the key `x/<fingerprint>`. A handover that differs from
+    the default is stored when the request is queued. When the page is committed, its handover is stored in any
+    case, with `waiting` set. The handover is deleted when the user's code has finished with the page.
     """
 
     callback: str = ""
@@ -172,7 +172,7 @@ class Handover(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def flags(self) -> int:
-        """Return the flags that say whether a browser shows the page."""
+        """Return the flags that say whether a browser renders the page."""
         return _SHOWN[self.render]
 
 

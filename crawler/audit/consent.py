@@ -1,4 +1,4 @@
-"""`crawler report --consent` counts the stored pages by host, use and answer."""
+"""`crawler report --consent` counts the stored pages by host and use, and by whether the site allows the use."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path

@@ -38,8 +38,9 @@ Page = tuple[str, list[str]]
 class LinkCosts(NamedTuple):
     """The CPU seconds of a link.
 
-    `met` is the cost of a link that is in the memo. `form` is the additional cost of a link that is not in
-    the memo, and `new` is the additional cost of a link to a new URL.
+    `met` is the cost of a link whose result is in the memo of the link filter (`urlfilter/link_filter.py`).
+    `form` is the additional cost of a link that is not in the memo, and `new` is the additional cost of a
+    link to a new URL.
     """
 
     met: float

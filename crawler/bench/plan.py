@@ -16,6 +16,7 @@ fetched.
 import argparse
 import math
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -63,107 +64,86 @@ def main(_command: str, argv: list[str]) -> int:
     return 0
 
 
+class _Number(NamedTuple):
+    """A numeric argument of the command: a field of `Goal`.
+
+    `name` is the flag. `field` is the field if its name differs. The field is the argument times `factor`.
+    """
+
+    name: str
+    default: float
+    metavar: str
+    help: str
+    field: str = ""
+    factor: float = 1.0
+    is_share: bool = False
+    is_needed: bool = False
+
+    @property
+    def flag(self) -> str:
+        return "--" + self.name.replace("_", "-")
+
+    def read(self, value: float) -> float:
+        """Return the value of the field.
+
+        Raises:
+            UsageError: the value is impossible.
+        """
+        if not (math.isfinite(value) and value >= 0):
+            raise UsageError(f"{self.flag} must be finite and at least 0")
+        if self.is_needed and not value:
+            raise UsageError(f"{self.flag} must be more than 0")
+        if self.is_share and value > 1:
+            raise UsageError(f"{self.flag} is a share and must be at most 1")
+        return value if self.factor == 1.0 else value * self.factor
+
+
+_NEEDED: dict[str, Any] = {"is_needed": True}
+_SHARE: dict[str, Any] = {"is_share": True}
+_NUMBERS = (
+    _Number("hosts", 0.0, "N", "hosts to fetch them from (needed without --sample)", **_NEEDED),
+    _Number("largest_host", 0.0, "X", "share of the pages that the largest host has (the same for all hosts)", **_SHARE),
+    _Number("addresses", 0.0, "N", "IP addresses of the hosts (each host has its own)"),
+    _Number("known_hosts", 0.0, "N", "hosts seen in links (same as --hosts)"),
+    _Number("rate", 0.0, "X", "pages per second (as fast as --machines allow)"),
+    _Number("refresh", 0.0, "X", "additional fetches of known pages per second (0)"),
+    _Number("changed", 0.2, "X", "share of these that find a changed page (0.2)", **_SHARE),
+    _Number("machines", 0, "N", "number of machines (as many as needed)"),
+    _Number("cores", 8, "N", "cores per machine (8)", **_NEEDED),
+    _Number("memory", 32.0, "GIB", "memory per machine (32)", factor=GIB, **_NEEDED),
+    _Number("disk", 2048.0, "GIB", "disk per machine (2048)", factor=GIB, **_NEEDED),
+    _Number("bandwidth", 1000.0, "MBIT", "bandwidth per machine (1000)", factor=125e3, **_NEEDED),
+    _Number("page_size", 28.0, "KIB", "mean size of a decoded page (28)", "page_bytes", KIB, **_NEEDED),
+    _Number("largest", 10240.0, "KIB", "size of the largest page (10240)", "largest_bytes", KIB),
+    _Number("largest_tags", 200_000.0, "N", "tags in the largest page (200000)"),
+    _Number("compressed", 0.2, "X", "compressed size as a share of the decoded size (0.2)", **_SHARE),
+    _Number("coded", 0.8, "X", "share of pages sent with a content coding (0.8)", **_SHARE),
+    _Number("links", 60.0, "N", "links per page (60)"),
+    _Number("urls", 10.0, "N", "distinct new URLs found per page (10)"),
+    _Number("directories", 20.0, "N", "directories with pages per host (20)"),
+    _Number("url_length", 77.0, "N", "mean length of a URL in bytes (77)", "url_bytes"),
+    _Number("latency", 0.3, "S", "mean response time in seconds (0.3)", **_NEEDED),
+    _Number("delay", float(POLITENESS.delay), "S", "minimum gap between requests to a host (1)"),
+    _Number("delay_factor", POLITENESS.delay_factor, "X", "minimum gap as a multiple of the response time (10)"),
+    _Number("secure", 0.8, "X", "share of pages fetched over TLS (0.8)", **_SHARE),
+    _Number("handshakes", 0.2, "X", "full TLS handshakes per page (0.2)"),
+    _Number("usable", 0.7, "X", "usable share of each core (0.7)", is_share=True, is_needed=True),
+    _Number("rendered", 0.0, "X", "share of pages shown in a browser (0)", **_SHARE),
+    _Number("render_cpu", 0.0, "S", "CPU seconds of a rendering (those of the unit costs)"),
+)  # fmt: skip
+_PAGES = _Number("pages", 0.0, "N", "pages to fetch, such as 1e9", **_NEEDED)
+
+
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("--pages", type=float, required=True, metavar="N", help="pages to fetch, such as 1e9")
-    add(
-        "--hosts",
-        type=float,
-        default=0.0,
-        metavar="N",
-        help="hosts to fetch them from (needed without --sample)",
+    parser.add_argument(_PAGES.flag, type=float, required=True, metavar="N", help=_PAGES.help)
+    parser.add_argument("--sample", type=Path, metavar="DIR",
+                        help="crawl whose facts replace the defaults of the other arguments")  # fmt: skip
+    for each in _NUMBERS:
+        kind = type(each.default)
+        parser.add_argument(each.flag, type=kind, default=each.default, metavar=each.metavar, help=each.help)
+    parser.add_argument(
+        "--units", type=Path, metavar="FILE", help="unit costs written by `crawler bench units --out`"
     )
-    add(
-        "--largest-host",
-        type=float,
-        default=0.0,
-        metavar="X",
-        help="share of the pages that the largest host has (the same for all hosts)",
-    )
-    add(
-        "--addresses",
-        type=float,
-        default=0.0,
-        metavar="N",
-        help="IP addresses of the hosts (each host has its own)",
-    )
-    add(
-        "--sample",
-        type=Path,
-        metavar="DIR",
-        help="crawl whose facts replace the defaults of the other arguments",
-    )
-    add("--known-hosts", type=float, default=0.0, metavar="N", help="hosts seen in links (same as --hosts)")
-    add("--rate", type=float, default=0.0, metavar="X", help="pages per second (as fast as --machines allow)")
-    add(
-        "--refresh",
-        type=float,
-        default=0.0,
-        metavar="X",
-        help="additional fetches of known pages per second (0)",
-    )
-    add(
-        "--changed",
-        type=float,
-        default=0.2,
-        metavar="X",
-        help="share of these that find a changed page (0.2)",
-    )
-    add("--machines", type=int, default=0, metavar="N", help="number of machines (as many as needed)")
-    add("--cores", type=int, default=8, metavar="N", help="cores per machine (8)")
-    add("--memory", type=float, default=32.0, metavar="GIB", help="memory per machine (32)")
-    add("--disk", type=float, default=2048.0, metavar="GIB", help="disk per machine (2048)")
-    add("--bandwidth", type=float, default=1000.0, metavar="MBIT", help="bandwidth per machine (1000)")
-    add("--page-size", type=float, default=28.0, metavar="KIB", help="mean size of a decoded page (28)")
-    add("--largest", type=float, default=10240.0, metavar="KIB", help="size of the largest page (10240)")
-    add(
-        "--largest-tags", type=float, default=200_000.0, metavar="N", help="tags in the largest page (200000)"
-    )
-    add(
-        "--compressed",
-        type=float,
-        default=0.2,
-        metavar="X",
-        help="compressed size as a share of the decoded size (0.2)",
-    )
-    add(
-        "--coded",
-        type=float,
-        default=0.8,
-        metavar="X",
-        help="share of pages sent with a content coding (0.8)",
-    )
-    add("--links", type=float, default=60.0, metavar="N", help="links per page (60)")
-    add("--urls", type=float, default=10.0, metavar="N", help="distinct new URLs found per page (10)")
-    add("--directories", type=float, default=20.0, metavar="N", help="directories with pages per host (20)")
-    add("--url-length", type=float, default=77.0, metavar="N", help="mean length of a URL in bytes (77)")
-    add("--latency", type=float, default=0.3, metavar="S", help="mean response time in seconds (0.3)")
-    add(
-        "--delay",
-        type=float,
-        default=float(POLITENESS.delay),
-        metavar="S",
-        help="minimum gap between requests to a host (1)",
-    )
-    add(
-        "--delay-factor",
-        type=float,
-        default=POLITENESS.delay_factor,
-        metavar="X",
-        help="minimum gap as a multiple of the response time (10)",
-    )
-    add("--secure", type=float, default=0.8, metavar="X", help="share of pages fetched over TLS (0.8)")
-    add("--handshakes", type=float, default=0.2, metavar="X", help="full TLS handshakes per page (0.2)")
-    add("--usable", type=float, default=0.7, metavar="X", help="usable share of each core (0.7)")
-    add("--rendered", type=float, default=0.0, metavar="X", help="share of pages shown in a browser (0)")
-    add(
-        "--render-cpu",
-        type=float,
-        default=0.0,
-        metavar="S",
-        help="CPU seconds of a rendering (those of the unit costs)",
-    )
-    add("--units", type=Path, metavar="FILE", help="unit costs written by `crawler bench units --out`")
 
 
 def goal_of(args: argparse.Namespace) -> Goal:
@@ -172,50 +152,10 @@ def goal_of(args: argparse.Namespace) -> Goal:
     Raises:
         UsageError: the goal is impossible.
     """
-    numbers = {name: value for name, value in vars(args).items() if isinstance(value, int | float)}
-    if not all(math.isfinite(value) and value >= 0 for value in numbers.values()):
-        raise UsageError("all numbers must be finite and at least 0")
-    needed = ("pages", "hosts", "cores", "memory", "disk", "bandwidth", "page_size", "latency", "usable")
-    if zero := [name for name in needed if not numbers[name]]:
-        raise UsageError(f"--{zero[0].replace('_', '-')} must be more than 0")
-    if over := [
-        name
-        for name in ("compressed", "changed", "coded", "secure", "usable", "largest_host", "rendered")
-        if numbers[name] > 1
-    ]:
-        raise UsageError(f"--{over[0].replace('_', '-')} is a share and must be at most 1")
-    return Goal(
-        pages=args.pages,
-        hosts=args.hosts,
-        known_hosts=args.known_hosts,
-        largest_host=args.largest_host,
-        addresses=args.addresses,
-        rate=args.rate,
-        refresh=args.refresh,
-        changed=args.changed,
-        page_bytes=args.page_size * KIB,
-        largest_bytes=args.largest * KIB,
-        largest_tags=args.largest_tags,
-        compressed=args.compressed,
-        coded=args.coded,
-        links=args.links,
-        url_bytes=args.url_length,
-        urls=max(1.0, args.urls),
-        directories=args.directories,
-        latency=args.latency,
-        delay=args.delay,
-        delay_factor=args.delay_factor,
-        secure=args.secure,
-        usable=args.usable,
-        handshakes=args.handshakes,
-        cores=args.cores,
-        memory=args.memory * GIB,
-        disk=args.disk * GIB,
-        bandwidth=args.bandwidth * 125e3,
-        machines=args.machines,
-        rendered=args.rendered,
-        render_cpu=args.render_cpu,
-    )
+    values: dict[str, Any] = {
+        each.field or each.name: each.read(getattr(args, each.name)) for each in (_PAGES, *_NUMBERS)
+    }
+    return Goal(**values | {"urls": max(1.0, values["urls"])})
 
 
 def read_units(path: Path) -> UnitCosts:

@@ -179,12 +179,12 @@ class Goal(msgspec.Struct, frozen=True):
     `compressed` is the size of a page after gzip (level 6) as a share of its decoded size. `coded` is the
     share of pages that are sent compressed, `secure` the share of pages sent over TLS. `handshakes` is the
     number of full TLS handshakes per page, `urls` the number of distinct new URLs per page, and `directories`
-    the number of directories per host that contain pages. `refresh` is the number of additional fetches of known
-    pages per second. The share `changed` of these fetches finds a changed page. The gap between two requests
-    to a host is `delay`, or `delay_factor` times the answer time. `cores`, `memory`, `disk` (bytes) and
-    `bandwidth` (bytes per second) are those of one machine. `usable` is the share of a core that may be used.
-    The share `rendered` of the fetches is rendered in a browser. Each rendering takes `render_cpu` CPU
-    seconds; 0 means the value of the unit costs.
+    the number of directories per host that contain pages. `refresh` is the number of additional fetches of
+    known pages per second. `changed` is the share of these fetches that find a changed page. The gap between
+    two requests to a host is `delay`, or `delay_factor` times the answer time. `cores`, `memory`, `disk`
+    (bytes) and `bandwidth` (bytes per second) are those of one machine. `usable` is the share of a core that
+    may be used. The share `rendered` of the fetches is rendered in a browser. Each rendering takes
+    `render_cpu` CPU seconds; 0 means the value of the unit costs.
     """
 
     pages: float

@@ -2,8 +2,10 @@
 
 The values are read from report.json, crawl.toml and the first `LINES_MAX` lines of pages.jsonl, and converted
 to the units of the arguments. The sample crawl may still be running. Pages are assumed to be distributed over
-hosts as in the sample: the largest host of a larger crawl is assumed to have the same share of the URLs. URLs
-that wait count, too, since politeness gives all hosts equally many fetches while a sample is small.
+hosts as in the sample: the largest host of a larger crawl is assumed to have the same share of the URLs. The
+largest host's share is computed from all known URLs, including those that wait. Early in a crawl, politeness
+allows about as many fetches to a small host as to a large one, so the fetched pages alone would show too
+small a share.
 """
 
 from collections import Counter

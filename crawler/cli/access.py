@@ -1,13 +1,15 @@
 """Access to a crawl: through the control socket of each running process, otherwise through the directory itself."""
 
 import contextlib
+import sys
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from crawler.crawl.directory import CrawlDirectory
-from crawler.errors import BusyError, CrawlerError, DirectoryError, UsageError
+from crawler.errors import BusyError, CrawlerError, DamageError, DirectoryError, UsageError
+from crawler.printable import printable
 from crawler.process.lifecycle.garbage_collection import uncollected
 from crawler.storage.files import is_held, lock_holder
 from crawler.upgrade.ready import ready
@@ -23,23 +25,32 @@ RESTART_WAIT = 10.0  # seconds to wait for a missing process while other process
 READING = frozenset(("status", "why", "get", "signals", "host", "hosts"))
 
 
-def ask(path: Path, request: dict[str, Any]) -> list[Any]:
+def ask(path: Path, request: dict[str, Any], damage: list[str] | None = None) -> list[Any]:
     """Send one request to every process of the crawl in `path`; return the answers in the order of the processes.
 
     If the request changes nothing, a process that is missing while others run is read from its directory.
+    Each segment that such a directory lacks adds a line to `damage`.
     """
     directory = CrawlDirectory(path)
     found = {name: _ask_running(directory, name, request) for name in names(directory)}
     running = any(answered for answered, _ in found.values())
     reads = request["command"] in READING
     return [
-        answer if answered else _ask_missing(directory, name, request, running=running, reads=reads)
+        answer
+        if answered
+        else _ask_missing(directory, name, request, running=running, reads=reads, damage=damage)
         for name, (answered, answer) in found.items()
     ]
 
 
 def _ask_missing(
-    directory: CrawlDirectory, name: str, request: dict[str, Any], *, running: bool, reads: bool
+    directory: CrawlDirectory,
+    name: str,
+    request: dict[str, Any],
+    *,
+    running: bool,
+    reads: bool,
+    damage: list[str] | None,
 ) -> Any:
     """Return the answer of a process that does not run. If others run (`running`), this process may be starting."""
     if running and not reads:
@@ -50,7 +61,7 @@ def _ask_missing(
             f"{directory.process(name)}: not running, while other processes of the crawl are; try again"
         )
     try:
-        return ask_at_rest(directory, name, request)
+        return ask_at_rest(directory, name, request, damage)
     except BusyError:  # the process has started in the meantime, so send it the request
         answered, answer = _ask_running(directory, name, request, wait=RESTART_WAIT)
         if not answered:
@@ -132,14 +143,31 @@ def _ask_running(
     return True, answer
 
 
-def ask_at_rest(directory: CrawlDirectory, name: str, request: dict[str, Any]) -> Any:
-    """Compute the answer for a process that does not run, from the directory of the process."""
+def ask_at_rest(
+    directory: CrawlDirectory, name: str, request: dict[str, Any], damage: list[str] | None = None
+) -> Any:
+    """Compute the answer for a process that does not run, from the directory of the process.
+
+    Each segment that the directory lacks adds a line to `damage`.
+    """
     with uncollected():
+        from crawler.pages.archive import Archive
         from crawler.process.answering.commands import Commands
 
     opened = reading if request["command"] in READING else at_rest
     with opened(directory, name) as stages:
+        if damage is not None:
+            damage += Archive(directory.process(name) / "warc", stages.store).damage()
         return Commands(stages, stages.commits.commit_now).run(request)
+
+
+def exit_code(damage: Iterable[str]) -> int:
+    """Print the lines about missing segments to standard error. Return 0 if there are none, otherwise 3."""
+    code = 0
+    for line in damage:
+        print(f"crawler: {printable(line)}", file=sys.stderr)
+        code = DamageError.exit_code
+    return code
 
 
 def refuse_running(directory: CrawlDirectory, names: Iterable[str], command: str) -> None:

@@ -27,6 +27,10 @@ from crawler.storage.parts import PARTS, part_files
 
 log = logging.getLogger("crawler")
 
+# s; the patience of `--spider`. A host that is down is tried again after `politeness.backoff_first`, 60 s, and then
+# has its verdict for the report. The next try would be minutes later.
+_SPIDER_PATIENCE = 90.0
+
 
 def main(_command: str, argv: list[str]) -> int:
     """Crawl; return 0 if done or stopped on request, 14 at a size limit, 15 at a time limit, 75 on a full disk."""
@@ -43,6 +47,8 @@ def main(_command: str, argv: list[str]) -> int:
         )
     anew = args.fresh or args.cached
     layers = options.layers(args, None if anew else directory)
+    if args.spider and "crawl.patience" not in layers.sources:
+        layers.set("--spider", "crawl.patience", _SPIDER_PATIENCE)
     add_logins(args, layers)
     _add_parts(args, layers)
     config = options.starting(layers)
@@ -187,7 +193,11 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="imply --requisites, and write a copy to read offline to DIR/mirror",
     )
-    what("--spider", action="store_true", help="follow links but store nothing; then see `crawler report`")
+    what(
+        "--spider",
+        action="store_true",
+        help="follow links but store nothing; then see `crawler report`; --patience is 90 s",
+    )
     what("--dry-run", action="store_true", help="print the URLs that would be fetched; keep nothing")
     what("--fresh", action="store_true", help="start a new crawl; move the existing one to DIR.1, DIR.2, ...")
     what(

@@ -2,7 +2,8 @@
 
 The demo first crawls this web completely. If a browser is installed, the crawl includes the shop, whose pages
 need a browser. Then news and prices change, and the crawl keeps its copies fresh for `REFRESH_SECONDS`. The
-web itself counts the copies that are current.
+web is part of the demo, so its server knows the current version of every page and counts the stored copies
+that are current.
 """
 
 import argparse

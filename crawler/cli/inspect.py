@@ -44,7 +44,8 @@ def _status(argv: list[str]) -> int:
     if args.signals:
         return _signals(args)
     request = {"command": "status", "hosts": max(args.hosts, 50)}
-    parts = [Status.of(part) for part in access.ask(args.dir, request)]
+    damage: list[str] = []
+    parts = [Status.of(part) for part in access.ask(args.dir, request, damage)]
     status = whole(parts)
     if args.json:
         _print_json(status.plain())
@@ -53,7 +54,7 @@ def _status(argv: list[str]) -> int:
         lines += _refreshing(status.refreshing, args.hosts)
         lines += [_process_text(part) for part in parts if part.peers]
         print("\n".join(lines + _host_lines(status, args.hosts)))
-    return 0
+    return access.exit_code(damage)
 
 
 def _summary(status: Status) -> list[str]:
@@ -299,7 +300,8 @@ def _why(argv: list[str]) -> int:
         help="search at most N stored pages for a nofollow link to a URL that was never found (20,000)",
     )
     args = parser.parse_args(argv)
-    answer = _explained(args)
+    damage: list[str] = []
+    answer = _explained(args, damage)
     if args.search > 0 and answer.get("filter") == "accepted" and not answer["known"]:
         _explain_unfollowed(args, answer)
     if args.json:
@@ -307,12 +309,12 @@ def _why(argv: list[str]) -> int:
     else:
         print(printable(answer.pop("verdict")))
         print(_why_text(answer))
-    return 0
+    return access.exit_code(damage)
 
 
-def _explained(args: argparse.Namespace) -> dict[str, Any]:
-    """Return the facts about a URL from the process that owns it."""
-    answers: list[dict[str, Any]] = access.ask(args.dir, {"command": "why", "url": args.url})
+def _explained(args: argparse.Namespace, damage: list[str]) -> dict[str, Any]:
+    """Return the facts about a URL from the process that owns it. `damage` gets lines about missing segments."""
+    answers: list[dict[str, Any]] = access.ask(args.dir, {"command": "why", "url": args.url}, damage)
     return next((found for found in answers if _knows_best(found)), answers[0] if answers else {})
 
 
@@ -432,4 +434,4 @@ def _first_copy(args: Any) -> dict[str, Any]:
         if page is not None:
             return page
     use = f" that may be used for {args.allow}" if args.allow else ""
-    raise CrawlerError(f"{args.url}: no copy{use} to show. {printable(_explained(args)['verdict'])}")
+    raise CrawlerError(f"{args.url}: no copy{use} to show. {printable(_explained(args, [])['verdict'])}")

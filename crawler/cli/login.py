@@ -2,8 +2,9 @@
 
     GET the form's page --> its fields and the given ones --> POST --> redirects --> cookies, DIR/cookies.txt (0600)
 
-The crawl starts with the cookies of that file, like those of `--load-cookies`. These requests are made for
-the user, so robots.txt does not apply to them, and they are neither archived nor logged.
+These cookies are written to `DIR/cookies.txt`, and the crawl starts with them as with the cookies of
+`--load-cookies`. The requests of the login are made for the user, so robots.txt does not apply to them, and
+they are neither archived nor logged.
 """
 
 import asyncio

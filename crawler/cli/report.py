@@ -5,11 +5,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from crawler.cli import options
+from crawler.cli import access, options
 from crawler.cli.export import ExportProgress
-from crawler.errors import DamageError, UsageError
+from crawler.errors import UsageError
 from crawler.export.worker_pool import PROCESSES_MAX, processes
-from crawler.printable import printable
 from crawler.storage.files import named_output
 
 if TYPE_CHECKING:
@@ -104,14 +103,13 @@ def _verdict(audit: "Audit", checks: frozenset[str], new: frozenset[str]) -> int
     from crawler.audit.check_table import word
     from crawler.audit.comparison import failing
 
-    for line in audit.damage:
-        print(f"crawler: {printable(line)}", file=sys.stderr)
+    code = access.exit_code(audit.damage)
     found = [f"{word(name)} {count:,}" for name, count in failing(audit, sorted(checks), sorted(new))]
     if found:
         print(f"crawler: report: found {', '.join(found)}", file=sys.stderr)
     if found:
         return FAILED_CODE
-    return DamageError.exit_code if audit.damage else 0
+    return code
 
 
 def _audit(args: argparse.Namespace) -> "Audit":

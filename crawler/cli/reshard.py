@@ -1,4 +1,4 @@
-"""`crawler reshard` and `crawler recover`: move a crawl to other processes, or find the links of a lost disk again."""
+"""`crawler reshard` and `crawler recover`: move a crawl to other processes, or find links that a process has lost."""
 
 import argparse
 import sys

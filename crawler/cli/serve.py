@@ -130,8 +130,10 @@ async def _serve(
     from crawler.clock import SystemClock
     from crawler.consent.use_rule import UseRule
     from crawler.process.answering.served_process import served_process
+    from crawler.serve.filling import Filler
     from crawler.serve.http_server import more_descriptors
     from crawler.serve.page_handler import PageHandler
+    from crawler.serve.representation import CopyForm
     from crawler.serve.rewriting import rewriter
     from crawler.serve.server import PageServer
     from crawler.serve.stored_crawl import StoredCrawl
@@ -140,12 +142,8 @@ async def _serve(
     clock = SystemClock()
     crawl = StoredCrawl({name: served_process(each) for name, each in stages.items()})
     rule = UseRule.of(args.allow or config.serve.allow, config.consent)
-    server = PageServer(
-        PageHandler(crawl, config.serve, rewriter(), rule, directory.path),
-        config.serve,
-        clock.now,
-        ready=crawl.ready,
-    )
+    handler = PageHandler(crawl, config.serve, rewriter(), rule, directory.path)
+    server = PageServer(handler, config.serve, clock.now, ready=crawl.ready)
     async with contextlib.AsyncExitStack() as running:
         await server.start_on(listening)
         running.push_async_callback(server.close)
@@ -157,6 +155,11 @@ async def _serve(
             for control in _controls(directory, stages):
                 await control.start()
                 running.push_async_callback(control.close)
+        if config.serve.fill_share > 0.0:
+            form = CopyForm(origin(listening), frozenset())
+            filler = Filler(handler, crawl.archives, form, config.serve, lambda: server.answered)
+            filling = asyncio.ensure_future(filler.run())
+            running.callback(filling.cancel)
         if said:
             log.warning("%s", said)
         if not args.quiet:

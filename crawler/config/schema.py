@@ -430,6 +430,7 @@ class ServeConfig(_Section, frozen=True):
     ready_bytes_max: ByteCount = ByteCount(32 << 20)
     head_bytes_max: ByteCount = ByteCount(64 << 20)
     disk_cache_bytes: ByteCount = ByteCount(1 << 30)
+    fill_share: Annotated[float, Meta(ge=0, le=1)] = 0.2
     disk_cache_folder: str = ""  # a folder for the cache on disk; empty = the crawl directory
     segments_open_max: Positive = 64
     on_disallow: Literal["keep", "withhold"] = "keep"

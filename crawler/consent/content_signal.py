@@ -4,8 +4,8 @@
 
 The format has no strict grammar, so it is read leniently. Case does not matter. Members may be separated by
 commas, semicolons or blanks. The values may be `y`, `yes`, `n` and `no`. The line may begin with a path. The
-member `ai` applies to the two AI uses. Other members and values are ignored. If two members contradict each
-other, the refusal counts.
+member `ai` stands for both `ai-input` and `ai-train`. Other members and values are ignored. If two members
+contradict each other, the refusal counts.
 """
 
 import re

@@ -3,9 +3,9 @@
     capture, page record --digest--> Receipt           --digest--> SiteStatements
     14 bytes per page                shared by pages               shared by the host
 
-A digest is the beginning of the SHA-256 of the encoded value. So pages of a host with equal statements share
-one receipt, and a receipt never changes. A receipt and the statements of its site are put into the batch of the
-first page that refers to them:
+Receipts and the statements of a site are stored under their digests. A digest is the beginning of the SHA-256
+of the encoded value. So pages of a host with equal statements share one receipt, and a receipt never changes.
+A receipt and the statements of its site are put into the batch of the first page that refers to them:
 
     C/<bucket><digest>    Receipt or SiteStatements, sealed msgpack
 
@@ -71,8 +71,8 @@ class Receipt(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_fie
     `site` is the digest of the `SiteStatements`. `rule` is the line of robots.txt that allowed or denied the
     fetch, or "" if there is none. `fields` and `metas` are header fields and meta elements of the page.
     `deciding` has the statements of the host that apply to the page, as (source, raw text). `complete` is
-    False if some statement could not be read. Then no use that the unread statement might have refused is
-    allowed. `key_id` names the key that signed the request; it is "" if the request was not signed.
+    False if some statement could not be read. Then a use that the unread statement might have refused counts
+    as not allowed. `key_id` names the key that signed the request; it is "" if the request was not signed.
     """
 
     site: bytes

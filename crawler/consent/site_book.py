@@ -9,13 +9,14 @@ The files are fetched by the crawl (`process/fetching/site_files.py`), at most o
 
     L/<8 bytes><authority>    (SiteFile, parsed content) of each file, sealed msgpack
 
-The 8 bytes are the fingerprint of the site's root URL. A fingerprint begins with the bucket. The files of
-recently used sites stay in memory, up to `consent.files_memory_max`.
+The 8 bytes are the fingerprint of the site's root URL. A fingerprint begins with the bucket. The files and the
+statements of recently used sites stay in memory, each up to `consent.files_memory_max`.
 """
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
+from typing import Generic, TypeVar
 
 import msgspec
 
@@ -35,8 +36,10 @@ from crawler.urls.canonical import canonical, resolve
 
 TDMREP, RSL = "tdmrep", "rsl"
 WELL_KNOWN = "/.well-known/tdmrep.json"
-# maximum number of sites in memory; fewer are crawled at the same time, and one without statements takes 2 kB
+# maximum number of sites in memory; fewer are crawled at the same time
 SITES_MAX = 4096
+SITE_BYTES = 2000  # memory of a site without statements
+FILES_OVERHEAD = 200  # bytes of memory per site, in addition to the size of its files
 PROBLEM_CHARS_MAX = 200
 _HTML_TYPES = ("text/html", "application/xhtml+xml")
 
@@ -52,6 +55,35 @@ class KnownFile(msgspec.Struct, frozen=True, array_like=True):
 _decoder = msgspec.msgpack.Decoder(list[KnownFile])
 
 
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+
+class _Recent(Generic[K, V]):
+    """The most recently used values, at most `SITES_MAX`, and at most `bytes_max` bytes of them."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._bytes = 0
+        self._kept: OrderedDict[K, tuple[V, int]] = OrderedDict()
+
+    def get(self, key: K) -> V | None:
+        held = self._kept.get(key)
+        if held is None:
+            return None
+        self._kept.move_to_end(key)
+        return held[0]
+
+    def keep(self, key: K, value: V, size: int) -> None:
+        """Keep a value of `size` bytes, and drop the values that were not used for the longest time."""
+        before = self._kept.pop(key, None)
+        self._bytes += size - (before[1] if before is not None else 0)
+        self._kept[key] = value, size
+        while len(self._kept) > 1 and (self._bytes > self._bytes_max or len(self._kept) > SITES_MAX):
+            _, (_, gone) = self._kept.popitem(last=False)
+            self._bytes -= gone
+
+
 class Site:
     """The statements of an authority at one time, ready for resolving.
 
@@ -60,16 +92,16 @@ class Site:
 
     __slots__ = ("_paths", "data", "digest", "licenses", "rules", "statements", "tdm", "tdm_unread")
 
-    def __init__(self, statements: SiteStatements, parsed: Parsed, files: Iterable[KnownFile]) -> None:
+    def __init__(self, statements: SiteStatements, rules: RobotsRules, files: Iterable[KnownFile]) -> None:
         self.statements = statements
         self.digest, self.data = packed(statements)
-        self.rules = RobotsRules(parsed)
+        self.rules = rules
         self.tdm = next((each.tdm for each in files if each.tdm is not None), TdmFile())
         self.licenses = {each.facts.url: each.rsl for each in files if each.rsl is not None}
         self.tdm_unread = any(each.facts.kind == TDMREP and each.facts.problem for each in files)
         lists = [
-            [path_of(line) for line in parsed.usage],
-            [path_of(line) for line in parsed.signals],
+            [path_of(line) for line in rules.parsed.usage],
+            [path_of(line) for line in rules.parsed.signals],
             [each.location for each in self.tdm.entries],
             *(terms_paths(each, statements.authority) for each in self.licenses.values()),
         ]
@@ -112,10 +144,10 @@ class SiteBook:
     ) -> None:
         self._store, self._robots, self._config, self._token = store, robots, config, token
         self._fingerprint, self._record_of = fingerprint, record_of
-        self._sites: OrderedDict[str, tuple[RobotsCopy, list[KnownFile], Site]] = OrderedDict()
-        self._noted: OrderedDict[bytes, Site] = OrderedDict()
-        self._files: OrderedDict[str, tuple[list[KnownFile], int]] = OrderedDict()
-        self._files_bytes = 0
+        bytes_max = config.files_memory_max
+        self._sites: _Recent[str, tuple[RobotsCopy, list[KnownFile], Site]] = _Recent(bytes_max)
+        self._noted: _Recent[bytes, Site] = _Recent(bytes_max)
+        self._files: _Recent[str, list[KnownFile]] = _Recent(bytes_max)
 
     def site(self, authority: str) -> Site:
         """Return the current statements of an authority."""
@@ -123,20 +155,14 @@ class SiteBook:
         found = self._sites.get(authority)
         if found is not None and found[0] is copy and found[1] is files:
             return found[2]
-        made = Site(self._statements(authority, copy, files), copy.parsed or Parsed(), files)
-        self._sites[authority] = copy, files, made
-        self._sites.move_to_end(authority)
-        if len(self._sites) > SITES_MAX:
-            self._sites.popitem(last=False)
+        made = Site(self._statements(authority, copy, files), self._robots.rules(authority), files)
+        self._sites.keep(authority, (copy, files, made), _size(made))
         return made
 
     def note(self, authority: str) -> bytes:
         """Return the digest of the current statements, and keep the statements for a later call of `noted`."""
         site = self.site(authority)
-        self._noted[site.digest] = site
-        self._noted.move_to_end(site.digest)
-        if len(self._noted) > SITES_MAX:
-            self._noted.popitem(last=False)
+        self._noted.keep(site.digest, site, _size(site))
         return site.digest
 
     def noted(self, digest: bytes, authority: str) -> Site:
@@ -176,7 +202,7 @@ class SiteBook:
         known = [each for each in self._known_files(authority) if each.facts.url != url]
         known.append(_read(authority, url, fetch, now))
         data = msgspec.msgpack.encode(known)
-        self._keep(authority, known, len(data))
+        self._files.keep(authority, known, len(data) + FILES_OVERHEAD)
         return self._key(authority), seal(data)
 
     def _statements(self, authority: str, copy: RobotsCopy, files: list[KnownFile]) -> SiteStatements:
@@ -202,8 +228,7 @@ class SiteBook:
     def _known_files(self, authority: str) -> list[KnownFile]:
         held = self._files.get(authority)
         if held is not None:
-            self._files.move_to_end(authority)
-            return held[0]
+            return held
         key = self._key(authority)
         value = self._store.get(key)
         try:
@@ -211,22 +236,17 @@ class SiteBook:
             known = _decoder.decode(data) if data else []
         except (DamageError, msgspec.MsgspecError):  # damaged files can be fetched again
             data, known = b"", []
-        self._keep(authority, known, len(data))
+        self._files.keep(authority, known, len(data) + FILES_OVERHEAD)
         return known
-
-    def _keep(self, authority: str, known: list[KnownFile], size: int) -> None:
-        before = self._files.pop(authority, None)
-        self._files_bytes += size + 200 - (before[1] + 200 if before is not None else 0)
-        self._files[authority] = known, size
-        while len(self._files) > 1 and (
-            self._files_bytes > self._config.files_memory_max or len(self._files) > SITES_MAX
-        ):
-            _, (_, gone) = self._files.popitem(last=False)
-            self._files_bytes -= gone + 200
 
     def _key(self, authority: str) -> bytes:
         root = self._fingerprint(f"{authority}/").to_bytes(8, "big")
         return SITE_FILES + root + authority.encode("utf-8", "surrogatepass")
+
+
+def _size(site: Site) -> int:
+    """Return the approximate size in bytes of a site in memory. Its files are counted elsewhere."""
+    return SITE_BYTES + site.rules.weight
 
 
 def _read(authority: str, url: str, fetch: Fetch, now: float) -> KnownFile:

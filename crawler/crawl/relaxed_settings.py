@@ -70,7 +70,7 @@ def slot_of(url: str, scope: str) -> str:
 
 
 class SeedPlaces:
-    """The places of a crawl's seeds.
+    """The places of a crawl's seeds: a place is the host of a seed or, with the scope `domain`, its registrable domain.
 
     `inherited` has the relaxed settings of earlier runs that were not given again for this run. `names` are the
     places. `grown` is True if a place was added.

@@ -6,8 +6,8 @@ Their fingerprints are in memory, and the links themselves are in the links log.
     unstaged  ----->  staged  ----->   waiting, oldest first  -----> a flush
     (of this group)   (a list a group)
 
-The writer thread calls `append` and `stage`, and the event loop calls the other methods. Groups
-pass between the two threads through a deque.
+The writer thread calls `append` and `stage`, and the event loop calls the other methods. The writer thread
+passes the fingerprints of each commit group to the event loop through a deque.
 """
 
 from collections import deque

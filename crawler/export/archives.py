@@ -38,7 +38,7 @@ _ROBOTS_MAX = 1000
 
 
 class Crawled(NamedTuple):
-    """The stored crawl: one archive per process, the configuration, and the function that identifies URLs."""
+    """The stored crawl: one archive per process, the configuration, and the function that maps URLs to fingerprints."""
 
     directory: CrawlDirectory
     config: Config
@@ -47,11 +47,7 @@ class Crawled(NamedTuple):
 
     def damage(self) -> list[str]:
         """Return a message for each segment that is missing or too short. The crawl no longer has its pages."""
-        return [
-            f"{archive.folder / segment}: missing or too short; `crawler check --repair` queues its pages again"
-            for archive in self.archives
-            for segment in archive.damaged_segments()
-        ]
+        return [line for archive in self.archives for line in archive.damage()]
 
     @property
     def fingerprint(self) -> Callable[[str], int]:

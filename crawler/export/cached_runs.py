@@ -25,7 +25,11 @@ _BEING_REMOVED = ".removed"
 
 
 class CachedStart(NamedTuple):
-    """The directory to which the existing crawl was moved (None if it is gone), and the crawls to take answers from."""
+    """The place of the existing crawl, and the crawls to take answers from.
+
+    `aside` is the directory to which the existing crawl was moved. It is None if there was no crawl, or if the
+    moved crawl was removed because it is no longer needed.
+    """
 
     aside: Path | None
     answers_from: list[str]

@@ -1,4 +1,4 @@
-"""Reads the consent receipts of stored pages, for rows, CDXJ lines and counts of answers."""
+"""Reads the consent receipts of stored pages, for rows, CDXJ lines, and the numbers of pages by permitted use."""
 
 from collections.abc import Iterator
 from typing import Any

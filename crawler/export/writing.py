@@ -43,8 +43,8 @@ class ExportRequest(msgspec.Struct):
     that may be used for that purpose are written. `unknown` overrides `consent.unknown`. If `static` is set,
     pages that a browser rendered are exported as the server sent them. If `part_bytes` is set, `output` is a
     folder of files of about this size. `processes` is the number of processes that share the work on pages.
-    If `replace` is set, a mirror may replace an existing mirror. `now` is the time for which `fresh` is
-    computed.
+    If `replace` is set, a mirror may replace an existing mirror. `now` is the instant for which the column
+    `fresh` is computed: the probability that a copy still equals the live page.
     """
 
     format: str

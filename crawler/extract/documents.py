@@ -1,7 +1,8 @@
 """Sitemaps, feeds and style sheets: documents that are not pages but contain URLs.
 
 The same code reads small documents in the event loop and large ones in a child process (`worker.py`). Fifty
-megabytes of XML take seconds; in a thread, they would block the event loop again and again for 5 ms.
+megabytes of XML take seconds. A thread would share the interpreter lock with the event loop, so the loop
+would have to wait for 5 ms again and again until the thread has finished.
 """
 
 from collections.abc import Iterable

@@ -9,12 +9,13 @@ Lexbor holds the interpreter lock while it parses, and for some inputs it needs 
                                                 2,500: 247 ms and 170 MB   5,000: 2.8 s and 750 MB
 
 The last case is the worst, but also the cheapest to prevent. A parser keeps at most three equal formatting
-elements (WHATWG 13.2.4.3). A page can therefore make the parser reopen many of them only if their attributes
-differ. The attributes of formatting elements contain no links, except those of `a`. So pages with many
-different formatting elements are parsed without these attributes (`without_formatting_attributes`).
+elements (WHATWG 13.2.4.3). So the parser reopens many elements only if their attributes differ.
+The attributes of formatting elements contain no links, except those of `a`. So on a page with many different
+formatting elements, all formatting elements except `a` are parsed without their attributes
+(`without_formatting_attributes`).
 
-`judge` examines every page, after its conversion to UTF-8. It takes some 20 us for 45 kB, and relatively more
-above 64 KiB:
+`judge` examines every page, after its conversion to UTF-8. It takes some 20 us for 45 kB; above 64 KiB, it
+takes more time per byte:
 
     SAFE        parse here: the number of tags and separators bounds the cost to 0.1 s in the worst case
                 (6,300 tags that stay open; 500 formatting elements reopened by as many tags)

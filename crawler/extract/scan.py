@@ -2,8 +2,9 @@
 
 It reads tags with one regular expression that never looks at a byte twice, so it takes linear time for any
 input. It skips comments, script, style and similar elements, but builds no tree. So its links are nearly, but
-not exactly, those of the standard. In the child process, it reads the whole page. In the event loop, or in a
-thread for a long page, it reads the first megabyte.
+not exactly, those of the standard. In the child process, the scan reads the whole page. In the crawling
+process, it reads only the first megabyte; it runs there in the event loop, or in a thread if the page is
+long.
 """
 
 import html

@@ -8,9 +8,10 @@
           ├─ <! <? </  bogus comment or doctype, up to `>`
           └─ else    text
 
-`next_tag` returns at each tag. It reads the attributes of the tag only if the element can have a link or a
-directive. The caller follows the tree, so the caller decides where raw text begins, and calls `skip_raw_text`
-there. No state looks beyond the end of its token, so the time is linear for any input.
+Each call of `next_tag` reads up to the end of the next tag and returns the kind of this tag. The attributes
+of the tag are read only if the element can have a link or a directive. Where raw text begins depends on the
+elements around the tag. The caller keeps track of these elements, and calls `skip_raw_text` where raw text
+begins. No state looks beyond the end of its token, so the time is linear for any input.
 """
 
 import cython
@@ -82,8 +83,10 @@ class TagReader:
 
     The fields describe the last tag: `element`; the position of its name, from `tag_at` to `tag_end`; whether
     the tag is `closed` by `/>`; which attributes were `seen`; and their values (None if an attribute has no
-    value). Of `href`, the position is kept, because most links of a page are repeated: from `href_at`, which is
-    -1 if it has no value, to `href_end`. `before` is the kind of text before the tag.
+    value). Only for `href`, the fields hold the position of the value, from `href_at` to `href_end`, instead of
+    the value; `href_at` is -1 if `href` has no value. Most links of a page are repeated, and the caller can
+    recognize a repeated link in the text without building its value. `before` is the kind of text before the
+    tag.
     """
 
     def __init__(self, content: bytes) -> None:

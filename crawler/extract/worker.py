@@ -70,7 +70,7 @@ def nothing() -> None:
 
 
 class Holding(Protocol):
-    """Receives the numbers of bytes that are in memory."""
+    """Accounts for memory: it is told how many bytes an owner, such as a parser, holds."""
 
     def hold_more(self, owner: Hashable, nbytes: int) -> None: ...
 

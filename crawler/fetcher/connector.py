@@ -1,4 +1,4 @@
-"""Opens all connections, so that none bypasses the address guard. Libraries open connections through a proxy.
+"""Opens all connections, so that none bypasses the address guard. Libraries implement the protocols of proxies.
 
 The guard is called in `_socket`, just before it connects to an address. A guard in the resolver could be
 bypassed by an address in an odd spelling. Only the name of a proxy is looked up here. The addresses of other

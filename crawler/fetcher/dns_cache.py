@@ -1,4 +1,4 @@
-"""The DNS cache. It keeps addresses until their time to live ends, and names without addresses for a while.
+"""Caches DNS answers: addresses until their time to live ends, and names without addresses for a while.
 
 The cache is a plain object that receives the time as `now`; `resolver.py` does the network part. An entry
 expires after the smallest TTL of its records. The TTL has an upper limit, and also a lower limit, because a
@@ -20,7 +20,7 @@ _LOCAL = ("127.0.0.1", "::1")
 
 
 class Resolution(msgspec.Struct, frozen=True, gc=False):
-    """The addresses of a name, IPv4 first, or, if it has none, the outcome of fetches from it. Valid until `expires`."""
+    """The addresses of a name, IPv4 first; if there are none, the outcome of its fetches. Valid until `expires`."""
 
     addresses: tuple[str, ...]
     expires: float = 0.0

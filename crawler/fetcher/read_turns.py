@@ -8,8 +8,8 @@ after 500 bodies of two-byte chunks would wait half a second for each of its pie
 share of the turn, judging by the recent cost of reading from a connection.
 
 While the loop has other work, long answers get only a quarter of the CPU time: after a piece of a long
-answer, the next piece waits until other work could use `OTHERS` times as much CPU time as the piece took. In
-a turn without other work, the rest of this wait is cancelled.
+answer, the other work may first use `OTHERS` times as much CPU time as the piece took, and then the next
+piece is read. In a turn without other work, the rest of this wait is cancelled.
 """
 
 from collections import deque

@@ -35,8 +35,8 @@ in days lost a sixth of the possible gain.
 
 In the estimate of a site's mean, the crawl's mean has the weight of five changes. The pages of a site change
 together: a hundred changes found on a site may be a single event. A site whose pages are fetched only once in
-years must not get its rate from a single event. When the weight was 60 days instead, sites whose pages had
-all been edited once were not fetched again for years.
+years must not get its rate from a single event. When the weight was 60 days instead of five changes, sites
+whose pages had all been edited once were not fetched again for years.
 
 With five sums per site, all updates take O(1), including the update of c_s:
 sum (k - m T)^2 = sum k^2 - 2 m sum k T + m^2 sum T^2.

@@ -23,8 +23,8 @@ a page of its own, and 0 otherwise. This measures how many pages the hub finds t
 present rates of fetching, do not find first. The first copy of a hub earns nothing, because it is unknown how
 long its links had been there. For each hub, two numbers are kept in single precision, as of the hub's last
 crawl: the pages found, and the time watched. Both decay with a half-life of 90 days. The resulting rate is
-shrunk towards a rate of the hub's directory. This is the rate at which pages that have shown nothing yet show
-their first new page:
+shrunk towards a rate of the hub's directory. This is the rate at which the pages of the directory that have
+found nothing so far find their first new page:
 
     theta_c = (first_c + 1/2) / (watched_c + 365 d)
     theta_s = (first_s + 60 d theta_c) / (watched_s + 60 d)
@@ -50,8 +50,9 @@ show new pages even before it has shown any. On the histories of the league, a l
 
 The sums are over all lists of the crawl or site. The new pages of a site are found on few of its lists. So
 the prior of theta is a Gamma distribution of the shape .3: if a list shows nothing for a while, it is soon
-expected to show nothing. With a fixed weight of 15 days instead, sixty quiet listings were credited with a
-part of what ten news pages of their site found, and got a third of all fetches of hubs.
+expected to show nothing. Before this prior, each list had a fixed weight of 15 days. Then sixty quiet
+listings of a site were credited with a part of the new pages that its ten news pages found, and got a third
+of all fetches of hubs.
 
 Sources: Dasgupta, Ghosh, Kumar, Olston, Pandey, Tomkins, *The discoverability of the Web* (WWW
 2007); Lefortier, Ostroumova, Samosvat, Serdyukov, *Timely crawling of high-quality ephemeral new content*

@@ -40,9 +40,9 @@ little better but schedules worse, because a copy fetched in working hours is so
 reaches .83 of the possible gain without the charge and .96 with it. On real sites, the clock improves the
 score by ten times the charge.
 
-Prior work: Tan, Zhuang, Mitra, Giles (WWW 2007) find changed pages in the directory of
-a changed sample; Tan and Mitra (TOIS 2010) recrawl clusters whose sample changed. Here, the same evidence drives a clock
-inside the optimal value.
+Prior work: Tan, Zhuang, Mitra, Giles (WWW 2007) find changed pages in the directory of a changed sample; Tan
+and Mitra (TOIS 2010) recrawl clusters whose sample changed. Here, the same evidence makes the clock of a page
+run faster, and the optimal crawl value is computed with this clock.
 
 The file is Cython in pure-Python mode (see `value_kernel.py`), with attributes declared in
 `neighbourhood.pxd`.

@@ -8,22 +8,24 @@ corrected hazard is
 with six coefficients for the whole crawl. The coefficient a corrects for changes that are faster or slower
 than expected. The coefficients b and b' correct hazards that are estimated too far from their centre H0: if
 they are negative, fresh pages were predicted as too fresh, and stale pages as too stale. The coefficient c
-applies to pages with signals since their last crawl, and d to pages without such a signal on whose site a
-source that is in use reports. The coefficient e applies to pages that were never fetched again: pages change
-more often while they are new, and only such pages have no result of their own. H0 is half the geometric mean
-of the hazards before crawls, because a copy is on average half as old as at its next crawl.
+applies to pages with signals since their last crawl. The coefficient d applies to pages without such a
+signal, if a source of signals is in use on their site. The coefficient e applies to pages that were never
+fetched again: pages change more often while they are new, and only such pages have no result of their own. H0
+is half the geometric mean of the hazards before crawls, because a copy is on average half as old as at its
+next crawl.
 
 Crawls are not an even sample of the copies: a site that is changing may get eighty crawls in a week, and a
 quiet site two. So a plain average over crawls mainly describes the sites that are changing. But users may ask
 about any copy at any time. So each crawl has a weight for the time that it represents: the time since the
 last crawl of its *site*, divided by the mean of these times, but at most `WEIGHT_MAX`.
 
-The coefficients are learned by Newton's method, one step per crawl. What was learned decays towards the
-prior over `MEMORY` crawls of mean weight. In the prior, b is -.35, b' is -.15, e is .5, and the others are 0.
-The weight of the prior of b' is so large that b' hardly changes. It cannot be learned from crawls, because the
-schedule prefers stale pages whose hazards are overestimated: on the histories of the league, crawls give +.1 to
-+.3 for b', where all copies give -.2 to .1. For b, crawls give -.2 to -.8, and all copies -.5 to -.6.
-The order of pages does not depend on this correction, so schedules do not use it.
+The coefficients are learned by Newton's method, one step per crawl. What was learned decays towards the prior
+over `MEMORY` crawls of mean weight. In the prior, b is -.35, b' is -.15, e is .5, and the others are 0. The
+weight of the prior of b' is so large that b' hardly changes, because b' cannot be learned from crawls: the
+schedule prefers stale pages whose hazards are overestimated. On the histories of the league, b' is +.1 to +.3
+if it is learned from crawls, but -.2 to .1 if it is learned from all copies. The coefficient b is -.2 to -.8
+if it is learned from crawls, and -.5 to -.6 if it is learned from all copies. The order of pages does not
+depend on this correction, so schedules do not use it.
 
 `lab/league/README.md` lists the errors of the corrected P[fresh].
 

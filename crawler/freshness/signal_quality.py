@@ -2,11 +2,14 @@
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False
 """Learns the quality of change signals by site and source, while the crawl runs.
 
-A source is one kind of change signal: sitemap lastmod, feed, IndexNow, WebSub, ... A page's staleness is
-alpha A + sum_s n_s b_s, with alpha = (1 - r) rate and b_s = -ln(1 - p_s). A is the page's clock, and n_s is
-the number of signals of source s since the page's last crawl. All pages of a site share the precisions p_s
-and the recall r, because a single page has too few crawls to expose a source of false signals. Precisions and
-recall are learned by EM, one step per crawl, in sums that decay by .99 per crawl:
+A source is one kind of change signal: sitemap lastmod, feed, IndexNow, WebSub, ... The precision p_s of the
+source s is the share of its signals that are true. The recall r is the share of all changes that are
+announced by a signal. A page's staleness is alpha A + sum_s n_s b_s, with alpha = (1 - r) rate and
+b_s = -ln(1 - p_s). A is the time since the page's last crawl, measured by the neighbourhood clock
+(`learning.py`), and n_s is the number of signals of source s in that time. All pages of a site share the
+precisions and the recall, because a single page has too few crawls to expose a source of false signals.
+Precisions and recall are learned by EM, one step per crawl. Each crawl of a site first multiplies the site's
+sums S by .99, and then adds to them:
 
     z = 1 - exp(-(alpha A + sum_s n_s b_s))          the probability of a change
     if changed:  S_true[s] += n_s p_s / z            true signals
@@ -17,50 +20,59 @@ recall are learned by EM, one step per crawl, in sums that decay by .99 per craw
     p_s     = (S_true[s] + 1) / (S_all[s] + 1/p0),   p0 = honesty[s] rho,  rho = min(1, rate of changes / rate of signals)
     1 - r   = (S_silent + 2 (1 - r0)) / (S_exposed + 2)
 
-Here q is the probability that no signal was true. A change that signals explain says nothing about changes
-without a signal. If each crawl with such a change counted as alpha A changes without a signal, r would keep
-its initial value. On sites whose lastmod shows every change, r was estimated as .06 to .85, and crawls were
-spent on pages for which the sitemap gave no signal. For a page without a signal, `rate` is the page's rate
-given this silence. The sums from which r is computed decay by the factor 1 - .01 q.
+Here q is the probability that no signal was true. With this factor, a change that was probably announced by
+a signal hardly affects r. Without it, each crawl that finds such a change would add alpha A to S_silent and
+rate A to S_exposed. The ratio of these numbers is 1 - r, so r would keep its initial value. In a measurement
+without q, on sites whose lastmod shows every change, r was estimated as .06 to .85, and crawls were spent on
+pages for which the sitemap gave no signal. The silence about a page without a signal is evidence that the
+page has not changed: its `rate` is computed as if the page had been observed for the share r of the time,
+without a change. The sums from which r is computed are multiplied by 1 - .01 q per crawl instead of .99.
 
 The precision of a source's signals also depends on the page's rate. False signals are equally frequent on all
 pages of a site, and true signals are as frequent as the page's changes. So the odds that a signal is true are
 p_s / (1 - p_s) times the page's rate divided by the site's mean (`precision_at`). This precision replaces p_s
-in z, in S_true, in b_s and in k.
+in z, in S_true, in b_s and in k, the number of changes found on the page.
 
-The factor rho is needed because there cannot be more true signals than changes. The honesty of a source, and
-r0, are learned over all sites where rho is above .3: (sum S_true + 1.4) / (sum S_all rho + 2). The number of
-changes found on a page then grows by max(1, (alpha A + sum_s n_s p_s) / z).
+The priors are p0 for a precision and r0 for the recall. The factor rho in p0 is needed because there cannot
+be more true signals than changes. The honesty of a source is the share of true signals among those that rho
+allows: (sum S_true + 1.4) / (sum S_all rho + 2), summed over all sites where rho is above .3. r0 is learned
+from S_silent and S_exposed of the same sites.
+
+A crawl that finds a change adds to k the expected number of changes since the last crawl, which need not be
+an integer: max(1, (alpha A + sum_s n_s p_s) / z).
 
 A source with p_s below .1 is ignored in values and rates. Its signals outnumber the changes so much that they
-carry no information: the b_s of a signal is small compared with the noise in the number of signals. But their
-errors would add up in k. EM continues for this source as for the others, and its signals are added to z. So
-the source is used again if it improves.
+carry no information: the b_s of a signal is small compared with the noise in the number of signals. If its
+many signals were used, each would add a small error to k. EM continues for this source as for the others,
+and its signals are added to z. So the source is used again if it improves.
 
 Within a site, the signals of some pages may be good and those of others worthless, for example if two
 programs make the pages and only one of them sets dates. So each page has a `trust`: the log likelihood ratio
-of its crawls under two models. In the first model, the page's signals are as good as p_s and r tell. In the
-second model, they are worthless. With the share of good pages of the site as the prior, w is the posterior
-probability of the first model. The page's precision and recall, and the page's part in all sums, are
-multiplied by w, so p_s and r describe the good pages.
+of its crawls under two models. In the first model, the page's signals have the precision p_s and the recall
+r. In the second model, they are worthless. With the share of good pages of the site as the prior, w is the
+posterior probability of the first model. The page's precision and recall, and the page's part in all sums,
+are multiplied by w, so p_s and r describe the good pages.
 
-The crawl value can use only one kind of signal. So all sources are combined into one kind, which adds the
-same staleness per time and signals the same number of changes per time: gamma b = sum gamma_s b_s and
-gamma (1 - e^-b) = sum gamma_s p_s, so (1 - e^-b)/b = r rate / sum gamma_s b_s, and a page's number of
-signals is sum_s n_s b_s / b.
+The crawl value can use only one kind of signal. So all sources are combined into one kind with the signal
+rate gamma and the weight b. Let gamma_s be the number of signals of source s per time. The combined kind adds
+the same staleness per time, gamma b = sum gamma_s b_s, and announces the same number of changes per time,
+gamma (1 - e^-b) = sum gamma_s p_s = r rate. So b follows from (1 - e^-b)/b = r rate / sum gamma_s b_s, and a
+page's number of signals is sum_s n_s b_s / b.
 
 A source is trusted if most of its signals are true and several were confirmed. A trusted source also provides
-observations between crawls. Each of its signals since the last crawl of a page counts as a change found, and
-the elapsed time multiplied by the recall counts as time watched. So a page with many signals is estimated to
-change fast even before any crawl confirms this. A page for which a good sitemap gives no signal is estimated
-to change slowly.
+observations between crawls, from which the rate of a page is estimated as if it had been crawled more often.
+Each of its signals since the last crawl counts as a change found, in proportion to its precision. The elapsed
+time multiplied by the recall counts as time during which the page was observed. So a page with many signals
+is estimated to change fast even before any crawl confirms this. A page for which a good sitemap gives no
+signal is estimated to change slowly.
 
 The influence of a hostile source is bounded. At most `COUNTED_MAX` signals of a source are counted per
-interval. If signals indicate more changes than the rate explains (its mean plus three standard deviations), k
-and S_true grow only by what the rate explains, or by at most 16 for a source that was already trusted.
-Without this bound, a burst of signals that coincided with one change multiplied all rates of a site by six.
-b_s is at most `WEIGHT_MAX`. Finally, what a source reports on one site influences only this site, except
-through the honesty of the source, to which every site contributes.
+interval. The number of changes that signals indicate is implausible if it exceeds the number that the page's
+rate predicts by more than one plus three standard deviations. In this case, k and S_true grow only by the
+expected number of changes in an interval with at least one. If the source was already trusted, they may grow
+by up to 16. Without this bound, a burst of signals that coincided with one change multiplied all rates of a
+site by six. b_s is at most `WEIGHT_MAX`. Finally, what a source reports on one site influences only this
+site, except through the honesty of the source, to which every site contributes.
 
 The file is Cython in pure-Python mode (see `value_kernel.py`), with attributes declared in
 `signal_quality.pxd`.

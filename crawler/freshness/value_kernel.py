@@ -1,6 +1,6 @@
 # mypy: disable-error-code=valid-type
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False
-"""Computes the crawl value, the gain of one more crawl of a page, for all parameters without cancellation.
+"""Computes the crawl value, which is the gain of one more crawl of a page, with full precision for all parameters.
 
 Theory. Time and signals make a page stale. After the time tau and n signals, its staleness is u = alpha tau +
 n b, and the page is fresh with probability exp(-u). A page is crawled when its effective elapsed time u /
@@ -21,19 +21,20 @@ u/b terms, and u/b may be arbitrarily large. So:
 
   is computed from a series or from complements, whichever has no cancellation (`gain`),
   and for i in the hundreds from an expansion of the incomplete gamma function (`late_gain`).
-* The first terms, whose residuals are 1 to the last digit, have a sum in closed form (`settled`).
+* In the first terms, the residuals R^i are so close to 1 that they are rounded to 1. These terms are settled:
+  their sum has a closed form (`settled`).
 * A large number of terms is computed by renewal theory (`_renew`). In units of beta, s = iota/beta and c = gamma beta,
   psi has the Laplace transform 1/(z (z + c (1 - exp(-z)))). Its double pole at 0 gives the fluid limit:
 
       psi ~ beta (s + c/(2(1+c))) / (1+c),    V ~ mu/(alpha (1+c)) R^1(u)    (b -> 0: GREEDY of u)
 
-  with the terms of order b and b^2 that make V exact except for the other poles z_k, k = 1, 2, ...,
-  z + ln(1 + z/c) = 2 pi i k. Each of them adds a wave that decays like exp(Re z_k s).
+  The code also adds the terms of V of order b and b^2. The rest of V comes from the other poles z_k, which
+  solve z + ln(1 + z/c) = 2 pi i k for k = 1, 2, ... Each pole adds a wave that decays like exp(Re z_k s).
 
 The sum and the waves are dual, as in the theta function. Where one of them needs many terms, the other needs
-few: c / (2 pi) sqrt(exp(80/s) - 1) waves against 18 sqrt(s) / (1+c) terms beyond the settled ones. So the
-time for a value is bounded for any nu/Delta. Nothing overflows, because exp(+x), x^i and i! are never
-computed alone.
+few. The number of waves is c / (2 pi) sqrt(exp(80/s) - 1), and the number of terms of the sum, not counting
+the settled ones, is 18 sqrt(s) / (1+c). So the time for a value is bounded for any nu/Delta. Nothing
+overflows, because exp(+x), x^i and i! are never computed alone.
 
 In the limits, the value has a simpler form:
 
@@ -147,8 +148,9 @@ class Parameters:
     """The parameters of one page for one kind of value, and all numbers that are computed from these parameters.
 
     `assign` replaces the page's numbers, so one object can be used for all pages in turn. Arguments are not
-    checked: rates must be finite and not negative. `form` names the limit that applies, if any. `ceiling` is
-    mu/Delta. `signal_time` is beta, which is infinite in the forms CERTAIN and SIGNALS_ONLY, and 0 in GREEDY.
+    checked: rates must be finite and not negative. `form` is the limiting case that applies (see the module's
+    docstring), or NOISY if none applies. `ceiling` is mu/Delta. `signal_time` is beta, which is infinite in
+    the forms CERTAIN and SIGNALS_ONLY, and 0 in GREEDY.
 
     A state is (elapsed, signals). `signals` may be fractional, so that signals of several sources can be
     weighted.

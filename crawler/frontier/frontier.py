@@ -9,8 +9,9 @@ From `claim_next` on, a fetch task holds its host and, if it makes a request, an
 host. The decision carries the store keys to write, and `stage` puts them into the batch of the commit group.
 If the URL is done, its host is free after `record_outcome`. Otherwise, the host is free after `release`,
 which is called after the commit. The fetch slot is held until `release`, or until the task steps aside or
-becomes slow (`outstanding.py`), so a crash repeats a bounded number of requests
-(`frontier/README.md`, "Invariants"). A politeness gap begins when `record_outcome` is called.
+becomes slow (`outstanding.py`). The numbers of slots, of tasks aside and of slow tasks are limited, so a
+crash repeats a bounded number of requests (`frontier/README.md`, "Invariants"). A politeness gap begins when
+`record_outcome` is called.
 
 The parts of this class: `claiming.py` (what to do next), `host_turns.py` (a host's turn),
 `outstanding.py` (fetch tasks given out), `hosts/dispatch_gates.py` (the conditions for a request),
@@ -72,7 +73,7 @@ class Frontier:
         concurrency: maximum number of requests in flight (pages and robots.txt).
         rng: for the jitter of retries and the order of hosts after opening.
         processes: the number of processes of the whole crawl; they share rate and addresses.
-        priority: link -> 0 (first) to 255 (last), 128 by default. Under an order, the difference
+        priority: link -> 0 (first) to 255 (last), 128 by default. In a crawl with an order, the difference
             from 128 is added to the URL's class.
         refresh: the schedule of known pages to refetch; None if the crawl does not refetch.
         withdrawn: whether the operator has withdrawn a URL (request form), so that it is not fetched.

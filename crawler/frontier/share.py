@@ -22,8 +22,9 @@ class UsualImportance:
 
     The importance of a new URL falls with its depth; that of a known page does not. Dividing by the mean
     makes the two comparable: at the depth of most pages, a new page is worth as much as a known one. One URL
-    of importance 1 is counted in advance. Therefore, after a restart, URLs of an endless site that lie far
-    deeper than all other pages are still worth little.
+    of importance 1 is counted in advance, because the mean is not stored and begins anew after a restart.
+    Otherwise, the first URLs after a restart would determine the mean: on an endless site, URLs that lie far
+    deeper than all other pages would be worth as much as known pages.
     """
 
     def __init__(self) -> None:

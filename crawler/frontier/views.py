@@ -78,7 +78,8 @@ class UrlWait(NamedTuple):
 class FrontierViews:
     """Read-only views of the registry, the workbench and the stored queues.
 
-    `importance` returns the importance of a URL, given its order.
+    `importance` returns the importance of a URL, given its `order`, that is, the part of its key by which the
+    queue is sorted.
     """
 
     def __init__(
@@ -185,14 +186,21 @@ class FrontierViews:
                     }
         return {}
 
-    def hosts(self, now: float, limit: int) -> Iterator[HostStatus]:
-        """Yield the status of up to `limit` hosts; hosts of the front come first."""
+    def hosts(self, now: float, limit: int, *, briefly: bool = False) -> Iterator[HostStatus]:
+        """Yield the status of up to `limit` hosts; hosts of the front come first.
+
+        `briefly` leaves out what the first URLs of a host wait for. To find this out, a robots.txt of 500 kB may
+        have to be read for each host.
+        """
         for host in list(self._bench.front.values())[:limit]:
-            yield self.describe(host.slot, host.name, now)
+            yield self._status(host.slot, host.name, now, briefly)
         others = (self._registry.hosts.array("place") != HostState.FRONT).nonzero()[0]
         for slot in others[: max(0, limit - len(self._bench.front))].tolist():
             if self._registry.is_stored(slot):
-                yield self.describe(slot, self._registry.stored_name(slot), now)
+                yield self._status(slot, self._registry.stored_name(slot), now, briefly)
+
+    def _status(self, slot: int, name: str, now: float, briefly: bool) -> HostStatus:
+        return self._described(slot, name, None, now) if briefly else self.describe(slot, name, now)
 
     def host(self, name: str, now: float) -> HostStatus | None:
         """Return the status of the host with that name; None if it is not known."""

@@ -39,8 +39,8 @@ class Opic:
     """Scores a link by the cash that it brings. A page divides its cash among its links when it is fetched.
 
     Each URL begins with a cash of 1, which corresponds to a score of 2^-16. In the paper, each of n pages
-    begins with 1/n. A URL with many links can gather up to 65,536 times as much. The cash of links that leave
-    the scope is lost. In the paper, this cash is given to a virtual page that all pages share.
+    begins with 1/n. A URL with many links can gather up to 65,536 times its initial cash. The cash of links
+    that leave the scope is lost. In the paper, this cash is given to a virtual page that all pages share.
 
     The cash of a URL affects the order only once it is at least `COUNTED` times the initial cash. Smaller
     amounts depend mostly on the number of links of the linking page, so URLs with smaller amounts are crawled

@@ -1,14 +1,16 @@
 """A table with the scores of recently seen URLs. It decides whether a repeated link raises a URL's class.
 
-The URL cache normally drops a link to a known URL. But a link is *news* if it raises the class of its URL by
-at least `news` above the class that was last passed on. A link that is news is passed on anyway:
+The URL cache normally drops a link to a known URL. But a link is *news* if, because of it, the class of its
+URL is at least N classes better than the class that was last passed on; N is the argument `news`. A link that
+is news is passed on anyway:
 
     link, score ─► worth = best score, or sum ─► class(worth) <= class told - news?  yes: news, told = worth
 
 The table has 2^bits entries of 16 bytes, indexed by fingerprint. A link to another URL with the same index
-overwrites the entry. A URL that the table has forgotten begins again at the base score. Then a sum of small
-scores no longer raises its class. A single link still does if its score is above the class that the URL has
-in the queue. The table is lost when the process ends, like the URL caches.
+overwrites the entry. A URL that the table has forgotten begins again at the base score. Its earlier small
+scores are then lost, so they do not contribute to a sum that would raise its class. A single link still does
+if its score is above the class that the URL has in the queue. The table is lost when the process ends, like
+the URL caches.
 """
 
 import numpy as np

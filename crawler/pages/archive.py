@@ -130,9 +130,11 @@ class Archive:
             else capture_key(fingerprint, record.fetched_at)
         )
 
-    def all_records(self) -> Iterator[tuple[int, PageRecord]]:
-        """Yield (fingerprint, record) for every URL that was tried, ordered by fingerprint."""
-        for key, value in scan_prefix(self.store, keys.PAGE):
+    def all_records(self, begin: int = 0) -> Iterator[tuple[int, PageRecord]]:
+        """Yield (fingerprint, record) for every URL that was tried, ordered by fingerprint, from `begin` on."""
+        if begin >= 1 << 64:
+            return
+        for key, value in self.store.scan(record_key(begin), after_prefix(keys.PAGE)):
             record = unpack_record(key, value)
             if not self.withdrawals.stops(record.url):
                 yield int.from_bytes(key[2:], "big"), record
@@ -277,6 +279,13 @@ class Archive:
         """Yield (segment, committed length in bytes) for every segment."""
         for key, value in scan_prefix(self.store, keys.SEGMENT):
             yield key[2:].decode(), int.from_bytes(unseal(key, value), "big")
+
+    def damage(self) -> list[str]:
+        """Return a message for each segment that is missing or too short. The crawl no longer has its pages."""
+        return [
+            f"{self.folder / segment}: missing or too short; `crawler check --repair` queues its pages again"
+            for segment in self.damaged_segments()
+        ]
 
     def damaged_segments(self) -> list[str]:
         """Return the names of the segments that are missing or shorter than their committed length.

@@ -1,7 +1,8 @@
 """Finds damage in an archive, and forgets the captures that are lost.
 
-`check` reads everything. `find_lost` only lists the captures that are lost because their segment was missing
-or too short when the archive was opened. The pages of these captures can then be fetched again.
+`check` reads everything. `find_lost` examines less: it finds only the captures whose segment was missing or
+too short when the archive was opened, and the revisits of these captures. The pages of these captures can
+then be fetched again.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

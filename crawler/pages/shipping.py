@@ -5,9 +5,9 @@ If configured, their local files are then deleted.
     NAME.warc.gz            a finished segment
     NAME.warc.gz.shipped    a note: the URL of its object, its length and digest
 
-The note is written when the storage has confirmed the object. From then on, the local segment may be deleted.
-If the process is killed before the note is written, the segment is shipped again. The storage then already
-has an equal object, which is kept. So no segment is lost, and none is stored twice
+The note `NAME.warc.gz.shipped` is written when the storage has confirmed the object. From then on, the local
+segment may be deleted. If the process is killed before the note is written, the segment is shipped again. The
+storage then already has an equal object, which is kept. So no segment is lost, and none is stored twice
 (`storage/object_store.py`).
 
 An erasure changes a segment in place (`erased_bytes.py`). Before that, it marks the segment's note. The next

@@ -2,8 +2,9 @@
 
 A page is a *candidate* if its static answer has a real script, and also has either little visible text or the
 marks of a framework that builds pages in the browser. Candidates are rendered until it is known whether
-rendering is worth its cost for their *pattern*. A pattern is a host, and a path without numbers and names. So
-that no site is overlooked, any other page with a script is rendered with the probability `render.chance`.
+rendering is worth its cost for their *pattern*. A pattern is a host and a path in which numbers, and segments
+that look like the name of a single page, are replaced by placeholders. So that no site is overlooked, any
+other page with a script is rendered with the probability `render.chance`.
 
     P(a rendering of the pattern adds something) ~ Beta(a + successes, b + failures)
 

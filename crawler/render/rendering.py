@@ -1,4 +1,4 @@
-"""Shows pages in a browser, and lets the crawler answer each of their requests. This is the shell around `visit.py`.
+"""Renders pages in a browser, and lets the crawler answer each of their requests. `visit.py` has the logic of a visit.
 
     render(page)    wait for a free slot -> the browser, started if need be -> a page of its own
                     -> navigate: the page's own answer, then its requests, one answer each
@@ -10,8 +10,8 @@ pages. The browser is also replaced when it ends by itself, or when its memory e
 
 When a browser ends, each of its open pages is suspected of having caused the end. A suspect gets one more
 try, in a browser of its own. So a hostile page only delays the other pages in its browser. If that browser
-ends, too, or if a page shows no DOM, the static answer of the page is used. The `Rendering` then contains no
-DOM, but only the reason and the answers that were fetched for the page.
+ends, too, or if the page has no DOM after its visit, the static answer of the page is used. The `Rendering`
+then contains no DOM, but only the reason and the answers that were fetched for the page.
 """
 
 import asyncio
@@ -65,23 +65,23 @@ class _Delivery(NamedTuple):
 
 
 class StaticPage(NamedTuple):
-    """A page to render: the response to its static fetch, and the function that fetches the requests of the page."""
+    """A page to render: the response to its static fetch, and the function that answers the requests of the page."""
 
     fetch: Fetch
     ask: Ask
 
 
 class Renderer(Protocol):
-    """Shows pages in a browser."""
+    """Renders pages in a browser."""
 
     @property
     def given_up(self) -> bool:
-        """True if no further page will be shown."""
+        """True if no further page will be rendered."""
 
     async def render(self, page: StaticPage) -> Rendering | None:
-        """Return the page as a browser shows it; None if there is no browser.
+        """Return the page as a browser renders it; None if there is no browser.
 
-        If the page could not be shown, the result has no DOM.
+        If the page could not be rendered, the result has no DOM.
         """
 
     async def close(self) -> None:
@@ -118,9 +118,9 @@ class BrowserRenderer:
         return self._failures >= _STARTS_MAX
 
     async def render(self, page: StaticPage) -> Rendering | None:
-        """Return the page as a browser shows it; None if there is no browser.
+        """Return the page as a browser renders it; None if there is no browser.
 
-        If the page could not be shown, the result has no DOM.
+        If the page could not be rendered, the result has no DOM.
         """
         async with self._places:
             browser = await self._ready()
@@ -132,7 +132,7 @@ class BrowserRenderer:
             return await self._run_alone(page, rendering)
 
     async def _run_alone(self, page: StaticPage, first: Rendering) -> Rendering:
-        """Show a page again, in a new browser, because its browser has ended. `first` is the failed rendering."""
+        """Render a page again, in a new browser, because its browser has ended. `first` is the failed rendering."""
         async with self._alone:
             browser = await self._started()
             if browser is None:
@@ -143,7 +143,7 @@ class BrowserRenderer:
         return rendering
 
     async def _run(self, page: StaticPage, browser: Browser) -> Rendering:
-        """Show a page in a browser; return its rendering. The rendering has no DOM if the page could not be shown."""
+        """Render a page in a browser; return its rendering. It has no DOM if the page could not be rendered."""
         browser.in_use += 1
         run = PageRun(page, browser, self._config, self._shared)
         try:
@@ -272,10 +272,10 @@ class PageRun:
         self._delivering: dict[str, _Delivery] = {}
 
     async def run(self) -> Rendering:
-        """Show the page and return its rendering.
+        """Render the page and return its rendering.
 
         Raises:
-            BrowserError: the browser has ended, or shows no DOM.
+            BrowserError: the browser has ended, or has no DOM for the page.
         """
         session, self._target, context = await self._browser.open_page()
         sessions = [session]
@@ -481,7 +481,7 @@ class PageRun:
         """Return the DOM as HTML, and a screenshot if one is wanted. Scripts that do not yield are stopped.
 
         Raises:
-            BrowserError: the page shows no DOM.
+            BrowserError: the page has no DOM.
         """
         if self._visit.broke in _NO_DOM:
             raise BrowserError(self._visit.broke)

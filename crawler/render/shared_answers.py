@@ -2,9 +2,9 @@
 
     fresh in memory (`shared_cache.py`) -> the newest copy in the archive, if it is still fresh -> a request
 
-The archive serves as the part of the cache that is on disk. An answer is stored in a WARC file of the
-archive, once, when the page that requested it is committed. So the cache needs no disk space, survives a
-restart, and never contains withdrawn or erased answers.
+The archive serves as the cache on disk. An answer is stored in a WARC file of the archive, once, when the
+page that requested it is committed. So the cache needs no disk space of its own, survives a restart, and
+never contains withdrawn or erased answers.
 """
 
 import asyncio

@@ -17,9 +17,9 @@ authorities stay in memory: at most `entries_max` copies, with at most 4 KiB eac
 cannot displace thousands of others.
 
 The cache takes part in the commit in three steps. `record` immediately changes the copy in memory (loop
-thread). `stage` puts everything recorded since its last call into the batch (writer thread). `committed`
-removes the copies that are now in the store from the unsaved ones (loop thread). If a crash loses a copy, the
-file is fetched again.
+thread). `stage` puts everything recorded since its last call into the batch (writer thread). After the
+commit, `committed` drops these copies from the list of unsaved copies (loop thread). If a crash loses a copy,
+the file is fetched again.
 """
 
 import hashlib
@@ -138,6 +138,7 @@ class _Entry:
 
 
 _UNKNOWN = _Entry(RobotsCopy())
+NO_RULES = RobotsRules(Parsed())
 
 
 class RobotsCache:
@@ -277,6 +278,10 @@ class RobotsCache:
     def copy(self, authority: str) -> RobotsCopy:
         """Return the stored state of `authority`, or `RobotsCopy()` if there is none."""
         return self._entry(authority).copy
+
+    def rules(self, authority: str) -> RobotsRules:
+        """Return the rules of the last good copy of `authority`; there are no rules if there is no such copy."""
+        return self._entry(authority).rules or NO_RULES
 
     def copies(self, host: str, limit: int) -> list[tuple[str, RobotsCopy]]:
         """Return (authority, stored state) for up to `limit` authorities of a host, ordered by name."""

@@ -8,11 +8,12 @@ file is long.
 Matching follows section 2.2.2. Of all patterns that match the path and query, the longest one (in octets)
 decides. If an allow pattern and a disallow pattern are equally long, allow wins. If no pattern matches, the
 URL is allowed. Patterns and targets are first converted to one spelling of percent-encoding (`spelling`).
-Patterns without `*` and `$` are prefixes. One look-up for each length of such a prefix finds the longest
-match. A wildcard pattern is looked up in the same way, by the part before its first wildcard. Then the parts
-between the wildcards are matched from the left, in time linear in the target, without regular expressions.
-`wildcards_max` bounds the cost of a verdict, and `rules_max` bounds the cost of a file. Rules beyond these
-limits are ignored and counted.
+Patterns without `*` and `$` are prefixes. They are kept in a dict. For each length that a prefix in this dict
+has, the longest first, the beginning of the target is looked up, until a pattern is found. A wildcard pattern
+is looked up in the same way, by the part before its first wildcard. Then the parts between the wildcards are
+matched from the left, in time linear in the target, without regular expressions. `wildcards_max` bounds the
+cost of a verdict, and `rules_max` bounds the cost of a file. Rules beyond these limits are ignored and
+counted.
 
 To be cautious, the parser also accepts lines without a colon (`disallow /x`) and common misspellings of
 disallow, which goes beyond the RFC.
@@ -257,7 +258,8 @@ class _Choice(msgspec.Struct, eq=False):
 class _Groups:
     """The state of reading a file.
 
-    `_present` lists those of `_own` and `_any` to which the lines of the current group are added.
+    `_own` collects the lines for our product token, and `_any` the lines for `*`. `_present` contains the one
+    or both of these that collect the lines of the current group.
     """
 
     def __init__(self, token: str, rules_max: int, wildcards_max: int) -> None:

@@ -16,9 +16,12 @@ row. When a page in the sketch is requested again, it is counted exactly again, 
 import math
 from collections.abc import Iterable, Iterator
 
+import msgspec
 import numpy as np
 
 from crawler.clock import past
+from crawler.errors import DamageError
+from crawler.storage.kv import seal, unseal
 
 ROWS = 4
 COLUMNS = 1 << 16  # 4 x 65,536 doubles: 2 MiB, allocated when the exact table first overflows
@@ -26,6 +29,24 @@ _SCALE_MAX = 2.0**40  # when one request weighs more than this, the origin advan
 _FORGOTTEN = 2.0**-10  # smaller counts are dropped; a single request has this count after ten half-lives
 _ODD = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0xD6E8FEB86659FD93)
 _ALL_64 = (1 << 64) - 1
+
+
+def pack_count(count: float, then: float) -> bytes:
+    """Encode a page's count at the time `then` as a value of the store."""
+    return seal(msgspec.msgpack.encode((count, then)))
+
+
+def unpack_count(key: bytes, value: bytes) -> tuple[int, float, float]:
+    """Return the fingerprint in a `q/` key, and the count and its time in the value.
+
+    Raises:
+        DamageError: the value is damaged.
+    """
+    try:
+        count, then = msgspec.msgpack.decode(unseal(key, value), type=tuple[float, float])
+    except msgspec.MsgspecError as error:
+        raise DamageError(f"store: value of key {key!r}: {error}") from error
+    return int.from_bytes(key[2:], "big"), count, then
 
 
 class Demand:

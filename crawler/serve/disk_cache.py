@@ -59,6 +59,9 @@ class DiskCache:
     def __len__(self) -> int:
         return len(self._places)
 
+    def __contains__(self, key: bytes) -> bool:
+        return key in self._places
+
     def read(self, key: bytes) -> bytes | None:
         """Return the body under `key`; None if no body is stored, or if its bytes have changed on the disk."""
         packed = self._places.get(key)
@@ -79,7 +82,16 @@ class DiskCache:
         """Return whether a body of this length is to be stored. Remember this request."""
         if key in self._places or not BODY_BYTES_MIN <= length <= self.bytes_max // 8:
             return False
-        return self.bytes + length <= self.bytes_max or self._asked.before(key)
+        return self.has_room(length) or self._asked.before(key)
+
+    def has_room(self, length: int) -> bool:
+        """Return whether a body of this length can be stored without dropping another body."""
+        places = self._places
+        if not places:
+            return length <= self.bytes_max
+        oldest = _offset(next(iter(places.values())))
+        end = oldest if oldest >= self._end else self.bytes_max
+        return self._end + length <= end and len(places) < self.bytes_max // BYTES_AN_ENTRY
 
     def write(self, key: bytes, body: bytes) -> None:
         """Store a body that `wants` has admitted."""
@@ -145,6 +157,11 @@ class KeptBody:
         self._cache = cache
         self._key = hashlib.blake2b(place.encode(), digest_size=16).digest()
 
+    @property
+    def is_stored(self) -> bool:
+        """True if the body is stored; its bytes may have changed on the disk."""
+        return self._key in self._cache
+
     def read(self) -> bytes | None:
         """Return the body if it is stored and unchanged."""
         return self._cache.read(self._key)
@@ -152,6 +169,17 @@ class KeptBody:
     def wanted(self, length: int) -> bool:
         """Return whether a body of this length is to be stored."""
         return self._cache.wants(self._key, length)
+
+    @property
+    def has_room(self) -> bool:
+        """True if a short body could be stored without dropping another body."""
+        return self._cache.has_room(BODY_BYTES_MIN)
+
+    def write_if_room(self, body: bytes) -> None:
+        """Store the body if this drops no other body."""
+        cache = self._cache
+        if len(body) >= BODY_BYTES_MIN and cache.has_room(len(body)):
+            cache.write(self._key, body)
 
     def write(self, body: bytes) -> None:
         """Store the body."""

@@ -397,8 +397,8 @@ class ServedConnection(asyncio.Protocol):
 class HttpListener:
     """A listening address; `handle` answers its requests, and `now` returns the wall time.
 
-    `again` is called first, with the bytes of a request. It returns the whole response, or None if `handle`
-    must answer the request.
+    Before `handle`, `again` is called with the bytes of a request, which may have been answered before. It
+    returns the whole stored response, or None if `handle` must answer the request.
 
     """
 

@@ -1,7 +1,7 @@
 """The interface between the page server and a crawl.
 
 A crawling process, a crawl directory at rest and the tests implement these few methods.
-The only stage that the server imports is the reading side of the page cache.
+Of the crawler's stages, the server imports only the reading side of the page cache.
 """
 
 from enum import StrEnum

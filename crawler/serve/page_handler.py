@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from crawler.config import ServeConfig
 from crawler.consent.describing import stored_header_text
 from crawler.consent.use_rule import UseRule
+from crawler.errors import CrawlerError
 from crawler.pages.archive import Archive
 from crawler.pages.captures import record_key, static_form, unpack_record
 from crawler.records import Capture, Outcome, PageRecord, PageState
@@ -26,7 +27,7 @@ from crawler.serve import copy_selection, header_fields, memento
 from crawler.serve.client_headers import ClientHeaders
 from crawler.serve.conditions import conditional
 from crawler.serve.dates import dates_of
-from crawler.serve.disk_cache import open_disk_cache
+from crawler.serve.disk_cache import BODY_BYTES_MIN, open_disk_cache
 from crawler.serve.http_error import HttpError
 from crawler.serve.interfaces import Ahead, AheadState, Located, ServedCrawl
 from crawler.serve.reply import Reply
@@ -73,6 +74,7 @@ class PageHandler:
         self.head_cache = ResponseCache(config.head_bytes_max)
         self.disk_cache = open_disk_cache(config, folder)
         self.copies = CopyReader(config.segments_open_max, self.disk_cache)
+        self.latest_form: CopyForm | None = None  # the form of a recent request for a whole page
 
     def again(
         self, target: bytes, client_headers: ClientHeaders, conditions: Mapping[str, str], now: float
@@ -114,7 +116,7 @@ class PageHandler:
         if located.archive is None:
             return None
         plain_form = client_headers.range_form if "Range" in conditions else client_headers.form
-        form = plain_form
+        form = self.latest_form = plain_form
         if asked.at is not None or asked.rewrite or asked.static:
             form = replace(form, at=asked.at, rewrite=asked.rewrite, static=asked.static)
         shown = self._shown(located.archive, located, asked, form)
@@ -180,10 +182,43 @@ class PageHandler:
             if shown is not None and _is_current(shown):
                 cache.use(shown)
                 return shown
+        self.response_cache.misses += 1
+        return self._built(archive, located, asked, form, key)
+
+    def _built(
+        self, archive: Archive, located: Located, asked: ParsedRequest, form: CopyForm, key: Hashable
+    ) -> CachedResponse:
         writes, revision = archive.store.writes, archive.withdrawals.revision
         shown = self._show(archive, located, asked, form, key)
         shown.writes, shown.revision = writes, revision
         return shown
+
+    def has_room(self) -> bool:
+        """Return whether a cache can take more prepared answers without dropping others."""
+        disk = self.disk_cache
+        return self.head_cache.has_room(_HEAD_BYTES) or (disk is not None and disk.has_room(BODY_BYTES_MIN))
+
+    def prepare(self, url: str, form: CopyForm) -> None:
+        """Build the answer to the first request for a page: its body on disk, its head in memory, if there is room.
+
+        An answer that takes no time, or whose body does not fit in memory, is not prepared.
+        """
+        located = self._crawl.locate(url)
+        archive, key = located.archive, (located.fingerprint, form)
+        if archive is None:
+            return
+        found = self.response_cache.find(key) or self.head_cache.find(key)
+        if found is not None and _is_current(found):
+            return
+        try:
+            shown = self._built(archive, located, ParsedRequest(Route.PAGE, url=url), form, key)
+            self._check_allowed(url)
+            shown.ready.prepare()
+        except (HttpError, CrawlerError):  # the first request gets the error
+            return
+        if shown.ready.stored is not None and not shown.ready.too_long:
+            _release(shown)
+            self.head_cache.prepare(shown)
 
     def _conditional(self, shown: CachedResponse, headers: Mapping[str, str], extra: bytes) -> Reply:
         """Return the reply to a request with the fields `headers`, and cache the answer."""
@@ -200,10 +235,7 @@ class PageHandler:
         if ready.body is not None and self.response_cache.admits(shown):
             self.response_cache.store(shown.copy() if shown.bodiless else shown)
         elif ready.stored is not None and not shown.bodiless:
-            shown.bodiless = True
-            ready.stored.release()  # a 304 does not need the bytes of the member
-            # remove the body now, because the cache counts the memory of an answer when it stores the answer
-            ready.body = None
+            _release(shown)
             self.head_cache.put(shown)
         if shown.bodiless:
             ready.body = None
@@ -257,7 +289,6 @@ class PageHandler:
         Raises:
             HttpError: there is no copy, or it may not be shown.
         """
-        self.response_cache.misses += 1
         proof = archive.store.get(record_key(located.fingerprint)) or b""
         record, capture = self._chosen(archive, asked, located.fingerprint, form.at, proof)
         if capture is None:
@@ -402,6 +433,16 @@ class PageHandler:
         return Reply(200, head, len(body), body)
 
 
+def _release(shown: CachedResponse) -> None:
+    """Reduce an answer whose body can be read again to its head."""
+    ready = shown.ready
+    assert ready.stored is not None
+    shown.bodiless = True
+    ready.stored.release()  # a 304 does not need the bytes of the member
+    # remove the body now, because the cache counts the memory of an answer when it stores the answer
+    ready.body = None
+
+
 def _is_current(shown: CachedResponse) -> bool:
     """Return whether an answer is still valid: the URL's stored record and the withdrawals are unchanged."""
     archive = shown.located.archive
@@ -416,6 +457,7 @@ def _is_current(shown: CachedResponse) -> bool:
     return True
 
 
+_HEAD_BYTES = 4096  # memory of a cached head of ordinary length
 _CONSENT_LINES_MAX = 1024  # number of receipts whose lines are remembered, 300 bytes each
 _DISALLOWED_NOTE = b"X-Note: robots.txt forbade this page when it was last due for a fetch\r\n"
 # The status of `refresh=1` without a copy, by `AheadState`. In other states, the status is 404, and the

@@ -7,11 +7,11 @@ A copy has up to four representations, each with its own entity tag:
     decoded      the client does not accept its coding, or requests a range  "<digest>-d"
     rewritten    links point to /page                                      "<digest>-r"
 
-The Location of a stored redirect leads to the copy of its target at the same time, so that a reader stays
-within the stored copies. In the proxy form the Location is the target itself, which the client requests
-through the proxy. A copy whose server said nothing about caching gets `Cache-Control: no-cache`. Otherwise, a
-cache would derive a lifetime from Last-Modified (RFC 9111, 4.2.2). For a copy of last year, this would be
-several weeks or more.
+The Location of a stored redirect is changed to lead to the stored copy of its target, as of the same time, so
+that a reader stays within the stored copies. If the client uses the server as a proxy, the Location is the
+target itself, which the client requests through the proxy. A copy whose server said nothing about caching
+gets `Cache-Control: no-cache`. Otherwise, a cache would derive a lifetime from Last-Modified (RFC 9111,
+4.2.2). For a copy of last year, this would be several weeks or more.
 
 A `Representation` holds the constant fields. Once the body is needed, the `Representation` also holds the
 body if it is short. A `Representation` may be cached and sent again. The age, the probability of being fresh
@@ -53,7 +53,7 @@ _OBJECTS = 2048
 
 
 class CopyForm(msgspec.Struct, frozen=True, cache_hash=True):
-    """The form in which a client wants a copy: everything in the request, except the URL, on which the answer depends.
+    """The form in which a client wants a copy: all parts of the request, except the URL, that influence the answer.
 
     `base` is the scheme and authority with which the client addressed this server. `taken` holds the content
     codings that the client can decode. `at` is the time for which the client wants the copy; None means now.
@@ -129,6 +129,14 @@ class Representation(msgspec.Struct):
             body = stored.start(self.length)
             kept.write(body)
         return body
+
+    def prepare(self) -> None:
+        """Put a body that takes time to decode into the cache on disk, if the cache has room."""
+        kept = self.kept
+        if kept is None or kept.is_stored or not kept.has_room:
+            return
+        if (body := self.held()) is not None:
+            kept.write_if_room(body)
 
     def _read(self) -> None:
         if self.kept is not None and (body := self.kept.read()) is not None:

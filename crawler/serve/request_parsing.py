@@ -37,7 +37,7 @@ _PARSED_CHARS = 512
 
 
 class Route(StrEnum):
-    """The service of the server that a target names."""
+    """The service of this server that is selected by the target of a request."""
 
     PAGE = "page"
     VIEW = "view"

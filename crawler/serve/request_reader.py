@@ -17,7 +17,7 @@ FIELDS_MAX = 128
 
 
 class ServedRequest:
-    """A received request. Its body grows until `complete` or `broken` is set.
+    """A received request. The body of the request grows until `complete` or `broken` is set.
 
     `held` is the number of bytes of the body that are not taken yet. `raw` holds all bytes of the request if
     they arrived in one piece and without a body, else b"".

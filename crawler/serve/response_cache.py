@@ -29,7 +29,7 @@ class CachedResponse(msgspec.Struct):
     page is not stored now, or if the client requested a copy of another time than now. `counted` is the
     number of bytes that a cache counts for the answer, or 0 if it is not cached. If `bodiless` is true, the
     body is read again for each request. `request` is the request under which a cache finds the answer; None
-    if there is none.
+    if there is none. `prepared` is true if the answer was built for a request that has not arrived yet.
     """
 
     key: Hashable
@@ -43,6 +43,7 @@ class CachedResponse(msgspec.Struct):
     counted: int = 0
     bodiless: bool = False
     request: Hashable = None
+    prepared: bool = False
 
     def copy(self) -> "CachedResponse":
         """Return an uncached copy of this answer with its body."""
@@ -84,6 +85,7 @@ class ResponseCache:
     def use(self, shown: CachedResponse) -> None:
         """Take note that an answer of this cache was served."""
         self._kept.move_to_end(shown.key)
+        shown.prepared = False
         self.hits += 1
 
     def put(self, shown: CachedResponse) -> bool:
@@ -101,7 +103,23 @@ class ResponseCache:
         size = shown.ready.size
         if size > self.bytes_max // 8:
             return False
-        return self.bytes + size <= self.bytes_max or shown.key in self._kept or self._asked.before(shown.key)
+        return self.has_room(size) or shown.key in self._kept or self._asked.before(shown.key)
+
+    def has_room(self, size: int) -> bool:
+        """Return whether `size` more bytes fit."""
+        return self.bytes + size <= self.bytes_max
+
+    def prepare(self, shown: CachedResponse) -> None:
+        """If there is room, store an answer that no client has requested yet; it is the first to be replaced."""
+        if self.has_room(shown.ready.size):
+            shown.prepared = True
+            self.store(shown)
+            self._kept.move_to_end(shown.key, last=False)
+
+    def drop_prepared(self) -> None:
+        """Drop the answers that no client has requested yet."""
+        for shown in [shown for shown in self._kept.values() if shown.prepared]:
+            self._forget(self._kept.pop(shown.key))
 
     def store(self, shown: CachedResponse) -> None:
         """Store an answer in place of any other answer under its key."""

@@ -74,6 +74,11 @@ class PageServer:
             again=self._again,
         )
 
+    @property
+    def answered(self) -> int:
+        """The number of answers up to now."""
+        return sum(self.answers.values())
+
     async def start(self, text: str, *, shared: bool = False) -> tuple[str, int]:
         """Listen at "ADDRESS:PORT"; return the address in use."""
         await self.listener.start(

@@ -1,7 +1,7 @@
 """The crawl whose pages a page server shows, composed of parts of its processes.
 
-`StoredCrawl` only reads, and shows a crawl directory at rest. A running crawl adds two functions: one has
-pages fetched before their turn, the other counts requests.
+`StoredCrawl` only reads, and shows a crawl directory at rest. A running crawl adds two functions: one asks
+the crawl to fetch a page before its turn, and the other counts requests.
 """
 
 from collections.abc import Callable, Mapping
@@ -47,6 +47,11 @@ class StoredCrawl:
         self._ahead = ahead
         self._count = count
         self._owner_of = self._any.owner
+
+    @property
+    def archives(self) -> list[PageCache]:
+        """The pages of the served processes."""
+        return [process.pages for process in self._processes.values()]
 
     def locate(self, url: str) -> Located:
         fingerprint = self._any.fingerprint(url)

@@ -4,15 +4,15 @@
     hub   -> we     GET /websub/TOKEN?hub.mode=subscribe&hub.topic=T&hub.challenge=C     answered with C
     hub   -> we     POST /websub/TOKEN, the feed, X-Hub-Signature: sha256=HMAC(S, body)   answered 2xx
 
-The token is the slot of the process that subscribed, followed by 16 random bytes. The token is a capability:
-only its holder can confirm a subscription or deliver. If a process receives a request with a token of another
-process, it forwards the request to that process. A delivery with a wrong signature is answered with 202 and
-ignored, as section 8 demands. Each entry of a delivery is one signal.
+TOKEN consists of the number of the process that subscribed (its slot) and 16 random bytes. The token is a
+capability: only its holder can confirm a subscription or deliver. If a process receives a request with a
+token of another process, it forwards the request to that process. A delivery with a wrong signature is
+answered with 202 and ignored, as section 8 demands. Each entry of a delivery is one signal.
 
 A subscription that its hub has not verified is requested again, at growing intervals. A subscription whose
 lease is about to end is requested again under the same callback. Then the hub extends the subscription
-(section 5.1). Nothing is stored. So after a restart, topics are subscribed to under new tokens, and
-deliveries to the forgotten tokens get 410.
+(section 5.1). Nothing is stored. So the tokens are forgotten at a restart: topics are then subscribed to
+under new tokens, and deliveries to the old tokens get 410.
 """
 
 import hmac

@@ -1,6 +1,7 @@
 """The host splitter.
 
-It sends links whose hosts belong to another process to that process, over TCP, in durable batches.
+The host splitter sends links whose hosts belong to another process to that process, over TCP, in durable
+batches.
 
     accepted links --> partition --own--> CLOCK cache, DUE
                            |

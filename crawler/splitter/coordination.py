@@ -8,18 +8,19 @@ crawl.
 
     w_i / (w_i + sum over j of the w_j received)
 
-of the rate. For its own w_i, the process uses the least value that any peer may hold. A peer may hold the
-value that it echoed last, and any value that was sent to it since. So no process underestimates another one,
-and the shares never add up to more than 1, even if messages are lost or late. A share grows only after all
-peers have received the new value.
+of the rate. A process sends its w_i to all peers, and some of them may still hold an older value. In its own
+share, the process uses the least value of w_i that any peer may hold. A peer may hold the value that it
+echoed last, and any value that was sent to it since. So the value of w_i by which the others divide is never
+less than the value that process i itself uses. Therefore the shares never add up to more than 1, even if
+messages are lost or late. A share grows only after all peers have received the new value.
 
 A peer that has sent nothing for `silence_max` is missing. It may be dead, or cut off and still fetching. In
 both cases, 1/N of the rate stays reserved for the missing peer. The c processes that still receive messages
 from each other divide c/N of the rate in proportion to their work. If this makes the share of a process
 smaller, the process uses the new share immediately. If it makes the share larger, the process uses it only
 after another `silence_max`, because by then the missing process has reduced its own share. A process that has
-heard from no peer uses 1/N. So the shares can add up to more than 1 only for one interval, while processes
-start or after a network cut has ended.
+heard from no peer uses 1/N. So the shares can add up to more than 1 only for about a second, the interval
+between messages, while processes start or after a network cut has ended.
 
 **Known pages.** The part of the rate that is spent on known pages is divided in the same way, in proportion
 to the `weight` of each process's refresh schedule. For its own weight, a process uses the least value that a
@@ -38,10 +39,19 @@ leaves an outbox only after its owner has applied it. A process that finds these
 that the crawl has ended (`ended`). A missing peer sends nothing, so it delays the end, but not the crawl. A
 process may exit once it knows of the end. Therefore, a process announces the end only after it has durably
 stored that the crawl has ended (`tells_end`).
+
+A process whose peers have left cannot make a second round. Instead, the last message of each process can prove
+the end (the vector method of Mattern 1987). Every process must be idle with an empty outbox, and every process
+must have applied exactly the links that the others have sent to it. In that case, no process has sent a link
+after its last message, because the first such link would need a sender that was given work by an earlier one.
+Messages with a count for each pair of processes would be long. So each message contains two sums over the
+peers, in which the count of a pair is multiplied by a pseudo-random weight of 48 bits (`Weights`). If the sums
+over all processes are equal, the counts of every pair are equal, except with a probability of about 2^-48.
 """
 
+import hashlib
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -59,6 +69,8 @@ class Progress(msgspec.Struct, gc=False):
     outbox: int = 0
     appended: int = 0
     applied: int = 0
+    sent_sum: int = 0
+    applied_sum: int = 0
     pages: int = 0
     bytes: int = 0
     in_flight: int = 0
@@ -69,6 +81,29 @@ class Progress(msgspec.Struct, gc=False):
     past_end: PastEnd = PastEnd.NONE
 
 
+class Weights:
+    """The weights of the pairs (this process, a peer) and (a peer, this process) in the sums of links."""
+
+    def __init__(self, me: str, peers: Iterable[str]) -> None:
+        names = list(peers)
+        self._to = {name: _weight(me, name) for name in names}
+        self._from = {name: _weight(name, me) for name in names}
+
+    def sent_sum(self, links: Mapping[str, int]) -> int:
+        """Return the weighted sum of the links that were sent to each peer and confirmed."""
+        return sum(self._to[name] * count for name, count in links.items()) & _SUM_MASK
+
+    def applied_sum(self, links: Mapping[str, int]) -> int:
+        """Return the weighted sum of the links that were applied from each peer."""
+        return sum(self._from[name] * count for name, count in links.items()) & _SUM_MASK
+
+
+def _weight(sender: str, receiver: str) -> int:
+    digest = hashlib.blake2b(f"{sender}\0{receiver}".encode(), digest_size=6).digest()
+    return int.from_bytes(digest, "big")
+
+
+_SUM_MASK = (1 << 62) - 1  # the sums fit into a `_Count` of `wire.py`
 _SUMMED = ("outbox", "appended", "applied", "pages", "bytes", "in_flight", "work")
 
 
@@ -235,6 +270,13 @@ class Coordination:
             return None
         own = self._progress()
         return (self._changes, own.appended, own.applied) if own.idle and not own.outbox else None
+
+    def proves_end(self) -> bool:
+        """Return whether the last messages of all processes prove that no process has work."""
+        if not self.heard_all or self._all_idle() is None:
+            return False
+        everyone = self._everyone()
+        return not (sum(each.sent_sum - each.applied_sum for each in everyone) & _SUM_MASK)
 
     @property
     def all_know(self) -> bool:

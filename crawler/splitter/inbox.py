@@ -134,6 +134,10 @@ class Inbox:
         source = self._sources[peer]
         return source.durable.sequence if source.durable.epoch == source.epoch else 0
 
+    def applied_by_peer(self) -> dict[str, int]:
+        """Return the number of links of each peer that were ever applied from its entries."""
+        return {peer: source.durable.applied for peer, source in self._sources.items()}
+
     def applied_from(self, peer: str) -> int:
         """Return the number of the peer's links that were ever durable here.
 

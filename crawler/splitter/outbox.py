@@ -49,8 +49,9 @@ class BitSource(Protocol):
 class Outbox:
     """The queues of all peers of this process.
 
-    `clean` is False after an unclean stop of a crawl without synced writes. Such a stop may have lost the end
-    of a queue that the peer has received. So every queue gets a fresh epoch.
+    `clean` is False after an unclean stop of a crawl without synced writes. Such a stop may have lost the
+    newest entries of a queue, although the peer has already received them. So every queue gets a fresh epoch,
+    in which its entries are numbered anew.
 
     Raises:
         DirectoryError: links wait for a process that is not a peer.
@@ -171,6 +172,10 @@ class Outbox:
     def links(self) -> int:
         """The number of links in the outbox, which are the links that were appended and not confirmed yet."""
         return self._totals.links
+
+    def confirmed_by_peer(self) -> dict[str, int]:
+        """Return the number of links that each peer has ever confirmed."""
+        return {peer: spool.confirmed.links for peer, spool in self.spools.items()}
 
     @property
     def appended(self) -> int:

@@ -22,7 +22,7 @@ import ipaddress
 import logging
 import socket
 import ssl
-from collections.abc import Callable, Container, Coroutine, Mapping
+from collections.abc import Callable, Container, Coroutine, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -273,11 +273,13 @@ class Peers:
 
     A peer whose port is 0 is not dialled until `set_address` gives its port.
 
-    `on_news` is called when the process has entries to take or a group to commit. `on_failure` is called when
-    the store fails and the process must end. `on_older` is called when the clock of this process seems to be
-    behind. In this case, a peer knows of a newer start of a process with this name, but no peer has accepted
-    the present start yet, and no other process of the name is connected. The argument is the number of the
-    newest start.
+    `on_news` is called when entries of a peer have arrived and must be applied, or when a commit must store a
+    fresh epoch. `on_failure` is called when the store fails and the process must end.
+
+    Each start of a process has a number, which comes from the clock. `on_older` is called when the clock of this
+    process seems to be behind: a peer has refused this process because it knows a start of the same process
+    with a higher number, no peer has accepted this start yet, and no other process with its name is connected.
+    The argument of `on_older` is the higher number.
     """
 
     def __init__(
@@ -313,6 +315,7 @@ class Peers:
         self._closing = False
         self._strangers = Strangers()
         self._refused_by: set[str] = set()
+        self._closed_since: dict[str, float] = {}  # peers at whose address no process listens, since when
         self.last_ending: dict[str, str] = {}  # for each peer, the reason why its last connection ended
 
     async def start(self) -> Address:
@@ -486,6 +489,10 @@ class Peers:
         except (OSError, TimeoutError, RuntimeError, UnicodeError) as error:
             if connection is not None:
                 connection.connection_lost(error)
+            if isinstance(error, ConnectionRefusedError):
+                self._closed_since.setdefault(peer, self.now())
+            else:
+                self._closed_since.pop(peer, None)
             self._log(peer, f"cannot connect to {host}:{port}: {error or 'no answer'}", False)
             return False
         except asyncio.CancelledError:
@@ -493,6 +500,7 @@ class Peers:
                 connection.connection_lost(None)
             raise
         assert connection is not None
+        self._closed_since.pop(peer, None)
         await connection.closed.wait()
         ending = connection.session.ending
         assert ending is not None
@@ -531,6 +539,14 @@ class Peers:
                     f"{self._common.identity.name}: stopped, because {peer} says: {ending.text}", peer
                 )
             )
+
+    def have_left(self, peers: Iterable[str], seconds: float) -> bool:
+        """Return whether the machines of all these peers have refused every connection for so many seconds.
+
+        A machine that cannot be reached does not refuse. So there is a network, and the processes do not run.
+        """
+        now = self.now()
+        return all(now - self._closed_since.get(peer, now) >= seconds for peer in peers)
 
     @property
     def is_outcast(self) -> bool:

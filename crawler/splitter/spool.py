@@ -10,14 +10,14 @@ by one small write of a new `base`:
     number  ... acked | acked+1 ... sent | sent+1 ... committed | ... staged
             deleted     in flight          waiting                being committed
 
-An entry is deleted from the store after the peer has confirmed that it holds the entry durably. The delete
-and the new `acked` are part of the next commit group. `acked` is stored, so even an empty queue keeps its
-position.
+An entry is deleted from the store after the peer has confirmed that it holds the entry durably. `acked` is
+the number of the last entry that was confirmed. The delete and the new `acked` are part of the next commit
+group. `acked` is stored, so even an empty queue keeps its position.
 
 A fresh epoch begins (`splitter/README.md`, "Protocol")
 * when the peer has a later entry than this queue, or other entries under the same numbers.
-  Then the end of this queue was lost, or a copy of this store has sent entries under the name
-  of this process. A checksum of all entries of the epoch (`wire.chained`) detects both cases;
+  One of two things has happened: this process has lost the end of the queue, or a copy of this store has sent
+  entries under the name of this process. A checksum of all entries of the epoch (`wire.chained`) detects both;
 * after the links of a peer that lost data were queued again (`crawler recover`);
 * after an unclean stop without synced writes, and after a compaction.
 A fresh epoch is `wanted` until it is durable. The peer is not dialled until then.

@@ -16,8 +16,8 @@ An *entry* is one numbered piece of an outbox: links in MessagePack after a vers
 reader can detect damage.
 
 For 100 links of 78 bytes, encoding takes 5 us, decoding takes 18 us, and computing the tag takes 8 us. Front
-coding, which omits the beginning that a URL shares with the URL before it, would take ten times as long as
-the encoding if done in Python. It would save only what the store's own compression saves anyway.
+coding omits the beginning that a URL shares with the URL before it. In Python, it would take ten times as
+long as the encoding takes now. It would save only what the store's own compression saves anyway.
 
 Any input from a peer results in a message or in a `ProtocolError`.
 """
@@ -35,7 +35,7 @@ from crawler.errors import CrawlerError
 from crawler.records import UNDECODABLE, Link
 from crawler.storage.kv import VALUE_VERSION, seal
 
-PROTOCOL = 5  # the protocol number in the handshake; processes with different numbers refuse each other
+PROTOCOL = 6  # the protocol number in the handshake; processes with different numbers refuse each other
 TAG_BYTES = 16
 LENGTH_BYTES = 4
 _SEAL_BYTES = 5  # length of the version and the crc32 at the start of an entry
@@ -104,7 +104,7 @@ Epoch = Annotated[bytes, Meta(min_length=8, max_length=8)]
 
 
 class PastEnd(IntEnum):
-    """The knowledge of a process, when it starts, about an earlier end of the crawl."""
+    """An earlier end of the crawl, as far as a process knows of one when it starts."""
 
     NONE = 0  # no end is known
     HOLDS = 1  # the crawl had ended, and this process has done nothing since then
@@ -184,13 +184,15 @@ class Entries(_Message, frozen=True):
 class Counters(_Message, frozen=True):
     """The values that a process sends to all others, with every heartbeat and ack.
 
-    `number` counts the messages of this process. `echo` is the last number that this process received from
-    the recipient of the message, and `echo_boot` is the boot id that the recipient had then. `outbox` is the
-    number of links that are not yet confirmed by their owners. `appended` counts the links that were ever
-    appended to the outbox. `applied` counts the links from other processes that this process ever applied.
-    `work` is the number of hosts with URLs to fetch. `level`, `weight` and `busy` are values of the refresh
-    schedule, which are 0 in a process that has no known pages to refetch. `past_end` tells what the process
-    knew about an end of the crawl when it started.
+    `number` counts the messages of this process. `echo` is the number of the last message that this process
+    received from the process to which it sends these values, and `echo_boot` is the boot id that the other
+    process had then. `outbox` is the number of links that are not yet confirmed by their owners. `appended`
+    counts the links that were ever appended to the outbox. `applied` counts the links from other processes
+    that this process ever applied. `sent_sum` and `applied_sum` are weighted sums of the links that the owners
+    confirmed and of the links that were applied (`coordination.py`, "The end"); both are 0 in a process that
+    has work. `work` is the number of hosts with URLs to fetch. `level`, `weight` and `busy` are values of the
+    refresh schedule, which are 0 in a process that has no known pages to refetch. `past_end` tells what the
+    process knew about an end of the crawl when it started.
     """
 
     boot: _Token
@@ -202,6 +204,8 @@ class Counters(_Message, frozen=True):
     outbox: _Count = 0
     appended: _Count = 0
     applied: _Count = 0
+    sent_sum: _Count = 0
+    applied_sum: _Count = 0
     pages: _Count = 0
     bytes: _Count = 0
     in_flight: _Count = 0

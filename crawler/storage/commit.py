@@ -22,8 +22,9 @@ generator, and the commit loop may let the event loop run between the calls. The
 when this change is complete, so the caches receive the links in queue order. A group contains only complete
 changes.
 
-Step 0 decides on many pages in a row. This costs a fifth less than deciding on each page right after parsing
-it, because parsing displaces other data from the processor's caches.
+In step 0, links are filtered and decisions are made for many pages in a row. This costs a fifth less than
+doing it for each page right after parsing it, because parsing displaces other data from the processor's
+caches.
 """
 
 from collections import Counter, deque
@@ -76,7 +77,7 @@ class Incoming(Participant, Protocol):
 
 
 class Change:
-    """All effects of one result on stored state. A change is also a batch, so stages can put keys into it.
+    """All effects of one result on stored state. A change also serves as a write batch: stages can put keys into it.
 
     `captures` are appended to the page cache. `links` are the links that were not found in the CLOCK cache;
     they are passed to the DUE. `foreign` links are added to the outboxes of peers. `received` is an entry

@@ -9,8 +9,8 @@ is small, so that several engines can implement it: `level_store.py` (LevelDB) a
     store.get(key)                  return bytes or None
     store.scan(start, stop)         yield (key, value) in key order, start <= key < stop
 
-When an engine repairs a store, it may keep values whose bytes are garbage. Therefore, values that are decoded
-when they are read carry a version byte and a crc32 (`seal`, `unseal`).
+When an engine repairs a store, it may keep values whose bytes are garbage. Therefore, values that the crawler
+decodes, such as records in MessagePack, carry a version byte and a crc32 (`seal`, `unseal`).
 """
 
 import bisect

@@ -2,8 +2,8 @@
 
 The two losses are the same as those of LevelDB (`manifest.py`). Without `CURRENT`, RocksDB creates an empty
 store. A truncated manifest gives an earlier state. The method by which `manifest.py` recognizes a truncated
-manifest does not work here: when RocksDB opens a store, it may write to the manifest an oldest log that is
-never created. If the named log does not exist, the oldest existing log must begin where the manifest ends:
+manifest does not work here: when RocksDB opens a store, it may name in the manifest an oldest log that it
+never creates. If the named log does not exist, the oldest existing log must begin where the manifest ends:
 
     it has records    the first one is write S + 1, where S is the last write in tables when the log was named
     it is empty       its number was allocated before the end of the manifest (a clean close leaves such a log)

@@ -5,7 +5,8 @@ Known traps that this file handles; each was reproduced:
 
 * rocksdict holds the interpreter lock while it writes, so a synced write would stop
   the loop for as long as the disk takes. So batches are written to the kernel without a sync, and `write`
-  syncs the logs itself, the older one first.
+  syncs the log files itself. If RocksDB has begun a new log since the last sync, the older log is synced
+  first.
 * An iterator of rocksdict ends at a damaged block as if there were no more
   keys, so the status is checked at the end of every scan.
 * The lower bound of `ReadOptions` differs from the key that was passed, so scans start with a

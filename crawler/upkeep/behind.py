@@ -1,10 +1,10 @@
 """Finds and repairs processes that are behind their peers, that is, which have lost links that they had confirmed.
 
 A process confirms links once they are durable, and the sender then deletes them. After that, the store of the
-receiver may be replaced by an earlier state, or rebuilt after damage. The links of the difference are then
-lost on both sides. Both sides count the links that were ever durable at the receiver (`splitter/spool.py`),
-so the comparison is exact. Peers compare the counts at each greeting and refuse a process that is behind.
-This module compares the counts of the processes in one directory.
+receiver may be replaced by an earlier state, or rebuilt after damage. The links that the receiver confirmed
+after this earlier state are then lost on both sides. Both sides count the links that were ever durable at the
+receiver (`splitter/spool.py`), so the comparison is exact. Peers compare the counts at each greeting and
+refuse a process that is behind. This module compares the counts of the processes in one directory.
 """
 
 from collections import Counter
@@ -22,8 +22,8 @@ from crawler.upkeep.repair import RepairNote
 class Exchanged(NamedTuple):
     """The number of links that a process has exchanged with each peer.
 
-    `confirmed` is the number of links of this process that the peer had received in total when it last
-    confirmed links. `applied` is the number of links that this process has received from the peer in total.
+    `confirmed` is the total number of links that the peer had received from this process when it last sent a
+    confirmation. `applied` is the total number of links that this process has received from the peer.
     """
 
     confirmed: Mapping[str, int]

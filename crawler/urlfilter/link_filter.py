@@ -95,10 +95,10 @@ class Explanation(NamedTuple):
 
 
 class _Link(msgspec.Struct, frozen=True, gc=False):
-    """An accepted link.
+    """An accepted link, as it is kept in the tables of the memo.
 
-    Many links are kept in tables, and a struct without `gc` costs the garbage collector nothing, unlike a
-    tuple.
+    The tables hold many links. The garbage collector would examine each link again and again if it were a
+    tuple; it does not examine a struct without `gc`.
     """
 
     fingerprint: int

@@ -18,9 +18,9 @@ identifiers are removed.
 The functions `hostname`, `authority`, `directory` and `target` return parts of a request form, without
 checking their argument.
 
-Most hrefs are plain: `../a/b.html?x=1`, or absolute and already in the final form. `plain_join` appends plain
-hrefs to the directories of the base, which gives the same result as the parser in a fifth of the time. All
-other hrefs are left to the parser.
+Most hrefs are plain: `../a/b.html?x=1`, or absolute and already in the final form. `plain_join` appends a
+plain href to the directory of the base, or to a directory above it. This gives the same result as the parser
+in a fifth of the time. All other hrefs are left to the parser.
 
 The functions of this module raise no exception for any text. If a text is not a usable http or https URL,
 they return None. `resolve_or_rule` instead returns the name of the rule that rejects the text.

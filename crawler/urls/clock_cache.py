@@ -26,8 +26,8 @@ link takes the remaining room:
     q: 62-r bits of key | link: r bits  | first | mark
 
 Only the top 62 bits of a key are used. The home slot and q determine these bits, so keys that differ in them
-are never confused. A free slot is not marked as first, and it links to itself. No member of a circle has both
-properties.
+are never confused. A slot is free if it is not marked as first and links to itself. A slot in use is marked
+as first, or links to another slot.
 
 *To look up a key*, walk the circle from the key's home slot. If the home slot is not marked as first, there
 is no such circle. *To make room*, the CLOCK hand moves around the array, clears the marks that it passes, and
@@ -39,7 +39,7 @@ into the home slot. So the links and positions of keys change, but a key always 
 Circles are short: they have 1.5 members on average when the table is full.
 
 The top bits of the keys must be evenly distributed. If they are not, one circle can hold all keys, which is
-slow but still correct. So do not pass a fingerprint itself, whose top 16 bits are the same for a whole
+slow but still correct. So do not pass a fingerprint itself, because its top 16 bits are the same for a whole
 domain. Pass `rotl64(fingerprint, 16)`.
 
 This file is in Cython's pure-Python mode. If there was a C compiler at installation, the file is compiled

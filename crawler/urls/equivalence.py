@@ -1,9 +1,9 @@
 """Pairs of authorities that were proven to be the same site (`urls/README.md`, "Forms of a URL").
 
 Many sites answer `http://h/x` with a redirect to `https://h/x`, or redirect from the bare domain to `www` or
-back. When an authority has redirected 5 requests, each to the same path and query on one other authority, its
-URLs get the duplicate keys of that other authority. So the other spelling of each link is recognised without
-a request.
+back. An authority becomes an alias of another authority after it has redirected 5 requests, all of them to
+that other authority and without changing the path or the query. The URLs of an alias get the duplicate keys
+of the other authority. So a link with the other spelling is recognised without a request.
 
     http -> https, www <-> apex, or both at once; default ports only
 

@@ -6,8 +6,8 @@ Each fault has its own crawl. Every second, Prometheus scrapes /metrics of each 
 the file, but with `for: 1s` instead of minutes. A line is printed when the alert of a fault fires. For a
 crawl without a fault, no alert may fire. At the end, all crawls are stopped, and `CrawlerAbsent` must fire.
 For `CrawlerCollisions`, a crawl is continued with 26 million known URLs of one host. The script writes these
-URLs directly to the files of the crawl (200 MB). The script needs Debian's package prometheus, and root for
-the full disk.
+URLs directly to the files of the crawl (200 MB). The script needs Debian's package prometheus. It must run as
+root, because it mounts a small file system, which it fills to simulate a full disk.
 """
 
 import contextlib

@@ -11,9 +11,9 @@ be built. With `--tree`, a change can be compared with the code before the chang
 another crawler; the script adds the file of seeds and the pattern as the last arguments. The other crawler
 prints the number of pages that it fetched. CPU is the user and system time of the whole process tree,
 including start and end. Ratios are computed within a round, so that other load affects both sides equally.
-The table shows the median, the smallest and the largest ratio over the rounds. 1.0 means as cheap as the bare
-loop, 2.0 means half as expensive. If a contender fetches another number of pages than in its first round, the
-run fails.
+The table shows the median, the smallest and the largest ratio over the rounds. A ratio is the cost of the
+bare loop divided by the cost of the contender: at 1.0 they cost the same, and at 2.0 the contender costs half
+as much. If a contender fetches another number of pages than in its first round, the run fails.
 """
 
 import os

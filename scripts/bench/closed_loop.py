@@ -7,15 +7,15 @@ A web of four hosts changes, and `crawler refresh --serve` keeps its copies fres
 second. Readers send `--readers` requests per second. The requests are distributed over the pages by Zipf's
 law. Two crawls of equal webs run side by side at equal rates. In one of them, the requests of readers count.
 In the other, the readers identify themselves as robots, whose requests do not count, so all pages have equal
-weight. After `--learn` seconds, two things are measured for `--seconds`: the share of answers that equalled
-the live page, and the same share among the answers that stated P[fresh] = p, for each p. `--changes` is the
-number of changes per fetch, over all pages.
+weight. After `--learn` seconds, the script counts the answers of `--seconds` seconds, and prints the share of
+them that equalled the live page. It also groups the answers by the probability P[fresh] that they stated, and
+prints the same share for each group. `--changes` is the number of changes per fetch, over all pages.
 
 By Zipf's law, a sixth of all requests go to a single one of 300 pages. The freshness of this page affects the
-result strongly, and the results of two webs differ by .03. Therefore, the printed errors are computed as if
-the pages were drawn at random. `--webs` sets the number of pairs that run at the same time; their results are
-added up. Each pair has its own web and its own readers. With `--exponent 0`, all pages are requested equally
-often.
+result strongly, and the results of two webs differ by .03. Answers for the same page are usually right or
+wrong together. So the printed errors are computed from the differences between pages, not between answers.
+`--webs` sets the number of pairs that run at the same time; their results are added up. Each pair has its own
+web and its own readers. With `--exponent 0`, all pages are requested equally often.
 
 Stores are not synced, so the disk does not affect the result.
 

@@ -3,9 +3,10 @@
     python scripts/bench/crash.py [--processes 1 3] [--engine leveldb rocksdict] [--case ROW ...] [--seeds 1]
                                   [--kills 20] [--pages 12000] [--folder DIR]
 
-Each row is run for each number of processes and each engine. The crawler is killed (SIGKILL), restarted each
-time, and finally runs to the end. Every URL of the web has exactly one in-link, all bodies are distinct, and there are
-no budgets. So a lost page stays lost. The server's log and the WARC files are the evidence. Rows:
+Each row of the table below is a case. Every case is run with each number of processes and each engine. The
+crawler is killed (SIGKILL), restarted each time, and finally runs to the end. Every URL of the web has
+exactly one in-link, all bodies are distinct, and there are no budgets. So a lost page stays lost. The
+server's log and the WARC files are the evidence. Rows:
 
     named points         the crawler kills itself at every step of a group, a flush, a compaction, a segment roll, a clean
                          stop and an exchange between processes; of several processes each kills itself once
@@ -21,10 +22,11 @@ no budgets. So a lost page stays lost. The server's log and the WARC files are t
                          restored from a backup, killed repairs, cut segments, reshards, hostile directories; and a
                          planted bug that each scenario must detect. At most 1,000 pages.
 
-The default runs took 15 minutes with one process and 35 with three on two cores with a load of 8. Power cuts and
-random instants are repeated with each of the --seeds seeds. After a kill, the fetches that were
-in flight may be repeated. `worst` is the largest number of fetches that were repeated after one kill. A row
-fails if a page is lost or stored twice, if a fault is not reached, or if a planted bug is not found.
+With the default options, one process took 15 minutes and three processes took 35, on a machine with two cores
+and a load of 8. Power cuts and random instants are repeated with each of the --seeds seeds. After a kill, the
+fetches that were in flight may be repeated. `worst` is the largest number of fetches that were repeated after
+one kill. A row fails if a page is lost or stored twice, if a fault is not reached, or if a planted bug is not
+found.
 """
 
 import argparse

@@ -10,9 +10,10 @@ change in different ways (poisson, bursty, co-changing, poisson), at log-normal 
 signals of changes have recall 1, .6, .3, 0 and noise 0, .5, 2, 0 times the change rate. The real crawler
 refreshes this web in several arms at the same time. Each arm has its own process and its own web. All webs
 change identically, and all arms suffer the same load of the machine. Each arm sends --rate requests per
-second. Freshness is computed from the server's log for the second half of the run: it is the share of page
-time in which the last complete answer was the current version. Arms that sent different numbers of requests
-cannot be compared. In this case, use a lower --rate.
+second. Freshness is computed from the server's log for the second half of the run. For each page, it is the
+share of the time in which the last complete answer was the current version; the result is the mean over the
+pages, weighted by importance. Arms that sent different numbers of requests cannot be compared. In this case,
+use a lower --rate.
 
 `crawler lab worlds` measures the gain on over sixty simulated webs, on a virtual clock.
 

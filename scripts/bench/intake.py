@@ -4,9 +4,10 @@
 
 Each DIR stands for a host. Its .html files are parsed once, outside the measurement. Their hrefs are then
 processed as in a crawl, in which hosts take turns page by page. The script prints microseconds per page and
-per link in three cases: for the intake with scope `any` and a memo, for a second pass in which all links are
-known, and for the intake without a memo. For comparison, a bare `ada_url.join_url` of every href is measured
-in the same run. Then the script prints the cost of the single steps.
+per link in three cases: for the intake with scope `any` and a memo (the link filter's table of results), for
+a second pass in which all links are known, and for the intake without a memo. For comparison, a bare
+`ada_url.join_url` of every href is measured in the same run. Then the script prints the cost of the single
+steps.
 """
 
 import os

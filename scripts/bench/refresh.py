@@ -6,11 +6,11 @@ First, PAGES pages (default 1,000,000; try 1e7) are added, a thousand at a time,
 They are in directories of 33 pages and on hosts of 1,000 pages. Then the time of PICKS picks (default
 200,000) is measured. Each pick includes two signals, whose pages are found by fingerprint, and the learning
 from the crawl. For comparison, a heapq of pairs (deadline, page) is measured in the same run. It only pops
-and pushes, and makes the same look-ups. Next, the script measures the CPU time of the longest calls, also
-while a signal for all pages is processed. It also measures the time to reopen the schedule from LevelDB.
-Finally, 10,000 hosts with a gap of 5 s are simulated on a virtual clock, first with the schedule alone, then
-through frontier, gates and addresses. The script prints the number of picks in the worst second and in the
-mean second.
+and pushes, and makes the same look-ups. Next, the script measures the CPU time of the longest calls, first in
+normal operation and then while a signal for all pages is processed. It also measures the time to reopen the
+schedule from LevelDB. Finally, 10,000 hosts with a gap of 5 s are simulated on a virtual clock, first with
+the schedule alone, then through frontier, gates and addresses. The script prints the number of picks in the
+worst second and in the mean second.
 """
 
 import heapq

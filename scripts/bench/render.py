@@ -9,9 +9,10 @@ that `auto` reached, too. An oracle would render exactly the pages that gain lin
 time of the crawl with its browsers. Wall time includes the gaps between requests.
 
 PYTHON is the Python of an environment with the package crawlee[adaptive-crawler]. If PYTHON is given, the
-predictor of Crawlee decides which pages of the same sites it would render. The predictor examines some pages
-both with and without rendering, and learns from them which pages gain from rendering. It follows the links
-that it would have found.
+script simulates crawls of the same sites in which the predictor of Crawlee decides which pages are rendered.
+The predictor examines some pages both with and without rendering, and learns from them which pages gain from
+rendering. On a page that is rendered, a simulated crawl follows the links of the DOM; on any other page, it
+follows the links of the server's answer.
 """
 
 import json

@@ -4,7 +4,8 @@
     python scripts/bench/sources.py --data histories --arms honest --budgets 1 --rules none,pays,20,40
 
 World, arms and budgets are the same as in `crawler lab league`, but the signals of a site are received only
-when its sitemap is read. Each sitemap is a page of the shipped schedule but does not count in the score.
+when its sitemap is read. The schedule is the crawler's own (`lab/league/shipped.py`). In the rules `page` and
+`pays`, each sitemap is one more page of the schedule, which does not count in the score.
 
     none     sitemaps are not read
     page     a sitemap is a page of importance 1
@@ -35,9 +36,10 @@ SETTLED = 200  # after this many claimed pages, the level is meaningful, and sit
 
 
 class Maps(Shipped):
-    """The shipped schedule with a sitemap per site.
+    """The crawler's own schedule with a sitemap per site.
 
-    Readings of sitemaps are handled here and hidden from the game.
+    Readings of sitemaps are handled in this class. `claim_next` returns -1 for a reading, so its caller sees
+    only that a fetch was spent on no page.
     """
 
     def __init__(self, world: worlds.World, rate: float, rule: str) -> None:

@@ -3,7 +3,6 @@
 import asyncio
 import hashlib
 from base64 import b64encode
-from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -39,6 +38,13 @@ class Door:
         self.now = NOW
         self.server = BotServer(settings, directory, lambda: self.now)
 
+    async def __aenter__(self) -> "Door":
+        await self.server.start("127.0.0.1:0")
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.server.close()
+
     async def ask(self, path: str, *fields: str, method: str = "GET", host: str = "any.example") -> Response:
         reader, writer = await asyncio.open_connection(*self.server.listener.address)
         lines = [f"{method} {path} HTTP/1.1", f"Host: {host}", "Connection: close", *fields]
@@ -49,22 +55,9 @@ class Door:
         return Response(answer)
 
 
-def at(settings: Config, directory: Path, use: Callable[[Door], Awaitable[None]]) -> None:
-    async def running() -> None:
-        door = Door(settings, directory)
-        await door.server.start("127.0.0.1:0")
-        try:
-            await use(door)
-        finally:
-            await door.server.close()
-
-    asyncio.run(running())
-
-
-def test_only_the_page_is_served_and_it_links_to_no_admin_page(tmp_path: Path) -> None:
+async def test_only_the_page_is_served_and_it_links_to_no_admin_page(tmp_path: Path) -> None:
     """The page has no link to the admin server. Requests for the state, metrics or changes are rejected."""
-
-    async def use(door: Door) -> None:
+    async with Door(config(), tmp_path) as door:
         for path in ("/", "/bot", "/bot?x=1"):
             shown = await door.ask(path)
             assert shown.status == 200 and b"About the crawler" in shown.body
@@ -79,17 +72,15 @@ def test_only_the_page_is_served_and_it_links_to_no_admin_page(tmp_path: Path) -
         head = await door.ask("/bot", method="HEAD")
         assert head.status == 200 and head.body == b""
 
-    at(config(), tmp_path, use)
 
-
-def test_the_key_directory_is_signed_for_its_own_origin(tmp_path: Path) -> None:
+async def test_the_key_directory_is_signed_for_its_own_origin(tmp_path: Path) -> None:
     """A verifier from another project accepts the signature of the directory.
 
     Requests with a foreign host name get no signature.
     """
     write_keys(tmp_path / "signing.key", (KEY,))
 
-    async def use(door: Door) -> None:
+    async with Door(config(**SIGNED), tmp_path) as door:
         for host in ("bot.example:8443", "impostor.example"):
             shown = await door.ask(
                 PATH, "Accept: application/http-message-signatures-directory+json", host=host
@@ -107,8 +98,6 @@ def test_the_key_directory_is_signed_for_its_own_origin(tmp_path: Path) -> None:
         assert again.status == 304 and again.body == b""
         page = await door.ask("/bot")
         assert b"Web Bot Auth" in page.body and b"https://bot.example:8443" in page.body
-
-    at(config(**SIGNED), tmp_path, use)
 
 
 def _accepted(shown: Response, authority: str) -> bool:
@@ -137,10 +126,10 @@ def _accepted(shown: Response, authority: str) -> bool:
     return True
 
 
-def test_key_rotations_and_the_hourly_renewal_are_published(tmp_path: Path) -> None:
+async def test_key_rotations_and_the_hourly_renewal_are_published(tmp_path: Path) -> None:
     write_keys(tmp_path / "signing.key", (KEY,))
 
-    async def use(door: Door) -> None:
+    async with Door(config(**SIGNED), tmp_path) as door:
         first = await door.ask(PATH)
         assert (await door.ask(PATH)).fields["signature"] == first.fields["signature"]
         door.now += RENEWAL
@@ -151,8 +140,6 @@ def test_key_rotations_and_the_hourly_renewal_are_published(tmp_path: Path) -> N
         assert len(msgspec.json.decode(both.body)["keys"]) == both.fields["signature"].count("binding") == 2
         (tmp_path / "signing.key").unlink()
         assert (await door.ask(PATH)).body == both.body, "the last good keys stay published"
-
-    at(config(**SIGNED), tmp_path, use)
 
 
 def test_a_listener_without_its_key_does_not_start(tmp_path: Path) -> None:

@@ -51,43 +51,35 @@ def test_the_first_client_imports_the_server(tmp_path: Path, loop: object) -> No
         runner.run(play())
 
 
-def test_closing_without_a_client(tmp_path: Path) -> None:
+async def test_closing_without_a_client(tmp_path: Path) -> None:
     """After the server is closed, no listener is left.
 
     The server is closed before its first client connects, or right after it has connected.
     """
-
-    async def play() -> None:
-        for comes in (False, True):
-            door = _door(tmp_path, Processes())
-            door.start("127.0.0.1:0")
-            port = int(door.link().split(":")[2].split("/")[0])
-            if comes:
-                client = socket.create_connection(("127.0.0.1", port))
-                await asyncio.sleep(0)
-            await door.close()
-            with pytest.raises(OSError):
-                await asyncio.open_connection("127.0.0.1", port)
-            if comes:
-                client.close()
-
-    uvloop.run(play())
+    for comes in (False, True):
+        door = _door(tmp_path, Processes())
+        door.start("127.0.0.1:0")
+        port = int(door.link().split(":")[2].split("/")[0])
+        if comes:
+            client = socket.create_connection(("127.0.0.1", port))
+            await asyncio.sleep(0)
+        await door.close()
+        with pytest.raises(OSError):
+            await asyncio.open_connection("127.0.0.1", port)
+        if comes:
+            client.close()
 
 
-def test_an_address_in_use(tmp_path: Path) -> None:
+async def test_an_address_in_use(tmp_path: Path) -> None:
     """If the default address is in use, the crawl runs without a dashboard.
 
     If another address is in use, it is an error.
     """
-
-    async def play() -> None:
-        with socket.create_server(("127.0.0.1", 0)) as other:
-            text = f"127.0.0.1:{other.getsockname()[1]}"
-            assert not start_or_say(_door(tmp_path, Processes()), text, text)
-            with pytest.raises(ConfigError, match="cannot listen on .*: Address already in use"):
-                start_or_say(_door(tmp_path, Processes()), text, AdminConfig().address)
-
-    asyncio.run(play())
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        text = f"127.0.0.1:{other.getsockname()[1]}"
+        assert not start_or_say(_door(tmp_path, Processes()), text, text)
+        with pytest.raises(ConfigError, match="cannot listen on .*: Address already in use"):
+            start_or_say(_door(tmp_path, Processes()), text, AdminConfig().address)
 
 
 def test_a_crawl_without_dashboard_clients_imports_no_http_server() -> None:

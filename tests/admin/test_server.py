@@ -1,7 +1,7 @@
 """Test the admin server over real sockets. The data of the server comes from simulated processes."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -64,16 +64,12 @@ class Watched:
         self.server = AdminServer(self.source, Config(), folder, lambda: 100.0)
         self.port = 0
 
-    def run(self, talk: Callable[["Watched"], Awaitable[None]]) -> None:
-        async def whole() -> None:
-            _, self.port = await self.server.start("127.0.0.1:0")
-            try:
-                async with asyncio.timeout(20):
-                    await talk(self)
-            finally:
-                await self.server.close()
+    async def __aenter__(self) -> "Watched":
+        _, self.port = await self.server.start("127.0.0.1:0")
+        return self
 
-        asyncio.run(whole())
+    async def __aexit__(self, *error: object) -> None:
+        await self.server.close()
 
     async def ask(self, target: str, *lines: str, method: str = "GET", body: bytes = b"") -> Response:
         host = [] if any(line.startswith("Host:") for line in lines) else [f"Host: 127.0.0.1:{self.port}"]
@@ -96,8 +92,8 @@ def watched(tmp_path: Path) -> Watched:
     return Watched(tmp_path)
 
 
-def test_each_readable_address_is_served(watched: Watched) -> None:
-    async def talk(watched: Watched) -> None:
+async def test_each_readable_address_is_served(watched: Watched) -> None:
+    async with watched:
         page = await watched.ask("/")
         assert page.status == 200 and b"<title>crawler</title>" in page.body
         policy = page.fields["content-security-policy"]
@@ -116,8 +112,6 @@ def test_each_readable_address_is_served(watched: Watched) -> None:
         assert (await watched.ask("/hosts/nowhere.example")).status == 404
         assert set((await watched.ask("/history")).json) >= {"times", "pages", "todo"}
 
-    watched.run(talk)
-
 
 @pytest.mark.parametrize(
     ("target", "code"),
@@ -135,17 +129,15 @@ def test_each_readable_address_is_served(watched: Watched) -> None:
         ("/do", 404),
     ],
 )
-def test_unknown_addresses_and_invalid_requests_are_rejected(
+async def test_unknown_addresses_and_invalid_requests_are_rejected(
     watched: Watched, target: str, code: int
 ) -> None:
-    async def talk(watched: Watched) -> None:
+    async with watched:
         assert (await watched.ask(target)).status == code
 
-    watched.run(talk)
 
-
-def test_changes_need_the_token(watched: Watched) -> None:
-    async def talk(watched: Watched) -> None:
+async def test_changes_need_the_token(watched: Watched) -> None:
+    async with watched:
         token = f"X-Admin-Token: {watched.server.token}"
         for command in ("pause", "resume", "stop"):
             assert (await watched.do({"command": command})).status == 401
@@ -162,16 +154,13 @@ def test_changes_need_the_token(watched: Watched) -> None:
         assert (await watched.ask("/", "Host: rebound.example")).status == 421
         assert (await watched.ask("/", method="DELETE")).status == 405
 
-    watched.run(talk)
 
-
-def test_events_come_each_second(watched: Watched) -> None:
+async def test_events_come_each_second(watched: Watched) -> None:
     """A stream sends its first event immediately, and ends when the server ends.
 
     The number of streams is bounded.
     """
-
-    async def talk(watched: Watched) -> None:
+    async with watched:
         streams = []
         for _ in range(17):
             reader, writer = await asyncio.open_connection("127.0.0.1", watched.port)
@@ -186,8 +175,6 @@ def test_events_come_each_second(watched: Watched) -> None:
         for _, _, writer in streams:
             writer.close()
 
-    watched.run(talk)
-
 
 async def _next_event(reader: asyncio.StreamReader) -> tuple[str, dict[str, Any]]:
     """Return the kind and data of the next event of a stream."""
@@ -199,13 +186,13 @@ async def _next_event(reader: asyncio.StreamReader) -> tuple[str, dict[str, Any]
 
 
 @pytest.mark.parametrize(("failure", "state"), [("", "stopped"), ("the disk is full", "failed")])
-def test_a_stream_sends_heartbeats_and_reports_how_the_crawl_ended(
+async def test_a_stream_sends_heartbeats_and_reports_how_the_crawl_ended(
     watched: Watched, monkeypatch: pytest.MonkeyPatch, failure: str, state: str
 ) -> None:
     """Regression: the dashboard could not distinguish a slow process, a lost connection and the end of the crawl."""
     monkeypatch.setattr(server, "BEAT", 0.02)
 
-    async def talk(watched: Watched) -> None:
+    async with watched:
         reader, writer = await asyncio.open_connection("127.0.0.1", watched.port)
         writer.write(f"GET /events HTTP/1.1\r\nHost: 127.0.0.1:{watched.port}\r\n\r\n".encode())
         await reader.readuntil(b"\r\n\r\n")
@@ -225,29 +212,24 @@ def test_a_stream_sends_heartbeats_and_reports_how_the_crawl_ended(
         await closing
         writer.close()
 
-    watched.run(talk)
 
-
-def test_an_idle_limit_does_not_end_a_stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_idle_limit_does_not_end_a_stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The idle time limit applies to clients that have not sent a request yet, but not to readers of events."""
     monkeypatch.setattr(server, "TIMEOUT", 0.05)
     monkeypatch.setattr(server, "BEAT", 0.02)
     monkeypatch.setattr("crawler.serve.http_server.SWEEP_INTERVAL", 0.01)
 
-    async def talk(watched: Watched) -> None:
+    async with Watched(tmp_path) as watched:
         reader, writer = await asyncio.open_connection("127.0.0.1", watched.port)
         writer.write(f"GET /events HTTP/1.1\r\nHost: 127.0.0.1:{watched.port}\r\n\r\n".encode())
         kinds = [(await _next_event(reader))[0] for _ in range(40)]
         assert kinds.count("beat") >= 20
         writer.close()
 
-    Watched(tmp_path).run(talk)
 
-
-def test_lists_of_hosts_fetches_and_log_lines(watched: Watched, tmp_path: Path) -> None:
+async def test_lists_of_hosts_fetches_and_log_lines(watched: Watched, tmp_path: Path) -> None:
     """The server lists hosts, latest fetches and latest log lines of all processes, and names the crawl's directory."""
-
-    async def talk(watched: Watched) -> None:
+    async with watched:
         found = (await watched.ask("/hosts?order=failing&limit=3&search=a&cause=reset")).json
         assert [row["host"] for row in found["rows"]] == ["p1-0", "p0-0", "p1-1"]
         wanted = {"command": "hosts", "limit": 3, "order": "failing", "search": "a", "cause": "reset"}
@@ -261,13 +243,10 @@ def test_lists_of_hosts_fetches_and_log_lines(watched: Watched, tmp_path: Path) 
         assert (await watched.ask("/log?level=loud")).status == 400
         assert (await watched.ask("/status")).json["crawl"]["directory"] == str(tmp_path)
 
-    watched.run(talk)
 
-
-def test_data_of_a_missing_process_is_reported_as_missing(watched: Watched) -> None:
+async def test_data_of_a_missing_process_is_reported_as_missing(watched: Watched) -> None:
     """Hosts and URLs of a stopped process were once reported as unknown, or a wrong process described them."""
-
-    async def talk(watched: Watched) -> None:
+    async with watched:
         assert (await watched.ask("/hosts/a.example")).status == 404
         watched.source.gone = ("p1",)
         host = await watched.ask("/hosts/a.example")
@@ -276,5 +255,3 @@ def test_data_of_a_missing_process_is_reported_as_missing(watched: Watched) -> N
         watched.source.owners = ["p0"]
         why = await watched.ask("/why?url=http://a.example/")
         assert (why.status, why.json["missing"]) == (503, ["p1"]) and "p1" in why.json["why"]
-
-    watched.run(talk)

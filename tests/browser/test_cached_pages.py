@@ -1,7 +1,8 @@
 """Test stored pages in a real Chromium: their links lead to other stored pages, and a hostile page is confined."""
 
 import base64
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -31,13 +32,9 @@ fetch('/do', {method: 'POST'}); document.cookie = 'a=b';</script>
 <body onload="document.title = 'load ran'; f.submit()"><p id=p>still here</p>"""
 
 
-def show(tmp_path: Path, talk: Callable[[Served, Page], Awaitable[None]], *flags: str) -> Served:
+@asynccontextmanager
+async def show(tmp_path: Path, *flags: str) -> AsyncIterator[tuple[Served, Page]]:
     served = Served(tmp_path / "cache")
-
-    async def whole(served: Served) -> None:
-        async with browser(tmp_path / "profile", *flags) as page:
-            await talk(served, page)
-
     pages = {
         "": b"<title>one</title><link rel=stylesheet href=s.css><img id=i src=i.png><a id=a href=two#x>two</a>",
         "two": b"<title>two</title><h1 id=x>two</h1>",
@@ -54,17 +51,17 @@ def show(tmp_path: Path, talk: Callable[[Served, Page], Awaitable[None]], *flags
     for name, (kind, body) in kinds.items():
         headers = ((b"Content-Type", kind), (b"Service-Worker-Allowed", b"/"))
         served.store(SITE + name, body, headers=headers, content_type=kind.decode())
-    served.run(whole)
-    return served
+    async with served, browser(tmp_path / "profile", *flags) as page:
+        yield served, page
 
 
-def test_links_and_resources_of_stored_pages_come_from_the_cache(tmp_path: Path) -> None:
+async def test_links_and_resources_of_stored_pages_come_from_the_cache(tmp_path: Path) -> None:
     """Style sheets with imports, images and links come from the cache.
 
     The browser requests nothing else.
     """
 
-    async def talk(served: Served, page: Page) -> None:
+    async with show(tmp_path) as (served, page):
         base = f"http://127.0.0.1:{served.port}"
         await page.open(f"{base}/page?url={SITE}&rewrite=1")
         assert await page.evaluate("document.title") == "one"
@@ -78,14 +75,12 @@ def test_links_and_resources_of_stored_pages_come_from_the_cache(tmp_path: Path)
         for url in page.requests:
             assert url.startswith((f"{base}/page?url=", f"{base}/favicon.ico", "data:")), url
 
-    show(tmp_path, talk)
-
 
 @pytest.mark.parametrize("more", ["", "&rewrite=1"])
-def test_a_hostile_page_is_confined(tmp_path: Path, more: str) -> None:
+async def test_a_hostile_page_is_confined(tmp_path: Path, more: str) -> None:
     """The page is displayed, but runs no script, frame, refresh, form or worker, and contacts no other host."""
 
-    async def talk(served: Served, page: Page) -> None:
+    async with show(tmp_path, "--host-resolver-rules=MAP elsewhere.example 127.0.0.1:9") as (served, page):
         address = f"http://127.0.0.1:{served.port}/page?url={SITE}hostile{more}"
         await page.open(address)
         await page.settled()  # the attacks start when the page loads
@@ -99,22 +94,18 @@ def test_a_hostile_page_is_confined(tmp_path: Path, more: str) -> None:
         assert not any("elsewhere.example/" in url and "/page?" not in url for url in page.frames)
         assert foreign == [] or set(foreign) <= set(page.blocked), foreign
 
-    show(tmp_path, talk, "--host-resolver-rules=MAP elsewhere.example 127.0.0.1:9")
-
 
 @pytest.mark.parametrize("more", ["", "&rewrite=1"])
-def test_a_stored_redirect_leads_to_the_copy_of_its_target(tmp_path: Path, more: str) -> None:
+async def test_a_stored_redirect_leads_to_the_copy_of_its_target(tmp_path: Path, more: str) -> None:
     """For a stored 302 answer, the browser once showed a blank page or left the cache."""
 
-    async def talk(served: Served, page: Page) -> None:
+    async with show(tmp_path) as (served, page):
         moved = ((b"Location", b"/two"),)
         served.store(SITE + "moved", b"", status=302, reason="Found", outcome=Outcome.REDIRECT, headers=moved)
         base = f"http://127.0.0.1:{served.port}"
         await page.open(f"{base}/page?url={SITE}moved{more}")
         assert await page.evaluate("document.title") == "two"
         assert await page.evaluate("location.href") == f"{base}/page?url={SITE}two{more}"
-
-    show(tmp_path, talk)
 
 
 @pytest.mark.parametrize(
@@ -132,12 +123,12 @@ def test_a_stored_redirect_leads_to_the_copy_of_its_target(tmp_path: Path, more:
     ],
     ids=["meta", "field", "XHTML", "UTF-16"],
 )  # fmt: skip
-def test_a_page_that_sends_its_readers_on_links_to_its_target(
+async def test_a_page_that_sends_its_readers_on_links_to_its_target(
     tmp_path: Path, body: bytes, kind: bytes, field: bytes
 ) -> None:
     """Chromium ignores a refresh in a sandbox without scripts, so such a page was once a dead end."""
 
-    async def talk(served: Served, page: Page) -> None:
+    async with show(tmp_path) as (served, page):
         fields = ((b"Content-Type", kind), *(((b"Refresh", field),) if field else ()))
         served.store(SITE + "moved", body, headers=fields, content_type=kind.decode())
         base = f"http://127.0.0.1:{served.port}"
@@ -154,10 +145,8 @@ def test_a_page_that_sends_its_readers_on_links_to_its_target(
         await page.open(f"{base}/page?url={SITE}news&rewrite=1")
         assert await page.evaluate("document.body.innerText") == "", "a page that reloads itself"
 
-    show(tmp_path, talk)
 
-
-def test_a_browser_that_uses_the_cache_as_a_proxy(tmp_path: Path) -> None:
+async def test_a_browser_that_uses_the_cache_as_a_proxy(tmp_path: Path) -> None:
     """The cache acts as a proxy for stored pages.
 
     For other pages, it returns an error and fetches nothing.
@@ -172,9 +161,7 @@ def test_a_browser_that_uses_the_cache_as_a_proxy(tmp_path: Path) -> None:
     served = Served(tmp_path / "cache")
     served.store(SITE + "two", b"<title>two</title><h1>two</h1>")
 
-    async def whole(served: Served) -> None:
+    async with served:
         flag = f"--proxy-server=http://127.0.0.1:{served.port}"
         async with browser(tmp_path / "profile", flag) as page:
             await talk(served, page)
-
-    served.run(whole)

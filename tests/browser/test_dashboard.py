@@ -120,103 +120,91 @@ async def click(page: Page, selector: str) -> None:
     await page.evaluate(f"document.querySelector({selector!r}).click()")
 
 
-def test_the_dashboard_updates_during_a_crawl(tmp_path: Path) -> None:
+async def test_the_dashboard_updates_during_a_crawl(tmp_path: Path) -> None:
     """Figures are updated, the result of an action appears beside its control, and no other host is contacted."""
-
-    async def talk() -> None:
-        async with watched(tmp_path) as (server, page):
-            await reads(page, "verdict", "Healthy")
-            first = int((await tile(page, "Fetched")).replace(",", ""))
-            await page.until(
-                f"+document.querySelector('#tiles [data-name=Fetched] dd').textContent.replace(',', '') > {first}"
-            )
-            assert await page.evaluate("location.hash") == ""
-            assert str(tmp_path / "crawl") in await shown(page, "crawl")
-            assert "127.0.0.1" in await shown(page, "crawl")
-            await page.until("document.getElementById('left').textContent.includes('each page adds 2')")
-            assert await page.evaluate("document.getElementById('resume').disabled"), "it is not paused"
-            await click(page, "#pause")
-            await reads(page, "control-said", "paused")
-            await reads(page, "verdict", "Paused")
-            await page.until("!document.getElementById('resume').disabled")
-            assert await page.evaluate("document.getElementById('pause').disabled")
-            await click(page, "#resume")
-            await reads(page, "verdict", "Healthy")
-            await submit(page, "seed-form", "ftp://a/")
-            refused = "0 queued; refused: ftp://a/: its scheme is neither http nor https"
-            await page.until(f"document.querySelector('#seed-form output').textContent === {refused!r}")
-            await submit(page, "set-form", "politeness.delay=0.03")
-            await page.until(
-                "document.querySelector('#set-form output').textContent === 'set: politeness.delay = 0.03'"
-            )
-            assert page.messages == []
-            await submit(page, "set-form", "pages.prefix=x")
-            await page.until("document.querySelector('#set-form output.bad').textContent.includes('refused')")
-            await click(page, "#outcomes button[data-outcome=fetched]")
-            assert await page.evaluate("document.getElementById('fetches-outcome').value") == "fetched"
-            await click(page, "#fetches button[data-url]")
-            await page.until("document.getElementById('why').textContent.includes('verdict')")
-            host, port = server.listener.address
-            assert {url.split("/")[2] for url in page.requests} == {f"{host}:{port}"}
-
-    asyncio.run(talk())
+    async with watched(tmp_path) as (server, page):
+        await reads(page, "verdict", "Healthy")
+        first = int((await tile(page, "Fetched")).replace(",", ""))
+        await page.until(
+            f"+document.querySelector('#tiles [data-name=Fetched] dd').textContent.replace(',', '') > {first}"
+        )
+        assert await page.evaluate("location.hash") == ""
+        assert str(tmp_path / "crawl") in await shown(page, "crawl")
+        assert "127.0.0.1" in await shown(page, "crawl")
+        await page.until("document.getElementById('left').textContent.includes('each page adds 2')")
+        assert await page.evaluate("document.getElementById('resume').disabled"), "it is not paused"
+        await click(page, "#pause")
+        await reads(page, "control-said", "paused")
+        await reads(page, "verdict", "Paused")
+        await page.until("!document.getElementById('resume').disabled")
+        assert await page.evaluate("document.getElementById('pause').disabled")
+        await click(page, "#resume")
+        await reads(page, "verdict", "Healthy")
+        await submit(page, "seed-form", "ftp://a/")
+        refused = "0 queued; refused: ftp://a/: its scheme is neither http nor https"
+        await page.until(f"document.querySelector('#seed-form output').textContent === {refused!r}")
+        await submit(page, "set-form", "politeness.delay=0.03")
+        await page.until(
+            "document.querySelector('#set-form output').textContent === 'set: politeness.delay = 0.03'"
+        )
+        assert page.messages == []
+        await submit(page, "set-form", "pages.prefix=x")
+        await page.until("document.querySelector('#set-form output.bad').textContent.includes('refused')")
+        await click(page, "#outcomes button[data-outcome=fetched]")
+        assert await page.evaluate("document.getElementById('fetches-outcome').value") == "fetched"
+        await click(page, "#fetches button[data-url]")
+        await page.until("document.getElementById('why').textContent.includes('verdict')")
+        host, port = server.listener.address
+        assert {url.split("/")[2] for url in page.requests} == {f"{host}:{port}"}
 
 
-def test_a_host_can_be_blocked_from_its_panel(tmp_path: Path) -> None:
+async def test_a_host_can_be_blocked_from_its_panel(tmp_path: Path) -> None:
     """The panel of a host updates itself. Only the button that can have an effect is enabled."""
-
-    async def talk() -> None:
-        async with watched(tmp_path) as (_, page):
-            await click(page, "#hosts button")
-            await page.until("document.querySelectorAll('#host-fetches tr').length > 3")
-            await page.until("!document.getElementById('host-block').disabled")
-            assert await page.evaluate("document.getElementById('host-unblock').disabled")
-            await click(page, "#host-block")
-            await reads(page, "host-state", "blocked")
-            assert await shown(page, "host-said") == "done"
-            assert await page.evaluate("document.getElementById('host-block').disabled")
-            await page.until("document.querySelector('#hosts td:nth-child(2)').textContent === 'blocked'")
-            await click(page, "#host-unblock")
-            await page.until("!document.getElementById('host-state').textContent.startsWith('blocked')")
-
-    asyncio.run(talk())
+    async with watched(tmp_path) as (_, page):
+        await click(page, "#hosts button")
+        await page.until("document.querySelectorAll('#host-fetches tr').length > 3")
+        await page.until("!document.getElementById('host-block').disabled")
+        assert await page.evaluate("document.getElementById('host-unblock').disabled")
+        await click(page, "#host-block")
+        await reads(page, "host-state", "blocked")
+        assert await shown(page, "host-said") == "done"
+        assert await page.evaluate("document.getElementById('host-block').disabled")
+        await page.until("document.querySelector('#hosts td:nth-child(2)').textContent === 'blocked'")
+        await click(page, "#host-unblock")
+        await page.until("!document.getElementById('host-state').textContent.startsWith('blocked')")
 
 
-def test_pages_can_be_withdrawn(tmp_path: Path) -> None:
+async def test_pages_can_be_withdrawn(tmp_path: Path) -> None:
     """The dashboard counts the pages and asks for confirmation once.
 
     If the user refuses, nothing changes. After the user has confirmed, the dashboard offers no copy of the
     pages.
     """
-
-    async def talk() -> None:
-        async with watched(tmp_path) as (_, page):
-            said = "document.querySelector('#withdraw-form output').textContent"
-            await page.until("document.querySelector('#fetches button[data-url]') !== null")
-            url = await page.evaluate("document.querySelector('#fetches button[data-url]').dataset.url")
-            await explain(page, url)
-            assert '"withheld": ""' in await shown(page, "why")
-            page.agrees = False
-            await submit(page, "withdraw-form", url)
-            while not page.dialogs:
-                await asyncio.sleep(0.02)
-            assert page.dialogs[0].startswith("Take down 1 stored page ("), page.dialogs
-            assert await page.evaluate(said) == ""
-            page.agrees = True
-            await submit(page, "withdraw-form", url)
-            await page.until(f"{said}.startsWith('1 page (') && {said}.endsWith(' withdrawn')")
-            await explain(page, url)
-            assert "Withdrawn by the operator" in await shown(page, "why")
-            await submit(page, "withdraw-form", "ftp://a/")
-            await page.until("document.querySelector('#withdraw-form output.bad') !== null")
-            assert len(page.dialogs) == 2
-            await click(page, "#hosts button")
-            await page.until("!document.getElementById('host-withdraw').disabled")
-            await click(page, "#host-withdraw")
-            await page.until("document.getElementById('host-said').textContent.endsWith(' withdrawn')")
-            assert page.dialogs[2].startswith("Take down ") and len(page.dialogs) == 3
-
-    asyncio.run(talk())
+    async with watched(tmp_path) as (_, page):
+        said = "document.querySelector('#withdraw-form output').textContent"
+        await page.until("document.querySelector('#fetches button[data-url]') !== null")
+        url = await page.evaluate("document.querySelector('#fetches button[data-url]').dataset.url")
+        await explain(page, url)
+        assert '"withheld": ""' in await shown(page, "why")
+        page.agrees = False
+        await submit(page, "withdraw-form", url)
+        while not page.dialogs:
+            await asyncio.sleep(0.02)
+        assert page.dialogs[0].startswith("Take down 1 stored page ("), page.dialogs
+        assert await page.evaluate(said) == ""
+        page.agrees = True
+        await submit(page, "withdraw-form", url)
+        await page.until(f"{said}.startsWith('1 page (') && {said}.endsWith(' withdrawn')")
+        await explain(page, url)
+        assert "Withdrawn by the operator" in await shown(page, "why")
+        await submit(page, "withdraw-form", "ftp://a/")
+        await page.until("document.querySelector('#withdraw-form output.bad') !== null")
+        assert len(page.dialogs) == 2
+        await click(page, "#hosts button")
+        await page.until("!document.getElementById('host-withdraw').disabled")
+        await click(page, "#host-withdraw")
+        await page.until("document.getElementById('host-said').textContent.endsWith(' withdrawn')")
+        assert page.dialogs[2].startswith("Take down ") and len(page.dialogs) == 3
 
 
 async def explain(page: Page, url: str) -> None:
@@ -226,68 +214,54 @@ async def explain(page: Page, url: str) -> None:
     await page.until("document.getElementById('why').textContent.includes('verdict')")
 
 
-def test_stop_asks_once(tmp_path: Path) -> None:
+async def test_stop_asks_once(tmp_path: Path) -> None:
     """The first click on Stop only asks for confirmation, and the second stops the crawl.
 
     Then the page shows that the crawl stopped cleanly.
     """
-
-    async def talk() -> None:
-        async with watched(tmp_path) as (server, page):
-            await page.until("!document.getElementById('stop').disabled")
-            await click(page, "#stop")
-            assert await shown(page, "stop") == "Stop: sure?"
-            await page.next_event()
-            await reads(page, "verdict", "Healthy")
-            await click(page, "#stop")
-            await reads(page, "control-said", "stopping")
-            await server.close()
-            await reads(page, "verdict", "Stopped")
-            assert await page.evaluate("document.getElementById('state').className") == ""
-            assert await page.evaluate("document.getElementById('pause').disabled")
-
-    asyncio.run(talk())
+    async with watched(tmp_path) as (server, page):
+        await page.until("!document.getElementById('stop').disabled")
+        await click(page, "#stop")
+        assert await shown(page, "stop") == "Stop: sure?"
+        await page.next_event()
+        await reads(page, "verdict", "Healthy")
+        await click(page, "#stop")
+        await reads(page, "control-said", "stopping")
+        await server.close()
+        await reads(page, "verdict", "Stopped")
+        assert await page.evaluate("document.getElementById('state').className") == ""
+        assert await page.evaluate("document.getElementById('pause').disabled")
 
 
-def test_the_values_of_a_curve_are_shown_under_the_pointer(tmp_path: Path) -> None:
+async def test_the_values_of_a_curve_are_shown_under_the_pointer(tmp_path: Path) -> None:
     """Each curve has a unit, an axis of values and an axis of times.
 
     The points of a curve come from the history that the server keeps.
     """
-
-    async def talk() -> None:
-        async with watched(tmp_path) as (_, page):
-            curve = "document.querySelector('[data-curve=pages]')"
-            await page.until(f"{curve}.querySelector('.line').getAttribute('points').split(' ').length > 3")
-            assert "pages/s" in await page.evaluate(f"{curve}.querySelector('figcaption').textContent")
-            scale = await page.evaluate(
-                f"[...{curve}.querySelectorAll('.scale span')].map(e => e.textContent)"
-            )
-            assert scale[2] == "0" and float(scale[0]) == 2 * float(scale[1]) > 0
-            assert ":" in await page.evaluate(f"{curve}.querySelector('.axis span').textContent")
-            await page.evaluate(
-                f"{curve}.querySelector('svg').dispatchEvent(new PointerEvent('pointermove', {{clientX: 0}}))"
-            )
-            assert (await page.evaluate(f"{curve}.querySelector('figcaption span').textContent")).startswith(
-                "at "
-            )
-
-    asyncio.run(talk())
+    async with watched(tmp_path) as (_, page):
+        curve = "document.querySelector('[data-curve=pages]')"
+        await page.until(f"{curve}.querySelector('.line').getAttribute('points').split(' ').length > 3")
+        assert "pages/s" in await page.evaluate(f"{curve}.querySelector('figcaption').textContent")
+        scale = await page.evaluate(f"[...{curve}.querySelectorAll('.scale span')].map(e => e.textContent)")
+        assert scale[2] == "0" and float(scale[0]) == 2 * float(scale[1]) > 0
+        assert ":" in await page.evaluate(f"{curve}.querySelector('.axis span').textContent")
+        await page.evaluate(
+            f"{curve}.querySelector('svg').dispatchEvent(new PointerEvent('pointermove', {{clientX: 0}}))"
+        )
+        assert (await page.evaluate(f"{curve}.querySelector('figcaption span').textContent")).startswith(
+            "at "
+        )
 
 
-def test_layout_colours_and_accessibility(tmp_path: Path) -> None:
+async def test_layout_colours_and_accessibility(tmp_path: Path) -> None:
     """In wide and narrow windows, and in dark and light colours, nothing overflows, and axe-core finds no problem."""
-
-    async def talk() -> None:
-        async with watched(tmp_path) as (_, page):
-            await page.evaluate("document.querySelector('#hosts button').click()")
-            await page.until("!document.getElementById('host').hidden")
-            for name, (width, height, dark) in LOOKS.items():
-                await page.look(width, height, dark=dark)
-                assert await page.evaluate("document.documentElement.scrollWidth") <= width, name
-                assert await problems(page) == [], name
-
-    asyncio.run(talk())
+    async with watched(tmp_path) as (_, page):
+        await page.evaluate("document.querySelector('#hosts button').click()")
+        await page.until("!document.getElementById('host').hidden")
+        for name, (width, height, dark) in LOOKS.items():
+            await page.look(width, height, dark=dark)
+            assert await page.evaluate("document.documentElement.scrollWidth") <= width, name
+            assert await problems(page) == [], name
 
 
 async def tab_through(page: Page) -> None:
@@ -313,22 +287,16 @@ async def tab_through(page: Page) -> None:
     assert await page.evaluate("missed()") == []
 
 
-def test_all_controls_work_by_keyboard(tmp_path: Path) -> None:
+async def test_all_controls_work_by_keyboard(tmp_path: Path) -> None:
     """Tab reaches every control, the focus is visible, Enter works, and updates of figures keep the focus."""
-
-    async def talk() -> None:
-        async with watched(tmp_path) as (_, page):
-            await tab_through(page)
-            await page.evaluate("document.querySelector('#pause').focus()")
-            await page.press("Enter")
-            await reads(page, "verdict", "Paused")
-            await page.evaluate("document.querySelector('#hosts button').focus()")
-            first = await page.evaluate(
-                "window.first = document.querySelector('#hosts button'), !!window.first"
-            )
-            assert first
-            await page.until("document.activeElement.dataset.host")
-            await page.until("!window.first.isConnected")  # the table was redrawn
-            assert await page.evaluate("document.activeElement.dataset.host")
-
-    asyncio.run(talk())
+    async with watched(tmp_path) as (_, page):
+        await tab_through(page)
+        await page.evaluate("document.querySelector('#pause').focus()")
+        await page.press("Enter")
+        await reads(page, "verdict", "Paused")
+        await page.evaluate("document.querySelector('#hosts button').focus()")
+        first = await page.evaluate("window.first = document.querySelector('#hosts button'), !!window.first")
+        assert first
+        await page.until("document.activeElement.dataset.host")
+        await page.until("!window.first.isConnected")  # the table was redrawn
+        assert await page.evaluate("document.activeElement.dataset.host")

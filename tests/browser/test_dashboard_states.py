@@ -114,42 +114,35 @@ async def is_red(page: Page) -> bool:
     return bool(await page.evaluate("document.querySelector('#state.bad, #health.bad') !== null"))
 
 
-def test_lengths_of_time_read_as_in_the_commands(tmp_path: Path) -> None:
+async def test_lengths_of_time_read_as_in_the_commands(tmp_path: Path) -> None:
     lengths = [0.004, 0.0, 0.44, 9.91, 12.2, 119.4, 121.0, 7000.0, 7210.0, 172_000.0, 173_000.0, 1e7]
 
-    async def talk() -> None:
-        async with watching(tmp_path, Three()) as (_, page):
-            call = f"import('/static/elements.js').then((elements) => {lengths}.map(elements.duration))"
-            assert await page.evaluate(call) == [duration(length) for length in lengths]
-
-    asyncio.run(talk())
+    async with watching(tmp_path, Three()) as (_, page):
+        call = f"import('/static/elements.js').then((elements) => {lengths}.map(elements.duration))"
+        assert await page.evaluate(call) == [duration(length) for length in lengths]
 
 
-def test_a_missing_process_is_shown_in_a_red_row(tmp_path: Path) -> None:
+async def test_a_missing_process_is_shown_in_a_red_row(tmp_path: Path) -> None:
     """While a process is dead, the verdict names it and its row is red. A note says that totals contain old data."""
-
-    async def talk() -> None:
-        source = Three()
-        async with watching(tmp_path, source) as (_, page):
-            source.gone.add("p1")
-            await reads(page, "verdict", "Not healthy")
-            assert "p1 is not running" in await shown(page, "problems")
-            assert "p1not running" in await page.evaluate("document.querySelector('tr.gone').textContent")
-            assert (await shown(page, "lacking")).startswith("The totals contain the last figures of p1, of ")
-            assert (
-                await page.evaluate("document.querySelector('#tiles [data-name=Hosts] dd').textContent")
-                == "30,000"
-            )
-            assert await problems(page) == []
-            source.gone.clear()
-            await reads(page, "verdict", "Healthy")
-            assert await page.evaluate("document.querySelector('tr.gone')") is None
-            assert await page.evaluate("document.getElementById('lacking').hidden")
-
-    asyncio.run(talk())
+    source = Three()
+    async with watching(tmp_path, source) as (_, page):
+        source.gone.add("p1")
+        await reads(page, "verdict", "Not healthy")
+        assert "p1 is not running" in await shown(page, "problems")
+        assert "p1not running" in await page.evaluate("document.querySelector('tr.gone').textContent")
+        assert (await shown(page, "lacking")).startswith("The totals contain the last figures of p1, of ")
+        assert (
+            await page.evaluate("document.querySelector('#tiles [data-name=Hosts] dd').textContent")
+            == "30,000"
+        )
+        assert await problems(page) == []
+        source.gone.clear()
+        await reads(page, "verdict", "Healthy")
+        assert await page.evaluate("document.querySelector('tr.gone')") is None
+        assert await page.evaluate("document.getElementById('lacking').hidden")
 
 
-def test_a_slow_crawl_is_not_reported_as_dead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_slow_crawl_is_not_reported_as_dead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Heartbeats must arrive while processes are slow.
 
     Once, the dashboard showed in red that a healthy but slow crawl did not answer.
@@ -157,101 +150,86 @@ def test_a_slow_crawl_is_not_reported_as_dead(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(admin_server, "BEAT", 0.1)
     monkeypatch.setattr(admin_server, "TIMEOUT", 1.0)
 
-    async def talk() -> None:
-        source = Three()
-        async with watching(tmp_path, source) as (_, page):
-            source.answers.clear()
-            await reads(page, "verdict", "Slow to answer")
-            assert not await is_red(page)
-            source.answers.set()
-            await reads(page, "verdict", "Healthy")
-            assert len([url for url in page.requests if url.endswith("/events")]) == 1
-
-    asyncio.run(talk())
+    source = Three()
+    async with watching(tmp_path, source) as (_, page):
+        source.answers.clear()
+        await reads(page, "verdict", "Slow to answer")
+        assert not await is_red(page)
+        source.answers.set()
+        await reads(page, "verdict", "Healthy")
+        assert len([url for url in page.requests if url.endswith("/events")]) == 1
 
 
 @pytest.mark.parametrize(
     ("failure", "verdict", "red"),
     [("", "Stopped", False), ("p1: the disk is full", "Ended with an error", True)],
 )
-def test_the_page_distinguishes_a_clean_end_from_an_error(
+async def test_the_page_distinguishes_a_clean_end_from_an_error(
     tmp_path: Path, failure: str, verdict: str, red: bool
 ) -> None:
     """The page shows whether the crawl ended cleanly or with an error.
 
     When the next run starts at the same address, the page shows that run.
     """
-
-    async def talk() -> None:
-        source = Three()
-        async with watching(tmp_path, source) as (server, page):
-            await server.close(failure)
-            await reads(page, "verdict", verdict)
-            assert await is_red(page) == red and failure in await shown(page, "problems")
-            assert "Fetched3,000" in await shown(page, "tiles")
-            new = await again(tmp_path, source, server)
-            await reads(page, "verdict", "Healthy")
-            assert not await is_red(page)
-            await new.close()
-
-    asyncio.run(talk())
+    source = Three()
+    async with watching(tmp_path, source) as (server, page):
+        await server.close(failure)
+        await reads(page, "verdict", verdict)
+        assert await is_red(page) == red and failure in await shown(page, "problems")
+        assert "Fetched3,000" in await shown(page, "tiles")
+        new = await again(tmp_path, source, server)
+        await reads(page, "verdict", "Healthy")
+        assert not await is_red(page)
+        await new.close()
 
 
-def test_a_lost_crawl_shows_its_last_error(tmp_path: Path) -> None:
+async def test_a_lost_crawl_shows_its_last_error(tmp_path: Path) -> None:
     """When the stream ends, the page first shows "reconnecting", and then "lost" with the last error.
 
     When the crawl is restarted, the page shows it again.
     """
-
-    async def talk() -> None:
-        source = Three()
-        source.errors.append({"at": 1.0, "level": "error", "message": "store: cannot write"})
-        async with watching(tmp_path, source) as (server, page):
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(admin_server.EventStream, "write", _cut)
-                for connection in list(server.listener._connections):
-                    connection.drop()
-                await reads(page, "verdict", "Reconnecting")
-                assert not await is_red(page)
-                await reads(page, "verdict", "The crawl does not answer")
-                assert await is_red(page) and "store: cannot write" in await shown(page, "problems")
-            await reads(page, "verdict", "Healthy")
-
-    asyncio.run(talk())
+    source = Three()
+    source.errors.append({"at": 1.0, "level": "error", "message": "store: cannot write"})
+    async with watching(tmp_path, source) as (server, page):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(admin_server.EventStream, "write", _cut)
+            for connection in list(server.listener._connections):
+                connection.drop()
+            await reads(page, "verdict", "Reconnecting")
+            assert not await is_red(page)
+            await reads(page, "verdict", "The crawl does not answer")
+            assert await is_red(page) and "store: cannot write" in await shown(page, "problems")
+        await reads(page, "verdict", "Healthy")
 
 
 async def _cut(stream: admin_server.EventStream, request: object) -> None:
     raise ConnectionResetError("cut by the test")
 
 
-def test_the_dashboard_with_ten_thousand_hosts(tmp_path: Path) -> None:
+async def test_the_dashboard_with_ten_thousand_hosts(tmp_path: Path) -> None:
     """The server ranks and searches all hosts, and the page stays usable.
 
     Each cause of failures links to the hosts that have it.
     """
-
-    async def talk() -> None:
-        crawl = Crawl(config(crawl={"patience": "1 d"}), answer=refusing)
-        crawl.add([link(f"http://dead{n}.org/") for n in range(40)])
-        crawl.run(60.0)
-        crawl.add([link(f"http://good{n}.org/") for n in range(HOSTS - 40)])
-        crawl.run(0.01)
-        async with watching(tmp_path, Three(crawl)) as (_, page):
-            await page.until("document.querySelectorAll('#hosts tbody tr').length === 100")
-            assert (await shown(page, "hosts-said")).startswith("10,000 hosts, 40 of them failing.")
-            names = "[...document.querySelectorAll('#hosts button')].map(e => e.dataset.host)"
-            assert all(name.startswith("dead") for name in (await page.evaluate(names))[:40])
-            await page.evaluate("document.querySelector('#failures button').click()")
-            await page.until(f"{names}.length === 40")
-            await page.evaluate("document.getElementById('hosts-cause').value = ''")
-            await page.evaluate("document.getElementById('hosts-search').value = 'good99'")
-            await page.evaluate("document.getElementById('hosts-search').dispatchEvent(new Event('input'))")
-            await page.until(f"{names}.length > 0 && {names}.every(name => name.includes('good99'))")
-            for name, (width, height, dark) in LOOKS.items():
-                await page.look(width, height, dark=dark)
-                assert await page.evaluate("document.documentElement.scrollWidth") <= width, name
-                assert await problems(page) == [], name
-            cut = "[...document.querySelectorAll('#hosts td')].some(e => e.scrollWidth > e.clientWidth + 1)"
-            assert not await page.evaluate(cut), "cells of cards are not cut"
-
-    asyncio.run(talk())
+    crawl = Crawl(config(crawl={"patience": "1 d"}), answer=refusing)
+    crawl.add([link(f"http://dead{n}.org/") for n in range(40)])
+    crawl.run(60.0)
+    crawl.add([link(f"http://good{n}.org/") for n in range(HOSTS - 40)])
+    crawl.run(0.01)
+    async with watching(tmp_path, Three(crawl)) as (_, page):
+        await page.until("document.querySelectorAll('#hosts tbody tr').length === 100")
+        assert (await shown(page, "hosts-said")).startswith("10,000 hosts, 40 of them failing.")
+        names = "[...document.querySelectorAll('#hosts button')].map(e => e.dataset.host)"
+        assert all(name.startswith("dead") for name in (await page.evaluate(names))[:40])
+        await page.evaluate("document.querySelector('#failures button').click()")
+        await page.until(f"{names}.length === 40")
+        await page.evaluate("document.getElementById('hosts-cause').value = ''")
+        await page.evaluate("document.getElementById('hosts-search').value = 'good99'")
+        await page.evaluate("document.getElementById('hosts-search').dispatchEvent(new Event('input'))")
+        await page.until(f"{names}.length > 0 && {names}.every(name => name.includes('good99'))")
+        for name, (width, height, dark) in LOOKS.items():
+            await page.look(width, height, dark=dark)
+            assert await page.evaluate("document.documentElement.scrollWidth") <= width, name
+            assert await problems(page) == [], name
+        cut = "[...document.querySelectorAll('#hosts td')].some(e => e.scrollWidth > e.clientWidth + 1)"
+        assert not await page.evaluate(cut), "cells of cards are not cut"

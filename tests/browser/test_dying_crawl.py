@@ -97,72 +97,64 @@ async def check(page: Page, name: str) -> None:
     await tab_through(page)
 
 
-def test_killed_processes_before_a_browser(tmp_path: Path, tree: list[str]) -> None:  # noqa: F811
+async def test_killed_processes_before_a_browser(tmp_path: Path, tree: list[str]) -> None:  # noqa: F811
     """The page always shows which processes are left.
 
     First, one process is killed again and again, until its restart is delayed. Then all processes are killed.
     """
+    async with watched(tmp_path, tree) as (crawl, page):
+        await check(page, "live")
+        assert await tile(page, "Hosts") == "6"
+        for _ in range(KILLS):
+            await crawl.kill("p1")
+        await page.until(f"{GONE} !== null")
+        assert (await page.evaluate(f"{GONE}.textContent")).startswith("p1not running, last seen at ")
+        assert "p1 is not running" in await shown(page, "problems")
+        assert (await shown(page, "lacking")).startswith("The totals contain the last figures of p1, of ")
+        assert await tile(page, "Hosts") == "6" and await shown(page, "verdict") == "Not healthy"
+        await check(page, "one killed")
+        await lives(page)  # the supervisor has restarted the process
+        assert await page.evaluate("document.getElementById('lacking').hidden")
+        assert "p1: ended with signal 9" in await shown(page, "problems")
 
-    async def talk() -> None:
-        async with watched(tmp_path, tree) as (crawl, page):
-            await check(page, "live")
-            assert await tile(page, "Hosts") == "6"
-            for _ in range(KILLS):
-                await crawl.kill("p1")
-            await page.until(f"{GONE} !== null")
-            assert (await page.evaluate(f"{GONE}.textContent")).startswith("p1not running, last seen at ")
-            assert "p1 is not running" in await shown(page, "problems")
-            assert (await shown(page, "lacking")).startswith("The totals contain the last figures of p1, of ")
-            assert await tile(page, "Hosts") == "6" and await shown(page, "verdict") == "Not healthy"
-            await check(page, "one killed")
-            await lives(page)  # the supervisor has restarted the process
-            assert await page.evaluate("document.getElementById('lacking').hidden")
-            assert "p1: ended with signal 9" in await shown(page, "problems")
-
-            fetched = await tile(page, "Fetched")
-            await crawl.kill_all()
-            await reads(page, "verdict", "Reconnecting")
-            assert await shown(page, "state") == "reconnecting"
-            await reads(page, "verdict", "The crawl does not answer")
-            assert "Its last error: p1: ended with signal 9" in await shown(page, "problems")
-            assert await page.evaluate("document.querySelector('#health.bad') !== null")
-            assert await tile(page, "Fetched") >= fetched and await page.evaluate(
-                "document.getElementById('pause').disabled"
-            )
-            await check(page, "all killed")
-            crawl.start_again()
-            await lives(page)
-            await reads(page, "verdict", "Healthy")
-
-    asyncio.run(talk())
+        fetched = await tile(page, "Fetched")
+        await crawl.kill_all()
+        await reads(page, "verdict", "Reconnecting")
+        assert await shown(page, "state") == "reconnecting"
+        await reads(page, "verdict", "The crawl does not answer")
+        assert "Its last error: p1: ended with signal 9" in await shown(page, "problems")
+        assert await page.evaluate("document.querySelector('#health.bad') !== null")
+        assert await tile(page, "Fetched") >= fetched and await page.evaluate(
+            "document.getElementById('pause').disabled"
+        )
+        await check(page, "all killed")
+        crawl.start_again()
+        await lives(page)
+        await reads(page, "verdict", "Healthy")
 
 
-def test_the_ends_of_a_crawl_before_a_browser(tmp_path: Path, tree: list[str]) -> None:  # noqa: F811
+async def test_the_ends_of_a_crawl_before_a_browser(tmp_path: Path, tree: list[str]) -> None:  # noqa: F811
     """A crawl is stopped with the button on the page, and then continued.
 
     The continued crawl ends with an error, because a process lost its store.
     """
-
-    async def talk() -> None:
-        async with watched(tmp_path, tree) as (crawl, page):
-            await crawl.kill("p1")
-            await reads(page, "verdict", "Works, but needs a look")
-            assert "a process died in the last 10 minutes: p1: ended" in await shown(page, "problems")
-            await check(page, "degraded")
-            await click(page, "#stop")
-            await click(page, "#stop")
-            await reads(page, "verdict", "Stopped")
-            assert "The crawl ended cleanly at " in await shown(page, "problems")
-            assert await asyncio.to_thread(crawl.running.process.wait, 30) == 0
-            await check(page, "stopped")
-            crawl.start_again()
-            await lives(page)
-            shutil.rmtree(crawl.running.folder / "p1" / "store")
-            await crawl.kill("p1")
-            await reads(page, "verdict", "Ended with an error")
-            assert ": p1: " in await shown(page, "problems") and "/p1/store is missing" in await shown(
-                page, "problems"
-            )
-            await check(page, "ended with an error")
-
-    asyncio.run(talk())
+    async with watched(tmp_path, tree) as (crawl, page):
+        await crawl.kill("p1")
+        await reads(page, "verdict", "Works, but needs a look")
+        assert "a process died in the last 10 minutes: p1: ended" in await shown(page, "problems")
+        await check(page, "degraded")
+        await click(page, "#stop")
+        await click(page, "#stop")
+        await reads(page, "verdict", "Stopped")
+        assert "The crawl ended cleanly at " in await shown(page, "problems")
+        assert await asyncio.to_thread(crawl.running.process.wait, 30) == 0
+        await check(page, "stopped")
+        crawl.start_again()
+        await lives(page)
+        shutil.rmtree(crawl.running.folder / "p1" / "store")
+        await crawl.kill("p1")
+        await reads(page, "verdict", "Ended with an error")
+        assert ": p1: " in await shown(page, "problems") and "/p1/store is missing" in await shown(
+            page, "problems"
+        )
+        await check(page, "ended with an error")

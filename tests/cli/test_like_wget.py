@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from crawler.crawl.directory import CrawlDirectory
 from tests.end_to_end.web import FAST, Answer, ReceivedRequest, Web, crawl, page, run
 
 PNG = (200, {"Content-Type": "image/png"}, b"\x89PNG")
@@ -31,6 +32,17 @@ def test_spider_follows_all_and_stores_nothing(tmp_path: Path) -> None:
         assert not found["sections"].get("missing_titles")
     assert not list(tmp_path.glob("p0/warc/*"))
     assert run("check", "--dir", tmp_path).code == 0
+
+
+@pytest.mark.parametrize(("given", "patience"), [((), 90), (("--set", "crawl.patience=7"), 7)])
+def test_spider_waits_for_a_second_try_of_dead_hosts(
+    tmp_path: Path, given: tuple[str, ...], patience: int
+) -> None:
+    quick = [flag for flag in FAST if flag not in ("--patience", "5")]
+    with Web({"/": page()}) as web:
+        ran = run("crawl", web.url(), "--dir", tmp_path, *quick, "--spider", *given)
+    assert ran.code == 0, ran
+    assert CrawlDirectory(tmp_path).saved_config()["crawl"]["patience"] == patience
 
 
 @pytest.mark.parametrize(

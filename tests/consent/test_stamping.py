@@ -233,9 +233,26 @@ def test_a_receipt_that_does_not_match_its_digest_is_damage() -> None:
 
 def test_files_in_memory_are_bounded() -> None:
     desk = Desk()
-    desk.book._config = ConsentConfig(files_memory_max=2000)  # type: ignore[arg-type]
+    desk.book._files._bytes_max = 2000
     for n in range(50):
         fetch = Fetch("", Outcome.FETCHED, status=200, content=RSL)
         desk._put([desk.book.learn(f"http://h{n}.example", f"http://h{n}.example/l.xml", fetch, 1.0)])
-    assert desk.book._files_bytes <= 2000
+    assert desk.book._files._bytes <= 2000
     assert desk.book.site("http://h3.example").licenses  # read from the store again
+
+
+def test_statements_in_memory_are_bounded() -> None:
+    """Hosts with a robots.txt of 10,000 rules once filled the memory: 4,096 sites were kept, whatever their size."""
+    desk = Desk()
+    rules = b"User-agent: *\n" + b"".join(b"Disallow: /private/%d/\n" % n for n in range(100))
+    for kept in (desk.book._sites, desk.book._noted):
+        kept._bytes_max = 200_000  # type: ignore[attr-defined]
+    answer = {"status": 200, "outcome": Outcome.FETCHED, "complete": True, "now": 1.0}
+    digests = []
+    for n in range(50):
+        desk.robots.record(f"http://h{n}.example", body=rules, **answer)
+        digests.append(desk.book.note(f"http://h{n}.example"))
+        site = desk.book.site(f"http://h{n}.example")
+        assert site.rules is desk.robots.rules(f"http://h{n}.example"), "one copy of the rules in memory"
+    assert 1 < len(desk.book._sites._kept) < 10 and 1 < len(desk.book._noted._kept) < 10
+    assert desk.book.noted(digests[0], "http://h0.example").digest == digests[0], "made again"

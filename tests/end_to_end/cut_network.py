@@ -8,12 +8,14 @@ from contextlib import suppress
 class Proxy:
     """Forwards connections on `port` to another port of this machine.
 
-    While `open` is clear, data waits in the proxy. Connections are accepted even then.
+    While `open` is clear, data for that port waits in the proxy. While `back` is clear, the data that comes from it
+    waits. Connections are accepted even then.
     """
 
     def __init__(self, target: int) -> None:
-        self.open = threading.Event()
+        self.open, self.back = threading.Event(), threading.Event()
         self.open.set()
+        self.back.set()
         self._target = target
         self._server = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._server.getsockname()[1]
@@ -21,9 +23,11 @@ class Proxy:
 
     def close(self) -> None:
         """Accept no more connections, and let the data of the open ones through."""
-        self._server.shutdown(socket.SHUT_RDWR)
+        with suppress(OSError):  # closed before
+            self._server.shutdown(socket.SHUT_RDWR)
         self._server.close()
         self.open.set()
+        self.back.set()
 
     def _accept(self) -> None:
         with suppress(OSError):  # closed
@@ -37,7 +41,7 @@ class Proxy:
         except OSError:
             near.close()
             return
-        other = threading.Thread(target=_pump, args=(far, near, self.open), daemon=True)
+        other = threading.Thread(target=_pump, args=(far, near, self.back), daemon=True)
         other.start()
         _pump(near, far, self.open)
         other.join()

@@ -1,6 +1,7 @@
 """Test `crawler.Crawl` and its hooks."""
 
 import asyncio
+import json
 import os
 import subprocess
 import sys
@@ -107,7 +108,8 @@ def test_a_kept_iterator_does_not_keep_the_crawl_open(tmp_path: Path) -> None:
         async with crawler.Crawl(SETTINGS, directory=tmp_path, seeds=[web.url()]) as crawling:
             pages = crawling.pages()
             await anext(pages)
-        assert crawling.report["stopped_by"] == "closed"
+        saved = json.loads((tmp_path / "report.json").read_text())
+        assert crawling.report["stopped_by"] == saved["stopped_by"] == "closed"
 
     with Web(SITE) as web:
         asyncio.run(crawl(web))

@@ -83,14 +83,14 @@ def _rows(directory: Path, target: Path, now: float) -> dict[str, Any]:
     return {row["url"]: row["fresh"] for row in rows if row["state"] == "stored"}
 
 
-@pytest.mark.parametrize(("refreshes", "processes"), [(True, 1), (False, 1), (True, 3)])
+@pytest.mark.parametrize(("refreshes", "processes"), [(True, 1), (False, 1), (True, 3), (False, 3)])
 def test_all_views_give_the_same_probability(
     crawled: tuple[Path, float, dict[str, float | None]], tmp_path: Path, refreshes: bool, processes: int
 ) -> None:
     """Once, a different estimator was used for a crawl that is not running.
 
-    `refreshes` is True if the latest run refreshed pages. The views agree to the last digit. After a reshard,
-    a run must have refreshed pages, because only then does each process know its own rate.
+    `refreshes` is True if the reader of the crawl at rest knows the rate of refreshes. It needs no rate, because
+    the revisit interval is stored. The views agree to the last digit.
     """
     directory, now, live = crawled
     if processes > 1:

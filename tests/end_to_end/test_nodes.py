@@ -264,15 +264,22 @@ def test_a_node_that_was_killed_at_the_end_ends_although_its_peers_have_left(
         assert web.fetched().total() == PAGES
 
 
-def test_nodes_end_after_a_cut_of_the_network_at_the_end(tmp_path: Path) -> None:
+@pytest.mark.parametrize("cut", ["both ways", "towards c", "from c"])
+@pytest.mark.parametrize("after", [0.0, 0.25])
+def test_nodes_end_after_a_cut_of_the_network_at_the_end(tmp_path: Path, cut: str, after: float) -> None:
     """When all pages are fetched, the network of node `c` fails for longer than `crawl.patience`.
 
-    No node can know whether the others have links left. So all nodes wait, and end when the network is back.
+    Right after the last page, no node can know whether the others have links left. So all nodes wait, and end
+    when the network is back. A moment later, nodes may have agreed on the end, and they leave. A node that has
+    not learned of the end then concludes it from the last messages.
     """
     nodes = Nodes(tmp_path, "abc")
-    proxies = {name: Proxy(int(at.rpartition(":")[2])) for name, at in nodes.addresses.items()}
-    seen = {name: f"127.0.0.1:{proxy.port}" for name, proxy in proxies.items()}
-    nodes.seen = {"a": {"c": seen["c"]}, "b": {"c": seen["c"]}, "c": {"a": seen["a"], "b": seen["b"]}}
+    proxies = {
+        (here, peer): Proxy(int(nodes.addresses[peer].rpartition(":")[2]))
+        for here, peer in ("ac", "bc", "ca", "cb")
+    }
+    for (here, peer), proxy in proxies.items():
+        nodes.seen.setdefault(here, {})[peer] = f"127.0.0.1:{proxy.port}"
     patient = ("--patience", "2", "--set", "splitter.silence_max=2")
     with TreeWeb(tmp_path, PAGES, "--fanout", "3") as web:
         running = [
@@ -284,15 +291,27 @@ def test_nodes_end_after_a_cut_of_the_network_at_the_end(tmp_path: Path) -> None
             while web.fetched().total() < PAGES:
                 assert all(node.poll() is None for node in running)
                 time.sleep(0.005)
-            for proxy in proxies.values():
-                proxy.open.clear()
-            log, give_up = tmp_path / "c" / "crawler.log", time.monotonic() + 90
-            # the node logs this after `silence_max` without contact
-            while not (log.exists() and "start one of them again" in log.read_text()):
-                assert running[2].poll() is None and time.monotonic() < give_up
+            time.sleep(after)
+            for (_, peer), proxy in proxies.items():
+                to_c, from_c = (proxy.open, proxy.back) if peer == "c" else (proxy.back, proxy.open)
+                for flow in {"both ways": (to_c, from_c), "towards c": (to_c,), "from c": (from_c,)}[cut]:
+                    flow.clear()
+            logs, give_up = [tmp_path / name / "crawler.log" for name in "abc"], time.monotonic() + 90
+            # a node logs this after `silence_max` without contact
+            while not any("start one of them again" in log.read_text() for log in logs if log.exists()):
+                if all(node.poll() is not None for node in running):
+                    break
+                assert time.monotonic() < give_up
                 time.sleep(0.1)
             for proxy in proxies.values():
                 proxy.open.set()
+                proxy.back.set()
+            while any(node.poll() is None for node in running):
+                assert time.monotonic() < give_up
+                for (_, peer), proxy in proxies.items():
+                    if running["abc".index(peer)].poll() is not None:
+                        proxy.close()  # the address of a node that has left refuses connections
+                time.sleep(0.1)
             ended = [end(node, timeout=90) for node in running]
             assert [each.code for each in ended] == [0, 0, 0], ended
         finally:

@@ -166,40 +166,36 @@ def page_of(crawl: Crawl) -> Any:
 
 
 @pytest.mark.parametrize("entrance", ENTRANCES)
-def test_a_signalled_url_survives_a_kill(tmp_path: Path, entrance: Callable[[Crawl], Awaitable[Any]]) -> None:
+async def test_a_signalled_url_survives_a_kill(
+    tmp_path: Path, entrance: Callable[[Crawl], Awaitable[Any]]
+) -> None:
     """A signal for a URL arrives between two portions of the links of a page that links to it.
 
     Then the page is committed. After a kill, the links of the stored page are not read again. Once, the
     signal made the crawl believe that the link to the URL had been seen, so the URL was lost."""
-
-    async def play() -> None:
-        tree = SETTINGS | {"politeness": {"delay": 0, "delay_factor": 0}}
-        async with Crawl(tree, directory=tmp_path / "crawl", seeds=[HOME]) as crawl:
-            stages = crawl.stages
-            crawl.process._loops_run = True  # the test replaces the commit loop
-            stages.point.add(page_of(crawl))
+    tree = SETTINGS | {"politeness": {"delay": 0, "delay_factor": 0}}
+    async with Crawl(tree, directory=tmp_path / "crawl", seeds=[HOME]) as crawl:
+        stages = crawl.stages
+        crawl.process._loops_run = True  # the test replaces the commit loop
+        stages.point.add(page_of(crawl))
+        stages.point.step()
+        assert stages.point.made == 0, "the page pauses"
+        signalling = asyncio.create_task(entrance(crawl))  # type: ignore[arg-type]
+        async with asyncio.timeout(20):
+            while len(stages.point) < 2:
+                await asyncio.sleep(0.01)
+        while not stages.point.made:
             stages.point.step()
-            assert stages.point.made == 0, "the page pauses"
-            signalling = asyncio.create_task(entrance(crawl))  # type: ignore[arg-type]
-            async with asyncio.timeout(20):
-                while len(stages.point) < 2:
-                    await asyncio.sleep(0.01)
-            while not stages.point.made:
-                stages.point.step()
-            stages.point._group_entries_max = 1
-            group = stages.point.take()
-            assert [bool(change.captures) for change in group] == [True], (
-                "only the page's own group is committed"
-            )
-            stages.point.write(group)
-            shutil.copytree(tmp_path / "crawl", tmp_path / "killed", ignore=shutil.ignore_patterns("*.sock"))
-            stages.point._group_entries_max = 1024
-            stages.point.committed(group)
-            crawl.process._loops_run = False
-            crawl.process.commit_rest()
-            await signalling
-
-    asyncio.run(play())
+        stages.point._group_entries_max = 1
+        group = stages.point.take()
+        assert [bool(change.captures) for change in group] == [True], "only the page's own group is committed"
+        stages.point.write(group)
+        shutil.copytree(tmp_path / "crawl", tmp_path / "killed", ignore=shutil.ignore_patterns("*.sock"))
+        stages.point._group_entries_max = 1024
+        stages.point.committed(group)
+        crawl.process._loops_run = False
+        crawl.process.commit_rest()
+        await signalling
     directory = CrawlDirectory(tmp_path / "killed")
     with at_rest(Crawl(SETTINGS).config, directory, "p0", clock=SystemClock()) as reopened:
         fingerprint = reopened.fingerprinter.fingerprint

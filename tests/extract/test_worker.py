@@ -7,7 +7,6 @@ import resource
 import signal
 import subprocess
 import sys
-from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -34,10 +33,6 @@ LINK = NEEDS_TREE + SCANNED
 WITH_ANCHORS = Context("http://h.example/dir/page", token="me", want_anchors=True)
 
 
-def _run(test: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(test, 60))
-
-
 async def _closing(worker: Worker, *contents: bytes) -> list[Extracted]:
     try:
         return list(await asyncio.gather(*(worker.extract(content, PAGE) for content in contents)))
@@ -46,16 +41,12 @@ async def _closing(worker: Worker, *contents: bytes) -> list[Extracted]:
 
 
 @pytest.mark.parametrize("name", ["formatting", "nested div", "attributes"])
-def test_known_expensive_pages(name: str) -> None:
+async def test_known_expensive_pages(name: str) -> None:
     """Parsing ends within the limit. The page is then marked, and a plain scan finds its links."""
-
-    async def test() -> None:
-        worker = Worker(CONFIG)
-        (found,) = await _closing(worker, LINK + SHAPES[name][0])
-        assert found.parse_limit and found.hrefs == ["first"]
-        assert worker.deaths == 0
-
-    _run(test())
+    worker = Worker(CONFIG)
+    (found,) = await _closing(worker, LINK + SHAPES[name][0])
+    assert found.parse_limit and found.hrefs == ["first"]
+    assert worker.deaths == 0
 
 
 class Holds:
@@ -71,18 +62,14 @@ class Holds:
         self.told.append(0)
 
 
-def test_the_memory_of_parsing_is_accounted_for() -> None:
+async def test_the_memory_of_parsing_is_accounted_for() -> None:
     """Even for the larger of two expensive pages, no more memory is charged than the limit of the child."""
-
-    async def test() -> None:
-        memory = ByteCount(64 << 20)
-        worker = Worker(ExtractConfig(inline_bytes_max=ByteCount(1000), worker_memory_bytes_max=memory))
-        worker.holding = holds = Holds()
-        pages = LINK + b" " * 100_000, LINK + b" " * 5_000_000
-        await _closing(worker, LINK, *pages)
-        assert holds.told == [PARSED_FACTOR * len(pages[0]), 0, memory, 0]
-
-    _run(test())
+    memory = ByteCount(64 << 20)
+    worker = Worker(ExtractConfig(inline_bytes_max=ByteCount(1000), worker_memory_bytes_max=memory))
+    worker.holding = holds = Holds()
+    pages = LINK + b" " * 100_000, LINK + b" " * 5_000_000
+    await _closing(worker, LINK, *pages)
+    assert holds.told == [PARSED_FACTOR * len(pages[0]), 0, memory, 0]
 
 
 def _children_cpu() -> float:
@@ -90,70 +77,51 @@ def _children_cpu() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def test_a_page_that_takes_too_much_cpu() -> None:
+async def test_a_page_that_takes_too_much_cpu() -> None:
     """Without the limit this page would take some 40 s."""
-
-    async def test() -> None:
-        before = _children_cpu()
-        deep = LINK + b"<div>" * 100_000 + b"</div>" * 100_000
-        config_lets_it_through = ExtractConfig(cpu_seconds_max=Seconds(0.2), depth_max=10**9)
-        worker = Worker(config_lets_it_through)
-        found, after = await _closing(worker, deep, LARGE)
-        assert found.parse_limit and found.hrefs == ["first"]
-        assert worker.deaths == 1 and worker.starts == 2
-        # this takes 0.2 s of parsing and the time to start two processes
-        assert _children_cpu() - before < 3.0
-        assert not after.parse_limit and after.hrefs == ["x"]
-
-    _run(test())
+    before = _children_cpu()
+    deep = LINK + b"<div>" * 100_000 + b"</div>" * 100_000
+    config_lets_it_through = ExtractConfig(cpu_seconds_max=Seconds(0.2), depth_max=10**9)
+    worker = Worker(config_lets_it_through)
+    found, after = await _closing(worker, deep, LARGE)
+    assert found.parse_limit and found.hrefs == ["first"]
+    assert worker.deaths == 1 and worker.starts == 2
+    # this takes 0.2 s of parsing and the time to start two processes
+    assert _children_cpu() - before < 3.0
+    assert not after.parse_limit and after.hrefs == ["x"]
 
 
 @pytest.mark.parametrize("forked", [False, True])
-def test_a_page_that_takes_too_much_memory(forked: bool) -> None:
+async def test_a_page_that_takes_too_much_memory(forked: bool) -> None:
     """A forked child can reuse memory that its parent freed.
 
     So this page needs more memory than all other tests together have freed.
     """
     fork = fork_parser() if forked else None  # inherited memory does not count towards the limit
 
-    async def test() -> None:
-        memory = ByteCount(96 << 20)
-        config = ExtractConfig(
-            worker_memory_bytes_max=memory, inline_bytes_max=ByteCount(1000), tags_max=10**7
-        )
-        worker = Worker(config, fork)
-        found, after = await _closing(worker, LINK + b"<p>x" * 4_000_000, ORDINARY * 100)
-        assert found.parse_limit and found.hrefs == ["first"]
-        assert worker.deaths == 1 and after.hrefs == ["x"]
-
-    _run(test())
+    memory = ByteCount(96 << 20)
+    config = ExtractConfig(worker_memory_bytes_max=memory, inline_bytes_max=ByteCount(1000), tags_max=10**7)
+    worker = Worker(config, fork)
+    found, after = await _closing(worker, LINK + b"<p>x" * 4_000_000, ORDINARY * 100)
+    assert found.parse_limit and found.hrefs == ["first"]
+    assert worker.deaths == 1 and after.hrefs == ["x"]
 
 
-def test_large_pages_give_the_same_result_as_in_the_loop() -> None:
-    async def test() -> None:
-        worker = Worker(CONFIG)
-        links = b"".join(
-            b"<a href='/%d?a&amp;b'>x</a><code class=k>y</code>" % number for number in range(5000)
-        )
-        page = Context(
-            "http://h/", "utf-8", "me", ("</n>; rel=next",), "", ("noindex",), want_requisites=True
-        )
-        content = b"<title>t</title><img src=i>" + links
-        found = await worker.extract(content, page)
-        await worker.close()
-        assert found == extract_page(content, page, CONFIG)
-        assert len(found.hrefs) == 5001 and worker.starts == 1
-
-    _run(test())
+async def test_large_pages_give_the_same_result_as_in_the_loop() -> None:
+    worker = Worker(CONFIG)
+    links = b"".join(b"<a href='/%d?a&amp;b'>x</a><code class=k>y</code>" % number for number in range(5000))
+    page = Context("http://h/", "utf-8", "me", ("</n>; rel=next",), "", ("noindex",), want_requisites=True)
+    content = b"<title>t</title><img src=i>" + links
+    found = await worker.extract(content, page)
+    await worker.close()
+    assert found == extract_page(content, page, CONFIG)
+    assert len(found.hrefs) == 5001 and worker.starts == 1
 
 
-def test_small_pages_start_no_process() -> None:
-    async def test() -> None:
-        worker = Worker(CONFIG)
-        (found,) = await _closing(worker, ORDINARY)
-        assert found.hrefs == ["x"] and worker.starts == 0 and "starts=0" in repr(worker)
-
-    _run(test())
+async def test_small_pages_start_no_process() -> None:
+    worker = Worker(CONFIG)
+    (found,) = await _closing(worker, ORDINARY)
+    assert found.hrefs == ["x"] and worker.starts == 0 and "starts=0" in repr(worker)
 
 
 @pytest.mark.parametrize(
@@ -165,34 +133,30 @@ def test_small_pages_start_no_process() -> None:
         (LINK, PAGE, SCANNED_FACTOR, 1),
     ],
 )
-def test_pages_that_are_scanned_may_be_larger(begin: bytes, page: Context, factor: int, starts: int) -> None:
-    async def test() -> None:
-        size = 10_000
-        worker = Worker(ExtractConfig(inline_bytes_max=ByteCount(size)))
-        content = begin.ljust(factor * size)
-        found = await worker.extract(content, page)
-        await worker.close()
-        assert found == extract_page(content, page, CONFIG) and worker.starts == starts
+async def test_pages_that_are_scanned_may_be_larger(
+    begin: bytes, page: Context, factor: int, starts: int
+) -> None:
+    size = 10_000
+    worker = Worker(ExtractConfig(inline_bytes_max=ByteCount(size)))
+    content = begin.ljust(factor * size)
+    found = await worker.extract(content, page)
+    await worker.close()
+    assert found == extract_page(content, page, CONFIG) and worker.starts == starts
 
-    _run(test())
 
-
-def test_a_fork_is_the_first_child_and_a_program_the_next() -> None:
+async def test_a_fork_is_the_first_child_and_a_program_the_next() -> None:
     fork = fork_parser()
     assert fork is not None
 
-    async def test() -> None:
-        worker = Worker(CONFIG, fork)
-        found = await worker.extract(LINK + LARGE, PAGE)
-        assert found == extract_page(LINK + LARGE, PAGE, CONFIG)
-        assert worker._child is not None and worker._child.process is fork
-        fork.kill()
-        lost = await worker.extract(LARGE, PAGE)
-        found = await worker.extract(LARGE, PAGE)
-        await worker.close()
-        assert lost.parse_limit and not found.parse_limit and worker.starts == 2
-
-    _run(test())
+    worker = Worker(CONFIG, fork)
+    found = await worker.extract(LINK + LARGE, PAGE)
+    assert found == extract_page(LINK + LARGE, PAGE, CONFIG)
+    assert worker._child is not None and worker._child.process is fork
+    fork.kill()
+    lost = await worker.extract(LARGE, PAGE)
+    found = await worker.extract(LARGE, PAGE)
+    await worker.close()
+    assert lost.parse_limit and not found.parse_limit and worker.starts == 2
     assert fork.returncode == -signal.SIGKILL
 
 
@@ -210,17 +174,13 @@ def test_a_fork_ends_when_its_parent_is_gone() -> None:
     assert asyncio.run(fork.wait()) == 0
 
 
-def test_the_queue_is_bounded() -> None:
+async def test_the_queue_is_bounded() -> None:
     """Pages beyond the queue's limit get a plain scan at once."""
-
-    async def test() -> None:
-        worker = Worker(ExtractConfig(worker_queue_max=2))
-        found = await _closing(worker, *[LINK + LARGE] * 6)
-        assert [page.parse_limit for page in found] == [False, False, False, True, True, True]
-        assert worker.refused == 3
-        assert all(page.hrefs == ["first", "x"] for page in found)
-
-    _run(test())
+    worker = Worker(ExtractConfig(worker_queue_max=2))
+    found = await _closing(worker, *[LINK + LARGE] * 6)
+    assert [page.parse_limit for page in found] == [False, False, False, True, True, True]
+    assert worker.refused == 3
+    assert all(page.hrefs == ["first", "x"] for page in found)
 
 
 def test_a_child_that_ends_before_its_first_page_costs_no_links(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -247,44 +207,35 @@ def test_a_child_that_ends_before_its_first_page_costs_no_links(monkeypatch: pyt
     uvloop.run(asyncio.wait_for(check(), 60))
 
 
-def test_a_killed_child_is_replaced() -> None:
-    async def test() -> None:
-        worker = Worker(CONFIG)
-        large = LARGE
-        await worker.extract(large, PAGE)
-        assert worker._child is not None
-        worker._child.process.kill()
-        found = [await worker.extract(large, PAGE) for _ in range(2)]
-        await worker.close()
-        assert found[1].hrefs == ["x"] and not found[1].parse_limit
-        assert worker.starts == 2
-
-    _run(test())
+async def test_a_killed_child_is_replaced() -> None:
+    worker = Worker(CONFIG)
+    large = LARGE
+    await worker.extract(large, PAGE)
+    assert worker._child is not None
+    worker._child.process.kill()
+    found = [await worker.extract(large, PAGE) for _ in range(2)]
+    await worker.close()
+    assert found[1].hrefs == ["x"] and not found[1].parse_limit
+    assert worker.starts == 2
 
 
-def test_a_cancelled_page_leaves_no_answer_behind() -> None:
-    async def test() -> None:
-        worker = Worker(CONFIG)
-        task = asyncio.create_task(worker.extract(LINK + LARGE, PAGE))
-        while worker._child is None:
-            await asyncio.sleep(0)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        (found,) = await _closing(worker, LARGE)
-        assert found.hrefs == ["x"]
-
-    _run(test())
+async def test_a_cancelled_page_leaves_no_answer_behind() -> None:
+    worker = Worker(CONFIG)
+    task = asyncio.create_task(worker.extract(LINK + LARGE, PAGE))
+    while worker._child is None:
+        await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    (found,) = await _closing(worker, LARGE)
+    assert found.hrefs == ["x"]
 
 
-def test_a_child_that_cannot_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def test() -> None:
-        worker = Worker(CONFIG)
-        monkeypatch.setattr(sys, "executable", "/nonexistent/python")
-        (found,) = await _closing(worker, LINK + LARGE)
-        assert found.parse_limit and found.hrefs == ["first", "x"] and worker.deaths == 1
-
-    _run(test())
+async def test_a_child_that_cannot_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    worker = Worker(CONFIG)
+    monkeypatch.setattr(sys, "executable", "/nonexistent/python")
+    (found,) = await _closing(worker, LINK + LARGE)
+    assert found.parse_limit and found.hrefs == ["first", "x"] and worker.deaths == 1
 
 
 def test_the_child_ends_with_its_input() -> None:

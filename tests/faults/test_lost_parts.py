@@ -41,6 +41,9 @@ COMMANDS = [
         for form in ("cdxj", "jsonl", "warc", "mirror", "links", "crawl-log")
     ),
     "report -q",
+    "status",
+    "status --json",
+    "why http://127.1.0.1/",
     "check",
 ]
 

@@ -114,18 +114,15 @@ def test_interim_answers_are_skipped_up_to_16(count: int, outcome: Outcome) -> N
     assert fetch(interim, OK).outcome is outcome
 
 
-def test_an_unsolicited_101_is_an_error_and_closes_the_connection() -> None:
-    async def play() -> None:
-        client = make_client()
-        await client.start()
-        async with Server([b"HTTP/1.1 101 Switching\r\nUpgrade: h2c\r\n\r\n"], [OK]) as server:
-            for outcome in (Outcome.UNEXPECTED_STATUS, Outcome.FETCHED):
-                got = await client.fetch(FetchRequest(server.url(), ("127.0.0.1",), keep_alive=5.0))
-                assert got.outcome is outcome
-            assert server.connections == 2
-        await client.close()
-
-    run(play())
+async def test_an_unsolicited_101_is_an_error_and_closes_the_connection() -> None:
+    client = make_client()
+    await client.start()
+    async with Server([b"HTTP/1.1 101 Switching\r\nUpgrade: h2c\r\n\r\n"], [OK]) as server:
+        for outcome in (Outcome.UNEXPECTED_STATUS, Outcome.FETCHED):
+            got = await client.fetch(FetchRequest(server.url(), ("127.0.0.1",), keep_alive=5.0))
+            assert got.outcome is outcome
+        assert server.connections == 2
+    await client.close()
 
 
 # Redirects.
@@ -354,18 +351,15 @@ def test_unknown_coding_is_kept_and_not_parsed() -> None:
 
 
 # Addresses and connections.
-def test_a_closed_port_is_a_connect_error() -> None:
-    async def play() -> None:
-        client = make_client()
-        await client.start()
-        async with Server([OK]) as server:
-            pass
-        got = await client.fetch(FetchRequest(server.url(), ("127.0.0.1",)))
-        assert (got.outcome, got.blame) == (Outcome.CONNECT_ERROR, Blame.HOST)
-        assert got.error.startswith("ConnectionRefusedError: Connection refused")
-        await client.close()
-
-    run(play())
+async def test_a_closed_port_is_a_connect_error() -> None:
+    client = make_client()
+    await client.start()
+    async with Server([OK]) as server:
+        pass
+    got = await client.fetch(FetchRequest(server.url(), ("127.0.0.1",)))
+    assert (got.outcome, got.blame) == (Outcome.CONNECT_ERROR, Blame.HOST)
+    assert got.error.startswith("ConnectionRefusedError: Connection refused")
+    await client.close()
 
 
 DENIED = [
@@ -378,59 +372,50 @@ DENIED = [
 
 
 @pytest.mark.parametrize("addresses", DENIED)
-def test_denied_addresses(addresses: tuple[str, ...]) -> None:
-    async def play() -> None:
-        client = make_client(network=NetworkConfig(allow_networks=("127.0.0.1/32",)))
-        await client.start()
-        async with Server([OK]) as server:
-            got = await client.fetch(FetchRequest(server.url(), addresses))
-            assert (got.outcome, got.blame, server.connections) == (Outcome.ADDRESS_DENIED, Blame.NONE, 0)
-            got = await client.fetch(FetchRequest(server.url(host="127.0.0.2"), ("127.0.0.1",)))
-            assert (got.outcome, server.connections) == (Outcome.ADDRESS_DENIED, 0), (
-                "a literal host is its address"
-            )
-            got = await client.fetch(FetchRequest(server.url(host="[::1]")))
-            assert (got.outcome, server.connections) == (Outcome.ADDRESS_DENIED, 0)
-            got = await client.fetch(FetchRequest(server.url(), (*addresses, "127.0.0.1")))
-            assert (got.outcome, got.address) == (Outcome.FETCHED, "127.0.0.1")
-        await client.close()
-
-    run(play())
+async def test_denied_addresses(addresses: tuple[str, ...]) -> None:
+    client = make_client(network=NetworkConfig(allow_networks=("127.0.0.1/32",)))
+    await client.start()
+    async with Server([OK]) as server:
+        got = await client.fetch(FetchRequest(server.url(), addresses))
+        assert (got.outcome, got.blame, server.connections) == (Outcome.ADDRESS_DENIED, Blame.NONE, 0)
+        got = await client.fetch(FetchRequest(server.url(host="127.0.0.2"), ("127.0.0.1",)))
+        assert (got.outcome, server.connections) == (Outcome.ADDRESS_DENIED, 0), (
+            "a literal host is its address"
+        )
+        got = await client.fetch(FetchRequest(server.url(host="[::1]")))
+        assert (got.outcome, server.connections) == (Outcome.ADDRESS_DENIED, 0)
+        got = await client.fetch(FetchRequest(server.url(), (*addresses, "127.0.0.1")))
+        assert (got.outcome, got.address) == (Outcome.FETCHED, "127.0.0.1")
+    await client.close()
 
 
-def test_a_request_without_addresses_fails() -> None:
-    async def play() -> None:
-        client = make_client()
-        await client.start()
-        assert (await client.fetch(FetchRequest("http://host.test/"))).outcome is Outcome.DNS_NOT_FOUND
-        await client.close()
-
-    run(play())
+async def test_a_request_without_addresses_fails() -> None:
+    client = make_client()
+    await client.start()
+    assert (await client.fetch(FetchRequest("http://host.test/"))).outcome is Outcome.DNS_NOT_FOUND
+    await client.close()
 
 
-def test_connections_are_kept_per_host_and_for_the_requested_time() -> None:
-    async def play() -> None:
-        client = make_client()
-        await client.start()
-        async with Server([OK]) as server, Server([OK]) as other:
-            for keep_alive in (5.0, 5.0, 0.0, 0.05):
-                await client.fetch(FetchRequest(server.url(), ("127.0.0.1",), keep_alive=keep_alive))
-            assert server.connections == 2, "the first connection is reused twice and then closed"
-            assert server.requests[2].count(b"Connection: close") == 1
-            assert b"Connection" not in server.requests[1]
-            assert len(client._idle) == 1
-            for _ in range(40):
-                await asyncio.sleep(0.01)
-                if not len(client._idle):
-                    break
-            assert not len(client._idle), "expired by the timer"
-            await client.fetch(FetchRequest(server.url(), ("127.0.0.1",), keep_alive=5.0))
-            await client.fetch(FetchRequest(other.url(), ("127.0.0.1",), keep_alive=5.0))
-            assert len(client._idle) == 1, "one connection is kept per host, whatever its port"
-            client._idle._check()
-        await client.close()
-
-    run(play())
+async def test_connections_are_kept_per_host_and_for_the_requested_time() -> None:
+    client = make_client()
+    await client.start()
+    async with Server([OK]) as server, Server([OK]) as other:
+        for keep_alive in (5.0, 5.0, 0.0, 0.05):
+            await client.fetch(FetchRequest(server.url(), ("127.0.0.1",), keep_alive=keep_alive))
+        assert server.connections == 2, "the first connection is reused twice and then closed"
+        assert server.requests[2].count(b"Connection: close") == 1
+        assert b"Connection" not in server.requests[1]
+        assert len(client._idle) == 1
+        for _ in range(40):
+            await asyncio.sleep(0.01)
+            if not len(client._idle):
+                break
+        assert not len(client._idle), "expired by the timer"
+        await client.fetch(FetchRequest(server.url(), ("127.0.0.1",), keep_alive=5.0))
+        await client.fetch(FetchRequest(other.url(), ("127.0.0.1",), keep_alive=5.0))
+        assert len(client._idle) == 1, "one connection is kept per host, whatever its port"
+        client._idle._check()
+    await client.close()
 
 
 @pytest.mark.parametrize(
@@ -446,56 +431,45 @@ def test_connections_are_kept_per_host_and_for_the_requested_time() -> None:
     ],
     ids=["garbage", "second answer", "close", "HTTP/1.0", "truncated", "two lengths", "after chunks"],
 )
-def test_connections_that_are_not_used_again(answer: bytes) -> None:
+async def test_connections_that_are_not_used_again(answer: bytes) -> None:
     """Surplus bytes that arrive with one answer can never be mistaken for the next answer."""
-
-    async def play() -> None:
-        client = make_client(small(body_bytes_max=ByteCount(20)))
-        await client.start()
-        async with Server([answer], [head("Content-Length: 4") + b"next"]) as server:
-            request = FetchRequest(server.url(), ("127.0.0.1",), keep_alive=5.0)
-            await client.fetch(request)
-            got = await client.fetch(request)
-            assert (got.content, server.connections) == (b"next", 2)
-        await client.close()
-
-    run(play())
+    client = make_client(small(body_bytes_max=ByteCount(20)))
+    await client.start()
+    async with Server([answer], [head("Content-Length: 4") + b"next"]) as server:
+        request = FetchRequest(server.url(), ("127.0.0.1",), keep_alive=5.0)
+        await client.fetch(request)
+        got = await client.fetch(request)
+        assert (got.content, server.connections) == (b"next", 2)
+    await client.close()
 
 
-def test_bytes_received_while_idle_close_the_connection() -> None:
-    async def play() -> None:
-        client = make_client()
-        await client.start()
-        async with Server([OK, 0.02, OK], [head("Content-Length: 4") + b"next"]) as server:
-            request = FetchRequest(server.url(), ("127.0.0.1",), keep_alive=5.0)
-            await client.fetch(request)
-            for _ in range(50):
-                await asyncio.sleep(0.01)
-                if not len(client._idle):
-                    break
-            assert not len(client._idle)
-            assert (await client.fetch(request)).content == b"next"
-        await client.close()
-
-    run(play())
+async def test_bytes_received_while_idle_close_the_connection() -> None:
+    client = make_client()
+    await client.start()
+    async with Server([OK, 0.02, OK], [head("Content-Length: 4") + b"next"]) as server:
+        request = FetchRequest(server.url(), ("127.0.0.1",), keep_alive=5.0)
+        await client.fetch(request)
+        for _ in range(50):
+            await asyncio.sleep(0.01)
+            if not len(client._idle):
+                break
+        assert not len(client._idle)
+        assert (await client.fetch(request)).content == b"next"
+    await client.close()
 
 
-def test_unread_bytes_in_the_socket_close_the_connection() -> None:
+async def test_unread_bytes_in_the_socket_close_the_connection() -> None:
     """The bytes are still in the socket when the next request is about to be sent, so they cannot be its answer."""
-
-    async def play() -> None:
-        client = make_client()
-        await client.start()
-        for late in (OK, b""):
-            async with Server([OK], [head("Content-Length: 4") + b"next"]) as server:
-                request = FetchRequest(server.url(), ("127.0.0.1",), keep_alive=5.0)
-                await client.fetch(request)
-                await _send_unread(server, late)
-                got = await client.fetch(request)
-                assert (got.content, got.connection, server.connections) == (b"next", "plain", 2)
-        await client.close()
-
-    run(play())
+    client = make_client()
+    await client.start()
+    for late in (OK, b""):
+        async with Server([OK], [head("Content-Length: 4") + b"next"]) as server:
+            request = FetchRequest(server.url(), ("127.0.0.1",), keep_alive=5.0)
+            await client.fetch(request)
+            await _send_unread(server, late)
+            got = await client.fetch(request)
+            assert (got.content, got.connection, server.connections) == (b"next", "plain", 2)
+    await client.close()
 
 
 async def _send_unread(server: Server, late: bytes) -> None:
@@ -510,133 +484,108 @@ async def _send_unread(server: Server, late: bytes) -> None:
     sock.close()
 
 
-def test_the_time_of_an_exchange_excludes_connecting_and_our_own_lag() -> None:
+async def test_the_time_of_an_exchange_excludes_connecting_and_our_own_lag() -> None:
     """The server answers at once, while our event loop is busy for 0.3 s."""
-
-    async def play() -> None:
-        client = make_client()
-        await client.start()
-        async with Server([0.05, OK]) as server:
-            fetching = asyncio.create_task(
-                client.fetch(FetchRequest(server.url(), ("127.0.0.1",), keep_alive=5.0))
-            )
-            while not server.requests:
-                await asyncio.sleep(0.001)
-            await asyncio.sleep(0.06)  # by now the answer is in transit or has arrived
-            if fetching.done():
-                pytest.skip("it was read already")
-            time.sleep(0.3)
-            assert (await fetching).took < 0.2
-        await client.close()
-
-    run(play())
+    client = make_client()
+    await client.start()
+    async with Server([0.05, OK]) as server:
+        fetching = asyncio.create_task(
+            client.fetch(FetchRequest(server.url(), ("127.0.0.1",), keep_alive=5.0))
+        )
+        while not server.requests:
+            await asyncio.sleep(0.001)
+        await asyncio.sleep(0.06)  # by now the answer is in transit or has arrived
+        if fetching.done():
+            pytest.skip("it was read already")
+        time.sleep(0.3)
+        assert (await fetching).took < 0.2
+    await client.close()
 
 
-def test_the_connection_is_kept_for_the_gap_that_follows() -> None:
+async def test_the_connection_is_kept_for_the_gap_that_follows() -> None:
     """The idle time is ten times the duration of this answer, plus `keep_alive_extra`. Earlier answers do not matter."""
-
-    async def play() -> None:
-        client = make_client()
-        await client.start()
-        async with Server([0.2, OK]) as server:
-            request = FetchRequest(server.url(), ("127.0.0.1",), keep_alive=1.0, keep_alive_factor=10.0)
-            before = time.monotonic()
-            got = await client.fetch(request)
-            (connection,) = client._idle._by_hostname.values()
-            expected = 10.0 * got.took + PATIENT.keep_alive_extra
-            assert got.took >= 0.15 and connection.idle_until >= before + expected
-        await client.close()
-
-    run(play())
+    client = make_client()
+    await client.start()
+    async with Server([0.2, OK]) as server:
+        request = FetchRequest(server.url(), ("127.0.0.1",), keep_alive=1.0, keep_alive_factor=10.0)
+        before = time.monotonic()
+        got = await client.fetch(request)
+        (connection,) = client._idle._by_hostname.values()
+        expected = 10.0 * got.took + PATIENT.keep_alive_extra
+        assert got.took >= 0.15 and connection.idle_until >= before + expected
+    await client.close()
 
 
-def test_a_request_that_fails_on_a_reused_connection_is_resent_once() -> None:
-    async def play() -> None:
-        client = make_client()
-        await client.start()
-        for end in (Do.CLOSE, Do.RESET):
-            async with Server([OK], [end], [OK], [end], [end], [OK]) as server:
-                request = FetchRequest(server.url(host=f"{end.value}.test"), ("127.0.0.1",), keep_alive=5.0)
-                outcomes = [(await client.fetch(request)).outcome for _ in range(3)]
-                assert outcomes == [Outcome.FETCHED, Outcome.FETCHED, Outcome.RESET]
-                assert (len(server.requests), server.connections) == (5, 3)
-        await client.close()
-
-    run(play())
+async def test_a_request_that_fails_on_a_reused_connection_is_resent_once() -> None:
+    client = make_client()
+    await client.start()
+    for end in (Do.CLOSE, Do.RESET):
+        async with Server([OK], [end], [OK], [end], [end], [OK]) as server:
+            request = FetchRequest(server.url(host=f"{end.value}.test"), ("127.0.0.1",), keep_alive=5.0)
+            outcomes = [(await client.fetch(request)).outcome for _ in range(3)]
+            assert outcomes == [Outcome.FETCHED, Outcome.FETCHED, Outcome.RESET]
+            assert (len(server.requests), server.connections) == (5, 3)
+    await client.close()
 
 
-def test_a_request_that_fails_on_a_new_connection_is_not_resent() -> None:
-    async def play() -> None:
-        client = make_client()
-        await client.start()
-        async with Server([Do.CLOSE]) as server:
-            got = await client.fetch(FetchRequest(server.url(), ("127.0.0.1",), keep_alive=5.0))
-            assert (got.outcome, len(server.requests)) == (Outcome.RESET, 1)
-        await client.close()
-
-    run(play())
+async def test_a_request_that_fails_on_a_new_connection_is_not_resent() -> None:
+    client = make_client()
+    await client.start()
+    async with Server([Do.CLOSE]) as server:
+        got = await client.fetch(FetchRequest(server.url(), ("127.0.0.1",), keep_alive=5.0))
+        assert (got.outcome, len(server.requests)) == (Outcome.RESET, 1)
+    await client.close()
 
 
-def test_a_request_with_a_partial_answer_is_not_resent() -> None:
-    async def play() -> None:
-        client = make_client()
-        await client.start()
-        async with Server([OK], [b"HTTP/1.1 200", Do.CLOSE], [OK]) as server:
-            request = FetchRequest(server.url(), ("127.0.0.1",), keep_alive=5.0)
-            await client.fetch(request)
-            assert (await client.fetch(request)).outcome is Outcome.RESET
-            assert len(server.requests) == 2
-        await client.close()
-
-    run(play())
+async def test_a_request_with_a_partial_answer_is_not_resent() -> None:
+    client = make_client()
+    await client.start()
+    async with Server([OK], [b"HTTP/1.1 200", Do.CLOSE], [OK]) as server:
+        request = FetchRequest(server.url(), ("127.0.0.1",), keep_alive=5.0)
+        await client.fetch(request)
+        assert (await client.fetch(request)).outcome is Outcome.RESET
+        assert len(server.requests) == 2
+    await client.close()
 
 
-def test_cancelling_closes_the_connection() -> None:
-    async def play() -> None:
-        client = make_client()
-        await client.start()
-        async with Server([Do.HANG]) as server:
-            task = asyncio.create_task(
-                client.fetch(FetchRequest(server.url(), ("127.0.0.1",), keep_alive=5.0))
-            )
-            while not server.requests:
-                await asyncio.sleep(0.005)
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-            assert not client._active and not len(client._idle)
-        await client.close()
-
-    run(play())
+async def test_cancelling_closes_the_connection() -> None:
+    client = make_client()
+    await client.start()
+    async with Server([Do.HANG]) as server:
+        task = asyncio.create_task(client.fetch(FetchRequest(server.url(), ("127.0.0.1",), keep_alive=5.0)))
+        while not server.requests:
+            await asyncio.sleep(0.005)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert not client._active and not len(client._idle)
+    await client.close()
 
 
 # The bytes of a request.
-def test_the_bytes_of_a_request() -> None:
-    async def play() -> None:
-        identity = IdentityConfig(token="bot", contact="https://bot.example/", headers=("X-Study: 7",))
-        client = make_client(identity=identity)
-        await client.start()
-        async with Server([OK]) as server:
-            request = FetchRequest(
-                server.url("/a%27b%2Fc//d;x?q=+&%26"),
-                ("127.0.0.1",),
-                etag='W/"x"',
-                last_modified="Sat, 01 Jan 2000 00:00:00 GMT",
-                keep_alive=5.0,
-            )
-            got = await client.fetch(request)
-            expected = (
-                f"GET /a%27b%2Fc//d;x?q=+&%26 HTTP/1.1\r\nHost: host.test:{server.port}\r\n"
-                "User-Agent: bot/0.1.0 (+https://bot.example/)\r\n"
-                "Accept: text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8\r\n"
-                "Accept-Language: en;q=0.9,*;q=0.5\r\nAccept-Encoding: gzip, deflate, br\r\nX-Study: 7\r\n"
-                'If-None-Match: W/"x"\r\nIf-Modified-Since: Sat, 01 Jan 2000 00:00:00 GMT\r\n\r\n'
-            ).encode()
-            assert server.requests == [expected]
-            assert got.request_head == expected
-        await client.close()
-
-    run(play())
+async def test_the_bytes_of_a_request() -> None:
+    identity = IdentityConfig(token="bot", contact="https://bot.example/", headers=("X-Study: 7",))
+    client = make_client(identity=identity)
+    await client.start()
+    async with Server([OK]) as server:
+        request = FetchRequest(
+            server.url("/a%27b%2Fc//d;x?q=+&%26"),
+            ("127.0.0.1",),
+            etag='W/"x"',
+            last_modified="Sat, 01 Jan 2000 00:00:00 GMT",
+            keep_alive=5.0,
+        )
+        got = await client.fetch(request)
+        expected = (
+            f"GET /a%27b%2Fc//d;x?q=+&%26 HTTP/1.1\r\nHost: host.test:{server.port}\r\n"
+            "User-Agent: bot/0.1.0 (+https://bot.example/)\r\n"
+            "Accept: text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8\r\n"
+            "Accept-Language: en;q=0.9,*;q=0.5\r\nAccept-Encoding: gzip, deflate, br\r\nX-Study: 7\r\n"
+            'If-None-Match: W/"x"\r\nIf-Modified-Since: Sat, 01 Jan 2000 00:00:00 GMT\r\n\r\n'
+        ).encode()
+        assert server.requests == [expected]
+        assert got.request_head == expected
+    await client.close()
 
 
 def test_ports_of_other_protocols_are_not_connected_to() -> None:
@@ -655,88 +604,76 @@ def test_ports_of_other_protocols_are_not_connected_to() -> None:
     assert run(play((6000,))).outcome is Outcome.CONNECT_ERROR
 
 
-def test_a_received_body_is_charged_to_its_owner_before_others_resume() -> None:
+async def test_a_received_body_is_charged_to_its_owner_before_others_resume() -> None:
     """Two bodies of 600 bytes share a memory limit of 500.
 
     The second body is read only after the owner of the first body has released it.
     """
+    client = make_client(small(held_bytes_max=ByteCount(500)))
+    client.account._small = 0
+    await client.start()
+    whole = [head("Content-Length: 600") + b"x" * 200, 0.05, b"x" * 200, 0.05, b"x" * 200]
+    async with Server(whole, whole) as server:
 
-    async def play() -> None:
-        client = make_client(small(held_bytes_max=ByteCount(500)))
-        client.account._small = 0
-        await client.start()
-        whole = [head("Content-Length: 600") + b"x" * 200, 0.05, b"x" * 200, 0.05, b"x" * 200]
-        async with Server(whole, whole) as server:
+        def begin(owner: str) -> asyncio.Task[Fetch]:
+            request = FetchRequest(server.url(host=f"{owner}.test"), ("127.0.0.1",), owner=owner)
+            return asyncio.create_task(client.fetch(request))
 
-            def begin(owner: str) -> asyncio.Task[Fetch]:
-                request = FetchRequest(server.url(host=f"{owner}.test"), ("127.0.0.1",), owner=owner)
-                return asyncio.create_task(client.fetch(request))
-
-            first, second = begin("a"), begin("b")
-            while not (first.done() or second.done()):
-                await asyncio.sleep(0.005)
-            one, other = ("a", second) if first.done() else ("b", first)
-            assert client.account._charges == {one: 600}
-            assert len(client.account._waiting) == 1 and client.account.held == 600
-            client.let_go(one)
-            assert len((await other).body) == 600
-            client.account._check()
-            assert client.account.held == client.account.charged == 600
-        await client.close()
-
-    run(play())
+        first, second = begin("a"), begin("b")
+        while not (first.done() or second.done()):
+            await asyncio.sleep(0.005)
+        one, other = ("a", second) if first.done() else ("b", first)
+        assert client.account._charges == {one: 600}
+        assert len(client.account._waiting) == 1 and client.account.held == 600
+        client.let_go(one)
+        assert len((await other).body) == 600
+        client.account._check()
+        assert client.account.held == client.account.charged == 600
+    await client.close()
 
 
-def test_bodies_beyond_the_memory_limit_wait() -> None:
+async def test_bodies_beyond_the_memory_limit_wait() -> None:
     """While bodies beyond the memory limit wait, their time limits stop.
 
     So these bodies arrive complete, but late.
     """
+    limits = {"total_timeout": Seconds(0.8), "silence_timeout": Seconds(0.8)}
+    client = make_client(small(held_bytes_max=ByteCount(300), **limits))
+    client.account._small = 0
+    await client.start()
+    start = head("Content-Length: 600") + b"x" * 200
+    first, late = [start, 0.3, b"x" * 400], [start, 0.7, b"x" * 200, 0.25, b"x" * 200]
+    async with Server(first, late) as server:
 
-    async def play() -> None:
-        limits = {"total_timeout": Seconds(0.8), "silence_timeout": Seconds(0.8)}
-        client = make_client(small(held_bytes_max=ByteCount(300), **limits))
-        client.account._small = 0
-        await client.start()
-        start = head("Content-Length: 600") + b"x" * 200
-        first, late = [start, 0.3, b"x" * 400], [start, 0.7, b"x" * 200, 0.25, b"x" * 200]
-        async with Server(first, late) as server:
+        def begin(number: int) -> asyncio.Task[Fetch]:
+            request = FetchRequest(server.url(host=f"{number}.test"), ("127.0.0.1",))
+            return asyncio.create_task(client.fetch(request))
 
-            def begin(number: int) -> asyncio.Task[Fetch]:
-                request = FetchRequest(server.url(host=f"{number}.test"), ("127.0.0.1",))
-                return asyncio.create_task(client.fetch(request))
-
-            tasks = [begin(0)]
-            while not client.account.held:
-                await asyncio.sleep(0.005)
-            tasks += [begin(number) for number in range(1, 4)]
-            while len(client.account._waiting) < 3:
-                await asyncio.sleep(0.005)
-            assert client.account.held == 200 and len(client._active) == 4
-            tasks[2].cancel()
-            fetches = await asyncio.gather(tasks[0], tasks[1], tasks[3])
-            assert [(got.outcome, len(got.body)) for got in fetches] == [(Outcome.FETCHED, 600)] * 3
-            client.account._check()
-            assert client.account.held == 0
-        await client.close()
-
-    run(play())
+        tasks = [begin(0)]
+        while not client.account.held:
+            await asyncio.sleep(0.005)
+        tasks += [begin(number) for number in range(1, 4)]
+        while len(client.account._waiting) < 3:
+            await asyncio.sleep(0.005)
+        assert client.account.held == 200 and len(client._active) == 4
+        tasks[2].cancel()
+        fetches = await asyncio.gather(tasks[0], tasks[1], tasks[3])
+        assert [(got.outcome, len(got.body)) for got in fetches] == [(Outcome.FETCHED, 600)] * 3
+        client.account._check()
+        assert client.account.held == 0
+    await client.close()
 
 
-def test_the_guard_checks_each_socket() -> None:
+async def test_the_guard_checks_each_socket() -> None:
     """Whatever address aiohttp chooses, no socket is opened to a denied address."""
-
-    async def play() -> None:
-        client = make_client(network=NetworkConfig())
-        await client.start()
-        factory = client._connector._socket
-        assert factory is not None
-        for family, address in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")):
-            with pytest.raises(OSError, match="not allowed"):
-                factory((family, socket.SOCK_STREAM, 0, "", (address, 80)))
-        await client.close()
-
-    run(play())
+    client = make_client(network=NetworkConfig())
+    await client.start()
+    factory = client._connector._socket
+    assert factory is not None
+    for family, address in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")):
+        with pytest.raises(OSError, match="not allowed"):
+            factory((family, socket.SOCK_STREAM, 0, "", (address, 80)))
+    await client.close()
 
 
 @pytest.mark.parametrize(
@@ -761,36 +698,29 @@ def test_a_request_ends_when_its_slot_is_needed(sent: bytes, outcome: Outcome, t
     assert got.error == "not complete when its fetch slot was needed"
 
 
-def test_a_large_answer_rests_and_is_received_in_full() -> None:
+async def test_a_large_answer_rests_and_is_received_in_full() -> None:
     """Reading a large answer pauses after each 128 KiB, so that a short answer does not wait for the large one."""
-
-    async def play() -> None:
-        client = make_client()
-        await client.start()
-        rests: list[int] = []
-        rest = client.rests
-        client.rests = lambda connection: (rests.append(1), rest(connection))[1]  # type: ignore[method-assign]
-        body = bytes(range(256)) * 4096
-        async with Server([head(f"Content-Length: {len(body)}") + body]) as server:
-            requests = [FetchRequest(server.url(host=f"{n}.test"), ("127.0.0.1",)) for n in range(12)]
-            fetches = await asyncio.gather(*map(client.fetch, requests))
-        assert [got.body == body for got in fetches] == [True] * 12
-        assert len(rests) >= 12 * (len(body) // (REST_BYTES + READ_BYTES)) and not client._resting
-        await client.close()
-
-    run(play())
+    client = make_client()
+    await client.start()
+    rests: list[int] = []
+    rest = client.rests
+    client.rests = lambda connection: (rests.append(1), rest(connection))[1]  # type: ignore[method-assign]
+    body = bytes(range(256)) * 4096
+    async with Server([head(f"Content-Length: {len(body)}") + body]) as server:
+        requests = [FetchRequest(server.url(host=f"{n}.test"), ("127.0.0.1",)) for n in range(12)]
+        fetches = await asyncio.gather(*map(client.fetch, requests))
+    assert [got.body == body for got in fetches] == [True] * 12
+    assert len(rests) >= 12 * (len(body) // (REST_BYTES + READ_BYTES)) and not client._resting
+    await client.close()
 
 
-def test_reads_are_short_once_a_turns_share_is_used() -> None:
-    async def play() -> None:
-        client = make_client()
-        await client.start()
-        connection = Connection(("http", "a", 80, "verify"), client._view, client)
-        assert client.has_time() and len(connection.get_buffer(-1)) == READ_BYTES
-        client.spent(1.0)
-        assert not client.has_time() and len(connection.get_buffer(-1)) == SHORT_BYTES
-        await asyncio.sleep(0)
-        assert client.has_time(), "the next turn of the event loop has time again"
-        await client.close()
-
-    run(play())
+async def test_reads_are_short_once_a_turns_share_is_used() -> None:
+    client = make_client()
+    await client.start()
+    connection = Connection(("http", "a", 80, "verify"), client._view, client)
+    assert client.has_time() and len(connection.get_buffer(-1)) == READ_BYTES
+    client.spent(1.0)
+    assert not client.has_time() and len(connection.get_buffer(-1)) == SHORT_BYTES
+    await asyncio.sleep(0)
+    assert client.has_time(), "the next turn of the event loop has time again"
+    await client.close()

@@ -3,7 +3,6 @@
 import asyncio
 import socket
 import struct
-from collections.abc import Coroutine
 from types import SimpleNamespace
 from typing import Any
 
@@ -130,36 +129,28 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     return World(monkeypatch)
 
 
-def run(play: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(play, 30.0))
-
-
-def test_an_answer_in_pieces(world: World) -> None:
+async def test_an_answer_in_pieces(world: World) -> None:
     """The owner learns of every read, of the bytes held while more bytes are expected, and of the time spent reading."""
-
-    async def play() -> None:
-        task = await world.asks()
-        assert world.wire.written == b"GET"
-        for after, piece in ((1.0, HEAD % 9), (0.5, b"abc"), (0.25, b"def")):
-            world.now += after
-            world.come(piece)
-            await asyncio.sleep(0)
-            assert not task.done() and sum(world.of("grew")) == world.answer.held_bytes
-        assert world.answer.held_bytes > 0 and len(world.of("grew")) == 2
-        world.now += 0.25
-        world.come(b"ghi")
-        await task
-        assert (world.answer.content, world.answer.reusable) == (b"abcdefghi", True)
-        assert world.connection.took == 2.0 and world.connection.read_time == 1.0
-        assert world.of("spent") == [0.25] * 4 and world.of("received") == [len(HEAD % 9), 3, 3, 3]
-        assert not world.wire.said and not world.connection.lost
-        world.answer, world.cpu = Answer(LIMITS), 0.0
-        again = await world.asks()
-        world.come(WHOLE)
-        await again
-        assert (world.connection.took, world.connection.read_time) == (0.0, 0.25)
-
-    run(play())
+    task = await world.asks()
+    assert world.wire.written == b"GET"
+    for after, piece in ((1.0, HEAD % 9), (0.5, b"abc"), (0.25, b"def")):
+        world.now += after
+        world.come(piece)
+        await asyncio.sleep(0)
+        assert not task.done() and sum(world.of("grew")) == world.answer.held_bytes
+    assert world.answer.held_bytes > 0 and len(world.of("grew")) == 2
+    world.now += 0.25
+    world.come(b"ghi")
+    await task
+    assert (world.answer.content, world.answer.reusable) == (b"abcdefghi", True)
+    assert world.connection.took == 2.0 and world.connection.read_time == 1.0
+    assert world.of("spent") == [0.25] * 4 and world.of("received") == [len(HEAD % 9), 3, 3, 3]
+    assert not world.wire.said and not world.connection.lost
+    world.answer, world.cpu = Answer(LIMITS), 0.0
+    again = await world.asks()
+    world.come(WHOLE)
+    await again
+    assert (world.connection.took, world.connection.read_time) == (0.0, 0.25)
 
 
 @pytest.mark.parametrize(
@@ -173,155 +164,135 @@ def test_an_answer_in_pieces(world: World) -> None:
         ([HEAD % 5], 0.0, True, "not complete when its fetch slot was needed"),
     ],
 )
-def test_time_limits(world: World, pieces: list[bytes], last: float, needed: bool, error: str) -> None:
+async def test_time_limits(world: World, pieces: list[bytes], last: float, needed: bool, error: str) -> None:
     """The first piece arrives at once, the next ones at intervals of 1.5 s.
 
     The exchange ends at `last`, not earlier.
     """
-
-    async def play() -> None:
-        task = await world.asks()
-        begun = world.now
-        for number, piece in enumerate(pieces):
-            world.now = begun + 1.5 * number
-            world.come(piece)
-        if not needed:
-            world.connection.check(begun + last - 0.001)
-            await asyncio.sleep(0)
-            assert not task.done()
-        world.needed = needed
-        world.now = begun + last
-        world.connection.check(begun + last)
-        await task
-        assert world.answer.error == error and world.answer.state is AnswerState.DONE
-        assert world.answer.failure == (Outcome.HEADER_TIMEOUT if "header" in error else None)
-        world.connection.check(begun + 1000.0)  # no request is in progress
-
-    run(play())
-
-
-def test_time_limits_exclude_pauses(world: World) -> None:
-    async def play() -> None:
-        task = await world.asks()
-        world.now += 4.0
-        world.connection.pause()
-        world.now += 1000.0
-        world.connection.check(world.now)
-        world.connection.resume()
-        assert world.given == 1 and world.wire.said == ["pause", "resume"]
-        world.connection.check(world.now + 0.999)
+    task = await world.asks()
+    begun = world.now
+    for number, piece in enumerate(pieces):
+        world.now = begun + 1.5 * number
+        world.come(piece)
+    if not needed:
+        world.connection.check(begun + last - 0.001)
+        await asyncio.sleep(0)
         assert not task.done()
-        world.come(HEAD % 5)
+    world.needed = needed
+    world.now = begun + last
+    world.connection.check(begun + last)
+    await task
+    assert world.answer.error == error and world.answer.state is AnswerState.DONE
+    assert world.answer.failure == (Outcome.HEADER_TIMEOUT if "header" in error else None)
+    world.connection.check(begun + 1000.0)  # no request is in progress
+
+
+async def test_time_limits_exclude_pauses(world: World) -> None:
+    task = await world.asks()
+    world.now += 4.0
+    world.connection.pause()
+    world.now += 1000.0
+    world.connection.check(world.now)
+    world.connection.resume()
+    assert world.given == 1 and world.wire.said == ["pause", "resume"]
+    world.connection.check(world.now + 0.999)
+    assert not task.done()
+    world.come(HEAD % 5)
+    world.now += 2.9
+    world.connection.pause(RATE)
+    world.now += 100.0
+    world.connection.resume(RATE)
+    assert world.given == 1, "only a request that waits for memory releases its slot"
+    world.connection.check(world.now + 2.999)  # the silence limit is measured from the end of the pause
+    await asyncio.sleep(0)
+    assert not task.done()
+    for _ in range(4):
         world.now += 2.9
-        world.connection.pause(RATE)
-        world.now += 100.0
-        world.connection.resume(RATE)
-        assert world.given == 1, "only a request that waits for memory releases its slot"
-        world.connection.check(world.now + 2.999)  # the silence limit is measured from the end of the pause
-        await asyncio.sleep(0)
-        assert not task.done()
-        for _ in range(4):
-            world.now += 2.9
-            world.come(b"a")
-        world.connection.check(world.now + 1.499)  # 4 + 2.9 + 4 * 2.9 s of 20 s have passed
-        await asyncio.sleep(0)
-        assert not task.done()
-        world.connection.check(world.now + 1.501)
-        await task
-        assert world.answer.error == "not complete within 20 s"
-
-    run(play())
+        world.come(b"a")
+    world.connection.check(world.now + 1.499)  # 4 + 2.9 + 4 * 2.9 s of 20 s have passed
+    await asyncio.sleep(0)
+    assert not task.done()
+    world.connection.check(world.now + 1.501)
+    await task
+    assert world.answer.error == "not complete within 20 s"
 
 
-def test_reading_resumes_after_the_last_reason_to_pause(world: World) -> None:
+async def test_reading_resumes_after_the_last_reason_to_pause(world: World) -> None:
     """Reading resumes when the last reason to pause has ended. Ending a reason that is not active has no effect."""
-
-    async def play() -> None:
-        task, one = await world.asks(), world.connection
-        one.resume(RATE)
-        assert world.wire.said == []
-        one.pause(RATE)
-        one.pause(MEMORY)
-        assert (world.wire.said, world.given) == (["pause"], 1)
-        world.now += 50.0
-        one.resume(RATE)
-        assert world.wire.said == ["pause"]
-        one.check(world.now)
-        one.resume(MEMORY)
-        assert world.wire.said == ["pause", "resume"]
-        one.check(world.now + 4.9)
-        one.resume(MEMORY)
-        assert world.wire.said == ["pause", "resume"]
-        world.come(WHOLE)
-        await task
-        assert one.took == 0.0
-
-    run(play())
+    task, one = await world.asks(), world.connection
+    one.resume(RATE)
+    assert world.wire.said == []
+    one.pause(RATE)
+    one.pause(MEMORY)
+    assert (world.wire.said, world.given) == (["pause"], 1)
+    world.now += 50.0
+    one.resume(RATE)
+    assert world.wire.said == ["pause"]
+    one.check(world.now)
+    one.resume(MEMORY)
+    assert world.wire.said == ["pause", "resume"]
+    one.check(world.now + 4.9)
+    one.resume(MEMORY)
+    assert world.wire.said == ["pause", "resume"]
+    world.come(WHOLE)
+    await task
+    assert one.took == 0.0
 
 
-def test_time_limits_run_during_a_rest(world: World) -> None:
-    async def play() -> None:
-        task, one = await world.asks(), world.connection
-        head = HEAD % (4 * REST_BYTES)
-        world.come(head + bytes(REST_BYTES - len(head) - 1))
-        assert world.wire.said == [] and not world.of("rests")
-        world.come(b"a")
-        assert world.wire.said == ["pause"] and len(world.of("rests")) == 1
-        world.come(b"a")  # this piece was read before the pause began
-        assert world.wire.said == ["pause"] and len(world.of("rests")) == 1
-        one.go_on()
-        assert world.wire.said == ["pause", "resume"]
-        world.come(bytes(REST_BYTES - 1))
-        assert world.wire.said == ["pause", "resume"], "the count starts again at 0"
-        world.come(b"a")
-        assert len(world.of("rests")) == 2
-        world.now += 3.0
-        one.check(world.now)
-        await task
-        assert world.answer.error == "silent for 3 s"
-
-    run(play())
+async def test_time_limits_run_during_a_rest(world: World) -> None:
+    task, one = await world.asks(), world.connection
+    head = HEAD % (4 * REST_BYTES)
+    world.come(head + bytes(REST_BYTES - len(head) - 1))
+    assert world.wire.said == [] and not world.of("rests")
+    world.come(b"a")
+    assert world.wire.said == ["pause"] and len(world.of("rests")) == 1
+    world.come(b"a")  # this piece was read before the pause began
+    assert world.wire.said == ["pause"] and len(world.of("rests")) == 1
+    one.go_on()
+    assert world.wire.said == ["pause", "resume"]
+    world.come(bytes(REST_BYTES - 1))
+    assert world.wire.said == ["pause", "resume"], "the count starts again at 0"
+    world.come(b"a")
+    assert len(world.of("rests")) == 2
+    world.now += 3.0
+    one.check(world.now)
+    await task
+    assert world.answer.error == "silent for 3 s"
 
 
-def test_rests_and_pauses_wait_for_each_other(world: World) -> None:
-    async def play() -> None:
-        task, one = await world.asks(), world.connection
-        world.come(HEAD % (4 * REST_BYTES) + bytes(REST_BYTES))
-        one.pause()
-        assert world.wire.said == ["pause", "pause"]
-        one.go_on()
-        assert world.wire.said == ["pause", "pause"], "it still waits for memory"
-        one.resume()
-        assert world.wire.said == ["pause", "pause", "resume"]
-        world.come(bytes(REST_BYTES))
-        one.pause()
-        one.resume()
-        assert world.wire.said[3:] == ["pause", "pause"], "it still rests"
-        one.go_on()
-        assert world.wire.said[5:] == ["resume"]
-        one.close()
-        await task
-        for harmless in (one.go_on, one.pause, one.resume, one.close):
-            harmless()
-        assert world.wire.said[6:] == ["abort"]
-
-    run(play())
+async def test_rests_and_pauses_wait_for_each_other(world: World) -> None:
+    task, one = await world.asks(), world.connection
+    world.come(HEAD % (4 * REST_BYTES) + bytes(REST_BYTES))
+    one.pause()
+    assert world.wire.said == ["pause", "pause"]
+    one.go_on()
+    assert world.wire.said == ["pause", "pause"], "it still waits for memory"
+    one.resume()
+    assert world.wire.said == ["pause", "pause", "resume"]
+    world.come(bytes(REST_BYTES))
+    one.pause()
+    one.resume()
+    assert world.wire.said[3:] == ["pause", "pause"], "it still rests"
+    one.go_on()
+    assert world.wire.said[5:] == ["resume"]
+    one.close()
+    await task
+    for harmless in (one.go_on, one.pause, one.resume, one.close):
+        harmless()
+    assert world.wire.said[6:] == ["abort"]
 
 
-def test_reads_are_short_and_followed_by_rests_in_a_long_turn(world: World) -> None:
-    async def play() -> None:
-        task = await world.asks()
-        assert len(world.connection.get_buffer(-1)) == 1 << 20
-        world.has_time = lambda: False
-        assert len(world.connection.get_buffer(-1)) == SHORT_BYTES
-        world.come(HEAD % 5)
-        assert world.wire.said == ["pause"] and len(world.of("rests")) == 1
-        world.connection.go_on()
-        world.come(b"hello")  # the answer is complete, so there is no rest
-        await task
-        assert len(world.of("rests")) == 1
-
-    run(play())
+async def test_reads_are_short_and_followed_by_rests_in_a_long_turn(world: World) -> None:
+    task = await world.asks()
+    assert len(world.connection.get_buffer(-1)) == 1 << 20
+    world.has_time = lambda: False
+    assert len(world.connection.get_buffer(-1)) == SHORT_BYTES
+    world.come(HEAD % 5)
+    assert world.wire.said == ["pause"] and len(world.of("rests")) == 1
+    world.connection.go_on()
+    world.come(b"hello")  # the answer is complete, so there is no rest
+    await task
+    assert len(world.of("rests")) == 1
 
 
 def test_unsolicited_bytes_close_the_connection(world: World) -> None:
@@ -332,29 +303,22 @@ def test_unsolicited_bytes_close_the_connection(world: World) -> None:
     assert world.closed == 1
 
 
-def test_bytes_after_an_answer_prevent_reuse(world: World) -> None:
+async def test_bytes_after_an_answer_prevent_reuse(world: World) -> None:
     """More bytes arrive before the exchange has noticed that the answer is complete."""
-
-    async def play() -> None:
-        task = await world.asks()
-        world.come(WHOLE)
-        assert world.answer.reusable
-        world.come(b"HTTP")
-        assert not world.answer.reusable and world.connection.lost
-        await task
-        assert world.answer.content == b"hello"
-
-    run(play())
+    task = await world.asks()
+    world.come(WHOLE)
+    assert world.answer.reusable
+    world.come(b"HTTP")
+    assert not world.answer.reusable and world.connection.lost
+    await task
+    assert world.answer.content == b"hello"
 
 
-def test_a_lost_connection_is_not_used_again(world: World) -> None:
-    async def play() -> None:
-        world.connection.close()
-        await world.connection.exchange(b"GET", world.answer, LIMITS, world.now + 20.0)
-        assert (world.answer.failure, world.answer.error) == (Outcome.RESET, "connection lost")
-        assert world.wire.written == b""
-
-    run(play())
+async def test_a_lost_connection_is_not_used_again(world: World) -> None:
+    world.connection.close()
+    await world.connection.exchange(b"GET", world.answer, LIMITS, world.now + 20.0)
+    assert (world.answer.failure, world.answer.error) == (Outcome.RESET, "connection lost")
+    assert world.wire.written == b""
 
 
 @pytest.mark.parametrize(
@@ -366,58 +330,49 @@ def test_a_lost_connection_is_not_used_again(world: World) -> None:
         ([], OSError("boom"), "OSError: boom"),
     ],
 )
-def test_the_end_of_a_connection_ends_the_answer(
+async def test_the_end_of_a_connection_ends_the_answer(
     world: World, pieces: list[bytes], error: Exception | None, said: str
 ) -> None:
-    async def play() -> None:
-        task = await world.asks()
-        for piece in pieces:
-            world.come(piece)
-        world.now += 1.0
-        if error is None:
-            assert world.connection.eof_received() is False, "False tells the transport to close"
-            assert not world.connection.lost and world.answer.error == said
-        world.connection.connection_lost(error)
-        await task
-        assert world.answer.error == said and world.connection.took == 1.0
-        assert world.connection.lost and world.closed == 1
-
-    run(play())
+    task = await world.asks()
+    for piece in pieces:
+        world.come(piece)
+    world.now += 1.0
+    if error is None:
+        assert world.connection.eof_received() is False, "False tells the transport to close"
+        assert not world.connection.lost and world.answer.error == said
+    world.connection.connection_lost(error)
+    await task
+    assert world.answer.error == said and world.connection.took == 1.0
+    assert world.connection.lost and world.closed == 1
 
 
-def test_a_bug_in_reading_ends_the_exchange_and_not_the_loop(
+async def test_a_bug_in_reading_ends_the_exchange_and_not_the_loop(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first error in reading is raised. An error that occurs when the exchange ends is raised, too."""
 
-    async def play() -> None:
-        def buggy(*_: object) -> None:
-            raise KeyError("first")
+    def buggy(*_: object) -> None:
+        raise KeyError("first")
 
-        task = await world.asks()
-        monkeypatch.setattr(world, "received", buggy)
-        world.come(WHOLE)
-        world.connection.fail(ValueError("second"))
-        with pytest.raises(KeyError, match="first"):
-            await task
-        monkeypatch.undo()
-
-    run(play())
+    task = await world.asks()
+    monkeypatch.setattr(world, "received", buggy)
+    world.come(WHOLE)
+    world.connection.fail(ValueError("second"))
+    with pytest.raises(KeyError, match="first"):
+        await task
+    monkeypatch.undo()
 
 
-def test_a_bug_while_ending_an_answer_is_raised_too(world: World) -> None:
+async def test_a_bug_while_ending_an_answer_is_raised_too(world: World) -> None:
     class Buggy(Answer):
         def end(self, error: str = "") -> None:
             raise KeyError("ending")
 
-    async def play() -> None:
-        world.answer = Buggy(LIMITS)
-        task = await world.asks()
-        world.connection.connection_lost(None)
-        with pytest.raises(KeyError, match="ending"):
-            await task
-
-    run(play())
+    world.answer = Buggy(LIMITS)
+    task = await world.asks()
+    world.connection.connection_lost(None)
+    with pytest.raises(KeyError, match="ending"):
+        await task
 
 
 def test_a_connection_is_quiet_until_bytes_or_a_close_arrive(world: World) -> None:
@@ -489,22 +444,18 @@ class Kernel:
         (0.03, Kernel(1, 0), 0.001),
     ],
 )
-def test_the_time_of_an_exchange_is_that_of_server_and_network(
+async def test_the_time_of_an_exchange_is_that_of_server_and_network(
     world: World, seen: float, kernel: Kernel, took: float
 ) -> None:
     """For each request, immediate acknowledgement is turned on in the kernel.
 
     If the socket is already closed, this does no harm.
     """
-
-    async def play() -> None:
-        world.connection.sock = kernel  # type: ignore[assignment]
-        world.now = 0.0
-        task = await world.asks()
-        assert kernel.options == [(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)]
-        world.now = seen
-        world.come(WHOLE)
-        await task
-        assert world.connection.took == pytest.approx(took, abs=1e-9) and kernel.asked == (seen > 0.02)
-
-    run(play())
+    world.connection.sock = kernel  # type: ignore[assignment]
+    world.now = 0.0
+    task = await world.asks()
+    assert kernel.options == [(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)]
+    world.now = seen
+    world.come(WHOLE)
+    await task
+    assert world.connection.took == pytest.approx(took, abs=1e-9) and kernel.asked == (seen > 0.02)

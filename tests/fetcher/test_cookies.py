@@ -17,7 +17,7 @@ from crawler.fetcher.cookies import (
 )
 from crawler.fetcher.fetch_request import FetchRequest, split
 from crawler.records import Outcome
-from tests.fetcher.scripted import OK, Server, make_client, run, small
+from tests.fetcher.scripted import OK, Server, make_client, small
 
 NOW = 1_000_000.0
 
@@ -158,27 +158,23 @@ SETTING = OK.replace(b"\r\n\r\n", b"\r\nSet-Cookie: s=1\r\nset-cookie: t=2; path
 
 
 @pytest.mark.parametrize(("cookies", "own_jar"), [(False, False), (True, False), (False, True)])
-def test_cookies_are_sent_only_if_enabled(cookies: bool, own_jar: bool) -> None:
+async def test_cookies_are_sent_only_if_enabled(cookies: bool, own_jar: bool) -> None:
     """Cookies are disabled by default.
 
     A setting enables cookies; a redirect chain with its own jar also uses them.
     """
-
-    async def play() -> None:
-        client = make_client(small(cookies=cookies))
-        await client.start()
-        async with Server([SETTING]) as server:
-            jar = CookieJar() if own_jar else None
-            for _ in range(2):
-                got = await client.fetch(FetchRequest(server.url(), ("127.0.0.1",), jar=jar))
-                assert got.outcome is Outcome.FETCHED
-            assert b"Cookie:" not in server.requests[0]
-            assert (b"\r\nCookie: s=1; t=2\r\n" in server.requests[1]) is (cookies or own_jar)
-            await client.fetch(FetchRequest(server.url(), ("127.0.0.1",)))
-            assert (b"Cookie:" in server.requests[2]) is cookies
-        await client.close()
-
-    run(play())
+    client = make_client(small(cookies=cookies))
+    await client.start()
+    async with Server([SETTING]) as server:
+        jar = CookieJar() if own_jar else None
+        for _ in range(2):
+            got = await client.fetch(FetchRequest(server.url(), ("127.0.0.1",), jar=jar))
+            assert got.outcome is Outcome.FETCHED
+        assert b"Cookie:" not in server.requests[0]
+        assert (b"\r\nCookie: s=1; t=2\r\n" in server.requests[1]) is (cookies or own_jar)
+        await client.fetch(FetchRequest(server.url(), ("127.0.0.1",)))
+        assert (b"Cookie:" in server.requests[2]) is cookies
+    await client.close()
 
 
 FILE = """\
@@ -229,28 +225,25 @@ def test_an_invalid_cookie_line_is_reported_by_number_only(tmp_path: Path, line:
         load_cookies(str(tmp_path / "none"), NOW)
 
 
-def test_cookies_of_a_file_are_not_recorded(tmp_path: Path) -> None:
+async def test_cookies_of_a_file_are_not_recorded(tmp_path: Path) -> None:
     """Two kinds of cookies are not recorded: those that are sent, and those by which the server renews the login."""
     path = tmp_path / "cookies.txt"
     path.write_text("host.test\tFALSE\t/\tFALSE\t0\tsid\tsecret\n")
     answer = OK.replace(b"Content-Type", b"Set-Cookie: sid=newsecret; Path=/\r\nContent-Type")
 
-    async def play() -> None:
-        async with Server([answer]) as server:
-            client = make_client(small(cookies_file=str(path)))
-            await client.start()
-            for _ in range(2):
-                got = await client.fetch(FetchRequest(server.url(), ("127.0.0.1",)))
-                assert b"secret" not in got.request_head + repr(got.headers).encode()
-                assert got.header(b"set-cookie") == b"sid=[redacted]"
-            assert b"Cookie: sid=secret\r\n" in server.requests[0]
-            assert b"Cookie: sid=newsecret\r\n" in server.requests[1]
-            await client.close()
-
-    run(play())
+    async with Server([answer]) as server:
+        client = make_client(small(cookies_file=str(path)))
+        await client.start()
+        for _ in range(2):
+            got = await client.fetch(FetchRequest(server.url(), ("127.0.0.1",)))
+            assert b"secret" not in got.request_head + repr(got.headers).encode()
+            assert got.header(b"set-cookie") == b"sid=[redacted]"
+        assert b"Cookie: sid=secret\r\n" in server.requests[0]
+        assert b"Cookie: sid=newsecret\r\n" in server.requests[1]
+        await client.close()
 
 
-def test_cookies_sent_by_a_jar_are_not_recorded(tmp_path: Path) -> None:
+async def test_cookies_sent_by_a_jar_are_not_recorded(tmp_path: Path) -> None:
     """Cookie values of every jar and of a configured header are hidden.
 
     The jar of a crawl also hides the values that it receives.
@@ -267,17 +260,14 @@ def test_cookies_sent_by_a_jar_are_not_recorded(tmp_path: Path) -> None:
         (small(), by_hand, False),
     ]
 
-    async def play() -> None:
-        for config, request, lasts in ways:
-            async with Server([answer]) as server:
-                client = make_client(config)
-                await client.start()
-                request.url = server.url()
-                await client.fetch(request)
-                got = await client.fetch(request)
-                assert b"Cookie: sid=secret\r\n" in server.requests[1]
-                assert b"secret" not in got.request_head and b"Cookie: [redacted]\r\n" in got.request_head
-                assert got.header(b"set-cookie") == (b"sid=[redacted]" if lasts else b"sid=secret; Path=/")
-                await client.close()
-
-    run(play())
+    for config, request, lasts in ways:
+        async with Server([answer]) as server:
+            client = make_client(config)
+            await client.start()
+            request.url = server.url()
+            await client.fetch(request)
+            got = await client.fetch(request)
+            assert b"Cookie: sid=secret\r\n" in server.requests[1]
+            assert b"secret" not in got.request_head and b"Cookie: [redacted]\r\n" in got.request_head
+            assert got.header(b"set-cookie") == (b"sid=[redacted]" if lasts else b"sid=secret; Path=/")
+            await client.close()

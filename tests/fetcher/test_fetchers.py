@@ -106,71 +106,62 @@ def test_a_process_creates_only_the_fetchers_that_it_needs() -> None:
     assert isinstance(make_fetcher(FETCHERS, needs()), Client)
 
 
-def test_each_task_goes_to_the_fetcher_that_it_names() -> None:
-    async def play() -> None:
-        plain, browser = Counting(), Counting(places=2)
-        plain.go.set(), browser.go.set()
-        both = Fetchers({HTTP: plain, "browser": browser})
-        await both.start()
-        await both.fetch(FetchRequest("http://a.org/"))
-        await both.fetch(FetchRequest("http://b.org/", fetcher="browser"))
-        both.hold_more("me", 7)
-        both.let_go("me")
-        await both.close()
-        assert (plain.urls, browser.urls) == (["http://a.org/"], ["http://b.org/"])
-        assert plain.told == ["start", ("me", 7), "me", "close"] and browser.told == ["start", "me", "close"]
-
-    asyncio.run(play())
+async def test_each_task_goes_to_the_fetcher_that_it_names() -> None:
+    plain, browser = Counting(), Counting(places=2)
+    plain.go.set(), browser.go.set()
+    both = Fetchers({HTTP: plain, "browser": browser})
+    await both.start()
+    await both.fetch(FetchRequest("http://a.org/"))
+    await both.fetch(FetchRequest("http://b.org/", fetcher="browser"))
+    both.hold_more("me", 7)
+    both.let_go("me")
+    await both.close()
+    assert (plain.urls, browser.urls) == (["http://a.org/"], ["http://b.org/"])
+    assert plain.told == ["start", ("me", 7), "me", "close"] and browser.told == ["start", "me", "close"]
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_no_fetcher_gets_more_tasks_than_its_places(seed: int) -> None:
+async def test_no_fetcher_gets_more_tasks_than_its_places(seed: int) -> None:
     """Tasks start, end and are cancelled at random.
 
     No place is lost or used twice, and tasks of other fetchers never have to wait.
     """
     rng = random.Random(seed)
 
-    async def play() -> None:
-        plain, browser = Counting(), Counting(places=2)
-        plain.go.set()
-        both = Fetchers({HTTP: plain, "browser": browser})
-        tasks: list[asyncio.Task[Fetch]] = []
-        for number in range(200):
-            tasks.append(
-                asyncio.create_task(both.fetch(FetchRequest(f"http://b.org/{number}", fetcher="browser")))
-            )
-            await asyncio.sleep(0)
-            if rng.random() < 0.4:
-                rng.choice(tasks).cancel()
-            if rng.random() < 0.2:
-                browser.go.set()
-                await asyncio.sleep(0)
-                browser.go.clear()
-            assert (await both.fetch(FetchRequest("http://a.org/"))).outcome is Outcome.FETCHED
-        browser.go.set()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        assert browser.most == 2 and both._waiting == {"browser": 0}
-        assert not both._places["browser"].locked()
-
-    asyncio.run(play())
-
-
-def test_tasks_that_wait_for_a_fetcher_release_their_slot_up_to_a_bound() -> None:
-    async def play() -> None:
-        browser = Counting(places=2)
-        both = Fetchers({HTTP: Counting(), "browser": browser})
-        places = [Place() for _ in range(2 * WAITING_A_PLACE + 5)]
-        tasks = [
-            asyncio.create_task(both.fetch(FetchRequest("http://b.org/", fetcher="browser", slot=place)))
-            for place in places
-        ]
+    plain, browser = Counting(), Counting(places=2)
+    plain.go.set()
+    both = Fetchers({HTTP: plain, "browser": browser})
+    tasks: list[asyncio.Task[Fetch]] = []
+    for number in range(200):
+        tasks.append(
+            asyncio.create_task(both.fetch(FetchRequest(f"http://b.org/{number}", fetcher="browser")))
+        )
         await asyncio.sleep(0)
-        assert [place.given for place in places] == [0] * 2 + [1] * 2 * WAITING_A_PLACE + [0] * 3
-        browser.go.set()
-        await asyncio.gather(*tasks)
+        if rng.random() < 0.4:
+            rng.choice(tasks).cancel()
+        if rng.random() < 0.2:
+            browser.go.set()
+            await asyncio.sleep(0)
+            browser.go.clear()
+        assert (await both.fetch(FetchRequest("http://a.org/"))).outcome is Outcome.FETCHED
+    browser.go.set()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    assert browser.most == 2 and both._waiting == {"browser": 0}
+    assert not both._places["browser"].locked()
 
-    asyncio.run(play())
+
+async def test_tasks_that_wait_for_a_fetcher_release_their_slot_up_to_a_bound() -> None:
+    browser = Counting(places=2)
+    both = Fetchers({HTTP: Counting(), "browser": browser})
+    places = [Place() for _ in range(2 * WAITING_A_PLACE + 5)]
+    tasks = [
+        asyncio.create_task(both.fetch(FetchRequest("http://b.org/", fetcher="browser", slot=place)))
+        for place in places
+    ]
+    await asyncio.sleep(0)
+    assert [place.given for place in places] == [0] * 2 + [1] * 2 * WAITING_A_PLACE + [0] * 3
+    browser.go.set()
+    await asyncio.gather(*tasks)
 
 
 def test_another_fetcher_in_a_crawl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from crawler.config import NetworkConfig, Seconds
 from crawler.fetcher.fetch_request import FetchRequest
 from crawler.fetcher.proxy_health import ProxyHealth
 from crawler.records import Blame, Fetch, Outcome
-from tests.fetcher.scripted import OK, Relay, Server, joined, make_client, run, small
+from tests.fetcher.scripted import OK, Relay, Server, joined, make_client, small
 from tests.fetcher.test_tls import DATA, server_context
 
 
@@ -32,115 +32,95 @@ class Proxy(Relay):
             writer.write(OK.replace(b"200 OK", self._status))
 
 
-def test_http_goes_to_the_proxy_in_absolute_form() -> None:
+async def test_http_goes_to_the_proxy_in_absolute_form() -> None:
     """The credentials for the proxy are sent to the proxy, and never recorded."""
-
-    async def play() -> None:
-        async with Proxy() as proxy:
-            client = make_client(small(proxy=f"http://me:secret@{proxy.authority}"), network=NetworkConfig())
-            await client.start()
-            for _ in range(2):
-                got = await client.fetch(FetchRequest("http://host.test/a?b", keep_alive=5.0))
-                assert (got.outcome, got.content, got.address) == (Outcome.FETCHED, b"hello", "")
-                assert got.request_head.startswith(b"GET /a?b HTTP/1.1\r\n")
-                assert b"Proxy" not in got.request_head
-            assert proxy.heads[0].startswith(b"GET http://host.test/a?b HTTP/1.1\r\nHost: host.test\r\n")
-            expected = b"Proxy-Authorization: Basic " + base64.b64encode(b"me:secret")
-            assert expected in proxy.heads[0]
-            await client.close()
-
-    run(play())
+    async with Proxy() as proxy:
+        client = make_client(small(proxy=f"http://me:secret@{proxy.authority}"), network=NetworkConfig())
+        await client.start()
+        for _ in range(2):
+            got = await client.fetch(FetchRequest("http://host.test/a?b", keep_alive=5.0))
+            assert (got.outcome, got.content, got.address) == (Outcome.FETCHED, b"hello", "")
+            assert got.request_head.startswith(b"GET /a?b HTTP/1.1\r\n")
+            assert b"Proxy" not in got.request_head
+        assert proxy.heads[0].startswith(b"GET http://host.test/a?b HTTP/1.1\r\nHost: host.test\r\n")
+        expected = b"Proxy-Authorization: Basic " + base64.b64encode(b"me:secret")
+        assert expected in proxy.heads[0]
+        await client.close()
 
 
-def test_https_goes_through_a_tunnel(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_https_goes_through_a_tunnel(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", str(Path(DATA) / "authority.pem"))
 
-    async def play() -> None:
-        async with Server([OK], context=server_context()) as server, Proxy(server.port) as proxy:
-            client = make_client(small(proxy=f"http://me:secret@{proxy.authority}"))
+    async with Server([OK], context=server_context()) as server, Proxy(server.port) as proxy:
+        client = make_client(small(proxy=f"http://me:secret@{proxy.authority}"))
+        await client.start()
+        for _ in range(2):
+            got = await client.fetch(FetchRequest(server.url(scheme="https"), keep_alive=5.0))
+            assert (got.outcome, got.content, got.tls_ok) == (Outcome.FETCHED, b"hello", True)
+        assert proxy.heads[0].startswith(f"CONNECT host.test:{server.port} HTTP/1.1\r\n".encode())
+        assert b"Proxy-Authorization: Basic " in proxy.heads[0]
+        assert (len(proxy.heads), server.connections) == (1, 1)
+        assert b"Proxy" not in server.requests[0]
+        await client.close()
+
+
+async def test_a_refusing_proxy_is_a_proxy_error() -> None:
+    for url, status in (
+        ("http://host.test/", b"407 Proxy Authentication Required"),
+        ("https://host.test/", b"407 Proxy Authentication Required"),
+        ("https://host.test/", b"502 Bad Gateway"),
+    ):
+        async with Proxy(status=status) as proxy:
+            client = make_client(small(proxy=f"http://{proxy.authority}"))
             await client.start()
-            for _ in range(2):
-                got = await client.fetch(FetchRequest(server.url(scheme="https"), keep_alive=5.0))
-                assert (got.outcome, got.content, got.tls_ok) == (Outcome.FETCHED, b"hello", True)
-            assert proxy.heads[0].startswith(f"CONNECT host.test:{server.port} HTTP/1.1\r\n".encode())
-            assert b"Proxy-Authorization: Basic " in proxy.heads[0]
-            assert (len(proxy.heads), server.connections) == (1, 1)
-            assert b"Proxy" not in server.requests[0]
+            got = await client.fetch(FetchRequest(url))
+            assert (got.outcome, got.blame) == (Outcome.PROXY_ERROR, Blame.HOST), got
+            assert url.startswith("http:") or got.error == f"the proxy answers {status.decode()}"
             await client.close()
 
-    run(play())
+
+async def test_a_missing_proxy_is_a_proxy_error() -> None:
+    async with Server([OK]) as server:
+        pass
+    client = make_client(small(proxy=f"http://127.0.0.1:{server.port}"))
+    await client.start()
+    for url in ("http://host.test/", "https://host.test/"):
+        got = await client.fetch(FetchRequest(url))
+        assert (got.outcome, got.blame) == (Outcome.PROXY_ERROR, Blame.HOST)
+    await client.close()
 
 
-def test_a_refusing_proxy_is_a_proxy_error() -> None:
-    async def play() -> None:
-        for url, status in (
-            ("http://host.test/", b"407 Proxy Authentication Required"),
-            ("https://host.test/", b"407 Proxy Authentication Required"),
-            ("https://host.test/", b"502 Bad Gateway"),
-        ):
-            async with Proxy(status=status) as proxy:
-                client = make_client(small(proxy=f"http://{proxy.authority}"))
-                await client.start()
-                got = await client.fetch(FetchRequest(url))
-                assert (got.outcome, got.blame) == (Outcome.PROXY_ERROR, Blame.HOST), got
-                assert url.startswith("http:") or got.error == f"the proxy answers {status.decode()}"
-                await client.close()
+async def test_a_hanging_proxy_is_a_proxy_error() -> None:
+    async def hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
 
-    run(play())
+    silent = await asyncio.start_server(hang, "127.0.0.1", 0)
+    port = silent.sockets[0].getsockname()[1]
+    client = make_client(small(proxy=f"http://127.0.0.1:{port}", connect_timeout=Seconds(0.2)))
+    await client.start()
+    got = await client.fetch(FetchRequest("https://host.test/"))
+    assert (got.outcome, got.error) == (Outcome.PROXY_ERROR, "no connection in time")
+    await client.close()
+    silent.close()
 
 
-def test_a_missing_proxy_is_a_proxy_error() -> None:
-    async def play() -> None:
-        async with Server([OK]) as server:
-            pass
-        client = make_client(small(proxy=f"http://127.0.0.1:{server.port}"))
-        await client.start()
-        for url in ("http://host.test/", "https://host.test/"):
-            got = await client.fetch(FetchRequest(url))
-            assert (got.outcome, got.blame) == (Outcome.PROXY_ERROR, Blame.HOST)
-        await client.close()
-
-    run(play())
-
-
-def test_a_hanging_proxy_is_a_proxy_error() -> None:
-    async def play() -> None:
-        async def hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            await reader.read()
-            writer.close()
-
-        silent = await asyncio.start_server(hang, "127.0.0.1", 0)
-        port = silent.sockets[0].getsockname()[1]
-        client = make_client(small(proxy=f"http://127.0.0.1:{port}", connect_timeout=Seconds(0.2)))
-        await client.start()
-        got = await client.fetch(FetchRequest("https://host.test/"))
-        assert (got.outcome, got.error) == (Outcome.PROXY_ERROR, "no connection in time")
-        await client.close()
-        silent.close()
-
-    run(play())
-
-
-def test_a_failing_proxy_is_logged_at_once_and_only_once(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_failing_proxy_is_logged_at_once_and_only_once(caplog: pytest.LogCaptureFixture) -> None:
     """With `-q`, only errors are shown.
 
     Without this error, a crawl with a dead proxy would be silent for ten minutes.
     """
-
-    async def play() -> None:
-        async with Server([OK]) as server:
-            pass
-        address = f"127.0.0.1:{server.port}"
-        client = make_client(small(proxy=f"http://me:secret@{address}"))
-        await client.start()
-        for name in ("one", "two"):
-            await client.fetch(FetchRequest(f"http://{name}.test/"))
-        await client.close()
-        (said,) = caplog.records
-        assert said.levelname == "ERROR" and f"the proxy http://{address} failed: " in said.message
-        assert "refused" in said.message.lower() and "secret" not in said.message
-
-    run(play())
+    async with Server([OK]) as server:
+        pass
+    address = f"127.0.0.1:{server.port}"
+    client = make_client(small(proxy=f"http://me:secret@{address}"))
+    await client.start()
+    for name in ("one", "two"):
+        await client.fetch(FetchRequest(f"http://{name}.test/"))
+    await client.close()
+    (said,) = caplog.records
+    assert said.levelname == "ERROR" and f"the proxy http://{address} failed: " in said.message
+    assert "refused" in said.message.lower() and "secret" not in said.message
 
 
 def test_log_lines_about_a_proxy(caplog: pytest.LogCaptureFixture) -> None:

@@ -105,21 +105,18 @@ LOCAL = [
 
 
 @pytest.mark.parametrize(("name", "addresses", "outcome"), LOCAL, ids=[row[0] for row in LOCAL])
-def test_names_that_are_never_looked_up(
+async def test_names_that_are_never_looked_up(
     tmp_path: Path, name: str, addresses: tuple[str, ...], outcome: Outcome | None
 ) -> None:
     hosts = tmp_path / "hosts"
     hosts.write_text("# a comment\n8.1.1.1 Intranet alias.test # x\n8.1.1.2 intranet\nbad line\n\n")
 
-    async def play() -> None:
-        config = NetworkConfig(dns_servers=("127.0.0.1:1",))
-        resolver = Resolver(config, AddressGuard(), VirtualClock(), hosts_file=hosts)
-        got = await resolver.resolve(name)
-        assert (got.addresses, got.outcome) == (addresses, outcome)
-        assert resolver.cached(name, 1_000_000.0) == got
-        await resolver.close()
-
-    run(play())
+    config = NetworkConfig(dns_servers=("127.0.0.1:1",))
+    resolver = Resolver(config, AddressGuard(), VirtualClock(), hosts_file=hosts)
+    got = await resolver.resolve(name)
+    assert (got.addresses, got.outcome) == (addresses, outcome)
+    assert resolver.cached(name, 1_000_000.0) == got
+    await resolver.close()
 
 
 def test_a_missing_hosts_file_is_ignored(tmp_path: Path) -> None:
@@ -127,86 +124,66 @@ def test_a_missing_hosts_file_is_ignored(tmp_path: Path) -> None:
     assert resolver.cached("intranet", 0.0) is None
 
 
-def test_aliases_share_the_smallest_ttl() -> None:
-    async def play() -> None:
-        records = {"alias.test": [(CNAME, 70, "alias.test"), (A, 500, "8.8.8.8")]}
-        async with serving(records) as (resolver, _, clock):  # type: ignore[arg-type]
-            got = await resolver.resolve("alias.test")
-            assert (got.addresses, got.expires) == (("8.8.8.8",), clock.now() + 70.0)
-
-    run(play())
+async def test_aliases_share_the_smallest_ttl() -> None:
+    records = {"alias.test": [(CNAME, 70, "alias.test"), (A, 500, "8.8.8.8")]}
+    async with serving(records) as (resolver, _, clock):  # type: ignore[arg-type]
+        got = await resolver.resolve("alias.test")
+        assert (got.addresses, got.expires) == (("8.8.8.8",), clock.now() + 70.0)
 
 
-def test_one_look_up_per_name_and_few_in_all() -> None:
+async def test_one_look_up_per_name_and_few_in_all() -> None:
     """Twenty callers for the same name cause one look-up.
 
     Look-ups of dead names wait for one another, but only for a limited time.
     """
-
-    async def play() -> None:
-        async with serving(dns_timeout=Seconds(0.1), dns_concurrency=2) as (resolver, server, _):
-            found = await asyncio.gather(*(resolver.resolve("both.test") for _ in range(20)))
-            assert len(set(found)) == 1
-            assert sorted(kind for name, kind in server.asked if name == "both.test") == [A, AAAA]
-            for number in range(16):
-                server.records[f"dead{number}.test"] = None
-            loop = asyncio.get_running_loop()
-            before = loop.time()
-            await asyncio.gather(*(resolver.resolve(f"dead{number}.test") for number in range(16)))
-            assert loop.time() - before >= 0.19, "eight at a time: two with callers, and six abandoned"
-
-    run(play())
+    async with serving(dns_timeout=Seconds(0.1), dns_concurrency=2) as (resolver, server, _):
+        found = await asyncio.gather(*(resolver.resolve("both.test") for _ in range(20)))
+        assert len(set(found)) == 1
+        assert sorted(kind for name, kind in server.asked if name == "both.test") == [A, AAAA]
+        for number in range(16):
+            server.records[f"dead{number}.test"] = None
+        loop = asyncio.get_running_loop()
+        before = loop.time()
+        await asyncio.gather(*(resolver.resolve(f"dead{number}.test") for number in range(16)))
+        assert loop.time() - before >= 0.19, "eight at a time: two with callers, and six abandoned"
 
 
-def test_an_impatient_caller_gives_up_and_finds_the_late_answer_later() -> None:
+async def test_an_impatient_caller_gives_up_and_finds_the_late_answer_later() -> None:
     """One query for A and one for AAAA are sent. They continue to the end, although no caller waits for the answers."""
-
-    async def play() -> None:
-        async with serving(dns_patience=Seconds(0.02)) as (resolver, server, _):
-            server.records["late.test"] = None
-            got = await resolver.resolve("late.test", patient=False)
-            assert (got.addresses, got.outcome) == ((), Outcome.DNS_ERROR)
-            assert sorted(kind for name, kind in server.asked if name == "late.test") == [A, AAAA]
-            server.records["late.test"] = [(A, 300, "8.8.8.8")]
-            server.ask_again("late.test")
-            assert (await resolver.resolve("late.test")).addresses == ("8.8.8.8",)
-            assert resolver.cached("late.test", 1_000_000.0)
-
-    run(play())
+    async with serving(dns_patience=Seconds(0.02)) as (resolver, server, _):
+        server.records["late.test"] = None
+        got = await resolver.resolve("late.test", patient=False)
+        assert (got.addresses, got.outcome) == ((), Outcome.DNS_ERROR)
+        assert sorted(kind for name, kind in server.asked if name == "late.test") == [A, AAAA]
+        server.records["late.test"] = [(A, 300, "8.8.8.8")]
+        server.ask_again("late.test")
+        assert (await resolver.resolve("late.test")).addresses == ("8.8.8.8",)
+        assert resolver.cached("late.test", 1_000_000.0)
 
 
-def test_a_silent_aaaa_does_not_hold_up_the_a_record() -> None:
-    async def play() -> None:
-        async with serving() as (resolver, server, _):
-            server.silent.add(("both.test", AAAA))
-            got = await resolver.resolve("both.test")
-            assert got.addresses == ("8.8.8.8", "9.9.9.9")
-
-    run(play())
+async def test_a_silent_aaaa_does_not_hold_up_the_a_record() -> None:
+    async with serving() as (resolver, server, _):
+        server.silent.add(("both.test", AAAA))
+        got = await resolver.resolve("both.test")
+        assert got.addresses == ("8.8.8.8", "9.9.9.9")
 
 
-def test_a_caller_that_gives_up_does_not_end_the_shared_look_up() -> None:
-    async def play() -> None:
-        async with serving() as (resolver, _, _clock):
-            first = asyncio.create_task(resolver.resolve("both.test"))
-            second = asyncio.create_task(resolver.resolve("both.test"))
-            await asyncio.sleep(0)
-            first.cancel()
-            assert (await second).addresses
-
-    run(play())
+async def test_a_caller_that_gives_up_does_not_end_the_shared_look_up() -> None:
+    async with serving() as (resolver, _, _clock):
+        first = asyncio.create_task(resolver.resolve("both.test"))
+        second = asyncio.create_task(resolver.resolve("both.test"))
+        await asyncio.sleep(0)
+        first.cancel()
+        assert (await second).addresses
 
 
-def test_closing_ends_look_ups_in_progress() -> None:
-    async def play() -> None:
-        async with serving() as (resolver, _, _clock):
-            task = asyncio.create_task(resolver.resolve("silent.test"))
-            await asyncio.sleep(0.01)
-            await resolver.close()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-
-    run(play())
+async def test_closing_ends_look_ups_in_progress() -> None:
+    async with serving() as (resolver, _, _clock):
+        task = asyncio.create_task(resolver.resolve("silent.test"))
+        await asyncio.sleep(0.01)
+        await resolver.close()
+        with pytest.raises(asyncio.CancelledError):
+            await task
 
 
 def test_the_cache_against_a_dict() -> None:

@@ -10,7 +10,7 @@ from crawler.fetcher.connection import MEMORY, RATE, Connection
 from crawler.fetcher.fetch_request import FetchRequest
 from crawler.fetcher.throttle import BURST, Throttle
 from crawler.records import Outcome
-from tests.fetcher.scripted import Server, make_client, run, small
+from tests.fetcher.scripted import Server, make_client, small
 
 
 @pytest.mark.parametrize("rate", [1.0, 1000.0, 1e6])
@@ -37,7 +37,7 @@ def test_without_a_rate_there_is_no_wait() -> None:
     assert not throttle and throttle.spend(1 << 40, 0.0) == 0.0 == throttle.wait(0.0)
 
 
-def test_rate_limit_pauses_count_for_no_time_limit() -> None:
+async def test_rate_limit_pauses_count_for_no_time_limit() -> None:
     """Pauses due to the rate limit do not count for time limits.
 
     60 kB arrive at 1 MB/s, although the silence limit is 1 ms.
@@ -45,16 +45,13 @@ def test_rate_limit_pauses_count_for_no_time_limit() -> None:
     body = bytes(60_000)
     answer = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body)
 
-    async def play() -> None:
-        async with Server([answer, *(body[i : i + 10_000] for i in range(0, 60_000, 10_000))]) as server:
-            client = make_client(small(bytes_per_second=ByteCount(1_000_000)))
-            await client.start()
-            got = await client.fetch(FetchRequest(server.url(), ("127.0.0.1",)))
-            assert (got.outcome, len(got.body)) == (Outcome.FETCHED, 60_000)
-            assert client._throttle._free_at > 0
-            await client.close()
-
-    run(play())
+    async with Server([answer, *(body[i : i + 10_000] for i in range(0, 60_000, 10_000))]) as server:
+        client = make_client(small(bytes_per_second=ByteCount(1_000_000)))
+        await client.start()
+        got = await client.fetch(FetchRequest(server.url(), ("127.0.0.1",)))
+        assert (got.outcome, len(got.body)) == (Outcome.FETCHED, 60_000)
+        assert client._throttle._free_at > 0
+        await client.close()
 
 
 class Transport:

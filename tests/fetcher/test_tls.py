@@ -48,28 +48,22 @@ async def _get(
 
 
 @pytest.mark.usefixtures("trusted")
-def test_handshakes_are_verified_and_resumed() -> None:
-    async def play() -> None:
-        context = server_context()
-        async with Server([OK], context=context) as server:
-            fetches = await _get(server, times=3)
-            assert [(got.outcome, got.tls_ok, got.content) for got in fetches] == [
-                (Outcome.FETCHED, True, b"hello")
-            ] * 3
-            assert server.connections == 3
-        assert context.session_stats()["hits"] == 2, "the second and third handshake resumed the session"
-
-    run(play())
+async def test_handshakes_are_verified_and_resumed() -> None:
+    context = server_context()
+    async with Server([OK], context=context) as server:
+        fetches = await _get(server, times=3)
+        assert [(got.outcome, got.tls_ok, got.content) for got in fetches] == [
+            (Outcome.FETCHED, True, b"hello")
+        ] * 3
+        assert server.connections == 3
+    assert context.session_stats()["hits"] == 2, "the second and third handshake resumed the session"
 
 
 @pytest.mark.usefixtures("trusted")
-def test_connections_are_kept_alive_over_tls() -> None:
-    async def play() -> None:
-        async with Server([OK], context=server_context()) as server:
-            await _get(server, times=3, keep_alive=5.0)
-            assert server.connections == 1
-
-    run(play())
+async def test_connections_are_kept_alive_over_tls() -> None:
+    async with Server([OK], context=server_context()) as server:
+        await _get(server, times=3, keep_alive=5.0)
+        assert server.connections == 1
 
 
 @pytest.mark.usefixtures("trusted")
@@ -117,7 +111,7 @@ def test_nothing_of_a_connection_is_left_for_the_garbage_collector() -> None:
 
 
 @pytest.mark.usefixtures("trusted")
-def test_a_session_is_copied_once_per_full_handshake() -> None:
+async def test_a_session_is_copied_once_per_full_handshake() -> None:
     """A session is not copied for each answer, and not copied again as long as it is young."""
     copies = 0
 
@@ -128,101 +122,81 @@ def test_a_session_is_copied_once_per_full_handshake() -> None:
             super().keep(hostname, ssl_object, now)
             copies += self._sessions.get(hostname) is not before
 
-    async def play() -> None:
-        async with Server([OK], context=server_context()) as server:
-            client = make_client()
-            await client.start()
-            client._connector._context(True).__class__ = Counting
-            carried = []
-            for keep_alive in (5.0, 5.0, 0.0, 5.0, 0.0, 0.0):
-                request = FetchRequest(server.url(scheme="https"), ("127.0.0.1",), keep_alive=keep_alive)
-                carried.append((await client.fetch(request)).connection)
-            assert carried == ["full", "reused", "reused", "resumed", "reused", "resumed"]
-            assert copies == 1
-            await client.close()
-
-    run(play())
-
-
-def test_sessions_of_the_most_recent_hosts_are_kept() -> None:
-    """When a session is resumed, it becomes the most recent session, although it is not copied again."""
-
-    async def play() -> None:
-        client = make_client(small(tls="record"))
+    async with Server([OK], context=server_context()) as server:
+        client = make_client()
         await client.start()
-        client._connector._context(False).sessions_max = 2
+        client._connector._context(True).__class__ = Counting
         carried = []
-        async with Server([OK], context=server_context()) as server:
-            for host in ("a.test", "b.test", "a.test", "c.test", "a.test", "b.test"):
-                request = FetchRequest(server.url(host=host, scheme="https"), ("127.0.0.1",), keep_alive=0.0)
-                carried.append((await client.fetch(request)).connection)
-        assert carried == ["full", "full", "resumed", "full", "resumed", "full"]
+        for keep_alive in (5.0, 5.0, 0.0, 5.0, 0.0, 0.0):
+            request = FetchRequest(server.url(scheme="https"), ("127.0.0.1",), keep_alive=keep_alive)
+            carried.append((await client.fetch(request)).connection)
+        assert carried == ["full", "reused", "reused", "resumed", "reused", "resumed"]
+        assert copies == 1
         await client.close()
 
-    run(play())
+
+async def test_sessions_of_the_most_recent_hosts_are_kept() -> None:
+    """When a session is resumed, it becomes the most recent session, although it is not copied again."""
+    client = make_client(small(tls="record"))
+    await client.start()
+    client._connector._context(False).sessions_max = 2
+    carried = []
+    async with Server([OK], context=server_context()) as server:
+        for host in ("a.test", "b.test", "a.test", "c.test", "a.test", "b.test"):
+            request = FetchRequest(server.url(host=host, scheme="https"), ("127.0.0.1",), keep_alive=0.0)
+            carried.append((await client.fetch(request)).connection)
+    assert carried == ["full", "full", "resumed", "full", "resumed", "full"]
+    await client.close()
 
 
 @pytest.mark.usefixtures("trusted")
-def test_a_large_body_over_tls_pauses_and_is_received_in_full() -> None:
+async def test_a_large_body_over_tls_pauses_and_is_received_in_full() -> None:
     """One read receives many TLS records, and reading pauses in the middle of them."""
     body = bytes(range(256)) * 4000
 
-    async def play() -> None:
-        answer = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body
-        client = make_client(small(held_bytes_max=ByteCount(50_000), tls="record"))
-        await client.start()
-        async with Server([answer], context=server_context()) as server:
-            requests = [
-                FetchRequest(server.url(host=f"h{number}.test", scheme="https"), ("127.0.0.1",))
-                for number in range(4)
-            ]
-            fetches = await asyncio.gather(*map(client.fetch, requests))
-            assert all(got.body == body for got in fetches)
-            client.account._check()
-        await client.close()
-
-    run(play())
+    answer = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+    client = make_client(small(held_bytes_max=ByteCount(50_000), tls="record"))
+    await client.start()
+    async with Server([answer], context=server_context()) as server:
+        requests = [
+            FetchRequest(server.url(host=f"h{number}.test", scheme="https"), ("127.0.0.1",))
+            for number in range(4)
+        ]
+        fetches = await asyncio.gather(*map(client.fetch, requests))
+        assert all(got.body == body for got in fetches)
+        client.account._check()
+    await client.close()
 
 
 @pytest.mark.usefixtures("trusted")
-def test_close_delimited_body_over_tls() -> None:
-    async def play() -> None:
-        async with Server([b"HTTP/1.1 200 OK\r\n\r\nhello", Do.CLOSE], context=server_context()) as server:
-            (got,) = await _get(server)
-            assert (got.outcome, got.content) == (Outcome.FETCHED, b"hello")
-
-    run(play())
+async def test_close_delimited_body_over_tls() -> None:
+    async with Server([b"HTTP/1.1 200 OK\r\n\r\nhello", Do.CLOSE], context=server_context()) as server:
+        (got,) = await _get(server)
+        assert (got.outcome, got.content) == (Outcome.FETCHED, b"hello")
 
 
 @pytest.mark.parametrize("host", ["host.test", "other.test"])
-def test_bad_certificate_is_refused_or_recorded(host: str) -> None:
+async def test_bad_certificate_is_refused_or_recorded(host: str) -> None:
     """With "verify", a certificate that is untrusted or has another name is an error.
 
     With "record", it only sets a flag.
     """
-
-    async def play() -> None:
-        async with Server([OK], context=server_context()) as server:
-            (got,) = await _get(server, host)
-            assert (got.outcome, got.blame, got.status) == (Outcome.TLS_ERROR, Blame.HOST, 0)
-            assert "certificate" in got.error
-            assert not server.requests
-            first, second = await _get(server, host, times=2, tls="record")
-            assert (first.outcome, first.tls_ok, first.content) == (Outcome.FETCHED, False, b"hello")
-            assert second.tls_ok is False
-            assert len(server.requests) == 2
-
-    run(play())
+    async with Server([OK], context=server_context()) as server:
+        (got,) = await _get(server, host)
+        assert (got.outcome, got.blame, got.status) == (Outcome.TLS_ERROR, Blame.HOST, 0)
+        assert "certificate" in got.error
+        assert not server.requests
+        first, second = await _get(server, host, times=2, tls="record")
+        assert (first.outcome, first.tls_ok, first.content) == (Outcome.FETCHED, False, b"hello")
+        assert second.tls_ok is False
+        assert len(server.requests) == 2
 
 
 @pytest.mark.usefixtures("trusted")
-def test_recording_a_host_that_verifies_is_not_flagged() -> None:
-    async def play() -> None:
-        async with Server([OK], context=server_context()) as server:
-            (got,) = await _get(server, tls="record")
-            assert (got.outcome, got.tls_ok) == (Outcome.FETCHED, True)
-
-    run(play())
+async def test_recording_a_host_that_verifies_is_not_flagged() -> None:
+    async with Server([OK], context=server_context()) as server:
+        (got,) = await _get(server, tls="record")
+        assert (got.outcome, got.tls_ok) == (Outcome.FETCHED, True)
 
 
 def test_legacy_handshake_only_when_recording() -> None:
@@ -242,42 +216,36 @@ def test_legacy_handshake_only_when_recording() -> None:
         run(play())
 
 
-def test_plain_text_on_the_tls_port() -> None:
-    async def play() -> None:
-        async def speak(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
-            await reader.read()
-            writer.close()
+async def test_plain_text_on_the_tls_port() -> None:
+    async def speak(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        await reader.read()
+        writer.close()
 
-        raw = await asyncio.start_server(speak, "127.0.0.1", 0)
-        server = Server([OK])
-        server.port = raw.sockets[0].getsockname()[1]
-        assert (await _get(server))[0].outcome is Outcome.TLS_ERROR
-        raw.close()
-
-    run(play())
+    raw = await asyncio.start_server(speak, "127.0.0.1", 0)
+    server = Server([OK])
+    server.port = raw.sockets[0].getsockname()[1]
+    assert (await _get(server))[0].outcome is Outcome.TLS_ERROR
+    raw.close()
 
 
-def test_handshake_has_its_own_time_limit() -> None:
+async def test_handshake_has_its_own_time_limit() -> None:
     """The server accepts the connection and sends nothing, so the handshake limit applies, not the connection limit."""
 
-    async def play() -> None:
-        async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            await reader.read()
-            writer.close()
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
 
-        raw = await asyncio.start_server(silent, "127.0.0.1", 0)
-        server = Server([OK])
-        server.port = raw.sockets[0].getsockname()[1]
-        loop = asyncio.get_running_loop()
-        for connect, handshake in ((5.0, 0.1), (0.5, 1.0)):
-            before = loop.time()
-            (got,) = await _get(server, connect_timeout=Seconds(connect), tls_timeout=Seconds(handshake))
-            assert (got.outcome, got.error) == (Outcome.TLS_ERROR, "no TLS handshake in time")
-            assert handshake <= loop.time() - before + 0.005 < 4.0
-        raw.close()
-
-    run(play())
+    raw = await asyncio.start_server(silent, "127.0.0.1", 0)
+    server = Server([OK])
+    server.port = raw.sockets[0].getsockname()[1]
+    loop = asyncio.get_running_loop()
+    for connect, handshake in ((5.0, 0.1), (0.5, 1.0)):
+        before = loop.time()
+        (got,) = await _get(server, connect_timeout=Seconds(connect), tls_timeout=Seconds(handshake))
+        assert (got.outcome, got.error) == (Outcome.TLS_ERROR, "no TLS handshake in time")
+        assert handshake <= loop.time() - before + 0.005 < 4.0
+    raw.close()
 
 
 def test_handshakes_are_limited_to_a_share_of_each_turn() -> None:
@@ -315,7 +283,7 @@ def test_handshakes_are_limited_to_a_share_of_each_turn() -> None:
 
 
 @pytest.mark.usefixtures("trusted")
-def test_a_handshake_that_waited_for_its_turn_ends_like_any_other() -> None:
+async def test_a_handshake_that_waited_for_its_turn_ends_like_any_other() -> None:
     """Bytes that the server sent before it closed are still read, and they determine the error."""
 
     async def ends(share: float) -> list[tuple[Outcome, bytes, str]]:
@@ -337,14 +305,11 @@ def test_a_handshake_that_waited_for_its_turn_ends_like_any_other() -> None:
         raw.close()
         return [(fetch.outcome, fetch.content, fetch.error) for fetch in fetches]
 
-    async def play() -> None:
-        long, short = await ends(60.0), await ends(1e-9)
-        assert short == long
-        assert [outcome for outcome, _, _ in short[:3]] == [
-            Outcome.FETCHED,
-            Outcome.TLS_ERROR,
-            Outcome.TLS_ERROR,
-        ]
-        assert "WRONG_VERSION_NUMBER" in short[2][2].upper().replace(" ", "_")
-
-    run(play())
+    long, short = await ends(60.0), await ends(1e-9)
+    assert short == long
+    assert [outcome for outcome, _, _ in short[:3]] == [
+        Outcome.FETCHED,
+        Outcome.TLS_ERROR,
+        Outcome.TLS_ERROR,
+    ]
+    assert "WRONG_VERSION_NUMBER" in short[2][2].upper().replace(" ", "_")

@@ -149,22 +149,19 @@ def test_a_page_beyond_a_limit_is_not_reported_as_queued(open_joint: Callable[..
     assert shown.ask("why", url=NEW)["verdict"] == f"Parked: {said.why}."
 
 
-def test_urgent_page_requests_are_bounded_in_number_and_time(open_joint: Callable[..., Joint]) -> None:
+async def test_urgent_page_requests_are_bounded_in_number_and_time(open_joint: Callable[..., Joint]) -> None:
     shown = Shown(open_joint(serve={"ahead_max": 2}))
     shown.joint.store(HOME)
 
-    async def play() -> None:
-        loop, waits = asyncio.get_running_loop(), []
-        loop.call_later = lambda *timer: waits.append(timer)  # type: ignore[method-assign,assignment]
-        urls = [f"{HOME}{n}" for n in range(3)]
-        said = [shown.live.urgent.request(url, shown.fingerprint(url)) for url in urls]
-        assert [each.state for each in said] == ["queued", "queued", "full"] and said[2].wait == 60.0
-        delay, forget, number = waits[0]
-        assert delay == 60.0
-        forget(number)
-        assert shown.live.urgent.request(urls[2], shown.fingerprint(urls[2])).queued
-
-    asyncio.run(play())
+    loop, waits = asyncio.get_running_loop(), []
+    loop.call_later = lambda *timer: waits.append(timer)  # type: ignore[method-assign,assignment]
+    urls = [f"{HOME}{n}" for n in range(3)]
+    said = [shown.live.urgent.request(url, shown.fingerprint(url)) for url in urls]
+    assert [each.state for each in said] == ["queued", "queued", "full"] and said[2].wait == 60.0
+    delay, forget, number = waits[0]
+    assert delay == 60.0
+    forget(number)
+    assert shown.live.urgent.request(urls[2], shown.fingerprint(urls[2])).queued
 
 
 def test_a_known_page_goes_to_the_refresh_schedule(fresh: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -422,15 +419,12 @@ def test_only_live_settings_can_be_changed() -> None:
 # -- start and end
 
 
-def test_live_services_collect_warnings_and_timings_while_they_run(shown: Shown) -> None:
-    async def play() -> None:
-        await shown.live.start()
-        logging.getLogger("crawler").error("something")
-        shown.process.commits.observe("flush", 0.5)
-        await shown.live.close()
-        logging.getLogger("crawler").error("later")
-
-    asyncio.run(play())
+async def test_live_services_collect_warnings_and_timings_while_they_run(shown: Shown) -> None:
+    await shown.live.start()
+    logging.getLogger("crawler").error("something")
+    shown.process.commits.observe("flush", 0.5)
+    await shown.live.close()
+    logging.getLogger("crawler").error("later")
     sections = shown.live.sections()
     assert sections["log"] == {"error": 1} or sum(sections["log"].values()) == 1
     empty = process_metrics.Histogram().plain()
@@ -475,51 +469,45 @@ def test_lateness_fades_and_waiting_hosts_are_reported(
     assert [counts | pages for counts in taken] == taken and len(taken) == 2, "sampled every five seconds"
 
 
-def test_a_page_server_listens_and_is_shown(open_joint: Callable[..., Joint], tmp_path: Path) -> None:
+async def test_a_page_server_listens_and_is_shown(open_joint: Callable[..., Joint], tmp_path: Path) -> None:
     """A single process opens no socket for sibling processes. The request counts of earlier runs are loaded."""
     shown = Shown(open_joint(serve={"address": "127.0.0.1:0"}))
     shown.joint.store(HOME)
     shown.joint.stages.commits.commit(shown.live.counts._stored({7: 1.0}, shown.joint.clock.now()))
 
-    async def play() -> None:
-        await shown.live.start()
-        assert shown.live.sections()["serve"]["counted_pages"] == 1
-        served = shown.live.sections()["serve"]
-        assert (served["requests"], served["connections"], served["answers"]) == (0, 0, {})
-        assert not (shown.joint.stages.directory / "serve.sock").exists()
-        server = shown.live.server
-        assert server is not None and server._forward is None
-        (await asyncio.open_connection(*server.listener.address))[1].close()
-        await shown.live.close()
-        with pytest.raises(OSError):
-            await asyncio.open_connection(*server.listener.address)
-
-    asyncio.run(play())
+    await shown.live.start()
+    assert shown.live.sections()["serve"]["counted_pages"] == 1
+    served = shown.live.sections()["serve"]
+    assert (served["requests"], served["connections"], served["answers"]) == (0, 0, {})
+    assert not (shown.joint.stages.directory / "serve.sock").exists()
+    server = shown.live.server
+    assert server is not None and server._forward is None
+    (await asyncio.open_connection(*server.listener.address))[1].close()
+    await shown.live.close()
+    with pytest.raises(OSError):
+        await asyncio.open_connection(*server.listener.address)
     assert shown.process.last_changes == [shown.live.counts.put]
     assert next(scan_prefix(shown.joint.stages.store, TODO), None) is None
 
 
-def test_processes_query_each_other_over_their_own_sockets(open_joint: Callable[..., Joint]) -> None:
+async def test_processes_query_each_other_over_their_own_sockets(open_joint: Callable[..., Joint]) -> None:
     """The processes of a machine also share the address of the page server."""
     shown = Shown(open_joint(names=("p0", "p1"), serve={"address": "127.0.0.1:0"}))
 
-    async def play() -> None:
-        await shown.live.start()
-        server = shown.live.server
-        assert server is not None and server._forward is not None
-        assert (shown.joint.stages.directory / "serve.sock").exists()
-        other = Shown(
-            open_joint(names=("p0", "p1"), serve={"address": ":".join(map(str, server.listener.address))})
-        )
-        await other.live.start()
-        await other.live.close()
-        await shown.live.close()
-
-    asyncio.run(play())
+    await shown.live.start()
+    server = shown.live.server
+    assert server is not None and server._forward is not None
+    assert (shown.joint.stages.directory / "serve.sock").exists()
+    other = Shown(
+        open_joint(names=("p0", "p1"), serve={"address": ":".join(map(str, server.listener.address))})
+    )
+    await other.live.start()
+    await other.live.close()
+    await shown.live.close()
 
 
 @pytest.mark.parametrize("me", ["p0", "p1"])
-def test_each_topic_has_one_subscriber(
+async def test_each_topic_has_one_subscriber(
     open_joint: Callable[..., Joint], monkeypatch: pytest.MonkeyPatch, me: str
 ) -> None:
     """Only the process that owns a topic subscribes to it. The subscriber runs as long as the services run."""
@@ -540,53 +528,44 @@ def test_each_topic_has_one_subscriber(
     monkeypatch.setattr(Subscriptions, "want", lambda self, pairs: wanted.append(pairs))
     monkeypatch.setattr(Subscriber, "run", run)
 
-    async def play() -> None:
-        await shown.live.start()
-        await asyncio.sleep(0)
-        await shown.live.close()
-
-    asyncio.run(play())
+    await shown.live.start()
+    await asyncio.sleep(0)
+    await shown.live.close()
     owner = shown.joint.stages.topology.partition.owner
     assert wanted == [[pair for pair in topics if owner(shown.fingerprint(pair[0])) == me]] and ran == [True]
     assert 0 < len(wanted[0]) < len(topics)
 
 
-def test_requests_determine_the_importance_of_known_pages(open_joint: Callable[..., Joint]) -> None:
+async def test_requests_determine_the_importance_of_known_pages(open_joint: Callable[..., Joint]) -> None:
     fresh = Shown(open_joint(**ON, serve={"address": "127.0.0.1:0"}))
     refresh = fresh.joint.stages.refresh
     assert refresh is not None
 
-    async def play() -> None:
-        await fresh.live.start()
-        assert refresh.importance.asked == fresh.live.counts.demand.rate
-        await fresh.live.close()
-
-    asyncio.run(play())
+    await fresh.live.start()
+    assert refresh.importance.asked == fresh.live.counts.demand.rate
+    await fresh.live.close()
 
 
-def test_background_tasks_end_before_the_server_is_closed(shown: Shown) -> None:
-    async def play() -> None:
-        ends: list[str] = []
+async def test_background_tasks_end_before_the_server_is_closed(shown: Shown) -> None:
+    ends: list[str] = []
 
-        async def long() -> None:
-            try:
-                await asyncio.sleep(1000.0)
-            finally:
-                await asyncio.sleep(0)
-                ends.append("long")
+    async def long() -> None:
+        try:
+            await asyncio.sleep(1000.0)
+        finally:
+            await asyncio.sleep(0)
+            ends.append("long")
 
-        async def short() -> None:
-            ends.append("short")
+    async def short() -> None:
+        ends.append("short")
 
-        shown.live._in_background(short())
-        shown.live._in_background(long())
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        assert ends == ["short"] and len(shown.live._tasks) == 1, "tasks that have ended are forgotten"
-        await shown.live.close()
-        assert ends == ["short", "long"]
-
-    asyncio.run(play())
+    shown.live._in_background(short())
+    shown.live._in_background(long())
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert ends == ["short"] and len(shown.live._tasks) == 1, "tasks that have ended are forgotten"
+    await shown.live.close()
+    assert ends == ["short", "long"]
 
 
 def test_robots_txt_of_a_host_that_has_https_alone(shown: Shown) -> None:

@@ -1,9 +1,9 @@
 """A page server on loopback with a page cache, and a client that can send any bytes."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 
@@ -80,18 +80,13 @@ class Served:
         answer = fetch(url, body, began=START + at, **values)
         self.site.visit(answer, NAMES.fingerprint(url), extracted)
 
-    def run(self, talk: Callable[["Served"], Awaitable[None]]) -> None:
-        """Start the server, run the coroutine `talk` with it, and close it."""
+    async def __aenter__(self) -> Self:
+        """Start the server. It is closed at the end of the block."""
+        _, self.port = await self.server.start("127.0.0.1:0")
+        return self
 
-        async def whole() -> None:
-            _, self.port = await self.server.start("127.0.0.1:0")
-            try:
-                async with asyncio.timeout(30):
-                    await talk(self)
-            finally:
-                await self.server.close()
-
-        asyncio.run(whole())
+    async def __aexit__(self, *error: object) -> None:
+        await self.server.close()
 
     async def raw(self, data: bytes) -> bytes:
         """Send bytes unchanged. Return everything that is received until the server closes the connection."""

@@ -9,6 +9,7 @@ import pytest
 
 from crawler.serve import client_headers
 from crawler.serve.http_server import json_reply
+from crawler.serve.interfaces import Located
 from crawler.serve.reply import Reply
 from tests.serve.support import Response, Served
 
@@ -45,7 +46,7 @@ def served(tmp_path: Path) -> Served:
     return made
 
 
-def test_a_repeated_request_gets_the_same_answer(served: Served) -> None:
+async def test_a_repeated_request_gets_the_same_answer(served: Served) -> None:
     """A repeated request is counted, too.
 
     It gets the copy, age and P(fresh) that are current at its own time, and not those of the first request.
@@ -60,7 +61,7 @@ def test_a_repeated_request_gets_the_same_answer(served: Served) -> None:
     served.server.listener._handle = noted
     served.crawl.probability = 0.5
 
-    async def talk(served: Served) -> None:
+    async with served:
         reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
         said = []
         for now in range(3):
@@ -82,10 +83,36 @@ def test_a_repeated_request_gets_the_same_answer(served: Served) -> None:
         assert (cache.hits, cache.misses) == (3, 2)
         writer.close()
 
-    served.run(talk)
+
+async def test_each_form_of_a_page_is_remembered_by_its_own_address(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The fast path gives the page, an earlier copy and the rewritten form. A repeated request needs no look-up."""
+    located: list[str] = []
+    real = served.crawl.locate
+
+    def noted(url: str) -> Located:
+        located.append(url)
+        return real(url)
+
+    monkeypatch.setattr(served.crawl, "locate", noted)
+    served.store(PAGE, b"<p>new <a href=a>a</a>", at=50.0)
+    async with served:
+        reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+        forms = (AT, AT + "&at=20231114221320", AT + "&rewrite=1")
+        expected = [(await served.get(form)).body for form in forms]
+        assert len(set(expected)) == 3
+        # the first request takes the long way, which remembers no address
+        for looked_up in (3, 1, 0):
+            located.clear()
+            for form, body in zip(forms, expected, strict=True):
+                writer.write(asks(form))
+                assert (await answers(reader, 1))[0].body == body, form
+            assert len(located) == looked_up
+        writer.close()
 
 
-def test_the_store_is_read_only_after_a_write(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_store_is_read_only_after_a_write(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     """A cached answer is used without a look at the store until the store is written to.
 
     If only another page was written, the page's record is read once, and then the cached answer is used
@@ -99,7 +126,7 @@ def test_the_store_is_read_only_after_a_write(served: Served, monkeypatch: pytes
         keys.append(key)
         return real(key)
 
-    async def talk(served: Served) -> None:
+    async with served:
         reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
         for expected in (None, 0, 0, 1, 0):
             if expected == 1:
@@ -111,8 +138,6 @@ def test_the_store_is_read_only_after_a_write(served: Served, monkeypatch: pytes
             assert expected is None or len(keys) == expected, (expected, keys)
             monkeypatch.setattr(store, "get", real)
         writer.close()
-
-    served.run(talk)
 
 
 # For each case: header lines, and whether a request with these lines takes the fast path once its other
@@ -140,7 +165,7 @@ CONDITIONS = [
 @pytest.mark.parametrize("host_first", [True, False])
 @pytest.mark.parametrize("coding", [b"", b"gzip"])
 @pytest.mark.parametrize(("lines", "quick"), CONDITIONS)
-def test_conditions_and_ranges_have_the_same_answers_on_both_paths(
+async def test_conditions_and_ranges_have_the_same_answers_on_both_paths(
     served: Served, lines: list[str], quick: bool, coding: bytes, host_first: bool
 ) -> None:
     """Conditions such as If-None-Match differ from page to page, so the remembered header block contains no conditions.
@@ -157,7 +182,7 @@ def test_conditions_and_ranges_have_the_same_answers_on_both_paths(
         long_way.append(request.raw_path)
         return await real(request, connection)
 
-    async def talk(served: Served) -> None:
+    async with served:
         accept = "Accept-Encoding: gzip"
         host = "Host: 127.0.0.1"
         etag = (await served.get(AT, host, accept)).fields["etag"]
@@ -180,10 +205,8 @@ def test_conditions_and_ranges_have_the_same_answers_on_both_paths(
             assert (each.status, each.body, each.fields) == (parsed.status, parsed.body, parsed.fields)
         assert len(served.crawl.asked) == 4, "each request is counted once"
 
-    served.run(talk)
 
-
-def test_streams_of_requests_may_be_cut_anywhere(served: Served) -> None:
+async def test_streams_of_requests_may_be_cut_anywhere(served: Served) -> None:
     """However the stream is divided into reads, all requests are answered in order, as if they were sent one by one."""
     kinds = [
         (asks(), 200, b"page "),
@@ -203,7 +226,7 @@ def test_streams_of_requests_may_be_cut_anywhere(served: Served) -> None:
     ]
     rng = random.Random(7)
 
-    async def talk(served: Served) -> None:
+    async with served:
         for _ in range(60):
             chosen = rng.choices(kinds, k=rng.randint(1, 12))
             stream = b"".join(request for request, _, _ in chosen)
@@ -223,10 +246,8 @@ def test_streams_of_requests_may_be_cut_anywhere(served: Served) -> None:
                 assert body is None or response.body == body, request
             writer.close()
 
-    served.run(talk)
 
-
-def test_only_correctly_parsed_header_blocks_are_remembered(served: Served) -> None:
+async def test_only_correctly_parsed_header_blocks_are_remembered(served: Served) -> None:
     """A request with bare line ends, or with two Host fields, must not make another header block trusted."""
     foreign = b"\r\nHost: evil.example\r\n\r\n"
     tricks = [
@@ -238,7 +259,7 @@ def test_only_correctly_parsed_header_blocks_are_remembered(served: Served) -> N
         f"GET {PAGE} HTTP/1.1".encode() + foreign,
     ]
 
-    async def talk(served: Served) -> None:
+    async with served:
         for trick in tricks:
             reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
             writer.write(trick)
@@ -251,10 +272,8 @@ def test_only_correctly_parsed_header_blocks_are_remembered(served: Served) -> N
             writer.close()
         assert served.server._client_headers.get(foreign) is None
 
-    served.run(talk)
 
-
-def test_answers_are_sent_in_the_order_of_requests(served: Served) -> None:
+async def test_answers_are_sent_in_the_order_of_requests(served: Served) -> None:
     gate = asyncio.Event()
 
     async def slowly(*_: object) -> Reply:
@@ -263,7 +282,7 @@ def test_answers_are_sent_in_the_order_of_requests(served: Served) -> None:
 
     served.server._receive = slowly
 
-    async def talk(served: Served) -> None:
+    async with served:
         reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
         writer.write(asks())
         await answers(reader, 1)
@@ -276,8 +295,6 @@ def test_answers_are_sent_in_the_order_of_requests(served: Served) -> None:
         gate.set()
         assert [each.body for each in await answers(reader, 2)] == [b"slow", b"page "]
         writer.close()
-
-    served.run(talk)
 
 
 def test_the_number_of_remembered_header_blocks_is_bounded() -> None:

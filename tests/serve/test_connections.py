@@ -36,12 +36,12 @@ def echoing(served: Served) -> None:
     [("1.1", (), True), ("1.1", ("Connection: close",), False), ("1.1", ("connection: Keep-Alive, CLOSE",), False),
      ("1.0", (), False), ("1.0", ("Connection: keep-alive",), True)],
 )  # fmt: skip
-def test_connections_are_kept_open_as_requested(
+async def test_connections_are_kept_open_as_requested(
     served: Served, version: str, lines: tuple[str, ...], stays: bool
 ) -> None:
     request = "\r\n".join([f"GET {AT} HTTP/{version}", "Host: 127.0.0.1", *lines, "", ""]).encode()
 
-    async def talk(served: Served) -> None:
+    async with served:
         reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
         for _ in range(3 if stays else 1):
             writer.write(request)
@@ -52,8 +52,6 @@ def test_connections_are_kept_open_as_requested(
         if not stays:
             assert await reader.read() == b""
         writer.close()
-
-    served.run(talk)
 
 
 @pytest.mark.parametrize(
@@ -67,12 +65,12 @@ def test_connections_are_kept_open_as_requested(
     ],
 )
 @pytest.mark.parametrize("step", [3, 1 << 20])
-def test_request_bodies_are_decoded_or_rejected(
+async def test_request_bodies_are_decoded_or_rejected(
     served: Served, coded: bytes, status: int, body: bytes | None, step: int
 ) -> None:
     echoing(served)
 
-    async def talk(served: Served) -> None:
+    async with served:
         reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
         data = b"POST /signal HTTP/1.1\r\nHost: 127.0.0.1\r\n" + coded
         for begin in range(0, len(data), step):
@@ -85,13 +83,11 @@ def test_request_bodies_are_decoded_or_rejected(
             assert (await answers(reader, 1))[0].body == b"page"
         writer.close()
 
-    served.run(talk)
 
-
-def test_a_client_waits_for_100_continue(served: Served) -> None:
+async def test_a_client_waits_for_100_continue(served: Served) -> None:
     echoing(served)
 
-    async def talk(served: Served) -> None:
+    async with served:
         reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
         writer.write(asks("/signal", "Expect: 100-continue", "Content-Length: 5", method="POST"))
         assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -99,17 +95,15 @@ def test_a_client_waits_for_100_continue(served: Served) -> None:
         assert (await answers(reader, 1))[0].body == b"hello"
         writer.close()
 
-    served.run(talk)
 
-
-def test_a_client_that_sends_too_much_can_read_the_error(served: Served) -> None:
+async def test_a_client_that_sends_too_much_can_read_the_error(served: Served) -> None:
     """The server reads and discards the client's data for a while before it closes the connection.
 
     If it closed the connection immediately, the connection would be reset, and the answer would be lost.
     """
     echoing(served)
 
-    async def talk(served: Served) -> None:
+    async with served:
         reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
         writer.write(asks("/signal", "Content-Length: 100000000", method="POST"))
         for _ in range(20):
@@ -123,10 +117,10 @@ def test_a_client_that_sends_too_much_can_read_the_error(served: Served) -> None
                 await asyncio.sleep(0)
         writer.close()
 
-    served.run(talk)
 
-
-def test_the_memory_for_an_unread_body_is_bounded(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_memory_for_an_unread_body_is_bounded(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
     gate, seen = asyncio.Event(), []
 
     async def slowly(request: ServedRequest, connection: http_server.ServedConnection) -> http_server.Sending:
@@ -136,7 +130,7 @@ def test_the_memory_for_an_unread_body_is_bounded(served: Served, monkeypatch: p
 
     served.server.listener._handle = slowly
 
-    async def talk(served: Served) -> None:
+    async with served:
         reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
         writer.write(asks("/signal", "Content-Length: 50000000", method="POST"))
         for _ in range(300):
@@ -147,11 +141,9 @@ def test_the_memory_for_an_unread_body_is_bounded(served: Served, monkeypatch: p
         assert seen[0] <= http_server.BODY_HELD + (256 << 10)
         writer.transport.abort()
 
-    served.run(talk)
 
-
-def test_a_half_closed_client_gets_its_answers(served: Served) -> None:
-    async def talk(served: Served) -> None:
+async def test_a_half_closed_client_gets_its_answers(served: Served) -> None:
+    async with served:
         reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
         writer.write(asks(AT, "User-Agent: half") * 3)
         writer.write_eof()
@@ -159,10 +151,8 @@ def test_a_half_closed_client_gets_its_answers(served: Served) -> None:
         assert [each.body for each in said] == [b"page"] * 3 and await reader.read() == b""
         writer.close()
 
-    served.run(talk)
 
-
-def test_a_post_is_completed_after_its_client_disconnects(served: Served) -> None:
+async def test_a_post_is_completed_after_its_client_disconnects(served: Served) -> None:
     """A POST that an endpoint has begun to process is completed after the client disconnects."""
     begun, gate, done = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
@@ -174,7 +164,7 @@ def test_a_post_is_completed_after_its_client_disconnects(served: Served) -> Non
 
     served.server._receive = receive
 
-    async def talk(served: Served) -> None:
+    async with served:
         _, writer = await asyncio.open_connection("127.0.0.1", served.port)
         writer.write(asks("/signal", "Content-Length: 2", method="POST") + b"{}")
         await begun.wait()
@@ -185,11 +175,9 @@ def test_a_post_is_completed_after_its_client_disconnects(served: Served) -> Non
         gate.set()
         await done.wait()
 
-    served.run(talk)
 
-
-def test_many_pipelined_requests_do_not_delay_other_clients(served: Served) -> None:
-    async def talk(served: Served) -> None:
+async def test_many_pipelined_requests_do_not_delay_other_clients(served: Served) -> None:
+    async with served:
         reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
         writer.write(asks(AT, "User-Agent: many") * 2000)
         await answers(reader, 1)
@@ -199,15 +187,13 @@ def test_many_pipelined_requests_do_not_delay_other_clients(served: Served) -> N
         )
         writer.transport.abort()
 
-    served.run(talk)
 
-
-def test_a_client_that_idles_after_a_long_answer_loses_its_slot(tmp_path: Path) -> None:
+async def test_a_client_that_idles_after_a_long_answer_loses_its_slot(tmp_path: Path) -> None:
     """Once the answer is sent, the client counts as idle, so another client may get its slot."""
     served = Served(tmp_path, idle_timeout=0.5, held_bytes_max=1000)
     served.store(body=b"x" * 20_000_000)
 
-    async def talk(served: Served) -> None:
+    async with served:
         reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
         writer.write(asks())
         (response,) = await answers(reader, 1)
@@ -217,10 +203,8 @@ def test_a_client_that_idles_after_a_long_answer_loses_its_slot(tmp_path: Path) 
         assert await reader.read() == b""
         writer.close()
 
-    served.run(talk)
 
-
-def test_an_internal_error_gives_500_and_ends_the_connection(
+async def test_an_internal_error_gives_500_and_ends_the_connection(
     served: Served, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def broken(*_: object) -> Reply:
@@ -228,16 +212,14 @@ def test_an_internal_error_gives_500_and_ends_the_connection(
 
     served.server._receive = broken
 
-    async def talk(served: Served) -> None:
-        response = await served.get("/signal")
-        assert response.status == 500 and response.json["state"] == "error"
-
     with caplog.at_level(logging.ERROR):
-        served.run(talk)
+        async with served:
+            response = await served.get("/signal")
+    assert response.status == 500 and response.json["state"] == "error"
     assert "a request failed" in caplog.text and "ValueError: ours" in caplog.text
 
 
-def test_answers_in_progress_get_a_grace_period_at_shutdown(served: Served) -> None:
+async def test_answers_in_progress_get_a_grace_period_at_shutdown(served: Served) -> None:
     """Idle connections are closed. Answers that are not complete after the grace period are cut."""
     gates = [asyncio.Event(), asyncio.Event()]
 
@@ -247,7 +229,7 @@ def test_answers_in_progress_get_a_grace_period_at_shutdown(served: Served) -> N
 
     served.server._receive = receive
 
-    async def talk(served: Served) -> None:
+    async with served:
         clients = [await asyncio.open_connection("127.0.0.1", served.port) for _ in range(3)]
         clients[0][1].write(asks("/signal"))
         clients[1][1].write(asks("/indexnow?url=x&key=y"))
@@ -265,5 +247,3 @@ def test_answers_in_progress_get_a_grace_period_at_shutdown(served: Served) -> N
             except ConnectionResetError:
                 pass
             writer.close()
-
-    served.run(talk)

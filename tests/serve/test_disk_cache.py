@@ -142,10 +142,9 @@ def cached(tmp_path: Path) -> Served:
     return made
 
 
-def test_a_page_is_inflated_once(cached: Served, inflated: list[int]) -> None:  # noqa: F811
+async def test_a_page_is_inflated_once(cached: Served, inflated: list[int]) -> None:  # noqa: F811
     """Whole pages and ranges come from the cache on disk, but gzip from the segment."""
-
-    async def talk(served: Served) -> None:
+    async with cached as served:
         for _ in range(2):
             for part in await both(served, "Range: bytes=2000-2099"):
                 assert part.status == 206 and part.body == TEXT[2000:2100]
@@ -158,17 +157,15 @@ def test_a_page_is_inflated_once(cached: Served, inflated: list[int]) -> None:  
         served.store(body=TEXT + b"<p>more", at=50.0)
         assert (await served.get(AT)).body == TEXT + b"<p>more"
 
-    cached.run(talk)
 
-
-def test_decoded_pages_are_cached_apart_from_encoded_ones(cached: Served) -> None:
+async def test_decoded_pages_are_cached_apart_from_encoded_ones(cached: Served) -> None:
     long = os.urandom(3000) + TEXT
     coded = gzip.compress(long, 1)
     cached.store(
         PAGE + "coded", coded, headers=((b"Content-Encoding", b"gzip"), (b"Content-Type", b"text/html"))
     )
 
-    async def talk(served: Served) -> None:
+    async with cached as served:
         for _ in range(2):
             for plain in await both(served, target=AT + "coded"):
                 assert plain.body == long and "content-encoding" not in plain.fields
@@ -178,11 +175,12 @@ def test_decoded_pages_are_cached_apart_from_encoded_ones(cached: Served) -> Non
             assert part.body == long[7000:7010]
         assert served.handler.disk_cache is not None and served.handler.disk_cache.hits >= 4
 
-    cached.run(talk)
 
-
-def test_a_page_that_was_damaged_on_disk_comes_from_the_segment(cached: Served, inflated: list[int]) -> None:  # noqa: F811
-    async def talk(served: Served) -> None:
+async def test_a_page_that_was_damaged_on_disk_comes_from_the_segment(
+    cached: Served,
+    inflated: list[int],  # noqa: F811
+) -> None:
+    async with cached as served:
         await both(served)
         cache = served.handler.disk_cache
         assert cache is not None and file_of(cache).read_bytes() == TEXT
@@ -192,13 +190,10 @@ def test_a_page_that_was_damaged_on_disk_comes_from_the_segment(cached: Served, 
             assert plain.body == TEXT
         assert inflated == [len(TEXT)] * 2
 
-    cached.run(talk)
 
-
-def test_a_withdrawal_empties_the_file_at_once(cached: Served) -> None:
+async def test_a_withdrawal_empties_the_file_at_once(cached: Served) -> None:
     """The bytes have left the disk before any further request."""
-
-    async def talk(served: Served) -> None:
+    async with cached as served:
         await both(served)
         cache = served.handler.disk_cache
         assert cache is not None and file_of(cache).read_bytes() == TEXT
@@ -206,5 +201,3 @@ def test_a_withdrawal_empties_the_file_at_once(cached: Served) -> None:
         assert file_of(cache).read_bytes() == b"" and len(cache) == 0
         assert [each.status for each in await both(served)] == [451, 451]
         assert file_of(cache).read_bytes() == b""
-
-    cached.run(talk)

@@ -52,8 +52,10 @@ def served(tmp_path: Path) -> Served:
         (f"GET {AT} HTTP/1.1\r\nHost: 127.0.0.1\r\n" + "".join(f"X{i}: y\r\n" for i in range(200)) + "\r\n", {400, 431}),
     ],
 )  # fmt: skip
-def test_invalid_requests_get_the_right_status(served: Served, request_text: str, statuses: set[int]) -> None:
-    async def talk(served: Served) -> None:
+async def test_invalid_requests_get_the_right_status(
+    served: Served, request_text: str, statuses: set[int]
+) -> None:
+    async with served:
         reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
         writer.write(request_text.encode("latin-1"))
         head = b""
@@ -64,13 +66,10 @@ def test_invalid_requests_get_the_right_status(served: Served, request_text: str
         assert b"root:" not in head
         assert (await served.get(AT)).status == 200
 
-    served.run(talk)
 
-
-def test_an_endless_header_is_cut_off(served: Served) -> None:
+async def test_an_endless_header_is_cut_off(served: Served) -> None:
     """A client that keeps sending header fields is disconnected at the limit, before memory fills."""
-
-    async def talk(served: Served) -> None:
+    async with served:
         reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
         writer.write(f"GET {AT} HTTP/1.1\r\nHost: 127.0.0.1\r\n".encode())
         sent = 0
@@ -86,10 +85,8 @@ def test_an_endless_header_is_cut_off(served: Served) -> None:
         writer.close()
         assert (await served.get(AT)).status == 200
 
-    served.run(talk)
 
-
-def test_slow_clients_lose_their_slots_to_others(tmp_path: Path) -> None:
+async def test_slow_clients_lose_their_slots_to_others(tmp_path: Path) -> None:
     """Honest clients are answered while 500 clients with incomplete requests compete for 50 slots.
 
     `ConnectionSlots` is tested with a manual clock elsewhere. Here, the honest clients only wait until the
@@ -98,7 +95,7 @@ def test_slow_clients_lose_their_slots_to_others(tmp_path: Path) -> None:
     served = Served(tmp_path, connections_max=50, idle_timeout=2.0)
     served.store()
 
-    async def talk(served: Served) -> None:
+    async with served:
         slow = []
         for number in range(500):
             reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
@@ -115,10 +112,8 @@ def test_slow_clients_lose_their_slots_to_others(tmp_path: Path) -> None:
         for writer in slow:
             writer.close()
 
-    served.run(talk)
 
-
-def test_a_client_that_does_not_read_is_disconnected(tmp_path: Path) -> None:
+async def test_a_client_that_does_not_read_is_disconnected(tmp_path: Path) -> None:
     """The client is disconnected after the write timeout.
 
     Until then, the answers to its pipelined requests do not fill the memory.
@@ -126,7 +121,7 @@ def test_a_client_that_does_not_read_is_disconnected(tmp_path: Path) -> None:
     served = Served(tmp_path, write_timeout=0.5)
     served.store(body=b"x" * 500_000)
 
-    async def talk(served: Served) -> None:
+    async with served:
         client = socket.socket()
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         client.setblocking(False)
@@ -140,17 +135,15 @@ def test_a_client_that_does_not_read_is_disconnected(tmp_path: Path) -> None:
         assert served.server.listener.requests < 20
         client.close()
 
-    served.run(talk)
 
-
-def test_many_connections_leave_no_memory_behind(served: Served) -> None:
+async def test_many_connections_leave_no_memory_behind(served: Served) -> None:
     """Memory does not grow over thousands of requests, including rejected ones."""
 
     async def some(n: int) -> None:
         for number in range(n):
             await served.get(AT if number % 2 else f"/page?url=http://x{number}.example/")
 
-    async def talk(served: Served) -> None:
+    async with served:
         await some(300)
         gc.collect()
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -158,5 +151,3 @@ def test_many_connections_leave_no_memory_behind(served: Served) -> None:
         gc.collect()
         assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 8_000  # kB
         assert len(served.server.listener.places) <= 2
-
-    served.run(talk)

@@ -56,11 +56,11 @@ def test_text_of_a_page_or_a_client_is_escaped() -> None:
     assert "<img src=x>" in page.text and "http://a.example/?<script>&{x}" in page.text
 
 
-def test_a_browser_gets_a_page_and_a_program_json(tmp_path: Path) -> None:
+async def test_a_browser_gets_a_page_and_a_program_json(tmp_path: Path) -> None:
     served = Served(tmp_path)
     served.store()
 
-    async def talk(served: Served) -> None:
+    async with served:
         target = "/page?url=http://site.example/none"
         program = await served.get(target)
         assert (program.status, program.fields["content-type"]) == (404, "application/json")
@@ -84,5 +84,3 @@ def test_a_browser_gets_a_page_and_a_program_json(tmp_path: Path) -> None:
         served.crawl.verdict = Ahead(AheadState.DISALLOWED, "`Disallow: /`")
         said = await served.get("/page?url=http://site.example/new&refresh=1", f"Accept: {FIREFOX}")
         assert said.status == 403 and "`Disallow: /`" in Text(said.body).text
-
-    served.run(talk)

@@ -68,13 +68,12 @@ STAMPED = [
 OTHERS = [("gone", 404, 5.0), ("moved", 301, 6.0), ("same", 200, 90_000.0), ("a?x=1&y=2", 200, 10.0)]
 
 
-def test_the_timegate_redirects_to_a_copy(served: Served) -> None:
+async def test_the_timegate_redirects_to_a_copy(served: Served) -> None:
     """The time gate redirects to the copy (RFC 7089, 4.2.1).
 
     If the server is used as a proxy, it answers with the copy itself (RFC 7089, 4.1.2).
     """
-
-    async def talk(served: Served) -> None:
+    async with served:
         for asked, day in CHOSEN:
             accepted = [f"Accept-Datetime: {asked}"] if asked else []
             gate = await served.get("/timegate/" + PAGE, *accepted)
@@ -109,28 +108,22 @@ def test_the_timegate_redirects_to_a_copy(served: Served) -> None:
             assert (missing.status, missing.fields["vary"]) == (404, "Accept-Datetime")
             assert relations(missing) == {"original", "timegate", "timemap"}
 
-    served.run(talk)
 
-
-def test_a_redirect_of_a_past_copy_stays_in_its_time(served: Served) -> None:
+async def test_a_redirect_of_a_past_copy_stays_in_its_time(served: Served) -> None:
     """The time gate leads to the copy of a redirect, and this copy leads to the copy of its target at the same time."""
-
-    async def talk(served: Served) -> None:
+    async with served:
         gate = await served.get(f"/timegate/{PAGE}moved", f"Accept-Datetime: {http_date(int(START))}")
         moved = await served.get(gate.fields["location"].partition(f":{served.port}")[2])
         assert moved.status == 301
         assert (await served.get(moved.fields["location"])).body == b"<p>version 0</p>"
 
-    served.run(talk)
 
-
-def test_time_maps_list_all_copies(served: Served) -> None:
+async def test_time_maps_list_all_copies(served: Served) -> None:
     """Copies are listed in the order of their times. Unchanged copies are listed, too.
 
     Unlike pywb, the crawler adds `until`, `first` and `last` (RFC 7089, 5).
     """
-
-    async def talk(served: Served) -> None:
+    async with served:
         for path, instants in (
             ("", [day * DAY for day in range(6)]),
             ("same", [1.0, 90_000.0]),
@@ -153,5 +146,3 @@ def test_time_maps_list_all_copies(served: Served) -> None:
                 copy = await served.get(address.partition(f":{served.port}")[2])
                 assert copy.fields["memento-datetime"] == more["datetime"]
         assert (await served.get(f"/timemap/link/{PAGE}none")).status == 404
-
-    served.run(talk)

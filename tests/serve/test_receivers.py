@@ -3,7 +3,7 @@
 import asyncio
 import hashlib
 import hmac
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -90,13 +90,8 @@ class Receiving(Served):
         await asyncio.gather(*self.tasks)
 
 
-def talk_to(tmp_path: Path, talk: Callable[[Receiving], Awaitable[None]], **config: Any) -> None:
-    receiving = Receiving(tmp_path, **config)
-    receiving.run(lambda _: talk(receiving))
-
-
-def test_posted_signals(tmp_path: Path) -> None:
-    async def talk(served: Receiving) -> None:
+async def test_posted_signals(tmp_path: Path) -> None:
+    async with Receiving(tmp_path, signal_urls_max=100) as served:
         said = await served.post(
             "/signal",
             b'{"urls": ["http://site.example/", "HTTP://SITE.example:80/", "junk:"], "source": "cms"}',
@@ -111,8 +106,6 @@ def test_posted_signals(tmp_path: Path) -> None:
         assert (await served.get("/signal")).status == 405
         assert (await served.post("/signal", b"{}", "Transfer-Encoding: chunked")).status == 400
 
-    talk_to(tmp_path, talk, signal_urls_max=100)
-
 
 @pytest.mark.parametrize(
     "field",
@@ -123,13 +116,12 @@ def test_posted_signals(tmp_path: Path) -> None:
         "Sec-Fetch-Site: same-site",
     ],
 )
-def test_a_page_of_another_origin_causes_no_fetch(tmp_path: Path, field: str) -> None:
+async def test_a_page_of_another_origin_causes_no_fetch(tmp_path: Path, field: str) -> None:
     """Neither a form nor an image on a hostile page changes any state.
 
     The form is text/plain, so there is no preflight.
     """
-
-    async def talk(served: Receiving) -> None:
+    async with Receiving(tmp_path) as served:
         served.store()
         body = msgspec.json.encode({"urls": [SITE]})
         for target in ("/signal", "/indexnow", "/websub/x"):
@@ -141,16 +133,13 @@ def test_a_page_of_another_origin_causes_no_fetch(tmp_path: Path, field: str) ->
         own = f"Origin: http://127.0.0.1:{served.port}"
         assert (await served.post("/signal", body, own, "Sec-Fetch-Site: same-origin")).status == 200
 
-    talk_to(tmp_path, talk)
 
-
-def test_the_rate_of_junk_signals_is_limited(tmp_path: Path) -> None:
+async def test_the_rate_of_junk_signals_is_limited(tmp_path: Path) -> None:
     """Each source has a token bucket.
 
     The number of remembered sources is bounded, however many sources a client invents.
     """
-
-    async def talk(served: Receiving) -> None:
+    async with Receiving(tmp_path, signal_urls_max=100, signals_per_second=10.0) as served:
         urls = [f"{SITE}{n}" for n in range(100)]
         body = msgspec.json.encode({"urls": urls, "source": "loud"})
         assert (await served.post("/signal", body)).json["noted"] == 100
@@ -162,8 +151,6 @@ def test_the_rate_of_junk_signals_is_limited(tmp_path: Path) -> None:
         for number in range(30):  # unknown sources share one rate
             await served.post("/signal", msgspec.json.encode({"urls": urls, "source": f"s{number}"}))
         assert sum(len(urls) for urls, _ in served.crawl.signals) <= 100 + 50 + 100
-
-    talk_to(tmp_path, talk, signal_urls_max=100, signals_per_second=10.0)
 
 
 @settings(deadline=None)
@@ -193,13 +180,12 @@ def posted(**values: Any) -> bytes:
     )
 
 
-def test_indexnow_reads_the_key_file_once_a_day(tmp_path: Path) -> None:
+async def test_indexnow_reads_the_key_file_once_a_day(tmp_path: Path) -> None:
     """Notices get 202 until the key file is read. Then the waiting URLs are accepted, and later notices get 200.
 
     The key file is read again once a day.
     """
-
-    async def talk(served: Receiving) -> None:
+    async with Receiving(tmp_path) as served:
         served.texts[f"{SITE}{KEY}.txt"] = KEY.encode() + b"\n"
         waiting = await served.get(get())
         assert waiting.status == 202 and waiting.json == {"waiting": 1}
@@ -216,8 +202,6 @@ def test_indexnow_reads_the_key_file_once_a_day(tmp_path: Path) -> None:
         assert (await served.get(get())).status == 403
         assert len(served.crawl.signals) == 2 and len(served.fetched) == 2
         served.receivers.keys._check()
-
-    talk_to(tmp_path, talk)
 
 
 @pytest.mark.parametrize(
@@ -241,22 +225,19 @@ def test_indexnow_reads_the_key_file_once_a_day(tmp_path: Path) -> None:
         ("/indexnow", posted(), 202),
     ],
 )  # fmt: skip
-def test_indexnow_status_codes(tmp_path: Path, target: str, body: bytes, status: int) -> None:
-    async def talk(served: Receiving) -> None:
+async def test_indexnow_status_codes(tmp_path: Path, target: str, body: bytes, status: int) -> None:
+    async with Receiving(tmp_path) as served:
         answer = await (served.post(target, body) if body else served.get(target))
         assert answer.status == status, answer.body
         await served.settle()
 
-    talk_to(tmp_path, talk)
 
-
-def test_notices_wait_for_the_next_run_if_the_key_file_was_not_read(tmp_path: Path) -> None:
+async def test_notices_wait_for_the_next_run_if_the_key_file_was_not_read(tmp_path: Path) -> None:
     """A crawl that is stopping cannot check a key, but does not reject it.
 
     The next run fetches the key file once.
     """
-
-    async def talk(served: Receiving) -> None:
+    async with Receiving(tmp_path) as served:
         served.stopping = True
         for name in ("one", "two"):
             assert (await served.get(get(f"{SITE}{name}"))).status == 202
@@ -273,8 +254,6 @@ def test_notices_wait_for_the_next_run_if_the_key_file_was_not_read(tmp_path: Pa
         ]
         assert served.notices.stored == [] and len(served.fetched) == 2
         served.receivers.keys._check()
-
-    talk_to(tmp_path, talk)
 
 
 def notice_of(host: str, count: int, *, key: str = KEY) -> indexnow.Notice:
@@ -340,8 +319,8 @@ class Hub:
         return await self.served.post(self.path, FEED, *lines)
 
 
-def test_a_websub_hub_verifies_and_delivers(tmp_path: Path) -> None:
-    async def talk(served: Receiving) -> None:
+async def test_a_websub_hub_verifies_and_delivers(tmp_path: Path) -> None:
+    async with Receiving(tmp_path) as served:
         hub = Hub(served)
         topic = "http://site.example/feed"
         await hub.subscribe(
@@ -362,13 +341,10 @@ def test_a_websub_hub_verifies_and_delivers(tmp_path: Path) -> None:
         served.now += 1001.0
         assert (await hub.distribute()).status == 410, "the lease has ended"
 
-    talk_to(tmp_path, talk)
 
-
-def test_requests_for_another_process_are_answered_with_its_owner(tmp_path: Path) -> None:
+async def test_requests_for_another_process_are_answered_with_its_owner(tmp_path: Path) -> None:
     """Each process handles the key files of its own hosts, and the subscriptions whose tokens it created."""
-
-    async def talk(served: Receiving) -> None:
+    async with Receiving(tmp_path) as served:
         served.receivers._processes = ("p0", "p1", "p2")
         for token, owner in (("0002" + "a" * 32, "p2"), ("0001", "p1")):
             other = await served.post(f"/websub/{token}", FEED)
@@ -383,13 +359,10 @@ def test_requests_for_another_process_are_answered_with_its_owner(tmp_path: Path
             assert (answer.status, answer.json["owner"]) == (421, "p1")
         assert served.fetched == [] and served.crawl.signals == []
 
-    talk_to(tmp_path, talk)
 
-
-def test_notifications_are_accepted_completely_or_rejected(tmp_path: Path) -> None:
+async def test_notifications_are_accepted_completely_or_rejected(tmp_path: Path) -> None:
     """IndexNow clients and hubs understand only a status code. They cannot be told how many URLs were accepted."""
-
-    async def talk(served: Receiving) -> None:
+    async with Receiving(tmp_path, signal_urls_max=3, signals_per_second=1.0) as served:
         served.receivers.keys._known[(f"{SITE}{KEY}.txt", KEY)] = (True, served.now)
         hub = Hub(served)
         await hub.subscribe(
@@ -405,8 +378,6 @@ def test_notifications_are_accepted_completely_or_rejected(tmp_path: Path) -> No
             "rejected notices do not use up the rate"
         )
         assert [len(urls) for urls, _ in served.crawl.signals] == [2, 2, 2]
-
-    talk_to(tmp_path, talk, signal_urls_max=3, signals_per_second=1.0)
 
 
 def test_a_hub_may_deny() -> None:

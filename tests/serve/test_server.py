@@ -22,11 +22,11 @@ def served(tmp_path: Path) -> Served:
     return Served(tmp_path)
 
 
-def test_a_copy_is_served_with_its_fields(served: Served) -> None:
+async def test_a_copy_is_served_with_its_fields(served: Served) -> None:
     served.store(headers=(*HTML, (b"Allow", b"GET"), (b"Set-Cookie", b"a=b"), (b"ETag", b'"theirs"')))
     served.crawl.probability = 0.8123
 
-    async def talk(served: Served) -> None:
+    async with served:
         response = await served.get(AT)
         assert (response.status, response.body) == (200, b"<p>page</p>")
         fields = response.fields
@@ -49,13 +49,11 @@ def test_a_copy_is_served_with_its_fields(served: Served) -> None:
         await served.get(AT, "User-Agent: examplebot/1")
         assert len(served.crawl.asked) == 5, "requests of declared robots are not counted as readers"
 
-    served.run(talk)
 
-
-def test_a_newer_copy_replaces_the_cached_answer(served: Served) -> None:
+async def test_a_newer_copy_replaces_the_cached_answer(served: Served) -> None:
     served.store(body=b"old")
 
-    async def talk(served: Served) -> None:
+    async with served:
         assert (await served.get(AT)).body == b"old"
         served.store(body=b"new", at=10.0)
         response = await served.get(AT)
@@ -67,13 +65,11 @@ def test_a_newer_copy_replaces_the_cached_answer(served: Served) -> None:
         assert "accept-datetime" in dated.fields["vary"].lower()
         assert (await served.get("/timegate/" + PAGE, "Accept-Datetime: nonsense")).status == 400
 
-    served.run(talk)
 
-
-def test_conditional_requests(served: Served) -> None:
+async def test_conditional_requests(served: Served) -> None:
     served.store()
 
-    async def talk(served: Served) -> None:
+    async with served:
         first = await served.get(AT)
         etag, modified = first.fields["etag"], first.fields["last-modified"]
         for line in (
@@ -93,10 +89,8 @@ def test_conditional_requests(served: Served) -> None:
         ):
             assert (await served.get(AT, line)).status == 200, line
 
-    served.run(talk)
 
-
-def test_failed_preconditions_give_412(served: Served) -> None:
+async def test_failed_preconditions_give_412(served: Served) -> None:
     """If-Match uses the strong comparison and takes precedence (RFC 9110, 13.1.1, 13.2.2).
 
     If the condition is false, the answer is neither 304 nor 206.
@@ -104,7 +98,7 @@ def test_failed_preconditions_give_412(served: Served) -> None:
     served.store()
     served.store(PAGE + "gone", b"no", status=404, reason="Not Found", outcome=Outcome.GONE)
 
-    async def talk(served: Served) -> None:
+    async with served:
         first = await served.get(AT)
         etag, modified = first.fields["etag"], first.fields["last-modified"]
         before = "Tue, 14 Nov 2023 22:13:19 GMT"
@@ -129,13 +123,11 @@ def test_failed_preconditions_give_412(served: Served) -> None:
                 assert response.json["state"] == "changed" and response.fields["etag"] == etag
         assert (await served.get(AT + "gone", 'If-Match: "other"')).status == 404
 
-    served.run(talk)
 
-
-def test_range_requests(served: Served) -> None:
+async def test_range_requests(served: Served) -> None:
     served.store(body=b"0123456789")
 
-    async def talk(served: Served) -> None:
+    async with served:
         part = await served.get(AT, "Range: bytes=2-4")
         assert (part.status, part.body) == (206, b"234") and part.fields["content-range"] == "bytes 2-4/10"
         assert (await served.get(AT, "Range: bytes=-3")).body == b"789"
@@ -146,23 +138,19 @@ def test_range_requests(served: Served) -> None:
         other = await served.get(AT, "Range: bytes=0-1", 'If-Range: "other"')
         assert other.status == 200
 
-    served.run(talk)
 
-
-def test_answers_are_counted_by_their_status(tmp_path: Path) -> None:
+async def test_answers_are_counted_by_their_status(tmp_path: Path) -> None:
     """Answers with a range of a streamed body are counted, too, and so are time maps."""
     served = Served(tmp_path, held_bytes_max=65_536)
     body = bytes(range(256)) * 1024
     served.store(body=body)
 
-    async def talk(served: Served) -> None:
+    async with served:
         part = await served.get(AT, "Range: bytes=100-199999")
         assert (part.status, part.body) == (206, body[100:200_000])
         assert (await served.get("/timemap/link/http://site.example/")).status == 200
         assert (await served.get(AT + "missing")).status == 404
         assert served.server.answers == {206: 1, 200: 1, 404: 1}
-
-    served.run(talk)
 
 
 CODINGS = {
@@ -173,12 +161,12 @@ CODINGS = {
 
 
 @pytest.mark.parametrize("coding", CODINGS)
-def test_content_codings(served: Served, coding: bytes) -> None:
+async def test_content_codings(served: Served, coding: bytes) -> None:
     """A client that accepts the coding gets the stored bytes. Other clients and range requests get decoded bytes."""
     content, wire = b"coded " * 1000, CODINGS[coding]
     served.store(body=wire, content=content, headers=(TYPE, (b"Content-Encoding", coding)))
 
-    async def talk(served: Served) -> None:
+    async with served:
         coded = await served.get(AT, f"Accept-Encoding: {coding.decode()}")
         plain = await served.get(AT)
         assert coded.body == wire and coded.fields["content-encoding"] == coding.decode()
@@ -189,17 +177,15 @@ def test_content_codings(served: Served, coding: bytes) -> None:
         assert part.body == content[6:11] and part.fields["content-range"] == "bytes 6-10/6000"
         assert (await served.get(AT, "Accept-Encoding: identity")).body == content
 
-    served.run(talk)
 
-
-def test_a_large_body_is_streamed(tmp_path: Path) -> None:
+async def test_a_large_body_is_streamed(tmp_path: Path) -> None:
     served = Served(tmp_path, held_bytes_max=1000)
     content = bytes(range(256)) * 4000  # 1 MB
     wire = gzip.compress(content)
     served.store(PAGE, content)
     served.store(PAGE + "coded", wire, content=content, headers=(TYPE, (b"Content-Encoding", b"gzip")))
 
-    async def talk(served: Served) -> None:
+    async with served:
         whole = await served.get(AT)
         assert whole.body == content and whole.fields["content-length"] == str(len(content))
         coded = await served.get(AT + "coded")
@@ -215,15 +201,13 @@ def test_a_large_body_is_streamed(tmp_path: Path) -> None:
             )
         assert len(served.handler.response_cache) == 0
 
-    served.run(talk)
 
-
-def test_revisits_show_the_content_that_they_repeat(served: Served) -> None:
+async def test_revisits_show_the_content_that_they_repeat(served: Served) -> None:
     served.store(body=b"same")
     served.store(body=b"same", at=10.0)
     served.site.visit(not_modified(PAGE, began=START + 20.0), NAMES.fingerprint(PAGE))
 
-    async def talk(served: Served) -> None:
+    async with served:
         response = await served.get(AT)
         assert (response.status, response.body) == (200, b"same")
         assert response.fields["age"] == "80" and response.fields["x-changed-at"] == "2023-11-14T22:13:20Z"
@@ -243,10 +227,8 @@ def test_revisits_show_the_content_that_they_repeat(served: Served) -> None:
             '"last memento"',
         ]
 
-    served.run(talk)
 
-
-def test_stored_statuses_are_served(served: Served) -> None:
+async def test_stored_statuses_are_served(served: Served) -> None:
     served.store(PAGE + "gone", b"no", status=404, reason="Not Found", outcome=Outcome.GONE)
     served.store(
         PAGE + "moved",
@@ -259,14 +241,12 @@ def test_stored_statuses_are_served(served: Served) -> None:
     )
     served.store(PAGE + "odd", b"x", status=206, reason="", outcome=Outcome.UNEXPECTED_STATUS)
 
-    async def talk(served: Served) -> None:
+    async with served:
         gone = await served.get(AT + "gone")
         assert (gone.status, gone.body) == (404, b"no") and "memento-datetime" in gone.fields
         moved = await served.get(AT + "moved")
         assert moved.status == 301 and moved.fields["location"] == "/page?url=http://site.example/"
         assert (await served.get(AT + "odd")).status == 502
-
-    served.run(talk)
 
 
 REDIRECTS = [
@@ -284,7 +264,7 @@ REDIRECTS = [
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 @pytest.mark.parametrize(("location", "target", "quoted"), REDIRECTS)
-def test_a_redirect_leads_to_the_copy_of_its_target(
+async def test_a_redirect_leads_to_the_copy_of_its_target(
     served: Served, status: int, location: bytes, target: str, quoted: str
 ) -> None:
     """The redirect keeps the parameter `rewrite` and the time.
@@ -294,7 +274,7 @@ def test_a_redirect_leads_to_the_copy_of_its_target(
     headers = ((b"Location", location),)
     served.store(PAGE + "d/moved", b"", status=status, outcome=Outcome.REDIRECT, headers=headers)
 
-    async def talk(served: Served) -> None:
+    async with served:
         for asked, more in (("", ""), ("&rewrite=1", "&rewrite=1"), ("&at=2024", "&at=20241231235959")):
             moved = await served.get(AT + "d/moved" + asked)
             mark = "#part" if target.endswith("#part") else ""
@@ -303,10 +283,8 @@ def test_a_redirect_leads_to_the_copy_of_its_target(
         proxied = await served.get(PAGE + "d/moved")
         assert (proxied.status, proxied.fields.get("location", "")) == (status, target)
 
-    served.run(talk)
 
-
-def test_clients_must_revalidate_copies_without_a_stated_lifetime(served: Served) -> None:
+async def test_clients_must_revalidate_copies_without_a_stated_lifetime(served: Served) -> None:
     """The server sends `no-cache` with copies that have no lifetime.
 
     Without it, a client derives a lifetime from Last-Modified (RFC 9111, 4.2.2), and misses newer copies.
@@ -316,13 +294,11 @@ def test_clients_must_revalidate_copies_without_a_stated_lifetime(served: Served
     for name, value in lifetimes.items():
         served.store(PAGE + name, headers=(TYPE, (name.encode(), value.encode())))
 
-    async def talk(served: Served) -> None:
+    async with served:
         assert (await served.get(AT)).fields["cache-control"] == "no-cache"
         for name, value in lifetimes.items():
             fields = (await served.get(AT + name)).fields
             assert {each: fields[each] for each in lifetimes if each in fields} == {name: value}
-
-    served.run(talk)
 
 
 @pytest.mark.parametrize(
@@ -335,12 +311,14 @@ def test_clients_must_revalidate_copies_without_a_stated_lifetime(served: Served
         (503, Outcome.HOST_BUSY),
     ],
 )
-def test_an_incomplete_answer_hides_no_earlier_copy(served: Served, status: int, outcome: Outcome) -> None:
+async def test_an_incomplete_answer_hides_no_earlier_copy(
+    served: Served, status: int, outcome: Outcome
+) -> None:
     """After a refresh that receives only a part of the page, or nothing, the last complete copy is still served."""
     served.store(body=b"whole")
     served.store(body=b"wh", at=10.0, status=status, outcome=outcome)
 
-    async def talk(served: Served) -> None:
+    async with served:
         response = await served.get(AT)
         assert (response.status, response.body) == (200, b"whole")
         gate = await served.get("/timegate/" + PAGE)
@@ -348,14 +326,12 @@ def test_an_incomplete_answer_hides_no_earlier_copy(served: Served, status: int,
         served.store(body=b"newer", at=20.0)
         assert (await served.get(AT)).body == b"newer"
 
-    served.run(talk)
 
-
-def test_missing_withheld_and_stale_pages(served: Served) -> None:
+async def test_missing_withheld_and_stale_pages(served: Served) -> None:
     served.store()
     served.store(PAGE + "private", extracted=Extracted(PAGE, noarchive=True))
 
-    async def talk(served: Served) -> None:
+    async with served:
         unknown = await served.get(AT + "unknown")
         assert unknown.status == 404 and unknown.json["state"] == "unknown" and unknown.json["why"]
         assert (await served.get("/page?url=http://else.example/")).json["state"] == "filtered"
@@ -382,8 +358,6 @@ def test_missing_withheld_and_stale_pages(served: Served) -> None:
         other = await served.get(AT)
         assert other.status == 421 and other.json["owner"] == "p1"
 
-    served.run(talk)
-
 
 @pytest.mark.parametrize(
     ("verdict", "status", "fields", "shown"),
@@ -399,13 +373,13 @@ def test_missing_withheld_and_stale_pages(served: Served) -> None:
         (Ahead(AheadState.AT_REST, "it does not run"), 404, {}, "at_rest"),
     ],
 )
-def test_the_answer_to_a_request_for_a_refresh(
+async def test_the_answer_to_a_request_for_a_refresh(
     served: Served, verdict: Ahead, status: int, fields: dict[str, str], shown: str
 ) -> None:
     served.store()
     served.crawl.verdict = verdict
 
-    async def talk(served: Served) -> None:
+    async with served:
         missing = await served.get(AT + "missing&refresh=1")
         assert missing.status == status, missing.body
         assert {name: missing.fields[name] for name in fields} == fields
@@ -418,10 +392,8 @@ def test_the_answer_to_a_request_for_a_refresh(
         assert (copy.status, copy.fields["x-refresh"]) == (200, shown)
         assert (await served.get(AT + "&refresh=1&max-stale=0")).json["queued"] == verdict.queued
 
-    served.run(talk)
 
-
-def test_rewritten_links_point_into_the_cache(served: Served) -> None:
+async def test_rewritten_links_point_into_the_cache(served: Served) -> None:
     page = (
         b'<base href="/d/"><a href="x?a=1&amp;b=2">x</a><img src=//other.example/i.png><a href="#f">f</a>'
         b'<meta http-equiv=refresh content="5; url=next">'
@@ -434,7 +406,7 @@ def test_rewritten_links_point_into_the_cache(served: Served) -> None:
         content_type="text/css",
     )
 
-    async def talk(served: Served) -> None:
+    async with served:
         response = await served.get(AT + "&rewrite=1")
         text = response.body.decode()
         assert "/page?url=http://site.example/d/x%3Fa%3D1%26b%3D2&amp;rewrite=1" in text
@@ -450,10 +422,8 @@ def test_rewritten_links_point_into_the_cache(served: Served) -> None:
         )
         assert (await served.get(AT)).body == page
 
-    served.run(talk)
 
-
-def test_a_damaged_copy_gives_502(served: Served) -> None:
+async def test_a_damaged_copy_gives_502(served: Served) -> None:
     """If the bytes of a copy are damaged, the answer is 502, and the reason is logged. The server continues."""
     served.store()
     served.store(PAGE + "whole", b"whole")
@@ -463,42 +433,36 @@ def test_a_damaged_copy_gives_502(served: Served) -> None:
         data[start : start + 40] = bytes(40)
         segment.write_bytes(data)
 
-    async def talk(served: Served) -> None:
+    async with served:
         statuses = {(await served.get(AT)).status, (await served.get(AT + "whole")).status}
         assert statuses <= {200, 502} and 502 in statuses
 
-    served.run(talk)
 
-
-def test_health_checks_and_allowed_methods(served: Served) -> None:
-    async def talk(served: Served) -> None:
+async def test_health_checks_and_allowed_methods(served: Served) -> None:
+    async with served:
         assert (await served.get("/healthz")).status == 200
         assert (await served.get("/readyz")).status == 200
         for method in ("POST", "PUT", "DELETE", "OPTIONS", "TRACE", "PATCH"):
             assert (await served.get(AT, method=method)).status == 405, method
         assert (await served.get("/signal")).status == 503
 
-    served.run(talk)
 
-
-def test_a_rendered_page_is_served_as_its_dom(served: Served) -> None:
+async def test_a_rendered_page_is_served_as_its_dom(served: Served) -> None:
     """A DOM has a separate entity tag, because the DOM may change while the web server's answer stays the same."""
     url, shell = "http://site.example/app", b"<script src=app.js></script>"
     tags = []
 
-    async def talk(served: Served) -> None:
+    async with served:
         for at, text in enumerate((b"<h1>one</h1>", b"<h1>" + b"two " * 30_000)):
             served.store(url, shell, at=at, rendering=Rendering(dom=text))
             answer = await served.get(f"/page?url={url}")
             assert (answer.status, answer.body) == (200, text)
             assert answer.fields["content-type"] == "text/html; charset=utf-8"
             tags.append(answer.fields["etag"])
-
-    served.run(talk)
     assert len(set(tags)) == 2
 
 
-def test_the_picture_of_a_page_is_served_like_its_copy(served: Served) -> None:
+async def test_the_picture_of_a_page_is_served_like_its_copy(served: Served) -> None:
     """A picture is served only as an image.
 
     The picture is withheld if its page is withheld. Each copy has its own picture.
@@ -509,7 +473,7 @@ def test_the_picture_of_a_page_is_served_like_its_copy(served: Served) -> None:
     served.store("http://site.example/static")
     served.store("http://site.example/shown", b"<p>answer", rendering=Rendering(dom=b"<p>shown"))
 
-    async def talk(served: Served) -> None:
+    async with served:
         response = await served.get(view)
         assert (response.status, response.body) == (200, b"\x89PNG 1000")
         fields = response.fields
@@ -536,5 +500,3 @@ def test_the_picture_of_a_page_is_served_like_its_copy(served: Served) -> None:
             assert (response.status, response.json["state"]) == (status, state), target
         served.store(at=2000.0, extracted=Extracted(PAGE, noarchive=True))
         assert (await served.get(view)).status == 451
-
-    served.run(talk)

@@ -1,7 +1,8 @@
 """Test that a request for another node's page is forwarded at most once, and that the answer is streamed."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -15,28 +16,19 @@ PAGE = "http://site.example/"
 AT = "/page?url=" + PAGE
 
 
-def between(tmp_path: Path, talk: Callable[[Served, Served], Awaitable[None]]) -> None:
-    """Run `talk` with two nodes. The owner p1 has the pages. The node `first` has no pages and knows p1 as a peer."""
+@asynccontextmanager
+async def between(tmp_path: Path) -> AsyncIterator[tuple[Served, Served]]:
+    """Start two nodes. The owner p1 has the pages. The first node has no pages and knows p1 as a peer."""
     first, owner = Served(tmp_path / "a"), Served(tmp_path / "b")
     first.crawl.elsewhere = True
     owner.store(body=b"the owner's page " * 20_000)
-
-    async def at_owner(owner: Served) -> None:
-        async def at_first(first: Served) -> None:
-            first.server._forward = SiblingClient([f"p1=127.0.0.1:{owner.port}"], tmp_path).ask
-            await talk(first, owner)
-
-        _, first.port = await first.server.start("127.0.0.1:0")
-        try:
-            await at_first(first)
-        finally:
-            await first.server.close()
-
-    owner.run(at_owner)
+    async with owner, first:
+        first.server._forward = SiblingClient([f"p1=127.0.0.1:{owner.port}"], tmp_path).ask
+        yield first, owner
 
 
-def test_a_request_for_another_nodes_page_is_forwarded(tmp_path: Path) -> None:
-    async def talk(first: Served, owner: Served) -> None:
+async def test_a_request_for_another_nodes_page_is_forwarded(tmp_path: Path) -> None:
+    async with between(tmp_path) as (first, owner):
         direct = await owner.get(AT, "Host: 127.0.0.1")
         for _ in range(2):
             passed = await first.get(AT, "Host: 127.0.0.1")
@@ -53,25 +45,22 @@ def test_a_request_for_another_nodes_page_is_forwarded(tmp_path: Path) -> None:
         assert (await first.get(AT + "none")).status == 404
         assert (await first.get("/timemap/link/" + PAGE)).status == 200
 
-    between(tmp_path, talk)
 
-
-def test_a_request_is_forwarded_only_once(tmp_path: Path) -> None:
+async def test_a_request_is_forwarded_only_once(tmp_path: Path) -> None:
     """If two nodes disagree about the owner, the request must not be forwarded forever."""
 
-    async def talk(first: Served, owner: Served) -> None:
+    async with between(tmp_path) as (first, owner):
         owner.crawl.elsewhere = True
         owner.server._forward = SiblingClient([f"p1=127.0.0.1:{first.port}"], tmp_path).ask
         response = await first.get(AT)
         assert response.status == 421 and response.json["owner"] == "p1"
 
-    between(tmp_path, talk)
 
-
-def test_an_owner_that_cannot_be_reached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_owner_that_cannot_be_reached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "CONNECT_TIMEOUT", 0.2)
 
-    async def talk(first: Served, owner: Served) -> None:
+    async with between(tmp_path) as (first, owner):
+
         async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             await reader.read()
             writer.close()
@@ -88,10 +77,8 @@ def test_an_owner_that_cannot_be_reached(tmp_path: Path, monkeypatch: pytest.Mon
         response = await first.get(AT)
         assert response.status == 421 and response.json["owner"] == "p1"
 
-    between(tmp_path, talk)
 
-
-def test_an_owner_that_dies_during_an_answer(tmp_path: Path) -> None:
+async def test_an_owner_that_dies_during_an_answer(tmp_path: Path) -> None:
     """The body ends before its announced length, so the client sees that the body is incomplete."""
 
     async def half(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -100,7 +87,7 @@ def test_an_owner_that_dies_during_an_answer(tmp_path: Path) -> None:
         await writer.drain()
         writer.close()
 
-    async def talk(first: Served, owner: Served) -> None:
+    async with between(tmp_path) as (first, owner):
         dying = await asyncio.start_server(half, "127.0.0.1", 0)
         port = dying.sockets[0].getsockname()[1]
         first.server._forward = SiblingClient([f"p1=127.0.0.1:{port}"], tmp_path).ask
@@ -108,8 +95,6 @@ def test_an_owner_that_dies_during_an_answer(tmp_path: Path) -> None:
         assert response.fields["content-length"] == "100" and response.body == b"half"
         dying.close()
         assert (await first.get("/healthz")).status == 200
-
-    between(tmp_path, talk)
 
 
 @pytest.mark.parametrize("peer", ["p1", "=a:80", "p1=a", "p1=a:x", "p1=a:99999"])

@@ -59,8 +59,8 @@ async def both(served: Served, *lines: str, target: str = AT) -> list[Response]:
     return said
 
 
-def test_a_client_that_accepts_gzip_gets_the_stored_blocks(served: Served, inflated: list[int]) -> None:
-    async def talk(served: Served) -> None:
+async def test_a_client_that_accepts_gzip_gets_the_stored_blocks(served: Served, inflated: list[int]) -> None:
+    async with served:
         for coded in await both(served, GZIP):
             assert coded.fields["content-encoding"] == "gzip" and coded.fields["etag"].endswith('-z"')
             assert coded.fields["vary"] == "Accept-Encoding"
@@ -74,11 +74,9 @@ def test_a_client_that_accepts_gzip_gets_the_stored_blocks(served: Served, infla
         head = await served.get(AT, GZIP, method="HEAD")
         assert head.fields["content-length"] == str(len(coded.body))
 
-    served.run(talk)
 
-
-def test_nothing_is_read_if_the_client_has_the_copy(served: Served, inflated: list[int]) -> None:
-    async def talk(served: Served) -> None:
+async def test_nothing_is_read_if_the_client_has_the_copy(served: Served, inflated: list[int]) -> None:
+    async with served:
         for lines in ((), (GZIP,)):
             tag = (await served.get(AT, *lines)).fields["etag"]
             inflated.clear()
@@ -88,10 +86,8 @@ def test_nothing_is_read_if_the_client_has_the_copy(served: Served, inflated: li
             other = await served.get(AT, f"If-None-Match: {tag}", *(() if lines else (GZIP,)))
             assert other.status == 200, "the other form has another tag"
 
-    served.run(talk)
 
-
-def test_the_fields_of_a_page_are_read_once(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_fields_of_a_page_are_read_once(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a cache, the body is read from the segment for each answer.
 
     For an answer of 304, nothing is read.
@@ -106,7 +102,7 @@ def test_the_fields_of_a_page_are_read_once(served: Served, monkeypatch: pytest.
     monkeypatch.setattr(SegmentFiles, "read", counted)
     served.crawl.probability = 0.5
 
-    async def talk(served: Served) -> None:
+    async with served:
         first, second = await both(served, GZIP)
         assert (
             len(reads) == 2
@@ -123,16 +119,14 @@ def test_the_fields_of_a_page_are_read_once(served: Served, monkeypatch: pytest.
         served.store(body=TEXT + b"<p>more", at=50.0)
         assert gzip.decompress((await both(served, GZIP))[1].body) == TEXT + b"<p>more"
 
-    served.run(talk)
 
-
-def test_the_memory_for_fields_of_pages_is_bounded(tmp_path: Path) -> None:
+async def test_the_memory_for_fields_of_pages_is_bounded(tmp_path: Path) -> None:
     """More pages than both caches can hold are requested twice, so bodies move from the first cache to the second."""
     served = Served(tmp_path, ready_bytes_max=80_000, head_bytes_max=30_000)
     for number in range(40):
         served.store(f"{PAGE}{number}", TEXT + b"%d" % number)
 
-    async def talk(served: Served) -> None:
+    async with served:
         for _ in range(2):
             for number in range(40):
                 for lines in ((), (GZIP,)):
@@ -146,23 +140,18 @@ def test_the_memory_for_fields_of_pages_is_bounded(tmp_path: Path) -> None:
                 served.handler.response_cache._check()
         assert len(served.handler.head_cache) and len(served.handler.response_cache)
 
-    served.run(talk)
 
-
-def test_ranges_apply_to_the_decoded_page(served: Served, inflated: list[int]) -> None:
+async def test_ranges_apply_to_the_decoded_page(served: Served, inflated: list[int]) -> None:
     """The page is inflated only up to the end of the range."""
-
-    async def talk(served: Served) -> None:
+    async with served:
         for lines in ((), (GZIP,)):
             for part in await both(served, *lines, "Range: bytes=2000-2099"):
                 assert part.status == 206 and part.body == TEXT[2000:2100]
                 assert "content-encoding" not in part.fields
         assert inflated == [2100] * 4
 
-    served.run(talk)
 
-
-def test_only_bodies_that_shrink_are_sent_as_gzip(served: Served) -> None:
+async def test_only_bodies_that_shrink_are_sent_as_gzip(served: Served) -> None:
     """Random bytes, short pages and rewritten pages are sent uncompressed.
 
     DOMs and revisits are sent as gzip, like pages.
@@ -173,7 +162,7 @@ def test_only_bodies_that_shrink_are_sent_as_gzip(served: Served) -> None:
     served.store(PAGE + "same", TEXT, at=1.0)
     served.store(PAGE + "shown", b"<p>shell", rendering=Rendering(dom=TEXT))
 
-    async def talk(served: Served) -> None:
+    async with served:
         for name, body in (("noise", noise), ("short", b"short")):
             plain = await served.get(AT + name, GZIP)
             assert plain.body == body and "content-encoding" not in plain.fields
@@ -183,16 +172,14 @@ def test_only_bodies_that_shrink_are_sent_as_gzip(served: Served) -> None:
             coded = await served.get(AT + name, GZIP)
             assert gzip.decompress(coded.body) == TEXT, name
 
-    served.run(talk)
-
 
 def _noarchive(served: Served) -> None:
     served.store(body=TEXT, at=50.0, extracted=Extracted(PAGE, noarchive=True))
 
 
-def withdraw(served: Served) -> None:
+def withdraw(served: Served, url: str = PAGE) -> None:
     withdrawals = served.site.cache.withdrawals
-    RuleFile(served.site.cache.folder.parent, 10).add(Subject(url=PAGE).rule(START))
+    RuleFile(served.site.cache.folder.parent, 10).add(Subject(url=url).rule(START))
     withdrawals.reload()
 
 
@@ -205,7 +192,7 @@ def _disallow(served: Served) -> None:
 @pytest.mark.parametrize(
     "lines", [(), (GZIP,), ("If-None-Match: TAG",), (GZIP, "If-None-Match: TAG"), ("Range: bytes=0-9",)]
 )
-def test_directives_are_checked_at_each_request(
+async def test_directives_are_checked_at_each_request(
     tmp_path: Path, ready_bytes_max: int, withhold: Any, lines: tuple[str, ...]
 ) -> None:
     """A page is withheld as soon as a rule forbids it, on each path.
@@ -218,7 +205,7 @@ def test_directives_are_checked_at_each_request(
     served.crawl.disallowed = lambda url: ""  # type: ignore[attr-defined]
     served.store(body=TEXT)
 
-    async def talk(served: Served) -> None:
+    async with served:
         tag = (await served.get(AT, *[line for line in lines if line == GZIP])).fields["etag"]
         asked = [line.replace("TAG", tag) for line in lines]
         reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
@@ -232,10 +219,8 @@ def test_directives_are_checked_at_each_request(
         writer.close()
         assert (await served.get(AT, *asked, method="HEAD")).status == 451
 
-    served.run(talk)
 
-
-def test_damage_is_not_served(tmp_path: Path) -> None:
+async def test_damage_is_not_served(tmp_path: Path) -> None:
     """The test damages first the payload, then the header block of the stored member."""
     served = Served(tmp_path, ready_bytes_max=0, head_bytes_max=0)
     served.store(body=TEXT)
@@ -249,7 +234,7 @@ def test_damage_is_not_served(tmp_path: Path) -> None:
             file.seek(at)
             file.write(bytes(40))
 
-    async def talk(served: Served) -> None:
+    async with served:
         tag = (await served.get(AT)).fields["etag"]
         spoil(payload + 8)
         assert [each.status for each in await both(served)] == [502, 502]
@@ -259,8 +244,6 @@ def test_damage_is_not_served(tmp_path: Path) -> None:
         spoil(head + 40)
         for lines in ((), (GZIP,), (f"If-None-Match: {tag}",)):
             assert [each.status for each in await both(served, *lines)] == [502, 502]
-
-    served.run(talk)
 
 
 def test_the_number_of_open_segments_is_bounded(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from crawler.records import Fetch, Outcome
 from crawler.serve import websub
 from crawler.serve.subscriber import Subscriber, read_topics
 from tests.fetcher.scripted import make_client, small
-from tests.serve.test_receivers import FEED, SITE, Receiving, talk_to
+from tests.serve.test_receivers import FEED, SITE, Receiving
 
 TOPIC = "http://site.example/feed"
 
@@ -128,33 +128,30 @@ async def asking(served: Receiving, *hubs: str, **fetch: Any) -> AsyncIterator[S
         await resolver.close()
 
 
-def test_a_subscription_is_verified_used_and_renewed(tmp_path: Path) -> None:
-    async def talk(served: Receiving) -> None:
-        async with WebSubHub() as hub, asking(served, hub.url) as subscriber:
-            await subscriber.ask()
-            await hub.settled()
-            assert hub.verified == [True] and await hub.publish() == [202]
-            assert served.crawl.signals == [((f"{SITE}1", f"{SITE}2"), f"websub:{hub.url}")]
-            await subscriber.ask()
-            assert len(hub.forms) == 1, "a running lease is not requested again"
-            served.now += 901.0
-            await subscriber.ask()
-            await hub.settled()
-            assert len(hub.forms) == 2 and hub.forms[0]["hub.callback"] == hub.forms[1]["hub.callback"]
-            served.now += 500.0  # after the end of the first lease, during the second
-            assert await hub.publish() == [202] and len(hub.subscribers) == 1
-            served.now += 1000.0
-            assert await hub.publish() == [410], "without renewal the subscription ends"
-            assert hub.subscribers == {}
-            assert all(agent.startswith("ourbot/") for agent in hub.agents)
-
-    talk_to(tmp_path, talk)
+async def test_a_subscription_is_verified_used_and_renewed(tmp_path: Path) -> None:
+    async with Receiving(tmp_path) as served, WebSubHub() as hub, asking(served, hub.url) as subscriber:
+        await subscriber.ask()
+        await hub.settled()
+        assert hub.verified == [True] and await hub.publish() == [202]
+        assert served.crawl.signals == [((f"{SITE}1", f"{SITE}2"), f"websub:{hub.url}")]
+        await subscriber.ask()
+        assert len(hub.forms) == 1, "a running lease is not requested again"
+        served.now += 901.0
+        await subscriber.ask()
+        await hub.settled()
+        assert len(hub.forms) == 2 and hub.forms[0]["hub.callback"] == hub.forms[1]["hub.callback"]
+        served.now += 500.0  # after the end of the first lease, during the second
+        assert await hub.publish() == [202] and len(hub.subscribers) == 1
+        served.now += 1000.0
+        assert await hub.publish() == [410], "without renewal the subscription ends"
+        assert hub.subscribers == {}
+        assert all(agent.startswith("ourbot/") for agent in hub.agents)
 
 
-def test_a_hub_that_refuses_is_asked_at_growing_intervals(
+async def test_a_hub_that_refuses_is_asked_at_growing_intervals(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def talk(served: Receiving) -> None:
+    async with Receiving(tmp_path) as served:
         hub = WebSubHub()
         async with hub, asking(served, hub.url) as subscriber:
             hub.status = 500
@@ -184,8 +181,6 @@ def test_a_hub_that_refuses_is_asked_at_growing_intervals(
             assert "cannot be reached" in caplog.messages[-1], (
                 "a hub that does not answer gives a line in the log"
             )
-
-    talk_to(tmp_path, talk)
 
 
 class Told:
@@ -219,7 +214,7 @@ class Told:
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 @pytest.mark.parametrize("address", ["127.0.0.1", "127.0.0.2"])
-def test_a_hub_cannot_send_the_secret_elsewhere(
+async def test_a_hub_cannot_send_the_secret_elsewhere(
     tmp_path: Path, status: int, address: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Once, the subscriber followed a hub's redirect to any address. After a 307, it sent `hub.secret` to this address.
@@ -227,8 +222,7 @@ def test_a_hub_cannot_send_the_secret_elsewhere(
     Here, the redirect leads to a listener at a forbidden address, or at a permitted address that is not the
     hub's.
     """
-
-    async def talk(served: Receiving) -> None:
+    async with Receiving(tmp_path) as served:
         victim = Told()
         async with victim.at(address) as elsewhere:
             hub = Told(f"HTTP/1.1 {status} Elsewhere", f"Location: {elsewhere}/internal")
@@ -238,23 +232,20 @@ def test_a_hub_cannot_send_the_secret_elsewhere(
         assert victim.requests == []
         assert caplog.messages[-1].startswith(f"websub: {url}/hub "), caplog.messages
 
-    talk_to(tmp_path, talk)
 
-
-def test_a_hub_at_a_forbidden_address_is_not_asked(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    async def talk(served: Receiving) -> None:
+async def test_a_hub_at_a_forbidden_address_is_not_asked(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with Receiving(tmp_path) as served:
         hub = Told()
         async with hub.at("127.0.0.2") as url, asking(served, f"{url}/hub") as subscriber:
             await subscriber.ask()
         assert hub.requests == [] and "address not allowed: 127.0.0.2" in caplog.messages[-1]
 
-    talk_to(tmp_path, talk)
 
-
-def test_a_hub_may_move_within_its_origin(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_hub_may_move_within_its_origin(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """After a 307 or 308, the form is sent again (section 5.1). A redirect loop is not followed forever."""
-
-    async def talk(served: Receiving) -> None:
+    async with Receiving(tmp_path) as served:
         hub = Told("HTTP/1.1 308 Moved", "Location: /new")
         async with hub.at("127.0.0.1") as url, asking(served, f"{url}/hub") as subscriber:
             await subscriber.ask()
@@ -263,11 +254,9 @@ def test_a_hub_may_move_within_its_origin(tmp_path: Path, caplog: pytest.LogCapt
         assert first.startswith(b"POST /hub HTTP/1.1") and second.startswith(b"POST /new HTTP/1.1")
         assert first.partition(b"\r\n\r\n")[2] == second.partition(b"\r\n\r\n")[2] != b""
 
-    talk_to(tmp_path, talk)
 
-
-def test_hubs_are_asked_through_the_proxy(tmp_path: Path) -> None:
-    async def talk(served: Receiving) -> None:
+async def test_hubs_are_asked_through_the_proxy(tmp_path: Path) -> None:
+    async with Receiving(tmp_path) as served:
         proxy = Told()
         async with (
             proxy.at("127.0.0.1") as url,
@@ -279,30 +268,25 @@ def test_hubs_are_asked_through_the_proxy(tmp_path: Path) -> None:
             request.startswith(b"POST http://hub.example/hub HTTP/1.1") and b"User-Agent: ourbot/" in request
         )
 
-    talk_to(tmp_path, talk)
 
-
-def test_due_subscriptions_are_renewed_periodically(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_due_subscriptions_are_renewed_periodically(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("crawler.serve.subscriber.LOOK_INTERVAL", 0.0)
     now, asked = itertools.count(0.0, 40.0), []
 
-    async def play() -> None:
-        subscriptions, enough = websub.Subscriptions(bytes), asyncio.Event()
-        subscriptions.want([(TOPIC, "http://hub.example/")])
+    subscriptions, enough = websub.Subscriptions(bytes), asyncio.Event()
+    subscriptions.want([(TOPIC, "http://hub.example/")])
 
-        async def ask(task: FetchRequest) -> Fetch:
-            asked.append(task)
-            if len(asked) == 3:
-                enough.set()
-            return Fetch(task.url, Outcome.FETCHED, status=202)
+    async def ask(task: FetchRequest) -> Fetch:
+        asked.append(task)
+        if len(asked) == 3:
+            enough.set()
+        return Fetch(task.url, Outcome.FETCHED, status=202)
 
-        running = asyncio.create_task(
-            Subscriber(subscriptions, "http://us.example/", now.__next__, ask, 0.0).run()
-        )
-        await enough.wait()
-        running.cancel()
-
-    asyncio.run(play())
+    running = asyncio.create_task(
+        Subscriber(subscriptions, "http://us.example/", now.__next__, ask, 0.0).run()
+    )
+    await enough.wait()
+    running.cancel()
     assert {(task.method, task.total_timeout, task.body_bytes_max) for task in asked} == {
         ("POST", 20.0, 65_536)
     }

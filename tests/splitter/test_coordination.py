@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crawler.splitter.coordination import Coordination, Progress
+from crawler.splitter.coordination import Coordination, Progress, Weights
 from crawler.splitter.wire import Counters
 from tests.splitter.links import Unread
 
@@ -352,3 +352,47 @@ def test_an_old_message_of_a_process_is_dropped() -> None:
     views.progress["p1"].pages = 10
     view.record_counters("p1", views.views["p1"].counters_for("p0"), 0.0)
     assert view.total().pages == 10, "a new boot numbers its messages from one"
+
+
+@given(st.integers(0, 1 << 32), st.integers(2, 4))
+def test_messages_of_different_times_prove_only_a_real_end(seed: int, count: int) -> None:
+    """Totals can be equal although messages crossed: two processes may have exchanged one link in each direction.
+
+    Each process sends random links and finishes its work; a message of a random idle process is delivered.
+    """
+    rng, names = random.Random(seed), [f"p{index}" for index in range(count)]
+    weights = {name: Weights(name, [other for other in names if other != name]) for name in names}
+    sent = {name: dict.fromkeys(weights[name]._to, 0) for name in names}
+    applied = {name: dict.fromkeys(weights[name]._to, 0) for name in names}
+    work, transit = dict.fromkeys(names, 1), []
+    own = Progress()
+    view = Coordination("p0", names, b"0", lambda: own)
+    for number in range(1, 300):
+        name = rng.choice(names)
+        if transit and rng.random() < 0.5:
+            sender, owner = transit.pop(rng.randrange(len(transit)))
+            sent[sender][owner] += 1
+            applied[owner][sender] += 1
+            work[owner] += 1
+        elif work[name]:
+            work[name] -= 1
+            others = [other for other in names if other != name]
+            transit += [(name, rng.choice(others)) for _ in range(rng.choice((0, 0, 1, 2)))]
+        elif all(sender != name for sender, _ in transit):
+            sums = weights[name].sent_sum(sent[name]), weights[name].applied_sum(applied[name])
+            if name == "p0":
+                own = Progress(idle=True, sent_sum=sums[0], applied_sum=sums[1])
+            else:
+                said = Counters(name.encode(), number, idle=True, sent_sum=sums[0], applied_sum=sums[1])
+                view.record_counters(name, said, 0.0)
+        busy = bool(transit) or any(work.values())
+        assert not (view.proves_end() and busy), number
+    if not busy:
+        own = Progress(
+            True, *[0] * 3, weights["p0"].sent_sum(sent["p0"]), weights["p0"].applied_sum(applied["p0"])
+        )
+        for name in names[1:]:
+            sums = weights[name].sent_sum(sent[name]), weights[name].applied_sum(applied[name])
+            said = Counters(name.encode(), 1000, idle=True, sent_sum=sums[0], applied_sum=sums[1])
+            view.record_counters(name, said, 0.0)
+        assert view.proves_end()

@@ -552,7 +552,7 @@ def test_unidentified_clients_are_logged_once_a_minute() -> None:
     ]
 
 
-def test_a_commit_pumps_only_the_affected_connections() -> None:
+async def test_a_commit_pumps_only_the_affected_connections() -> None:
     """Groups are committed several times per second, so the cost must not grow with the number of connections."""
 
     class Connection:
@@ -562,11 +562,8 @@ def test_a_commit_pumps_only_the_affected_connections() -> None:
         def pump(self) -> None:
             self.pumps += 1
 
-    async def main() -> None:
-        peers = Process("p0", CONFIG).peers
-        there = [Connection(peer) for peer in ("p1", "p2", "p1", "")]
-        peers._connections = dict.fromkeys(there)
-        peers.flush({"p1": None})
-        assert [each.pumps for each in there] == [1, 0, 1, 0]
-
-    asyncio.run(main())
+    peers = Process("p0", CONFIG).peers
+    there = [Connection(peer) for peer in ("p1", "p2", "p1", "")]
+    peers._connections = dict.fromkeys(there)
+    peers.flush({"p1": None})
+    assert [each.pumps for each in there] == [1, 0, 1, 0]

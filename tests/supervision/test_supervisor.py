@@ -56,53 +56,41 @@ class Two:
         ("patience", []),
     ],
 )
-def test_a_process_that_reaches_a_limit_stops_the_others(
+async def test_a_process_that_reaches_a_limit_stops_the_others(
     tmp_path: Path, stopped_by: str, told: list[dict[str, Any]]
 ) -> None:
-    async def play() -> None:
-        with Two(tmp_path) as two:
-            two.p0.report = report(stopped_by=stopped_by)
-            two.p0._ended(0)
-            assert two.told == told and two.supervisor.failure is None
-
-    asyncio.run(play())
+    with Two(tmp_path) as two:
+        two.p0.report = report(stopped_by=stopped_by)
+        two.p0._ended(0)
+        assert two.told == told and two.supervisor.failure is None
 
 
 @pytest.mark.parametrize(
     ("code", "kind", "exit_code"),
     [(3, CrawlerError, 3), (StoreError.exit_code, StoreError, StoreError.exit_code), (-11, CrawlerError, 1)],
 )
-def test_a_process_that_fails_for_good_fails_the_crawl_with_its_code(
+async def test_a_process_that_fails_for_good_fails_the_crawl_with_its_code(
     tmp_path: Path, code: int, kind: type[CrawlerError], exit_code: int
 ) -> None:
-    async def play() -> None:
-        with Two(tmp_path) as two:
-            two.p0._ended(code)
-            failure = two.supervisor.failure
-            assert isinstance(failure, kind) and failure.exit_code == exit_code
-            assert two.told == [{"stop": "error"}] and two.supervisor.stopped_by == "error"
-
-    asyncio.run(play())
+    with Two(tmp_path) as two:
+        two.p0._ended(code)
+        failure = two.supervisor.failure
+        assert isinstance(failure, kind) and failure.exit_code == exit_code
+        assert two.told == [{"stop": "error"}] and two.supervisor.stopped_by == "error"
 
 
-def test_a_process_that_the_supervisor_killed_is_no_failure(tmp_path: Path) -> None:
-    async def play() -> None:
-        with Two(tmp_path) as two:
-            two.supervisor.stop("signal")
-            two.p0._ended(-signal.SIGKILL)
-            assert two.supervisor.failure is None
-
-    asyncio.run(play())
+async def test_a_process_that_the_supervisor_killed_is_no_failure(tmp_path: Path) -> None:
+    with Two(tmp_path) as two:
+        two.supervisor.stop("signal")
+        two.p0._ended(-signal.SIGKILL)
+        assert two.supervisor.failure is None
 
 
-def test_all_are_told_once_that_the_crawl_has_ended(tmp_path: Path) -> None:
-    async def play() -> None:
-        with Two(tmp_path) as two:
-            two.supervisor.learn_end()
-            two.supervisor.learn_end()
-            assert two.told == [{"ended": True}] and two.supervisor.start_of("p0").ended
-
-    asyncio.run(play())
+async def test_all_are_told_once_that_the_crawl_has_ended(tmp_path: Path) -> None:
+    with Two(tmp_path) as two:
+        two.supervisor.learn_end()
+        two.supervisor.learn_end()
+        assert two.told == [{"ended": True}] and two.supervisor.start_of("p0").ended
 
 
 def test_reports_are_added_up_with_the_time_of_the_supervisor(tmp_path: Path) -> None:
@@ -306,7 +294,7 @@ def test_an_impossible_crawl_is_rejected_before_it_creates_files(
     assert not (tmp_path / "crawl").exists()
 
 
-def test_a_child_is_restarted_as_a_new_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_child_is_restarted_as_a_new_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The child inherits one end of a socket pair, and no other file.
 
     A planted fault affects only the first start of a child.
@@ -323,14 +311,11 @@ def test_a_child_is_restarted_as_a_new_program(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setenv("CRAWLER_FAULT", "x")
     child = Supervisor(convert(TWO), tmp_path, [])._children[0]
 
-    async def play() -> None:
-        for process in (None, "before"):
-            child._process = process  # type: ignore[assignment]
-            started, ours = await child._start()
-            assert started == "process"  # type: ignore[comparison-overlap]
-            ours.close()
-
-    asyncio.run(play())
+    for process in (None, "before"):
+        child._process = process  # type: ignore[assignment]
+        started, ours = await child._start()
+        assert started == "process"  # type: ignore[comparison-overlap]
+        ours.close()
     (argv, first), (_, second) = asked
     assert argv[:3] == (sys.executable, "-m", "crawler.supervision")
     assert first["env"]["CRAWLER_FAULT"] == "x" and "CRAWLER_FAULT" not in second["env"]
@@ -388,58 +373,48 @@ def runs(two: Two, monkeypatch: pytest.MonkeyPatch, ends: list[tuple[int, float]
     return naps
 
 
-def test_a_child_that_dies_is_started_again_later_each_time(
+async def test_a_child_that_dies_is_started_again_later_each_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def play() -> None:
-        with Two(tmp_path) as two:
-            naps = runs(two, monkeypatch, [(-9, 1.0), (1, 1.0), (0, 1.0)])
-            await two.p0.run()
-            assert sum(naps) == pytest.approx(0.2 + 0.4) and max(naps) <= 0.2
-            assert two.supervisor.failure is None and two.told == []
-
-    asyncio.run(play())
+    with Two(tmp_path) as two:
+        naps = runs(two, monkeypatch, [(-9, 1.0), (1, 1.0), (0, 1.0)])
+        await two.p0.run()
+        assert sum(naps) == pytest.approx(0.2 + 0.4) and max(naps) <= 0.2
+        assert two.supervisor.failure is None and two.told == []
     assert f"{KILLED}; restarting it in 0.2 s" in caplog.text
     assert "p0: ended with exit code 1; restarting it in 0.4 s" in caplog.text
 
 
-def test_a_start_that_lasted_begins_a_new_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def play() -> None:
-        with Two(tmp_path) as two:
-            naps = runs(two, monkeypatch, [(-9, 1.0), (-9, 1.0), (-9, 60.0), (0, 0.0)])
-            await two.p0.run()
-            assert sum(naps) == pytest.approx(0.2 + 0.4 + 0.2)
-
-    asyncio.run(play())
-
-
-def test_a_child_with_a_permanent_error_fails_the_crawl(
+async def test_a_start_that_lasted_begins_a_new_count(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def play() -> None:
-        with Two(tmp_path) as two:
-            naps = runs(two, monkeypatch, [(3, 1.0)])
-            await two.p0.run()
-            failure = two.supervisor.failure
-            assert failure is not None and failure.exit_code == 3 and naps == []
-            assert "p0: ended with exit code 3" in str(failure)
-            two.supervisor.fail(CrawlerError("later"))
-            assert two.supervisor.failure is failure, "the first failure counts"
-
-    asyncio.run(play())
+    with Two(tmp_path) as two:
+        naps = runs(two, monkeypatch, [(-9, 1.0), (-9, 1.0), (-9, 60.0), (0, 0.0)])
+        await two.p0.run()
+        assert sum(naps) == pytest.approx(0.2 + 0.4 + 0.2)
 
 
-def test_a_stop_ends_the_wait_for_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def play() -> None:
-        with Two(tmp_path) as two:
-            naps = runs(two, monkeypatch, [])
-            await two.p0._wait(0.5)
-            assert naps == pytest.approx([0.2, 0.2, 0.1])
-            two.supervisor.stopped_by = "signal"
-            await two.p0._wait(0.5)
-            assert len(naps) == 3
+async def test_a_child_with_a_permanent_error_fails_the_crawl(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Two(tmp_path) as two:
+        naps = runs(two, monkeypatch, [(3, 1.0)])
+        await two.p0.run()
+        failure = two.supervisor.failure
+        assert failure is not None and failure.exit_code == 3 and naps == []
+        assert "p0: ended with exit code 3" in str(failure)
+        two.supervisor.fail(CrawlerError("later"))
+        assert two.supervisor.failure is failure, "the first failure counts"
 
-    asyncio.run(play())
+
+async def test_a_stop_ends_the_wait_for_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Two(tmp_path) as two:
+        naps = runs(two, monkeypatch, [])
+        await two.p0._wait(0.5)
+        assert naps == pytest.approx([0.2, 0.2, 0.1])
+        two.supervisor.stopped_by = "signal"
+        await two.p0._wait(0.5)
+        assert len(naps) == 3
 
 
 def listen(two: Two, *lines: object) -> Any:
@@ -450,26 +425,20 @@ def listen(two: Two, *lines: object) -> Any:
     return two.p0._listen(reader)
 
 
-def test_messages_of_a_child_are_kept_or_passed_to_the_others(tmp_path: Path) -> None:
-    async def play() -> None:
-        with Two(tmp_path) as two:
-            status = Status(processes=[])
-            await listen(two, {"port": 7}, {"status": status}, {"report": report(stopped_by="max_pages")})
-            assert two.told == [{"addresses": {"p0": 7}}] and two.p0.status == status
-            assert two.p0.report is not None and two.p0.report.stopped_by == "max_pages"
-            assert not two.supervisor.ended
-
-    asyncio.run(play())
+async def test_messages_of_a_child_are_kept_or_passed_to_the_others(tmp_path: Path) -> None:
+    with Two(tmp_path) as two:
+        status = Status(processes=[])
+        await listen(two, {"port": 7}, {"status": status}, {"report": report(stopped_by="max_pages")})
+        assert two.told == [{"addresses": {"p0": 7}}] and two.p0.status == status
+        assert two.p0.report is not None and two.p0.report.stopped_by == "max_pages"
+        assert not two.supervisor.ended
 
 
 @pytest.mark.parametrize("reason", ["done", "patience"])
-def test_a_child_that_reports_the_end_informs_all_others(tmp_path: Path, reason: str) -> None:
-    async def play() -> None:
-        with Two(tmp_path) as two:
-            await listen(two, {"report": report(stopped_by=reason)})
-            assert two.told == [{"ended": True}]
-
-    asyncio.run(play())
+async def test_a_child_that_reports_the_end_informs_all_others(tmp_path: Path, reason: str) -> None:
+    with Two(tmp_path) as two:
+        await listen(two, {"report": report(stopped_by=reason)})
+        assert two.told == [{"ended": True}]
 
 
 def test_the_instructions_to_a_child(tmp_path: Path) -> None:
@@ -494,30 +463,27 @@ def test_the_instructions_to_a_child(tmp_path: Path) -> None:
     assert supervisor.process_count == 2
 
 
-def test_all_children_are_told_to_stop_and_get_time_for_it(
+async def test_all_children_are_told_to_stop_and_get_time_for_it(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     crawl = convert(TWO).crawl
     limit = 2.5 + crawl.drain_max + 10 * crawl.shutdown_step_max
 
-    async def play() -> None:
-        with Two(tmp_path) as two:
-            supervisor, loop = two.supervisor, asyncio.get_running_loop()
-            supervisor.stop("signal")
-            first = supervisor._stopping
-            supervisor.stop("again")
-            assert two.told == [{"stop": "signal"}, {"stop": "again"}] and supervisor.stopped_by == "signal"
-            assert first is not None and supervisor._stopping is first
-            assert first.when() - loop.time() == pytest.approx(limit, abs=1.0)
-            killed: list[str] = []
-            supervisor._given_up = asyncio.Event()
-            for child in (two.p0, two.p1):
-                child.kill = lambda name=child.name: killed.append(name)  # type: ignore[method-assign,misc]
-            supervisor._kill_stubborn()
-            assert killed == ["p0", "p1"] and supervisor._stopping is not first
-            first.cancel()
-
-    asyncio.run(play())
+    with Two(tmp_path) as two:
+        supervisor, loop = two.supervisor, asyncio.get_running_loop()
+        supervisor.stop("signal")
+        first = supervisor._stopping
+        supervisor.stop("again")
+        assert two.told == [{"stop": "signal"}, {"stop": "again"}] and supervisor.stopped_by == "signal"
+        assert first is not None and supervisor._stopping is first
+        assert first.when() - loop.time() == pytest.approx(limit, abs=1.0)
+        killed: list[str] = []
+        supervisor._given_up = asyncio.Event()
+        for child in (two.p0, two.p1):
+            child.kill = lambda name=child.name: killed.append(name)  # type: ignore[method-assign,misc]
+        supervisor._kill_stubborn()
+        assert killed == ["p0", "p1"] and supervisor._stopping is not first
+        first.cancel()
     assert f"did not stop within {limit:g} s; killed" in caplog.text
 
 

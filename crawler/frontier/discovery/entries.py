@@ -8,24 +8,25 @@
 A scan of one host's keys therefore returns its URLs by class (`orders/classes.py`; 0 is first, 128 the
 default), then breadth-first, then in order of arrival. Retries and parking do not change the order. But if a
 better link to a URL is found before the URL is first tried, the class of its entry may change. The first
-`MAPS_FIRST` sitemaps that a robots.txt names are fetched before the pages. The other sitemaps are ordered as
-if they were at depth 2, 3, ..., so they take turns with deeper and deeper pages (`levels_of`).
+`MAPS_FIRST` sitemaps that a robots.txt names are fetched before the pages. The next 16 sitemaps are ordered
+as if they were at depth 2, the next 32 as if they were at depth 3, and so on (`levels_of`), so they do not
+delay all pages.
 
 LevelDB leaves a tombstone for each deleted entry, and a scan from the queue's first key reads all tombstones.
 This was measured with 10,000 URLs. If each read began at the first key, reading a URL took 291 us, and later
 URLs took more. With a cursor, each took 4.4 us. Scans therefore start at the host's `cursor`, and read
 `frontier.read_ahead` entries at once.
 
-The stored URL omits the parts that the host's name implies: it is `/a?b` for `https://NAME/a?b`, `h/a` for
-http, and `:8443/a` if the URL has a port.
+Of the URL, an entry stores only the *tail*, without the parts that the host's name implies: the tail is
+`/a?b` for `https://NAME/a?b`, `h/a` for http, and `:8443/a` if the URL has a port.
 
 Nearly all entries consist only of the following three parts and use a short form:
 
     tail | via 8 | low 48 bits of the fingerprint      little-endian; the bucket is in the key
 
-All other entries are MessagePack arrays. The first byte of such an array is greater than any first byte of a
-tail. At 10 URLs per host, LevelDB uses 42 bytes per short entry and 48 bytes per array; 13 of these are for
-the key, the rest is compressed text.
+All other entries are MessagePack arrays. The first byte of such an array is greater than the first byte of
+any tail, so the two forms can be distinguished. At 10 URLs per host, LevelDB uses 42 bytes per short entry
+and 48 bytes per array; 13 of these are for the key, the rest is compressed text.
 """
 
 import struct
@@ -48,8 +49,9 @@ class Todo(msgspec.Struct, gc=False, array_like=True):
     """A URL in a host's queue; its depth is part of its order (`depth_of`).
 
     `attempt` is the number of failures charged to the URL. The URL is not tried again before `retry_at`
-    (whole seconds). `rule` is the index of the rule that parked the URL. `strikes` is the number of host
-    failures that only this URL caused. The URL is ordered as if its depth were greater by `levels`.
+    (whole seconds). `rule` is the index of the rule that parked the URL. `strikes` is the number of failures
+    that were charged to the host although probably only this URL caused them. The URL is ordered as if its
+    depth were greater by `levels`.
     """
 
     tail: str

@@ -2,15 +2,15 @@
 
 The entries of a batch are not in the store until the batch is written. Until then
 
-* a host that is outside the front and has entries in the batch may not enter the front; if its turn
-  arrives, it stays ASIDE;
-* a host of the front reads no more entries, unless its whole queue is in memory;
-* a host that had nothing to do enters the front immediately, with its new entries in
-  memory, if the front has room; otherwise it waits outside for its turn.
+* A host outside the front (the hosts that are objects in memory) may not enter the front if it has entries in
+  the batch. If its turn arrives, it gets the state ASIDE.
+* A host of the front reads no more entries, unless its whole queue is in memory.
+* A host that had nothing to do enters the front at once if the front has room, with its new entries in
+  memory. If the front has no room, the host waits outside for its turn.
 
-Under an order of new URLs (`orders/`), an entry has the class that came with its link. `improve` moves an
-entry to a better class: one batch deletes the old key and adds the new one, so an entry never occurs twice in
-a queue.
+If the crawl has an order of new URLs (`orders/`), an entry has the class that came with its link. `improve`
+moves an entry to a better class: one batch deletes the old key and adds the new one, so an entry never occurs
+twice in a queue.
 """
 
 import itertools

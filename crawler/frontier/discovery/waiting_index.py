@@ -1,16 +1,18 @@
-"""An index of the waiting URLs: under an order of new URLs, it finds a URL that moves because of a better link.
+"""An index that finds the queue entry of a waiting URL, so that the entry can be moved when a better link is found.
 
     y/ + host key 8 + low 48 bits of the fingerprint  ->  order 8
 
 The batches that change `t/` also update this index. It is rebuilt from `t/` when it is incomplete: in the
-first run under an order, or after the store was resharded or repaired. Without an order there is no index.
-The values of the index are only hints. After a look-up, check that the entry with this order belongs to the
-URL. LevelDB uses 25 bytes per URL for the index, and 55 for the entry itself.
+first run with an order of new URLs (`orders/`), or after the store was resharded or repaired. If the crawl
+has no such order, there is no index. The values of the index are only hints. After a look-up, read the queue
+entry at the place found, and check that it belongs to the URL. LevelDB uses 25 bytes per URL for the index,
+and 55 for the entry itself.
 
 Entries in unwritten batches cannot be read from the store, so they are kept in memory here. Their number is
-never greater than the number of entries in the flushes under way. If a better class is found for a URL that
-is not queued yet (its first link still waits in the DUE), the class is kept as a *promise*: the URL will be
-queued with this class. Promises exist in memory only. So a crash loses promises, but no URLs.
+never greater than the number of entries in the flushes under way. A better class may be found for a URL that
+is not queued yet, because the duplicate URL eliminator has not processed its first link. Then the class is
+kept as a *promise*: the URL will be queued with this class. Promises exist in memory only. So a crash loses
+promises, but no URLs.
 """
 
 from collections.abc import Iterable

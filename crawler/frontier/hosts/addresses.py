@@ -1,12 +1,13 @@
 """Limits the requests to one IP address; all hosts on the address share these limits.
 
-An address gets one request at a time. After each request, its hosts wait for the gap of the address, which is
-half the minimum host gap, times the number of processes. An address with at least `shared_address_domains`
-registrable domains is shared hosting. It has 16 request slots, and each slot stays held for the gap after an
-answer. It also has a limit of `shared_address_rate` requests per second. This limit grows with the square
-root of the number of domains. An address that serves a hundred times as many sites usually has more machines,
-but perhaps not a hundred times as many. So it gets ten times as many requests. If the gap is 0, requests to
-addresses are not limited. Durations are in seconds; instants are seconds on the process clock.
+An address gets one request at a time. After each request, its hosts wait for the gap of the address. This gap
+is half the minimum host gap, multiplied by the number of processes. An address with at least
+`shared_address_domains` registrable domains is shared hosting. It has 16 request slots, and each slot stays
+held for the gap after an answer. It also has a limit of `shared_address_rate` requests per second. This limit
+grows with the square root of the number of domains. An address that serves a hundred times as many sites
+usually has more machines, but perhaps not a hundred times as many. So it gets ten times as many requests. If
+the gap is 0, requests to addresses are not limited. Durations are in seconds; instants are seconds on the
+process clock.
 """
 
 from collections import deque

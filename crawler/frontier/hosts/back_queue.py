@@ -1,9 +1,9 @@
 """The back queue: ready hosts outside the front, in the order of their turns.
 
 Prompt hosts, whose last page arrived quickly, have a separate queue. So they need not wait while the fetch
-slots for new and slow hosts are taken. While prompt hosts and others may both enter the front, they enter in
-order of arrival, with an error of at most `BLOCK` hosts: for every `BLOCK` arrivals, the queue records the
-number of prompt hosts.
+slots for new and slow hosts are taken. When both prompt hosts and others may enter the front, they enter
+nearly in order of arrival. The order is not exact, because the queue records only the number of prompt hosts
+among every `BLOCK` arrivals.
 """
 
 from collections import deque

@@ -2,9 +2,9 @@
 
 A look-up needs no fetch slot, so look-ups continue while all slots are taken. The workbench admits only as
 many hosts as can be looked up soon; further hosts would fill the front while they wait. With a rate limit, it
-admits only as many hosts as can be requested at this rate in a few seconds. Otherwise the look-ups of all new
-hosts, which are due immediately, would finish before the first page is fetched, and their robots.txt would be
-fetched before the pages of hosts whose robots.txt is already known.
+admits only as many hosts as can be requested at this rate in a few seconds. Without this limit, the look-ups
+of all new hosts, which are due immediately, would finish before the first page is fetched. Then their
+robots.txt would be fetched before the pages of hosts whose robots.txt is already known.
 """
 
 import math

@@ -4,18 +4,18 @@
     others   new hosts, slow hosts, hosts that did not answer: `untried_share` of the slots
 
 Without this rule, a few hundred hosts that hang, or send one byte per second, would hold all slots for as
-long as a fetch may take. A quick robots.txt does not make a host prompt: the page after it may be endless. If
-a prompt host holds a slot for longer than `PROMPT_MAX`, because of the transfer or because the page is being
-processed, it counts as one of the others.
+long as a fetch may take. A quick answer to the request for robots.txt does not change the kind of a host from
+`others` to `prompt`, because the page after it may be endless. If a prompt host holds a slot for longer than
+`PROMPT_MAX`, because of the transfer or because the page is being processed, it counts among the `others`.
 
-If the share of the others is full, further hosts of that kind wait in a queue. For each waiting host, one slot is
-reclaimed:
+If the share of the `others` is full, further hosts of that kind wait in a queue. For each waiting host, one
+slot is reclaimed:
 
-1. from a host that has held its slot for `PROMPT_MAX`; the request of this host continues without a slot
-   (`frontier/outstanding.py`);
-2. if too many requests continue without a slot, from a host that never answered and has held its slot for
-   `PROMPT_MAX`, or from a host that answered before and has held it for `crowded_timeout`; the request of this
-   host ends.
+1. It is taken from a host that has held it for `PROMPT_MAX`. The request of this host continues without a slot
+   (`frontier/outstanding.py`).
+2. If too many requests already continue without a slot, a request is ended. It may be that of a host that never
+   answered and has held its slot for `PROMPT_MAX`, or that of a host that answered before and has held its slot
+   for `crowded_timeout`.
 
 While nearly all slots are taken, each slot that the others hold beyond their share is reclaimed, too.
 """

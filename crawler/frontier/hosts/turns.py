@@ -1,4 +1,4 @@
-"""The turns of hosts under an order of new URLs (`orders/`), by the class of their best URL.
+"""The turns of hosts in a crawl with an order of new URLs (`orders/`), by the class of their best URL.
 
     DueFront           hosts of the front that are ready (and addresses that release a host)
     ClassedBackQueue   ready hosts outside the front, one queue per class
@@ -7,9 +7,10 @@ Hosts of the best class go first; within a class, the host that arrived first go
 turns, `first_come`, goes to the host that has waited longest, whatever its class. So if n hosts arrived
 earlier, a host waits for at most n / first_come turns, even if better hosts keep arriving.
 
-Taking the next host from the front costs O(log n). In the back queue, most turns only need the lowest set bit
-in a mask of classes; a turn by waiting time compares the first hosts of all classes. A host in the back queue
-needs 9 bytes more than without an order, for its predecessor, class and arrival number.
+Taking the next host from the front costs O(log n). In the back queue, the class of the best host is usually
+found as the lowest set bit in a mask of classes. Only if the turn goes to the host that has waited longest,
+the first hosts of all classes are compared. A host in the back queue needs 9 bytes more than without an
+order, for its predecessor, class and arrival number.
 """
 
 import heapq
@@ -48,7 +49,7 @@ class _Share:
 
 
 class DueFront:
-    """The plans that are due. Each plan is stored in two structures; `is_valid` returns whether a plan is still valid."""
+    """Plans (instant, tick, host or address) that are due, each in two structures. `is_valid` checks a plan."""
 
     def __init__(self, first_come: float, is_valid: Callable[[Plan], bool]) -> None:
         self._share = _Share(first_come)
@@ -118,7 +119,7 @@ class _Kind:
 
 
 class ClassedBackQueue:
-    """The back queue under an order, with the interface of `BackQueue`."""
+    """The back queue of a crawl with an order of new URLs, with the interface of `BackQueue`."""
 
     def __init__(self, hosts: HostTable, first_come: float) -> None:
         self._hosts = hosts

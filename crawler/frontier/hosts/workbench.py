@@ -25,7 +25,7 @@ there are fetch slots. All other hosts are numbers in the host table:
 * A host leaves after `turn_max` requests if other hosts are in the back queue,
   so a host with endless links starves no other host. At most
   `waiters_max` hosts of the front wait for any one address.
-* Under an order of new URLs (`orders/`), ready hosts in the front and in the back queue have
+* If the crawl has an order of new URLs (`orders/`), ready hosts in the front and in the back queue have
   their turns by the class of their best URL; a share of the turns, `first_come`, goes to the host that has
   waited longest (`turns.py`). While the front has room, a host enters it if its class is better than those of
   all ready hosts of the front. Hosts that wait for an address are served in order of arrival.

@@ -1,8 +1,7 @@
 """The refresh frontier: decides which known page is fetched again, and when.
 
-`README.md` lists the modules. The estimators and crawl values are in `crawler.freshness`; the
-share between discovery and refresh is in `frontier/share.py`.
-Benchmark: scripts/bench/refresh.py.
+`README.md` lists the modules. The estimators and crawl values are in `crawler.freshness`; `frontier/share.py`
+divides the fetches between discovery and refresh. Benchmark: scripts/bench/refresh.py.
 """
 
 from crawler.frontier.refresh.arms import Arms

@@ -10,14 +10,16 @@ reaches the level. The deadline does not change until the page's next crawl or s
     key             base deadline; for a due page with signals: by how far its value exceeds the level
     offset          the most by which the neighbourhood clock may be ahead: the directory's and the host's, at least 0
 
-A page's clock runs faster while its directory and site are changing. The base deadline does not take this
-effect into account. All pages of a directory get the same bonus, at most `6 Ts c`, unless they were just
-crawled. The bonus is therefore an offset of the directory in its host's heap and of the host in the global
-heap, and no page is touched when a neighbour changes. Offsets fall with time, so a key may be too early.
-`due` computes the exact value.
+A page's clock runs faster while its directory and site are changing (`freshness/neighbourhood.py`). The base
+deadline does not take this effect into account. The effect makes the deadlines of all pages of a directory
+earlier by the same time, the offset, unless the pages were just crawled. So no page is touched when a
+neighbour changes: the offset of the directory is used in its host's heap of directories, and the offset of
+the host in the heap of all hosts. Offsets fall with time, and deadlines then become later, so the key of an
+entry in a heap may be too early. `due` computes the exact value.
 
-*Signals.* A signal moves a deadline forward by its signal time. Pages that are due because of signals are
-ordered by the excess of their values over the level, in units of the rate at which values grow with lateness.
+*Signals.* A signal makes a deadline earlier, because it adds its signal time to the age of the page. Pages
+that are due because of signals are ordered by the excess of their values over the level. For this, the excess
+is converted to the lateness that would make a page without signals worth as much.
 
 Source: Busa-Fekete et al., Algorithm 1 and section 5.2.
 """
@@ -76,7 +78,7 @@ _KINDS = {"ncis": 3, "greedy": 0, "cis": 1}
 
 @cython.cclass
 class Deadlines:
-    """Computes values and deadlines of pages under a policy. `page` holds the parameters of the page assigned last."""
+    """Computes values and deadlines of pages under a policy. `page` holds the parameters that `assign` set last."""
 
     def __init__(
         self, tables: Tables, controller: LevelController, learning: Learning, settings: Settings

@@ -1,4 +1,4 @@
-"""The importance of pages (mu of the model): requests per day for served pages, plus a prior.
+"""The importance of pages (mu of the model): the requests per day that the page server gets for a page, plus a prior.
 
     importance = prior + requests per day      the requests decay with `serve.request_half_life`
     prior        `refresh.prior_requests`      the same for all pages (`refresh.prior = "uniform"`)
@@ -6,8 +6,8 @@
                  the value from a file         for URLs listed in `refresh.importance_file`
 
 All processes use the same scale, because they compare levels. A page that lists other pages (a sitemap or a
-feed) has no additional importance. The interval at which it is read depends on what its signals save
-(`sources.py`).
+feed) has no additional importance. The interval at which it is read depends on the fetches that its change
+signals make unnecessary (`sources.py`).
 """
 
 from collections.abc import Callable, Iterable, Mapping

@@ -14,7 +14,7 @@ fetched from it: it rises in small steps and falls at once.
 
 *Jumps of importance* occur, for example, when many users request pages. Such a jump moves the level at once.
 
-Source: Busa-Fekete et al., section 5.2, for control by the pages that are due.
+The control of the level by the pages that are due is from Busa-Fekete et al., section 5.2.
 """
 
 import cython

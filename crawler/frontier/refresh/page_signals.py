@@ -1,10 +1,10 @@
 # mypy: disable-error-code=valid-type
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False, initializedcheck=False
-"""Processes change signals. Each signal moves the deadline of its page forward by the signal time. Signals
-arrive one by one (`note_change`) or in bulk: `enqueue_changes` keeps an array of fingerprints, and later
-calls of the schedule process it in slices (`work_off`). Signals of a page in flight count for its next
-interval. A signal about a page that is gone, moved or denied shortens the wait of the page, because the page
-may be available again.
+"""Processes change signals. Each signal makes the deadline of its page earlier, because it adds the signal
+time to the age of the page. Signals arrive one by one (`note_change`) or in bulk: `enqueue_changes` keeps an
+array of fingerprints, and later calls of the schedule process it in slices (`work_off`). Signals of a page in
+flight count for its next interval. A signal about a page that is gone, moved or denied shortens the wait of
+the page, because the page may be available again.
 """
 
 from collections import deque

@@ -15,9 +15,8 @@ own level would delay its turn, and the delay would raise this level further.
 *Keys are optimistic*, that is, they may be too early, because offsets only fall between crawls, and levels
 move in small steps. When an entry reaches the top of its heap, it is checked: its offset and its value are
 recomputed. If the key of the entry was too early, the entry is put back with the correct key, and the next
-entry is checked.
-Even a page that is worth the level is taken only with a correct key; otherwise the host with the largest
-offset would always go first.
+entry is checked. A page is taken only with a correct key, even if it is worth the level. Otherwise, the host
+with the largest offset would always go first, because its key would be the earliest.
 
 *Due pages are ordered by their values.* The more the value of a due page exceeds the level, the earlier is
 its key (`Deadlines.due_by_worth`). Due pages are therefore taken in the order of Algorithm 1 of Busa-Fekete
@@ -25,12 +24,12 @@ et al. even while many pages are due, for example after a restart, a pause, or a
 
 *A hub that is not due steps aside for pages that are worth more.* Among other pages that are not due, the
 page with the first deadline has nearly the greatest value, because the intervals of these pages are similar.
-The interval of a hub may be a hundred times shorter, so a hub at the top is compared by its value
-(`Deadlines.early_by_worth`).
+The interval of a hub may be a hundred times shorter, so a hub at the top is ordered by its value, and not by
+its deadline (`Deadlines.early_by_worth`).
 
-*Bounded work.* A look corrects at most CHECKS_MAX keys and releases at most RELEASES_MAX waiting hosts and
-pages; the next look continues. After a large move of the level, a sweep recomputes the keys of all pages, a
-few at a time.
+*Bounded work.* A look is one search for the page to fetch next. It corrects at most CHECKS_MAX keys and
+releases at most RELEASES_MAX waiting hosts and pages; the next look continues. After a large move of the
+level, a sweep recomputes the keys of all pages, a few at a time.
 """
 
 import cython

@@ -1,4 +1,4 @@
-"""Views of the known pages: the freshness of their copies, and the reason why a page is fetched at its time."""
+"""Views of the known pages: the freshness of their copies, and the reasons for the time of the next fetch."""
 
 import math
 from typing import Any

@@ -13,7 +13,7 @@ page with the earliest deadline is taken.
     queues.py            heaps of hosts, of their directories, of their pages; the first page
     exploration.py       occasional fetches of the page longest unvisited
     flights.py           pages in flight, and the effects of their results
-    page_signals.py      change signals move deadlines forward            `Schedule.signals`
+    page_signals.py      change signals make deadlines earlier            `Schedule.signals`
     overview.py          queries that change nothing                      `Schedule.overview`
     schedule_records.py  the stored state of a schedule                   `Schedule.records`
 

@@ -17,18 +17,20 @@ time. Therefore
     worth it   sqrt(2 L s) < sum of b: otherwise the interval is four times as long
 
 The sums include every page that a source listed, even if a crawl had already seen the listed change. In a
-time t, a page is listed D t/p times on average, so each listing counts p/(D t). If a source lists only few of
-the changes, the sums therefore count only these changes. The recall that the schedule measures has no effect
-on the interval, because this recall is low if a source is read late. The sums decay with each reading.
+time t, a page is listed D t/p times on average, so each listing counts p/(D t). So if a source lists only a
+part of the changes, the sums contain only the gain from this part. The interval does not depend on the recall
+that the schedule measures: a source that is read late has a low recall for this reason alone, and would then
+be read even later. The sums decay with each reading.
 
-A source that does not pay is still read, because the level is high as long as few signals arrive: pages are
-then refreshed blindly, and only readings can show that they would save such fetches. When such a source was
-treated like any other page, honest sources were not read for a third of the time. A source without any gain
-(s = 0) is treated like any other page.
+A source that does not pay is still read, because it may seem not to pay only for lack of signals. Without
+signals, pages are refreshed blindly, which keeps the level high, and only readings can show that signals
+would save such refreshes. An earlier version treated such a source like any other page. In that version,
+honest sources were not read during a third of the time. A source without any gain (s = 0) is treated like any
+other page.
 
-Intervals are in plain time, not on the neighbourhood's clock, which would read a source many times in the
-days of a burst, and rarely otherwise. Nothing is learned about a site from the changes of a source, because a
-source changes with every page that it lists.
+Intervals are measured in ordinary time. If they were measured on the neighbourhood clock, a source would be
+read many times in the days of a burst of changes, and rarely otherwise. Nothing is learned about a site from
+the changes of a source, because a source changes with every page that it lists.
 """
 
 import math

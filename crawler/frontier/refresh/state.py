@@ -137,7 +137,7 @@ def stage_page(schedule: Schedule | Arms, page: int, batch: Batch) -> None:
 
 
 class Loaded(NamedTuple):
-    """The number of pages loaded, and the time by which the latest of their instants was in the future, or 0.0."""
+    """The number of pages loaded, and the seconds by which their latest instant is in the future (0.0 if none is)."""
 
     pages: int
     lead: float
@@ -173,6 +173,10 @@ def load(schedule: Schedule | Arms, store: KeyValue, now: float) -> Loaded:
     records = scan_prefix(store, keys.REFRESH)
     while chunk := list(islice(records, _CHUNK)):
         lead = max(lead, _load_pages(schedule, chunk, now))
+        # `_load_pages` computes the revisit interval anew if the schedule has a rate. The stored interval
+        # decides, because a program that only reads the store may have other settings.
+        if revisit > 0.0:
+            schedule.revisit = revisit
     schedule.renew()
     return Loaded(len(schedule), lead)
 

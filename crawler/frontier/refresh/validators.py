@@ -31,8 +31,8 @@ all hosts as its prior. A pattern is still trusted after one lie, but not after 
     both trusted                 both are sent: the server uses the ETag (RFC 9110 13.2.2)
 
 If the content changed but only one of two validators did, only the unchanged validator is charged with the
-lie. If a plain request (see below) finds a change and new validators after n answers of 304, the change may
-have happened before the last 304, which is then a lie. The probability of this is q / (q + (1-q) L), where q
+lie. Assume that a plain request (see below) finds a change and new validators after n answers of 304. If the
+change happened before the last 304, that 304 was a lie. The probability of this is q / (q + (1-q) L), where q
 is the share of lies and L the likelihood that an honest server gives the same answers. L is 1/(n+1), because
 the answers of an honest server mean that the change came after the last 304, in the last of n+1 intervals.
 For a pattern that never showed a change, L is at most 2/((m+1)(m+2)), where m is the number of 304 answers
@@ -42,9 +42,10 @@ it is newer, the 304 was honest.
 To find lies, some requests are *plain*, that is, without conditions. If the share of lies is `LIES_USUAL`,
 the request after `same_answers_max` answers of 304 in a row is plain. With a smaller share, this number of
 answers grows, up to fourfold; with a larger share, it shrinks. After a change signal for a page, the number
-is divided by `same_answers_max`. A 304 with validators that differ from those of the copy is followed by a
-plain request. As long as a pattern has never shown a change, the requests for it with the numbers
-`check_every` x 1, 2, 4, 8 and so on are plain.
+is much smaller, between 1 and 4, depending on the share of lies. A 304 with validators that differ from those
+of the copy is followed by a plain request. As long as a pattern has never shown a change, some of its
+requests are plain even without this rule: if its requests are counted, those with the numbers `check_every`
+times 1, 2, 4, 8 and so on.
 
 Counts are stored by host (`b/`) and survive a restart, which matters for crawls that run once a day. A
 restart loses the states of single pages; the next check of a page restores its state.

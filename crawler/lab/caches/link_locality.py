@@ -1,7 +1,7 @@
 """The link-locality model of Broder, Najork, Wiener (2003), section 5.2: generates traces and fits the model.
 
 URL caches suddenly become effective at some size. The paper explains this by a model of the URLs to which
-links lead. T threads crawl. Each of them stays on one host for some hundreds of pages. The links of a page
+links lead. T threads crawl. Each thread stays on one host for some hundreds of pages. The links of a page
 are consecutive in the trace. Each link is
 
     repeat             already on the page, nearly always the link just before

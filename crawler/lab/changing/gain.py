@@ -42,8 +42,8 @@ NEVER = 1e-12  # a rate that is practically 0: once in 30,000 years
 class Arm(msgspec.Struct, frozen=True):
     """The way in which a crawl refreshes.
 
-    It uses `policy`. If `true`, the parameters of pages are the true ones, otherwise they are learned. If
-    `told`, signals of changes are pushed to the crawl.
+    It uses `policy`. The field `true` states whether the policy is given the true parameters of pages;
+    otherwise they are learned. The field `told` states whether signals of changes are pushed to the crawl.
     """
 
     name: str

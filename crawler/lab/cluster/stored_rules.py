@@ -1,6 +1,7 @@
 """The judge's rules about the stores.
 
-The records in a store must agree with the archive, and with the paths to the pages.
+The records in a store must agree with the archive, and with the paths of links that lead from the seed to the
+pages.
 
 misfiled          a capture does not lead to its record in the archive, or a revisit does not lead to a response with
                   its payload

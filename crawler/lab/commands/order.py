@@ -1,13 +1,13 @@
-"""Compare orders of new URLs by the quality they find early: planted quality on link graphs, with politeness.
+"""Compare orders of new URLs by how early a crawl finds the pages of high quality, on link graphs with known quality.
 
     crawler lab order                          on the synthetic web
     crawler lab order --documents FOLDER       on documentation: each folder in it is a host
     crawler lab order --quality topic,rank --orders oracle,words --seeds 10
     crawler lab order --documents FOLDER --out order.csv
 
-The crawler's own frontier crawls each graph to its end on a virtual clock, once per order. A row holds the
-share of the quality that was found after 5, 20 and 50 % of the crawl, and the standard errors of this share
-over the seeds. crawler/lab/order/README.md describes the planted quality.
+The crawler's own frontier crawls each graph politely to its end on a virtual clock, once per order. A row
+holds the share of the quality that was found after 5, 20 and 50 % of the crawl, and the standard errors of
+this share over the seeds. crawler/lab/order/README.md describes the planted quality.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Simulate refresh policies on drawn pages, or compute the optimal rates for your own.
+"""Simulate refresh policies on random pages, or compute the optimal crawl rates of your own pages.
 
     crawler lab refresh --policies baseline,greedy,ncis --size 1000 --instances 20
     crawler lab refresh rates --pages pages.csv --rate 50

@@ -5,7 +5,7 @@ They are read from folders of HTML, or generated.
 A folder of documentation is read in the same way as the crawler reads pages (`extract/`). Each subfolder is a
 host and each file a page. Links to missing files are left out. Absolute links between hosts are also left
 out, because the original addresses of the hosts are unknown. The first page of a host is the page with the
-shortest path. Each first page links to eight other first pages, like the hubs of the speed bench.
+shortest path. Each first page is given links to eight other first pages, which connect the hosts.
 """
 
 import random

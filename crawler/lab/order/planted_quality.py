@@ -1,4 +1,4 @@
-"""Quality that is planted on a link graph, for a crawl to find early.
+"""Gives each page of a link graph a known quality, to measure how early a crawl finds the pages of high quality.
 
     rank     PageRank x a log-normal factor (sigma 1): pages to which many links lead are good
     topic    one page in `TOPIC` belongs to a topic; topic pages are worth 1, others .01. The topic spreads along
@@ -27,7 +27,10 @@ SAID, SAID_WRONGLY = 0.7, 0.02
 
 
 class Planted(msgspec.Struct):
-    """The `quality` of each page, (n,), and the links (page, target) whose texts contain the word of the topic."""
+    """The `quality` of each page, (n,).
+
+    For the kind `topic`, `said` contains the links (page, target) whose texts contain the word of the topic.
+    """
 
     quality: NDArray[np.float64]
     said: frozenset[tuple[int, int]] = frozenset()

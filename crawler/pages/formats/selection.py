@@ -24,8 +24,8 @@ class Selection(NamedTuple):
     """Selects the captures to export, by directive and by time: `since` <= time < `until`, in seconds.
 
     `disallowed` returns whether copies of a URL are withheld because robots.txt forbids the URL. `refused`
-    returns the reason why a copy may not be used. With `static`, the copy of a page that a browser showed is
-    the server's answer.
+    returns the reason why a copy may not be used. With `static`, a page that a browser showed is exported as
+    the server sent it.
     """
 
     with_noarchive: bool = False

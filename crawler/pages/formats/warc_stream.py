@@ -1,8 +1,8 @@
 """Writes WARC exports, and the CDXJ index of the segments in the crawl directory.
 
-A revisit whose response is not exported is written as a response, so that the export is self-contained. An
-export for a use (`--allow`) also has a record of each receipt to which its captures refer, because the
-capture with which a receipt was stored may be left out of the export.
+A revisit whose response is not exported is written as a response, so that the export is self-contained. With
+`--allow`, the export also has a record of each consent receipt to which its captures refer. A receipt is
+stored with a single capture, and this capture may be left out of the export.
 """
 
 import os

@@ -5,9 +5,10 @@
     heartbeat   the share of the rate and the end of the crawl are updated
 
 A process that has finished keeps running until all other processes know of the end, but at most for
-`crawl.patience`. This time is limited because a silent process may be dead. A process that was cut off during
-this time keeps waiting for the processes that have left, until one of them is started again and informs it of
-the end.
+`crawl.patience`. This time is limited because a silent process may be dead. A process may be cut off during
+this time and miss the end. It then waits for the processes that have left, until one of them is started again
+and tells it that the crawl has ended. It also stops waiting if their machines have refused connections for
+`GONE_PATIENCES` times `crawl.patience` and the last messages of all processes prove the end.
 """
 
 import asyncio
@@ -26,7 +27,7 @@ from crawler.process.exchange.termination import Extent, MissingPeers, Terminati
 from crawler.process.opening.process_context import ProcessContext
 from crawler.records import PeerStatus
 from crawler.splitter.compaction import Compaction
-from crawler.splitter.coordination import Progress
+from crawler.splitter.coordination import Progress, Weights
 from crawler.splitter.peers import Address, Peers
 from crawler.splitter.session import Common, Identity
 from crawler.storage.commit import Change
@@ -41,6 +42,9 @@ log = logging.getLogger("crawler")
 # number of heartbeats for which a process keeps running after the end or a limit, so that its peers learn of
 # it
 LAST_WORDS = 2
+# number of `crawl.patience` after which peers whose machines refuse connections count as gone for good. A
+# machine that restarts at the end of the crawl should find its peers.
+GONE_PATIENCES = 5
 
 
 class PeerExchange(Exchange):
@@ -59,6 +63,7 @@ class PeerExchange(Exchange):
             parts.store, self._extent, silence_max, self._clock.now(), clean=parts.clean
         )
         self._awaited = MissingPeers(silence_max)
+        self._weights = Weights(context.name, context.topology.peers)
         self.coordination.tells_end = member.supervised  # the supervisor must learn of the end, too
         self._beating: asyncio.Task[None] | None = None
         boot = self.coordination.boot
@@ -178,12 +183,28 @@ class PeerExchange(Exchange):
         if own.outbox and self._known_termination.holds and not self.coordination.heard_all:
             own.outbox = 0
         own.past_end = self._known_termination.past_end
+        if own.idle and not self._outbox.links:
+            own.sent_sum = self._weights.sent_sum(self._outbox.confirmed_by_peer())
+            own.applied_sum = self._weights.applied_sum(self._inbox.applied_by_peer())
         return own
 
     def _recall_end(self) -> None:
         """Learn that the crawl has ended, if the end that an earlier run has stored still applies."""
         said = self.coordination.rates_stated()
         if self._known_termination.recalls(said, self.coordination.process_count, self._clock.now()):
+            self.learn_end()
+
+    def _conclude_end(self) -> None:
+        """Learn that the crawl has ended, if all missing peers have left and their last messages prove the end."""
+        missing = self.coordination.missing(self._clock.now())
+        if self._supervised or self.ended or not missing:
+            return
+        patience = GONE_PATIENCES * self._context.config.crawl.patience
+        if self.peers.have_left(missing, patience) and self.coordination.proves_end():
+            log.warning(
+                "the crawl has ended: %s left, and the last messages show that nothing was left to do",
+                ", ".join(missing),
+            )
             self.learn_end()
 
     def _tell_awaited(self) -> None:
@@ -265,6 +286,7 @@ class PeerExchange(Exchange):
             self._share_rate()
             self.coordination.advance()
             self._recall_end()
+            self._conclude_end()
             self._tell_awaited()
             self._loops.wake()
             await asyncio.sleep(self._config.heartbeat)

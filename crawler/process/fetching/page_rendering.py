@@ -52,11 +52,11 @@ MakeSubresources = Callable[[FetchTask, FetchRequest], Subresources]
 class PageRendering:
     """Renders the pages of one process.
 
-    `read` extracts the content of an answer. `in_scope` returns whether a URL is in scope, because only such
-    links count as gained. `subresources` sends the requests of a page. `step_aside` frees the address of a
-    fetch task, and also its fetch slot unless too many tasks have stepped aside. `known` returns the record
-    of a fetch task's page if the page has a stored copy. `store` contains what earlier runs have learned
-    about renderings.
+    `read` extracts the content of an answer. `in_scope` returns whether a URL is in scope; of the links that
+    rendering adds, only those in scope are counted. `subresources` sends the requests of a page. `step_aside`
+    frees the address of a fetch task, and also its fetch slot unless too many tasks have stepped aside.
+    `known` returns the record of a fetch task's page if the page has a stored copy. `store` contains what
+    earlier runs have learned about renderings.
     """
 
     def __init__(

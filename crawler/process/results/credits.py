@@ -4,14 +4,15 @@
         H is in this process    the credit goes to f/H, with the change that has P's record
         H is in another         a link with the flag CREDIT and `via` H goes to the owner of H, through the outbox
 
-So a credit is as durable as the page that earned it, and is applied exactly once, like a link
-(`splitter/README.md`). Only after the loss of a disk can a credit be counted twice. If H turns out to be a
-redirect from a page of a third process, the owner of H passes the credit on, at most `PASSES_MAX` times. The
-field `redirects` of the message counts the passes.
+A credit is committed together with the page that earned it. So it is as durable as that page, and is applied
+exactly once, like a link (`splitter/README.md`). Only after the loss of a disk can a credit be counted twice.
+If H only redirects to P, the credit belongs to the page that shows the link to H. If that page belongs to a
+third process, the owner of H passes the credit on, at most `PASSES_MAX` times. The field `redirects` of the
+message counts the passes.
 
-The fingerprint of the message combines the bucket of H, which selects the process of H, with the lower bits
-of P, which are modified by a mark. A compaction of the outbox keeps one link per fingerprint, so the credits
-of different pages are all kept.
+The fingerprint of the message has two parts. The upper bits are the bucket of H, which selects the process of
+H. The lower bits are those of the fingerprint of P, changed so that the message is not mistaken for a link to
+P. A compaction of the outbox keeps one link per fingerprint, so the credits of different pages are all kept.
 """
 
 from collections.abc import Iterable

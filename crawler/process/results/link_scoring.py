@@ -1,14 +1,14 @@
-"""Scores links under an order of new URLs, and detects links that improve the score of a waiting URL.
+"""Scores links by the order of new URLs, and detects links that improve the score of a waiting URL.
 
     page ─► scores (`orders/order.py`) ─► worth by all links seen recently (`orders/link_scores.py`)
                                             ├─► the class of a new link: to the DUE, or to another process
                                             └─► news: a waiting URL is moved (`Frontier.improve`)
 
 The process that finds a link scores it, and stores the score as a class in the flags of the link. If the link
-belongs to another process, that process receives what the link adds to the scores already sent: the growth of
-the sum if the order adds scores, and otherwise the best score. The other process treats the link like any
-other. The target of a redirect has the score of the redirecting page. A sitemap that a robots.txt or an index
-names comes first.
+belongs to another process, it carries only what that process does not know yet. If the order adds up scores,
+this is the amount by which the sum has grown; otherwise it is the best score. The other process treats the
+link like any other. The target of a redirect has the score of the redirecting page. A sitemap that a
+robots.txt or an index names comes first.
 """
 
 import logging
@@ -97,7 +97,7 @@ class LinkScoring:
         return _classes(worth - told if self._order.adds else worth), np.flatnonzero(news).tolist()
 
     def improve(self, links: Sequence[Link], change: Change) -> None:
-        """Move the waiting URLs of `links` forward in their queues: the links have improved the scores of these URLs."""
+        """Move the waiting URLs of `links` to earlier places in their queues, because the links improved their scores."""
         if links:
             self._improve(links, change)
 

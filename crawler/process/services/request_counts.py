@@ -4,15 +4,13 @@ import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
-import msgspec
-
 from crawler.config import ServeConfig
 from crawler.errors import DamageError
 from crawler.frontier.refresh.refreshing import Refresh
-from crawler.serve.demand import Demand
+from crawler.serve.demand import Demand, pack_count, unpack_count
 from crawler.storage.commit import Change, Maker
 from crawler.storage.keys import ASKED
-from crawler.storage.kv import KeyValue, scan_prefix, seal, unseal
+from crawler.storage.kv import KeyValue, scan_prefix
 
 COUNTS_INTERVAL = 5.0  # seconds; a crash may lose the counts of this time
 
@@ -41,8 +39,7 @@ class RequestCounts:
         found = []
         with suppress(DamageError):
             for key, value in scan_prefix(self._store, ASKED):
-                count, then = msgspec.msgpack.decode(unseal(key, value))
-                found.append((int.from_bytes(key[2:], "big"), count, then))
+                found.append(unpack_count(key, value))
         self.demand.load(found)
         if self._refresh is not None:
             self._refresh.importance.asked = self.demand.rate
@@ -67,7 +64,7 @@ class RequestCounts:
         for fingerprint, count in counts.items():
             key = ASKED + fingerprint.to_bytes(8, "big")
             if count > 0.0:
-                change.put(key, seal(msgspec.msgpack.encode((count, now))))
+                change.put(key, pack_count(count, now))
             else:
                 change.delete(key)
         return change

@@ -1,4 +1,4 @@
-"""Has pages fetched soon if a client requests them, but as politely as any other page."""
+"""Fetches pages soon if clients request them, with the same politeness as for any other page."""
 
 import asyncio
 from collections.abc import Callable
@@ -20,7 +20,10 @@ _FULL = Ahead(AheadState.FULL, "too many pages already wait to be fetched out of
 
 
 class UrgentFetches:
-    """Has pages that clients request fetched soon. At most `serve.ahead_max` pages that are new to the crawl may wait."""
+    """Queues pages that clients request for an early fetch.
+
+    At most `serve.ahead_max` pages that are new to the crawl may wait.
+    """
 
     def __init__(self, process: "Process", stages: "Stages") -> None:
         self._process = process
@@ -31,7 +34,7 @@ class UrgentFetches:
         self._waiting: set[int] = set()
 
     def request(self, url: str, fingerprint: int) -> Ahead:
-        """Have a page fetched soon, but politely. A known page is refetched; an unknown page is queued as a link."""
+        """Queue a page for an early, polite fetch. A known page is refetched; an unknown page is queued as a link."""
         if self._process.stopped_by:
             return Ahead(AheadState.AT_REST, "the crawl has ended or is stopping")
         record = self._pages.record(fingerprint)

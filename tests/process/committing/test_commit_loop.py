@@ -345,7 +345,9 @@ def test_a_log_that_cannot_be_written_is_a_failed_disk(loop: Loop, monkeypatch: 
         loop.commits._write([change])
 
 
-def test_decisions_are_made_while_a_write_is_under_way(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_decisions_are_made_while_a_write_is_under_way(
+    loop: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Only light decisions are made during a write.
 
     If the write fails, its exception is raised after these decisions.
@@ -354,19 +356,16 @@ def test_decisions_are_made_while_a_write_is_under_way(loop: Loop, monkeypatch: 
     loop.commits.queue(Change)
     loop.commits.queue_heavy(heavy)
 
-    async def play() -> None:
-        writing = asyncio.get_running_loop().create_future()
-        monkeypatch.setattr(loop.commits, "_in", lambda executor, function: writing)
+    writing = asyncio.get_running_loop().create_future()
+    monkeypatch.setattr(loop.commits, "_in", lambda executor, function: writing)
 
-        def decided() -> None:
-            loop.told.append("decided")
-            writing.set_exception(StoreError("disk"))
+    def decided() -> None:
+        loop.told.append("decided")
+        writing.set_exception(StoreError("disk"))
 
-        monkeypatch.setattr(loop, "decided", decided)
-        with pytest.raises(StoreError, match="disk"):
-            await loop.commits._in_writer_thread(lambda: None)
-
-    asyncio.run(play())
+    monkeypatch.setattr(loop, "decided", decided)
+    with pytest.raises(StoreError, match="disk"):
+        await loop.commits._in_writer_thread(lambda: None)
     assert loop.told == ["decided"] and (loop.stages.point.unmade_light, loop.stages.point.unmade) == (0, 1)
     loop.stages.point.take()
 

@@ -21,7 +21,7 @@ from crawler.process.exchange.exchange import Exchange, ExchangeParts, Loops, Me
 from crawler.process.exchange.peer_exchange import PeerExchange, make_exchange
 from crawler.process.opening.stages import Stages
 from crawler.records import Link
-from crawler.splitter.coordination import Progress
+from crawler.splitter.coordination import Progress, Weights
 from crawler.splitter.partition import Partition
 from crawler.splitter.wire import Counters
 from crawler.storage.commit import Change
@@ -282,7 +282,7 @@ def test_a_commit_takes_entries_that_waited_for_room(
 
 
 @pytest.mark.parametrize("adopted", [True, False])
-def test_the_queue_of_a_peer_that_is_away_is_rewritten(
+async def test_the_queue_of_a_peer_that_is_away_is_rewritten(
     peered: Callable[..., Peered], monkeypatch: pytest.MonkeyPatch, adopted: bool
 ) -> None:
     """The rewritten queue is durable before the old queue is deleted."""
@@ -296,23 +296,20 @@ def test_the_queue_of_a_peer_that_is_away_is_rewritten(
     one.exchange.committed()
     outbox.spools["p1"].connected = not adopted
 
-    async def play() -> None:
-        loop = asyncio.get_running_loop()
+    loop = asyncio.get_running_loop()
 
-        async def at_once(executor: Any, function: Callable[[], None]) -> None:
-            function()
+    async def at_once(executor: Any, function: Callable[[], None]) -> None:
+        function()
 
-        monkeypatch.setattr(loop, "run_in_executor", at_once, raising=False)
-        work = asyncio.ensure_future(begun[0])
-        for _ in range(3):
-            await REAL_SLEEP(0)
-        if adopted:
-            (change,) = one.here.queued
-            assert change.sync and not work.done() and old.items() < dict(scan_prefix(store, OUTBOX)).items()
-            one.here.stages.commits.commit(change)
-        await work
-
-    asyncio.run(play())
+    monkeypatch.setattr(loop, "run_in_executor", at_once, raising=False)
+    work = asyncio.ensure_future(begun[0])
+    for _ in range(3):
+        await REAL_SLEEP(0)
+    if adopted:
+        (change,) = one.here.queued
+        assert change.sync and not work.done() and old.items() < dict(scan_prefix(store, OUTBOX)).items()
+        one.here.stages.commits.commit(change)
+    await work
     kept = dict(scan_prefix(store, OUTBOX))
     assert (outbox.links, outbox.repeated) == ((20, 20) if adopted else (40, 0))
     assert len(one.here.queued) == adopted and (old.keys().isdisjoint(kept) if adopted else kept == old)
@@ -412,6 +409,41 @@ def test_a_stored_end_is_recalled_when_peers_have_left(peered: Callable[..., Pee
     assert not silence(one, again), "this process has work"
     one.here.idle = True
     assert silence(one, again) is not cleanly
+
+
+@pytest.mark.parametrize("unlike", ["", "applied", "busy", "reachable"])
+def test_the_last_messages_of_peers_that_left_prove_the_end(
+    peered: Callable[..., Peered], monkeypatch: pytest.MonkeyPatch, unlike: str
+) -> None:
+    """A process that was cut off while its peers ended once waited for them forever.
+
+    It leaves when their machines have refused connections for long. But it stays if a peer had work, or had not
+    applied all links, or if the machine does not answer.
+    """
+    one = peered()
+    exchange, clock, here = one.exchange, one.here.stages.clock, one.here
+    here.idle = True
+    here.stages.outbox.spools["p1"].confirmed = msgspec.structs.replace(
+        here.stages.outbox.spools["p1"].confirmed, links=7
+    )
+    weights = Weights("p1", ["p0"])
+    said = counters(
+        one,
+        idle=unlike != "busy",
+        sent_sum=0,
+        applied_sum=weights.applied_sum({"p0": 6 if unlike == "applied" else 7}),
+    )
+    exchange.coordination.record_counters("p1", said, clock.now())
+    gone = here.stages.config.crawl.patience * module.GONE_PATIENCES
+    for passed in (0.0, gone / 2):
+        clock.advance(passed)  # type: ignore[attr-defined]
+        if unlike != "reachable":
+            exchange.peers._closed_since.setdefault("p1", clock.now())
+        exchange._conclude_end()
+        assert not exchange.ended, passed
+    clock.advance(gone)  # type: ignore[attr-defined]
+    exchange._conclude_end()
+    assert exchange.ended is (unlike == "")
 
 
 @pytest.mark.parametrize("new", ["pages", "links"])

@@ -625,7 +625,7 @@ def test_a_denied_url(run: Run) -> None:
 # ---- the sink ----
 
 
-def test_a_page_goes_to_the_sink_once_it_is_durable(joint: Joint) -> None:
+async def test_a_page_goes_to_the_sink_once_it_is_durable(joint: Joint) -> None:
     joint.seeds(HOME)
     seen: list[tuple[str, int, int]] = []
 
@@ -635,17 +635,14 @@ def test_a_page_goes_to_the_sink_once_it_is_durable(joint: Joint) -> None:
     run = Run(joint, sink=sink)
     run.answer(fetch(HOME, b"page"))
 
-    async def crawl() -> None:
-        task = asyncio.ensure_future(run.fetch_tasks.run(joint.fetch_task()))
-        while not run.makers:
-            await asyncio.get_running_loop().run_in_executor(None, lambda: None)
-        assert (run.fetch_tasks.awaiting_commit, seen) == (1, [])
-        maker = run.makers[0]
-        assert callable(maker)
-        joint.commit(made(steps(maker()))[0])
-        await task
-
-    asyncio.run(crawl())
+    task = asyncio.ensure_future(run.fetch_tasks.run(joint.fetch_task()))
+    while not run.makers:
+        await asyncio.get_running_loop().run_in_executor(None, lambda: None)
+    assert (run.fetch_tasks.awaiting_commit, seen) == (1, [])
+    maker = run.makers[0]
+    assert callable(maker)
+    joint.commit(made(steps(maker()))[0])
+    await task
     assert seen == [(HOME, 0, 1)]
     assert (run.fetch_tasks.awaiting_commit, run.fetch_tasks.in_sink) == (0, 0)
 
@@ -653,12 +650,9 @@ def test_a_page_goes_to_the_sink_once_it_is_durable(joint: Joint) -> None:
 # ---- life, overrides ----
 
 
-def test_all_parts_are_started_and_closed(run: Run) -> None:
-    async def live() -> None:
-        await run.fetch_tasks.start()
-        await run.fetch_tasks.close()
-
-    asyncio.run(live())
+async def test_all_parts_are_started_and_closed(run: Run) -> None:
+    await run.fetch_tasks.start()
+    await run.fetch_tasks.close()
     assert run.canned.ended == ["started", "closed", "closed"]
 
 

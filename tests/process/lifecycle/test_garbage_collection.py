@@ -96,21 +96,18 @@ def _resident() -> int:
     return pages * resource.getpagesize()
 
 
-def test_a_crawl_gives_memory_back_periodically(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_crawl_gives_memory_back_periodically(monkeypatch: pytest.MonkeyPatch) -> None:
     given = 0
 
     def give_back() -> None:
         nonlocal given
         given += 1
 
-    async def run() -> None:
-        task = asyncio.create_task(Environment().keep_heap_small())
-        async with asyncio.timeout(10.0):  # the test fails if memory is never returned
-            while given < 3:
-                await asyncio.sleep(0)
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-
     monkeypatch.setattr(garbage_collection, "GIVE_BACK_INTERVAL", 0.0)
     monkeypatch.setattr(garbage_collection, "give_back", give_back)
-    asyncio.run(run())
+    task = asyncio.create_task(Environment().keep_heap_small())
+    async with asyncio.timeout(10.0):  # the test fails if memory is never returned
+        while given < 3:
+            await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)

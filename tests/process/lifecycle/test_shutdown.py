@@ -135,43 +135,37 @@ def test_tasks_that_main_leaves_are_cancelled_and_the_loop_is_closed() -> None:
     assert cancelled == [1] and loop.is_closed()
 
 
-def test_an_abandoned_step_is_cancelled() -> None:
-    async def play() -> None:
-        work = asyncio.ensure_future(asyncio.Event().wait())
-        assert not await within(0.0, "step", work)
-        await asyncio.sleep(0)
-        assert work.cancelled()
-        gone = asyncio.ensure_future(asyncio.Event().wait())
-        gone.cancel()
-        assert await within(30.0, "cancelled step", gone)
-
-    asyncio.run(play())
+async def test_an_abandoned_step_is_cancelled() -> None:
+    work = asyncio.ensure_future(asyncio.Event().wait())
+    assert not await within(0.0, "step", work)
+    await asyncio.sleep(0)
+    assert work.cancelled()
+    gone = asyncio.ensure_future(asyncio.Event().wait())
+    gone.cancel()
+    assert await within(30.0, "cancelled step", gone)
 
 
-def test_a_caller_that_gave_up_gets_no_result() -> None:
+async def test_a_caller_that_gave_up_gets_no_result() -> None:
     """The caller is cancelled. The thread ends later. At that time, the event loop may still run or may be closed."""
     complaints: list[object] = []
     release = threading.Event()
 
-    async def play() -> None:
-        loop = asyncio.get_running_loop()
-        loop.set_exception_handler(lambda _, context: complaints.append(context))
-        ended, over = in_thread(release.wait), asyncio.Event()
-        ended.cancel()
-        call = loop.call_soon_threadsafe
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: complaints.append(context))
+    ended, over = in_thread(release.wait), asyncio.Event()
+    ended.cancel()
+    call = loop.call_soon_threadsafe
 
-        def noted(callback: Callable[..., object], *arguments: object) -> asyncio.Handle:
-            handle = call(callback, *arguments)
-            call(over.set)
-            return handle
+    def noted(callback: Callable[..., object], *arguments: object) -> asyncio.Handle:
+        handle = call(callback, *arguments)
+        call(over.set)
+        return handle
 
-        loop.call_soon_threadsafe = noted  # type: ignore[method-assign, assignment]
-        release.set()
-        await over.wait()
-        await asyncio.sleep(0)
-        await in_thread(lambda: None)
-
-    asyncio.run(play())
+    loop.call_soon_threadsafe = noted  # type: ignore[method-assign, assignment]
+    release.set()
+    await over.wait()
+    await asyncio.sleep(0)
+    await in_thread(lambda: None)
     assert complaints == []
 
 

@@ -1,0 +1,153 @@
+"""Prepares answers while no requests arrive, so that the first visit of a page is as fast as a later visit.
+
+    pages, most requested first --> `PageHandler.prepare` --> body: cache on disk, head: memory
+          a step of 2 ms --> rest, long enough for `serve.fill_share` --> while requests arrive: rest on
+
+The answers are first prepared for clients that name this server by its address and accept no content coding,
+then for the clients that really come. A pass ends once neither cache has room, and replaces no answer
+that a client has requested. A withdrawal empties the cache on disk, so all pages are prepared again after it.
+"""
+
+import asyncio
+import heapq
+import itertools
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+
+from crawler.config import ServeConfig
+from crawler.errors import DamageError
+from crawler.pages.archive import Archive
+from crawler.records import PageState
+from crawler.serve.demand import unpack_count
+from crawler.serve.page_handler import PageHandler
+from crawler.serve.representation import CopyForm
+from crawler.storage.keys import ASKED
+from crawler.storage.kv import after_prefix
+
+STEP = 0.002  # seconds of work between two rests, and so the longest time that a request waits
+DELAY_MAX = (
+    0.5  # seconds of delay, because other programs have the CPU, that are made up for by shorter rests
+)
+IDLE = 0.02  # seconds without a request, after which the work continues
+CHECK_INTERVAL = 1.0  # seconds between two looks for a new kind of client, or for a withdrawal
+FORMS_MAX = 4  # number of forms for which answers are prepared until the next withdrawal
+REQUESTED_MAX = 20_000  # number of requested pages that come first; the list uses 3 MB
+_SLICE = 64  # number of records read at a time, because an open iterator would keep erased bytes on the disk
+
+
+class Filler:
+    """Prepares the answers of `handler` for the pages in `archives`.
+
+    `form` is the form in which clients are expected to request pages. `answered` returns the number of
+    requests answered up to now. The share of a CPU must not be 0.
+    """
+
+    def __init__(
+        self,
+        handler: PageHandler,
+        archives: Sequence[Archive],
+        form: CopyForm,
+        config: ServeConfig,
+        answered: Callable[[], int],
+    ) -> None:
+        self._handler = handler
+        self._archives = archives
+        self._form = form
+        self._share = config.fill_share
+        self._half_life = config.request_half_life
+        self._answered = answered
+        self.passes = 0  # number of finished passes
+        self._next = 0.0  # the instant at which the next step may begin
+
+    async def run(self) -> None:
+        """Prepare answers until the task is cancelled."""
+        done: list[CopyForm] = []
+        revision = self._revision()
+        while True:
+            if revision != self._revision():
+                revision = self._revision()
+                done.clear()
+            form = self._handler.latest_form if done and self._handler.latest_form else self._form
+            if form in done or len(done) >= FORMS_MAX:
+                await asyncio.sleep(CHECK_INTERVAL)
+                continue
+            done.append(form)
+            self._handler.head_cache.drop_prepared()
+            await self._fill(form, revision)
+            self.passes += 1
+
+    async def _fill(self, form: CopyForm, revision: int) -> None:
+        """Prepare the answers in a form until there is no room, or until the withdrawals change."""
+        self._next, began = time.monotonic(), time.thread_time()
+        for url in self._urls():
+            if revision != self._revision() or not self._handler.has_room():
+                return
+            if url:
+                self._handler.prepare(url, form)
+            if (spent := time.thread_time() - began) >= STEP:
+                await self._rest(spent)
+                began = time.thread_time()
+
+    async def _rest(self, spent: float) -> None:
+        """Rest after `spent` seconds of work, and until no requests arrive."""
+        before, now = self._answered(), time.monotonic()
+        self._next = max(self._next + spent / self._share, now - DELAY_MAX)
+        await asyncio.sleep(max(0.0, self._next - now))
+        while before != (before := self._answered()):
+            await asyncio.sleep(IDLE)
+
+    def _urls(self) -> Iterator[str]:
+        """Yield the URLs of stored pages, the most requested first, and "" between them where a rest is possible."""
+        # a heap: weight, number of the archive, fingerprint
+        most_requested: list[tuple[float, int, int]] = []
+        for number, archive in enumerate(self._archives):
+            for weight, fingerprint in self._counts(archive):
+                page = weight, number, fingerprint
+                if len(most_requested) < REQUESTED_MAX:
+                    heapq.heappush(most_requested, page)
+                else:
+                    heapq.heappushpop(most_requested, page)
+                yield ""
+        most_requested.sort()
+        while most_requested:
+            _, number, fingerprint = most_requested.pop()
+            yield self._url(self._archives[number], fingerprint)
+        for archive in self._archives:
+            yield from self._stored(archive)
+
+    @staticmethod
+    def _url(archive: Archive, fingerprint: int) -> str:
+        """Return the URL of a stored page; "" if there is no such page."""
+        try:
+            record = archive.record(fingerprint)
+        except DamageError:
+            return ""
+        return record.url if record is not None and record.state is PageState.STORED else ""
+
+    def _counts(self, archive: Archive) -> Iterator[tuple[float, int]]:
+        """Yield (weight, fingerprint) of each requested page. Weights have the order of the decayed counts."""
+        begin = ASKED
+        while found := list(itertools.islice(archive.store.scan(begin, after_prefix(ASKED)), _SLICE)):
+            begin = found[-1][0] + b"\0"
+            for key, value in found:
+                try:
+                    fingerprint, count, then = unpack_count(key, value)
+                except DamageError:
+                    continue
+                if count > 0.0:
+                    yield math.log2(count) + then / self._half_life, fingerprint
+
+    @staticmethod
+    def _stored(archive: Archive) -> Iterator[str]:
+        """Yield the URL of each stored page, and "" for other pages, until a damaged record ends the list."""
+        begin = 0
+        with suppress(DamageError):
+            while found := list(itertools.islice(archive.all_records(begin), _SLICE)):
+                begin = found[-1][0] + 1
+                for _, record in found:
+                    yield record.url if record.state is PageState.STORED else ""
+
+    def _revision(self) -> int:
+        return sum(archive.withdrawals.revision for archive in self._archives)

@@ -133,6 +133,10 @@ class Arms:
         schedule, number, _ = self.numbers.split(page)
         schedule.bound_ages(number, min_age, max_age)
 
+    def note_birth(self, page: int) -> None:
+        schedule, number, _ = self.numbers.split(page)
+        schedule.note_birth(number)
+
     def expect_news(self, page: int, links: int, now: float) -> None:
         schedule, number, _ = self.numbers.split(page)
         schedule.expect_news(number, links, now)

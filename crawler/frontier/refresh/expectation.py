@@ -86,7 +86,9 @@ class Expectation:
             return
         changed = result is RefreshOutcome.CHANGED
         fresh = self.fresh(known)
-        self.recalibration.observe(known.fresh, known.hearing, known.stands_for, changed, known.is_first)
+        self.recalibration.observe(
+            known.fresh, known.hearing, known.stands_for, changed, known.new, known.haste
+        )
         chance = 1.0 - fresh
         self._predicted[min(int(DECILES * chance), DECILES - 1)] += (1.0, chance, changed)
         if isinstance(self._schedule, Arms):
@@ -96,7 +98,7 @@ class Expectation:
 
     def fresh(self, known: PageView) -> float:
         """Return the probability that a page's copy is current, as shown to users."""
-        return self.recalibration.corrected(known.fresh, known.hearing, known.is_first)
+        return self.recalibration.corrected(known.fresh, known.hearing, known.new, known.haste)
 
     def view(self, then: float) -> dict[str, Any]:
         """Return the sections of a status, as `{name: value}`."""

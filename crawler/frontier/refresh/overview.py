@@ -17,7 +17,15 @@ if cython.compiled:
     from cython.cimports.crawler.frontier.refresh.flights import Flights, check_instant
     from cython.cimports.crawler.frontier.refresh.level_controller import LevelController
     from cython.cimports.crawler.frontier.refresh.queues import Queues
-    from cython.cimports.crawler.frontier.refresh.tables import AWAY, EXPLORED, FAILED, HELD, WITHHELD, Tables
+    from cython.cimports.crawler.frontier.refresh.tables import (
+        AWAY,
+        EXPLORED,
+        FAILED,
+        HELD,
+        NEW,
+        WITHHELD,
+        Tables,
+    )
 else:
     from math import exp
 
@@ -28,7 +36,7 @@ else:
     from crawler.frontier.refresh.flights import Flights, check_instant
     from crawler.frontier.refresh.level_controller import LevelController
     from crawler.frontier.refresh.queues import Queues
-    from crawler.frontier.refresh.tables import AWAY, EXPLORED, FAILED, HELD, WITHHELD, Tables
+    from crawler.frontier.refresh.tables import AWAY, EXPLORED, FAILED, HELD, NEW, WITHHELD, Tables
 
 _INFINITY = cython.declare(cython.double, float("inf"))
 _HUB_SAMPLE = 1000  # number of hubs that represent all hubs in a sum
@@ -111,7 +119,8 @@ class Overview:
         self.deadlines.unpack(self.tables.rows[page].signals)
         directory = self.tables.page_heaps.nodes[page].owner
         importance = self.tables.importance(page)
-        clock = max(elapsed, now - fetched)
+        state: cython.uint = self.tables.states[page]
+        clock = plain = max(elapsed, now - fetched)
         if self.deadlines.clocked:
             clock = self.learning.paced_clock(host, directory, clock, now)
         if self.deadlines.plain:
@@ -135,12 +144,14 @@ class Overview:
             clock=clock,
             fresh=fresh,
             hearing=self._hearing(host, n),
+            new=bool(state & NEW and not state & (AWAY | FAILED)),
+            haste=1.0 if self.learning.seasons.used[host] or plain <= 0.0 else max(clock / plain, 1.0),
             stands_for=self._stands_for(host, now),
             value=self.deadlines.ratio(page, host, elapsed, n, now) * level,
             ceiling=self.deadlines.page.ceiling,
             level=level,
             deadline=due,
-            state=_word(self.tables.states[page]),
+            state=_word(state),
         )
 
     def _hearing(self, host: cython.int, signals: cython.double) -> Hearing:

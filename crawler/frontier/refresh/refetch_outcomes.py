@@ -133,6 +133,8 @@ class RefetchOutcomes:
         page = self._schedule.find(fingerprint)
         if page < 0:
             page = self._enter(fingerprint, record, crawled_at, now, batch)
+            if news:
+                self._schedule.note_birth(page)
         state.stage_page(self._schedule, page, batch)
         self._changes.stage(batch)
 

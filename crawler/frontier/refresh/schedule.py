@@ -49,6 +49,7 @@ if cython.compiled:
         EXPLORED,
         FAILED,
         JUMPED,
+        NEW,
         Tables,
     )
 else:
@@ -61,7 +62,7 @@ else:
     from crawler.frontier.refresh.page_signals import SLICE, Signals
     from crawler.frontier.refresh.queues import CHECKS_MAX, Queues
     from crawler.frontier.refresh.schedule_records import Records
-    from crawler.frontier.refresh.tables import AWAY, DOUBLING, EXPLORED, FAILED, JUMPED, Tables
+    from crawler.frontier.refresh.tables import AWAY, DOUBLING, EXPLORED, FAILED, JUMPED, NEW, Tables
 
 _INFINITY = cython.declare(cython.double, float("inf"))
 # number of bulk signals processed, and of keys recomputed, by one call of `work`
@@ -224,8 +225,9 @@ class Schedule:
             self._tables.rows[page].changes = changes[i]
             self._tables.rows[page].watched = watched[i]
             self._tables.rows[page].signals = signals[i]
-            self._tables.states[page] = states[i] if states[i] & (AWAY | FAILED) else 0
-            self._tables.states[page] &= AWAY | FAILED | (7 * DOUBLING)
+            self._tables.states[page] = states[i] & (
+                AWAY | FAILED | (7 * DOUBLING) if states[i] & (AWAY | FAILED) else NEW
+            )
             self._flights.away += self._tables.states[page] & AWAY != 0
             numbers[i] = page
             if changes[i] > 0.0 or watched[i] > 0.0:
@@ -292,6 +294,11 @@ class Schedule:
         if not 0.0 <= min_age <= max_age or min_age == _INFINITY or not max_age > 0.0:
             raise ValueError(f"invalid age bounds {min_age} .. {max_age}")
         self._tables.bound_ages(page, float(min_age), float(max_age))
+
+    def note_birth(self, page: int) -> None:
+        """Record that a page that was just added appeared while the crawl was watching its site."""
+        self._flights.require_page(page)
+        self._tables.states[page] |= NEW
 
     def expect_news(self, page: int, links: int, now: float) -> None:
         """Record that the first copy of a page was the first to show `links` URLs.

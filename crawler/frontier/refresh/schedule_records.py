@@ -12,12 +12,12 @@ if cython.compiled:
     from cython.cimports.crawler.freshness.learning import Learning
     from cython.cimports.crawler.frontier.refresh.flights import Flights
     from cython.cimports.crawler.frontier.refresh.level_controller import RATIO_MAX
-    from cython.cimports.crawler.frontier.refresh.tables import AWAY, DOUBLING, FAILED, Tables
+    from cython.cimports.crawler.frontier.refresh.tables import AWAY, DOUBLING, FAILED, NEW, Tables
 else:
     from crawler.freshness.learning import Learning
     from crawler.frontier.refresh.flights import Flights
     from crawler.frontier.refresh.level_controller import RATIO_MAX
-    from crawler.frontier.refresh.tables import AWAY, DOUBLING, FAILED, Tables
+    from crawler.frontier.refresh.tables import AWAY, DOUBLING, FAILED, NEW, Tables
 
 
 @cython.cclass
@@ -43,7 +43,7 @@ class Records:
         """Return a page's fingerprint, keys of host and directory, last crawl, k, T, signals, importance, state."""
         self.flights.require_page(page)
         directory: cython.int = self.tables.page_heaps.nodes[page].owner
-        state: cython.uint = self.tables.states[page] if self.tables.states[page] & (AWAY | FAILED) else 0
+        state: cython.uint = self.tables.states[page]
         return (
             self.tables.pages.key_of(page),
             self.tables.hosts.key_of(self.tables.owner(page)),
@@ -53,7 +53,7 @@ class Records:
             self.tables.rows[page].watched,
             self.flights.signals_since_crawl(page),
             self.tables.importance(page),
-            state & (AWAY | FAILED | 7 * DOUBLING),
+            state & (AWAY | FAILED | 7 * DOUBLING if state & (AWAY | FAILED) else NEW),
         )
 
     def hub_state(self, page: int) -> tuple[float, float, float]:

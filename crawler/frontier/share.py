@@ -77,7 +77,7 @@ class Share:
         return self.refresh if self.auto else self._fixed
 
     def first(self, *, discovery: bool, refresh: bool, new: float = 0.0, known: float = 0.0) -> Side | None:
-        """Return the side whose turn it is, of those with work, or None if neither side has work. This changes nothing.
+        """Return the side that has work and whose turn it is, or None if neither side has work. This changes nothing.
 
         `new` and `known` are the values of the next fetch of each side; only `auto` uses them.
         """

@@ -20,7 +20,7 @@ def final_report(process: Process, crawl_id: str) -> Report:
         counters=dict(counters),
         run_counters=dict(counters - stages.counters_before),
         frontier=views.frontier_counts(),
-        hosts=list(hosts.hosts(now, HOSTS_IN_REPORT, briefly=True)),  # the end must not take long
+        hosts=list(hosts.hosts(now, HOSTS_IN_REPORT, briefly=True)),  # briefly, to end the run soon
         due=views.due_counts(),
         splitter=views.splitter_counts(),
         why_slow=shares(hosts.why_slow(now), now - process.started),

@@ -132,7 +132,7 @@ class Connection(asyncio.BufferedProtocol):
         if self.lost or self.sock is None:
             return not self.lost
         # `poll` is used, because peeking at the socket would raise an error on each quiet connection, and
-        # take five times as long
+        # would take five times as long
         waiting = select.poll()
         try:
             waiting.register(self.sock, select.POLLIN)

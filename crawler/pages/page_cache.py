@@ -390,7 +390,7 @@ class PageCache(Archive):
     def write(self, items: Sequence[Capturing | erasure.Rewriting]) -> int:
         """Append the records of a group durably. Return the number of captures stored without a body after an error.
 
-        If the group contains copies that an erasure has to write again, these are written, too.
+        If the group contains steps of an erasure (`erasure.Rewriting`), they are carried out, too.
 
         Raises:
             StoreError: the disk failed; nothing of the group may be committed.

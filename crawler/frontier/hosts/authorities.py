@@ -38,8 +38,7 @@ class Authorities:
 
     def __init__(self) -> None:
         self._waits: dict[str, tuple[int, float, str]] = {}  # oldest failure first
-        # Host slot -> the instant from which the host may try another unknown authority; the oldest entry
-        # first.
+        # Host slot -> the instant from which the host may try another unknown port; the oldest entry first.
         self._strangers: dict[int, float] = {}
         self._stored: set[str] = set()  # authorities whose failures are in the store
         # Host slot -> (failures since the host's last answer, the end of the latest wait, the last outcome).

@@ -99,7 +99,8 @@ class HostPoliteness:
     def gap_terms(self, slot: int, crawl_delay: float, override: Override) -> tuple[float, float]:
         """Return (minimum, factor) for the gap after the host's next answer.
 
-        The gap is the answer time, in seconds, times the factor, but at least the minimum.
+        The gap is the answer time in seconds times the factor, but at least the minimum. The upper limit of the
+        gap is not taken into account here.
         """
         factor = self.config.delay_factor if override.delay_factor is None else override.delay_factor
         return self._gap(slot, 0.0, crawl_delay, override), factor * max(1.0, self._hosts.slowdown[slot])

@@ -51,8 +51,8 @@ from crawler.frontier.hosts.turns import ClassedBackQueue, DueFront, Plan
 from crawler.orders.classes import WORST
 
 LOOK_AGAIN = 1.0  # seconds between two scans of the front, each of which takes up to 1 ms
-# A host may have its turn later than `stay` seconds after its ready time. Even so, it leaves the front only after
-# this number of fetch tasks: a look-up, robots.txt and the first page.
+# A host is late if its turn comes more than `stay` seconds after its ready time. A late host leaves the front only
+# after this number of fetch tasks: a look-up, robots.txt and the first page.
 TURN_MIN = 3
 
 

@@ -127,8 +127,8 @@ class PageRendering:
     def is_due(self, fetch_task: FetchTask) -> bool:
         """Return whether a known page must be rendered even if its static answer is unchanged.
 
-        The stored copy may be a static answer although the page should now be rendered, because no browser
-        could show the page at that time, or because the configuration has changed since.
+        This is the case if the stored copy is a static answer, but the page should now be rendered. Either no
+        browser could show the page at that time, or the configuration has changed since.
         """
         record = self._known(fetch_task)
         if record is None or record.rendered or record.content_type not in HTML_TYPES:

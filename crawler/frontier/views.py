@@ -153,11 +153,11 @@ class FrontierViews:
         return self._permission.disallowing_line(entries.split_url(url)[0], url)
 
     def withholding_line(self, url: str) -> str:
-        """Return the line of robots.txt because of which the copies of a URL are withheld; "" if they are shown."""
+        """Return the line of robots.txt that withholds the copies of a URL; "" if the copies are shown."""
         return self._permission.withholding_line(entries.split_url(url)[0], url)
 
     def hosts_with_work(self) -> int:
-        """Return the number of hosts that have something to do and are not silenced (2 ms for a million hosts)."""
+        """Return the number of hosts that have URLs to fetch and may be requested (2 ms for a million hosts)."""
         hosts = self._registry.hosts
         return int(((hosts.array("todo") > 0) & ((hosts.array("flags") & SILENCED) == 0)).sum())
 

@@ -48,7 +48,11 @@ class _Arm(msgspec.Struct):
     fresh_spans: float = 0.0
 
     def note(self, span: float, part: float, changed: bool) -> None:
-        """Add a refresh after `span` (importance times time). The copy was current for the share `part` of the span."""
+        """Add a refresh.
+
+        `span` is the time since the previous refresh of the page, times the page's importance. The copy was
+        current for the share `part` of the span.
+        """
         fresh = span * part
         self.refreshes += 1
         self.changed += changed
@@ -194,10 +198,11 @@ class Expectation:
 
 
 def fresh_part(staleness: float) -> float:
-    """Return the expected share of an interval before the first change, given that there was at least one change.
+    """Return the expected share of an interval that lies before the first change in it.
 
-    For a Poisson process, the result is 1/x - 1/(e^x - 1), where x = `staleness` is the expected number of
-    changes: one half if changes are rare, 1/x if there are many.
+    The interval is known to contain at least one change. For a Poisson process, the result is
+    1/x - 1/(e^x - 1), where x = `staleness` is the expected number of changes: one half if changes are
+    rare, 1/x if there are many.
     """
     x = min(staleness, 700.0)
     return 0.5 - x / 12.0 if x < 1e-3 else 1.0 / x - 1.0 / math.expm1(x)

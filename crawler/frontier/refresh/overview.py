@@ -66,7 +66,7 @@ class Overview:
 
     @property
     def checks(self) -> int:
-        """The number of keys that looks have recomputed."""
+        """The number of keys that searches for the next page have recomputed."""
         return self.queues.checks
 
     @property
@@ -105,7 +105,8 @@ class Overview:
     def page(self, page: int, now: float, fetched: float = _INFINITY) -> PageView:
         """Return all that is known of a page at `now`; a schedule rebuilt from the store would return the same.
 
-        If the copy made at `fetched` is older than the last crawl, `clock` and `fresh` describe this copy.
+        `fetched` is the time at which the stored copy was made. If this was before the last crawl, `clock`
+        and `fresh` describe the stored copy.
         """
         self.flights.require_page(page)
         host: cython.int = self.tables.owner(page)
@@ -170,7 +171,11 @@ class Overview:
     @cython.cfunc
     @cython.exceptval(check=False)
     def _fresh(self, clock: cython.double, n: cython.double) -> cython.double:
-        """Return exp(-u) for the page assigned last, even if its signals are certain (infinite weight) or absent."""
+        """Return exp(-u), the probability that the copy is current, for the page assigned last.
+
+        Without signals, their weight is not used, because the weight of certain signals is infinite, and 0
+        times infinity has no value.
+        """
         staleness: cython.double = self.deadlines.page.silent_rate * clock
         if n > 0.0 and self.deadlines.page.signal_time > 0.0:
             staleness += n * self.deadlines.page.signal_weight

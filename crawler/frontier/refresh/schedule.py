@@ -72,7 +72,9 @@ _SWEEP_ROWS = cython.declare(cython.Py_ssize_t, 4)  # keys recomputed per look w
 _FIRST_TAKES = cython.declare(cython.Py_ssize_t, 8)
 _VALUED = ("ncis", "greedy", "cis")
 
-LINKS_LEAST = 4  # a page that was the first to show fewer URLs becomes a hub with its first new page
+# If fewer URLs than this were found first on the first copy of a page, the page becomes a hub only when one of
+# its refetches finds a new page.
+LINKS_LEAST = 4
 LINKS_MOST = 1000  # more links than this do not increase the expected number of new pages
 
 DEFAULTS = Settings()
@@ -301,7 +303,7 @@ class Schedule:
         self._tables.states[page] |= NEW
 
     def expect_news(self, page: int, links: int, now: float) -> None:
-        """Record that the first copy of a page was the first to show `links` URLs.
+        """Record that `links` URLs were found first on the first copy of a page.
 
         The page may show more new URLs later.
         """
@@ -442,7 +444,7 @@ class Schedule:
 
     @property
     def level(self) -> float:
-        """The level: the crawl value, importance divided by rate, of the page that is only just worth a fetch."""
+        """The least value at which a page is worth a fetch. Values have the unit importance divided by rate."""
         return self._controller.level
 
     @level.setter
@@ -476,7 +478,11 @@ class Schedule:
         self._controller.set_revisit(revisit)
 
     def marginal_value(self, now: float) -> float:
-        """Return the gain of one more fetch now: the level, or the next page's value if that is far above the level."""
+        """Return the gain of one more fetch now.
+
+        This is the value of the next page, but at least the level. If the next page has another reason to
+        be fetched than its value, this is the level.
+        """
         page: cython.int = self.peek(now)
         if page < 0 or self._tables.states[page] & (EXPLORED | AWAY | FAILED | JUMPED):
             return self._controller.level

@@ -32,7 +32,7 @@ class Records:
 
     @property
     def bias(self) -> tuple[float, float]:
-        """Return (changes found by late crawls, changes expected from the rates); see `freshness/learning.py`."""
+        """Return (changes found, changes expected from the rates), two decaying sums; see `freshness/learning.py`."""
         return self.learning.found, self.learning.told
 
     @bias.setter
@@ -76,7 +76,7 @@ class Records:
         self.tables.trusts[page] = trust
 
     def site_state(self, host: int) -> tuple[int, list[float]]:
-        """Return the host's key and its numbers. A number in brackets is a count.
+        """Return the host's key and its numbers. A number in brackets after a name is the number of its values.
 
         The numbers are: clock (3), signals (18), boost, credence (3), hubs (3), exposure, pages judged (2).
         If the site has a weekly rhythm, the numbers of the rhythm follow.

@@ -87,7 +87,8 @@ POINTS = {
 }
 QUOTA = "quota"
 POWER_CUT = "power cut"
-# In half of the second runs, one process starts late, after this number of seconds.
+# In half of the second runs (acts `rerun` and `limits`), one process starts late, after this number of
+# seconds.
 LATE = (150.0, 200.0)
 TIGHT = (2, 8)  # range of the limit on pages per host and on depth
 # a full disk still accepts at most this many bytes, enough for a few groups; so any step may be the first to
@@ -98,7 +99,8 @@ ENDING_POINTS = ("stopping", "closing")  # reached once, by a process that ends;
 RESET_POINTS = ("entries accepted", "acks sent", "entries sent", "")
 # seconds from a point to the kill after it (log-uniform); a message, a sync or a group takes about as long
 BEHIND = (0.001, 0.3)
-BOOT = 5.0  # seconds until a machine runs again; meanwhile, the servers answer the requests of its last life
+# Seconds until a machine runs again. In the meantime, the web servers still answer the requests that it had sent.
+BOOT = 5.0
 AT_ONCE = 0.2  # seconds until a service manager restarts a process
 
 

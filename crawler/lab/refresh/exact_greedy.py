@@ -55,14 +55,15 @@ _BIT_MORE = cython.declare(cython.double, 1.0 + 1e-12)
 _STRIDE = cython.declare(cython.double, 64.0)  # ticks between two sortings of the candidates
 # largest number of crossings and signals between two sortings
 _RECENT = cython.declare(cython.Py_ssize_t, 256)
-# The level is raised after this many candidates per page were sorted. Sorting them costs as much as
-# recomputing all crossings.
+# The level is raised once the number of sorted candidates exceeds this number times the number of pages.
+# Sorting them costs as much as recomputing all crossings.
 _PATIENCE = cython.declare(cython.double, 20.0)
 
 # The columns of a page's row. A row fits into one cache line.
 LOW = cython.declare(cython.Py_ssize_t, 0)  # a lower bound of the value
 HIGH = cython.declare(cython.Py_ssize_t, 1)  # an upper bound of the value at the instant SINCE
-SINCE = cython.declare(cython.Py_ssize_t, 2)  # an instant; -inf if the value must be evaluated
+# the instant to which HIGH, SLOPE and INTERVAL refer; -inf if the value must be evaluated
+SINCE = cython.declare(cython.Py_ssize_t, 2)
 SLOPE = cython.declare(cython.Py_ssize_t, 3)  # mu alpha exp(-alpha iota) at SINCE
 INTERVAL = cython.declare(cython.Py_ssize_t, 4)  # psi(iota) at SINCE
 DECAY = cython.declare(cython.Py_ssize_t, 5)  # alpha, or 0 while the value is at its maximum

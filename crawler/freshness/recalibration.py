@@ -44,7 +44,8 @@ PRIOR = np.array((0.0, -0.35, -0.15, 0.0, 0.0, 0.5))
 PRECISION = np.array((10.0, 50.0, 1e6, 0.3, 0.3, 5.0))  # the precision of each coefficient in the prior
 MEMORY = 2000.0
 WEIGHT_MAX = 10.0
-HAZARD_LOW, HAZARD_HIGH = 1e-3, 6.0  # a hazard out of this range has the factor of the nearer bound
+# a hazard outside of this range is corrected by the factor of the nearer bound
+HAZARD_LOW, HAZARD_HIGH = 1e-3, 6.0
 LOW = np.array((-2.0, -0.8, -0.8, -5.0, -5.0, -2.0))
 HIGH = np.array((2.0, 1.0, 1.0, 5.0, 5.0, 3.0))
 _SURE = 1e-300
@@ -112,7 +113,7 @@ class Recalibration:
     def corrected(self, fresh: float, hearing: Hearing, first: bool = False) -> float:
         """Return the corrected P[fresh] of a page for which the model predicts `fresh`.
 
-        `first`: the page was never fetched again.
+        `first`: the page was fetched only once so far.
         """
         if not 0.0 < fresh < 1.0:
             return fresh

@@ -506,12 +506,10 @@ class Parameters:
     def _search(
         self, level: cython.double, signals: cython.double, guess: cython.double, tolerance: cython.double
     ) -> cython.double:
-        """Solve by Newton's method on -ln(1 - V/top) if its solution is above 1, and otherwise on its square root.
+        """Solve by Newton's method on -ln(1 - V/top) if this is above 1 at the solution, else on its square root.
 
-        Each curve is nearly linear in its range.
-
-        The iterate is kept in a bracket. The error after a Newton step is about the square of
-        the step, so the last step needs no further evaluation.
+        Each curve is nearly linear in its range. The iterate is kept in a bracket. The error after a Newton
+        step is about the square of the step, so the last step needs no further evaluation.
         """
         top: cython.double = self._top()
         if level >= top:

@@ -46,7 +46,8 @@ PRIOR = np.array((0.0, -0.45, -0.05, 0.0, 0.0, 1.25, -0.35))
 PRECISION = np.array((20.0, 100.0, 1e6, 0.3, 0.3, 10.0, 1e6))
 MEMORY = 2000.0
 WEIGHT_MAX = 10.0
-HAZARD_LOW, HAZARD_HIGH = 1e-3, 6.0  # a hazard out of this range has the factor of the nearer bound
+# a hazard outside of this range is corrected by the factor of the nearer bound
+HAZARD_LOW, HAZARD_HIGH = 1e-3, 6.0
 # with b at least -.65 and e at most 1.4, a greater hazard always has a greater corrected hazard
 LOW = np.array((-2.0, -0.65, -0.65, -5.0, -5.0, -2.0, -1.0))
 HIGH = np.array((2.0, 1.0, 1.0, 5.0, 5.0, 1.4, 1.0))

@@ -22,12 +22,12 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-# asks a process to reopen its logs; blocked here and in child processes, since a service manager may send it
-# to these, too
+# Asks a process to reopen its logs. The signal is blocked here, and so in child processes, because a service
+# manager may send it to these, too.
 REOPEN = signal.SIGUSR1
 AT_ONCE = 130  # exit code after a second signal, or after a Ctrl-C before anything has begun
 _came: list[int] = []
-_begun: list[bool] = []  # not empty once a crawl handles the signals itself
+_begun: list[bool] = []  # has an element as soon as a crawl handles the signals itself
 
 
 def stop_signals() -> tuple[signal.Signals, ...]:
@@ -88,7 +88,9 @@ def interrupted() -> int:
 
 @contextmanager
 def ending() -> Iterator[None]:
-    """Delay a Ctrl-C while modules are imported. Then it ends the program with one line instead of a traceback.
+    """Delay a Ctrl-C while modules are imported.
+
+    After the imports, it ends the program with one line instead of a traceback.
 
     A module that is interrupted while it is imported may even crash. At a prompt, KeyboardInterrupt is raised as
     usual. A handler that the user's program has installed is kept.
@@ -116,9 +118,9 @@ def ending() -> Iterator[None]:
 def noted(*, leaves: bool = False) -> Iterator[None]:
     """Remember stop signals while the context is entered, and restore the previous handlers afterwards.
 
-    If the program `leaves` after the command, stop signals are ignored from the end of the context on.
-    Otherwise, a signal that arrives right after `crawler stop` would end the process before it can report its
-    exit code.
+    If the program `leaves` after the command, stop signals are ignored from the end of the context on. If
+    they were not ignored, a signal that arrives right after `crawler stop` would end the process before the
+    process can report its exit code.
     """
     _begun.clear()
     before = {number: signal.getsignal(number) for number in (*_noted(), signal.SIGHUP)}

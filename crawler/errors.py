@@ -117,7 +117,7 @@ def disk_failed(error: BaseException) -> bool:
 
 
 def may_not_write(error: BaseException) -> bool:
-    """Return whether an error, or one of its causes, means that this user cannot write to a place that can be read."""
+    """Return whether an error, or one of its causes, means that the disk works but this user may not write there."""
     return _caused_by(error, _NO_RIGHT)
 
 

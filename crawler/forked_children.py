@@ -109,7 +109,9 @@ def fork_children(
             if helpers:
                 end_with_parent(parent)
             for sibling in (*siblings, *children):
-                sibling.link.close()  # a sibling would not notice the end of its parent while this child held its link
+                # if this child kept the parent's end of a sibling's link, the sibling would not notice the
+                # end of the parent
+                sibling.link.close()
             _be_child(work, theirs)
         theirs.close()
         children.append(ForkedChild(pid, ours))

@@ -26,7 +26,7 @@ def parse_date(text: str) -> datetime:
     """
     date = _fixed_date(text) if len(text) == _FIXED_LENGTH else None
     if date is None:
-        from email.utils import parsedate_to_datetime  # here, because dates in other forms are rare
+        from email.utils import parsedate_to_datetime  # imported here, because dates in other forms are rare
 
         return parsedate_to_datetime(text)
     return date

@@ -23,7 +23,7 @@ BOUND = (
     "extract.link_scanner",
     "freshness.residuals",
     "freshness.value_kernel",
-    "freshness.value_columns",
+    "lab.refresh.value_columns",
     "freshness.change_rates",
     "freshness.neighbourhood",
     "freshness.seasons",

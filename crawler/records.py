@@ -56,8 +56,8 @@ class LinkFlag:
     EXTERNAL = 8192
     RENDER = 16384  # render this page in a browser, even if the configuration says otherwise
     STATIC = 32768  # never render this page in a browser
-    # `crawler retire` dropped the URL while the link waited for its owner; the URL is never fetched
-    # (the 8 bits below this one hold the class of the link, `orders/classes.py`)
+    # `crawler retire` dropped the URL while the link waited for its owner; the URL is never fetched. The 8
+    # bits below this one hold the class of the link (`orders/classes.py`).
     RETIRED = 1 << 24
 
 
@@ -159,7 +159,7 @@ class Outcome(StrEnum):
     CLIENT_ERROR = "client_error"  # other 4xx
     TEMPORARY = "temporary"  # 408, or 5xx other than 503
     HOST_BUSY = "host_busy"  # BUSY_STATUSES
-    UNEXPECTED_STATUS = "unexpected_status"  # 206, 304 or 416 that was not requested; 101
+    UNEXPECTED_STATUS = "unexpected_status"  # 101, or a 206, 304 or 416 that was not requested
     BAD_STATUS = "bad_status"  # below 100, 600 or more, or not a number
     HEADER_TOO_LARGE = "header_too_large"
     FRAMING = "framing"  # the message violates RFC 9112 and cannot be used
@@ -183,7 +183,7 @@ class Outcome(StrEnum):
 class Blame(IntEnum):
     """The party to which a failure is charged (`frontier/README.md`, "Failures")."""
 
-    NONE = 0  # no party: success, or a final result for the URL
+    NONE = 0  # no failure is charged: success, or a final result for the URL
     URL = 1  # the URL is retried on its own schedule
     HOST = 2  # the host waits; its URLs keep their place in the queue
 
@@ -456,7 +456,7 @@ class PageRecord(msgspec.Struct, gc=False, array_like=True):
     metas: int = -1
     rendered: bool = False  # the content is the DOM that a browser made
     receipt: bytes = b""  # the consent receipt of the page's last fetch (`consent/receipts.py`)
-    # facts about the stored rendering; if not `rendered`, facts about the last rendering, which failed
+    # facts about the stored rendering; if `rendered` is False, about the last attempt to render, which failed
     shown: RenderingFacts | None = None
 
 

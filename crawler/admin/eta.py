@@ -15,7 +15,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-GROWS = 0.95  # new URLs per page; from this number on, the series is too uncertain for an estimate
+# new URLs per page; from this number on, the URLs still to be found are too uncertain for an estimate
+GROWS = 0.95
 
 
 class Eta(msgspec.Struct, frozen=True):

@@ -36,7 +36,7 @@ SPAN_MIN = 30.0  # a crawl counts as stalled only after this many seconds
 ERRORS_AGE = 600.0
 # deaths of processes in that time; with more deaths, the crawl is unhealthy although all processes run again
 DEATHS_MAX = 2
-RESTARTING = "; restarting it"  # what follows the cause in the message about a death
+RESTARTING = "; restarting it"  # the end of the message about a death, after the cause
 DEGRADED, UNHEALTHY = "degraded", "unhealthy"
 LAG_MAX = 2.0  # seconds of event-loop lag; normal garbage collections and flushes stay below 0.5
 DESCRIPTORS_MAX = 0.9  # share of the limit of open files that may be in use
@@ -138,7 +138,7 @@ def failures(counters: Mapping[str, int]) -> list[dict[str, Any]]:
     return [{"outcome": name, "said": describe_cause(name), "count": n} for n, name in counts if n]
 
 
-# -- the rules: each returns a severity, and a sentence if it is broken, else "" ----------
+# -- the rules: each returns a severity and a sentence if something is wrong, else ""
 
 Finding = tuple[str, str]
 

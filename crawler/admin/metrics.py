@@ -192,7 +192,7 @@ def _histograms(parts: list[StatusTree]) -> Iterator[Metric]:
 
 
 def _of_the_crawl(status: Status) -> Iterator[Metric]:
-    """Yield metrics of the running processes and of the remaining work, which is unknown while the crawl grows."""
+    """Yield metrics of the running processes, and of the remaining work if it can be estimated (`eta.py`)."""
     running = _family("process_up", "Whether the process runs: 1 or 0.", ["process"])
     for member in status.members:
         running.add_metric([member.name], member.state == "running")

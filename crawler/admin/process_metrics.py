@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
-# Seconds: a synced commit takes 0.2 ms on a fast disk and about 10 ms on a slow one; flushes take longer,
-# since they merge runs.
+# Bounds of the histograms, in seconds. A synced commit takes 0.2 ms on a fast disk and about 10 ms on a slow
+# one. A flush takes longer, since it merges runs.
 BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 ERRORS_KEPT = 50
 MINUTE = 60.0  # s
 _ERROR_CHARS_MAX = 500
-# `extra` of the call that logs the death of a process; marks this message
+# the argument `extra` for the log message about the death of a process, by which the message is recognized
 DIED = {"died": True}
 
 

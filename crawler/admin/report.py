@@ -142,7 +142,7 @@ class Report(msgspec.Struct, kw_only=True):
             said = [
                 f"URL filter: {RULES[name]} ({n})" for name, n in sorted(filtered.items()) if name in RULES
             ]
-        told = {each.partition(": ")[2] for each in reasons}  # the cause of a host was given already
+        told = {each.partition(": ")[2] for each in reasons}  # the causes that `reasons` already names
         said = [each for each in said if each.removeprefix("robots.txt ").rpartition(" ")[0] not in told]
         if said:
             said[-1] += " (see `crawler why URL`)"

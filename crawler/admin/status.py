@@ -264,7 +264,10 @@ def whole(parts: Sequence[Status]) -> Status:
 
 
 def resting(last: Status, state: str = "missing") -> Status:
-    """Return the durable figures from the last status of a process that is not running. `state` is its new state."""
+    """Return those figures from the last status of a process that stay true when it no longer runs.
+
+    `state` is its new state.
+    """
     seen = max((member.seen_at for member in last.members), default=last.now)
     busy = ("in_flight", "requests", "look_ups", "hosts_front", "hosts_ready", "hosts_waiting")
     frontier = replace(last.frontier, **dict.fromkeys(busy, 0))

@@ -47,7 +47,7 @@ class TakeDown(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     erase: bool = False
 
     def rule(self, now: float) -> Withdrawal:
-        """Return the withdrawal rule that selects the same copies.
+        """Return the withdrawal rule that selects the copies of this order.
 
         Raises:
             UsageError: it names none, or an option is invalid.

@@ -156,7 +156,7 @@ def _summary(report: Mapping[str, Any], directory: CrawlDirectory) -> str:
 def _taking(
     described: Callable[Taken, Awaitable[Given]],
 ) -> Callable[[Callable[..., Given]], Callable[Taken, Given]]:
-    """Give a function the parameters of `described`, which `help()`, editors and type checkers then show."""
+    """Give a function the signature of `described`. `help()`, editors and type checkers then show this signature."""
 
     def sign(function: Callable[..., Given]) -> Callable[Taken, Given]:
         function.__signature__ = inspect.signature(described)  # type: ignore[attr-defined]

@@ -132,13 +132,13 @@ class Crawl:
             kept = msgspec.structs.replace(self.config.fetch, cookies=True)
             self.config = msgspec.structs.replace(self.config, fetch=kept)
         self._seeds = seeds if isinstance(seeds, SeedFile | Seeds) else Seeds(self.config, self._texts(seeds))
-        self._delivery: Delivery = None  # type: ignore[assignment]  # from entering on
+        self._delivery: Delivery = None  # type: ignore[assignment]  # set by `__aenter__`
         self._clock = SystemClock()
         self._peers: tuple[str, ...] = ()
         self._running: asyncio.Task[dict[str, Any]] | None = None
         self._opened = False
-        self.process: Process = None  # type: ignore[assignment]  # from entering on
-        self.live: LiveServices = None  # type: ignore[assignment]  # from entering on
+        self.process: Process = None  # type: ignore[assignment]  # set by `__aenter__`
+        self.live: LiveServices = None  # type: ignore[assignment]  # set by `__aenter__`
 
     # -- opening and closing -------------------------------------------------
 
@@ -151,7 +151,7 @@ class Crawl:
         self._peers = place.peers
         if self._member is None and place.peers:
             raise UsageError("crawler.Crawl is one process; `crawler crawl --processes N` starts several")
-        if not self._supervised:  # with several processes, the supervisor has done this
+        if not self._supervised:  # with several processes, the supervisor has checked them
             check_processes(self.config, self.directory)
         self.stages = Stages(
             self.config,
@@ -347,11 +347,10 @@ class Crawl:
     async def pages(self) -> AsyncIterator[Page]:
         """Crawl, yielding each page once it is durable; the crawl waits for a slow consumer.
 
-        Every finished fetch is yielded as a page, in the order in which the fetches finish:
-        answers with any status (`page.ok` is true for 2xx), redirects with their own
-        status, and requests without an answer (status 0, the reason in `page.outcome`).
-        A URL that is retried is yielded again. Pages stored by an earlier run are not
-        fetched again; `stored` returns them.
+        Every finished fetch is yielded as a page, in the order in which the fetches finish. An answer may
+        have any status; `page.ok` is true for 2xx. A redirect has its own status. A request without an answer
+        has status 0, and `page.outcome` is the reason. A URL that is retried is yielded again. Pages stored
+        by an earlier run are not fetched again; `stored` returns them.
 
         >>> async def statuses():
         ...     async with crawler.Crawl(settings, directory=folder / "pages", seeds=url) as crawl:
@@ -457,8 +456,8 @@ class Crawl:
     ) -> dict[str, Any]:
         """Take stored pages down, as `crawler withdraw` does; return the result, with the number of pages.
 
-        Before the crawl is opened, this does what the command does, for a crawl of any number of processes,
-        at rest or running.
+        Before the crawl is opened, this works like the command: the crawl may be running or at rest, with any
+        number of processes.
 
         >>> async def take_down():
         ...     async with crawler.Crawl(settings, directory=folder / "withdraw", seeds=url) as crawl:

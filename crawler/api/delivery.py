@@ -124,7 +124,9 @@ class Delivery:
         self._items = items
         self._processors = processors
         self._callbacks: dict[str, Callback] = {}
-        self._keeping: set[bytes] = set()  # keys of handovers in changes that are not yet durable
+        # keys of the handovers (what a request hands to its page) that are in a change which is not durable
+        # yet
+        self._keeping: set[bytes] = set()
         self._syncing: asyncio.Task[None] | None = None
         # fingerprints of the requests that `deliver_unreached` has delivered
         self._unreached: set[int] = set()
@@ -299,7 +301,7 @@ class Delivery:
     ) -> Iterator[tuple[str, Awaitable[bool]]]:
         if self._sink is not None:
             yield "sink", _called(self._sink, page)
-        # otherwise, the parts of the page that scripts build are missing
+        # if a page should have been rendered but was not, the parts that its scripts build are missing
         shown = page.outcome != Outcome.NOT_RENDERED
         if final and page.ok and shown and (self._parse is not None or handover.callback):
             yield "callback", self._call_back(page, handover.callback, found)
@@ -377,7 +379,10 @@ class Delivery:
     def _ask(
         self, change: Change, url: str, request: Request, link_context: LinkContext, *, plainly: bool = True
     ) -> bool:
-        """Store a request's options and queue the request. For a plain link, return True: the caller must queue it."""
+        """Store a request's options and queue the request.
+
+        If the request is a plain link, it is not queued; return True, so the caller queues it.
+        """
         self._remember(request)
         printer = self._fingerprinter
         fingerprint = request.fingerprint(printer.fingerprint(url), printer.hash)
@@ -408,8 +413,9 @@ def page_of(
     content_max: int = 0,
     consent: dict[str, Any] | None = None,
 ) -> Page:
-    """Return the page of a fetch, as a browser rendered it if one did; read at most `content_max` bytes from a file.
+    """Return the page of a fetch, in rendered form if a browser rendered it.
 
+    At most `content_max` bytes are read from a file.
     `consent` is the consent receipt of the page.
     """
     shown = fetch.shown

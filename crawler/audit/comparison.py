@@ -83,7 +83,7 @@ def trim(audit: Audit, listed_max: int) -> None:
 
 
 def failing(audit: Audit, checks: Iterable[str], new: Iterable[str]) -> Iterator[tuple[str, int]]:
-    """Yield (section, number of findings) for each of `checks` with findings, and each of `new` with new findings."""
+    """Yield (section, number of findings) for the `checks` with findings and the `new` with new findings."""
     for name in checks:
         if name in audit.sections:
             yield name, audit.sections[name].total

@@ -141,7 +141,7 @@ class Auditor:
         self._external_hops: set[int] = set()  # URLs of `_dead_external` that were found by a redirect
         self._external_ends: set[int] = set()  # URLs that were reached by redirects from external links
         self._mapped: dict[int, str] = {}  # URLs in a sitemap
-        self._linked: set[int] = set()  # those of the URLs in `_mapped` to which a page links
+        self._linked: set[int] = set()  # fingerprints of the URLs in `_mapped` to which a page links
         self._sources: dict[int, tuple[int, list[str]]] = {}
         self._contents = Repeated()
         self._titles = Repeated()
@@ -236,7 +236,7 @@ class Auditor:
     # -- second pass
 
     def wanted(self) -> np.ndarray:
-        """Return the sorted fingerprints of the URLs to which links are collected."""
+        """Return the sorted fingerprints of the URLs for which the links from other pages are collected."""
         if self._wanted is None:
             self._end_external_redirects()
             names = {*self._dead, *self._dead_external, *self._redirects, *self._mapped}

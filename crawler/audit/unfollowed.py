@@ -68,6 +68,6 @@ class _Search:
 
 
 def _written_part(url: str) -> bytes:
-    """Return the last part of a URL's path if every page must spell this part in the same way, else b""."""
+    """Return a text in any page that links to `url`: the last part of its path; b"" if this has several spellings."""
     last = url.partition("?")[0].rstrip("/").rpartition("/")[2]
     return last.encode() if last.replace("-", "").replace("_", "").replace(".", "").isalnum() else b""

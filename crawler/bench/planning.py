@@ -119,7 +119,7 @@ REFERENCE = UnitCosts(
     form_cpu=CostRange(4e-6, 7e-6, 12e-6),
     new_cpu=CostRange(15e-6, 20e-6, 40e-6),
     host_cpu=CostRange(0.0003, 0.0006, 0.002),
-    # in the open web: 29 % of 3,510 us, at .94 handshakes per page
+    # in the open web, a page takes 3,510 us, of which TLS handshakes take 29 %, at .94 handshakes per page
     handshake_cpu=CostRange(0.0007, 0.0011, 0.0015),
     secure_cpu=CostRange(0.0001, 0.0002, 0.0003),
     lone_cpu=CostRange(0.0007, 0.001, 0.0025),
@@ -143,10 +143,11 @@ REFERENCE = UnitCosts(
     machine="a sketch of a reference machine; `crawler bench units` measures yours",
 )
 
-# The URL of a page is stored this many times: in the store before compaction (in its queue entry and its
-# record), and in the journal.
+# number of copies of a page's URL in the store before compaction (its queue entry and its record), and in the
+# journal
 STORE_URLS, JOURNAL_URLS = 2.0, 1.0
-ROUNDED = 1e-9  # an excess of at most this size is a rounding error and does not add a process
+# if a plan exceeds a whole number of processes or machines by at most this, it is a rounding error
+ROUNDED = 1e-9
 STORE_URL_PACKED = 0.3  # share of a URL's bytes that compression leaves in a sorted table
 TODO_LOG = 18.0  # bytes per waiting URL before compaction, besides the URL (10,000 links of 400 pages)
 LINK_BYTES = 30.0  # bytes per line of the links log, besides the URL
@@ -157,7 +158,7 @@ WRITE_BUFFER = float(_DEFAULT.store.write_buffer_bytes)
 TABLES_MAPPED = float(
     _DEFAULT.store.tables_max * _DEFAULT.store.table_bytes + _DEFAULT.store.block_cache_bytes
 )
-TABLES_RESIDENT = 0.15  # share of the mapped tables that a crawl reads, so that it is in memory
+TABLES_RESIDENT = 0.15  # share of the mapped tables that is in memory because a crawl reads it
 MEMO_MAX = float(_DEFAULT.filter.memo_bytes_max)
 MEMO_ENTRY = 150.0  # bytes per remembered link, besides two forms of the URL
 # The bytes of the tree of the largest page that a process parses without a child.
@@ -283,8 +284,8 @@ def idle_share(busy: float, lone: float, processes: float) -> float:
     """Return the share of the time that the processes sleep.
 
     If every fetch found the loop awake, `busy` cores would be busy. If every fetch found the loop asleep,
-    `lone` more cores would be busy. A fetch finds the loop asleep with the same probability as the loop
-    sleeps: idle = 1 - (busy + lone x idle) / processes.
+    `lone` more cores would be busy. The probability that a fetch finds the loop asleep is the share of the
+    time in which the loop sleeps, so idle = 1 - (busy + lone x idle) / processes.
     """
     return max(0.0, processes - busy) / (processes + lone)
 
@@ -296,7 +297,7 @@ def _visit(goal: Goal) -> float:
 
 
 def host_rate(goal: Goal) -> float:
-    """Return the pages per second that politeness allows over all hosts of equal size."""
+    """Return the pages per second that politeness to the hosts allows, if all hosts are of equal size."""
     return _pages_in(goal, goal.pages / goal.hosts * _visit(goal))
 
 
@@ -380,7 +381,7 @@ def plan(goal: Goal, units: UnitCosts) -> Plan:
 
 
 def _lone(load: CostRange, lone: CostRange, rate: float, processes: CostRange) -> CostRange:
-    """Return the additional CPU seconds of a mean fetch that are due to fetches which find the loop asleep."""
+    """Return the CPU seconds that a fetch costs on average because some fetches find the loop asleep."""
     return CostRange(*(
         each * idle_share(busy, rate * each, n)
         for busy, each, n in zip(_three(load), _three(lone), _three(processes), strict=True)
@@ -407,8 +408,8 @@ def _product(one: CostRange, other: CostRange) -> CostRange:
 def refresh_cpu(goal: Goal, units: UnitCosts) -> CostRange:
     """Return the mean CPU seconds of a refresh.
 
-    Each refresh costs as much as the refresh of an unchanged page. A changed page also costs its KiB and its
-    links.
+    Each refresh costs as much as the refresh of an unchanged page. A changed page also costs the CPU seconds
+    for its content (per KiB) and its links.
     """
     more = units.kilobyte_cpu * (goal.page_bytes / KIB) + units.link_cpu * goal.links
     return units.unchanged_cpu + units.secure_cpu * goal.secure + more * goal.changed

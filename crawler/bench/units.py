@@ -213,7 +213,7 @@ def _cpu_of(costs: dict[str, CrawlCost], link: LinkCosts) -> dict[str, float]:
     host /= scattered.hosts - many.hosts
 
     def more(cost: CrawlCost, than: CrawlCost) -> float:
-        """Return the difference in CPU seconds of two crawls, without the cost of additional fetches and hosts."""
+        """Return the CPU seconds by which `cost` exceeds `than`, beyond those for its additional fetches and hosts."""
         return cost.cpu - than.cpu - fetch * (cost.fetches - than.fetches) - host * (cost.hosts - than.hosts)
 
     kilobyte = max(0.0, more(long, many) / long.fetches) / ((long.page_bytes - many.page_bytes) / KIB)
@@ -376,7 +376,7 @@ def _cost_of(directory: Path, shape: CrawlShape, cpu: float, memory: float) -> C
 
 
 def packed(segment: bytes) -> float:
-    """Estimate the size that all bodies of a WARC segment have after gzip, from `SAMPLE` evenly spaced bodies."""
+    """Estimate the gzip size of all bodies in a WARC segment. About `SAMPLE` evenly spaced bodies are compressed."""
     bodies, position = [], 0
     while position < len(segment):
         member, record = zlib.decompressobj(31), b""

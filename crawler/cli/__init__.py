@@ -84,7 +84,8 @@ def main(argv: list[str] | None = None) -> int:
             return _main(argv, leaves=False)
         try:
             return _main(sys.argv[1:], leaves=True)
-        except Exception:  # this is a bug; the message may contain text from a web page
+        # an exception here is a bug; it is printed here, because its message may contain text from a web page
+        except Exception:
             traceback.print_exc()
             return 1
 

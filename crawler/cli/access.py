@@ -125,7 +125,7 @@ def _ask_running(
 ) -> tuple[bool, Any]:
     """Return whether the process runs, and its answer. It may be starting, so wait for up to `wait` seconds.
 
-    A page server of a crawl at rest does not answer most requests that change nothing; the caller reads the
+    The page server of a crawl at rest refuses most requests that only read; the caller then reads the
     directory instead.
     """
     from crawler.admin.control_client import NOBODY, ask

@@ -16,7 +16,7 @@ _LOST_WHOLE = (
 
 
 def main(_command: str, argv: list[str]) -> int:
-    """Print one line per problem. Return 0 if no problem remains, else 3, or 1 with --repair."""
+    """Print one line per problem. Return 0 if no problem remains. Otherwise, return 3, or 1 if --repair was given."""
     parser = options.parser(
         "check",
         "Verify the counters, store, DUE runs and WARC records of a crawl that is not running.",

@@ -24,7 +24,10 @@ OFF = "off"
 async def companions(
     source: "StatusSource", config: Config, directory: Path, *, quiet: bool
 ) -> AsyncIterator[None]:
-    """Run the servers beside the crawl, and notify systemd while it runs. `source` gives the admin server its data."""
+    """Run the servers beside the crawl, and notify systemd while the crawl runs.
+
+    `source` gives the admin server its data.
+    """
     async with bot_listener(config, directory, quiet=quiet):
         server = _admin(source, config, directory, quiet=quiet)
         notify("READY=1")

@@ -27,8 +27,9 @@ from crawler.storage.parts import PARTS, part_files
 
 log = logging.getLogger("crawler")
 
-# s; the patience of `--spider`. A host that is down is tried again after `politeness.backoff_first`, 60 s, and then
-# has its verdict for the report. The next try would be minutes later.
+# The value of `crawl.patience` (s) with `--spider`. A host that is down is tried again after
+# `politeness.backoff_first`, 60 s. The result of this try is in the report. The next try would be minutes
+# later.
 _SPIDER_PATIENCE = 90.0
 
 

@@ -103,7 +103,10 @@ async def _demo(args: argparse.Namespace) -> None:
 
 
 def _renders(config: Config) -> bool:
-    """Return whether a browser is installed, because the shop needs one. If none is installed, print a line."""
+    """Return whether a browser is installed.
+
+    The demo's shop needs one, because its pages are built by scripts. If none is installed, print a line.
+    """
     from crawler.render.browser import find_program
     from crawler.render.protocol import BrowserError
 

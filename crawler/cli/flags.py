@@ -16,7 +16,7 @@ WHAT, HOW_MUCH, POLITENESS, IDENTITY, LOGIN = "what to crawl", "how much", "poli
 REFRESH, PROCESSES, OUTPUT = "refresh", "many processes", "output"
 GROUPS = (WHAT, HOW_MUCH, POLITENESS, IDENTITY, LOGIN, REFRESH, PROCESSES, OUTPUT)
 
-# `crawler shell` fetches one page and stores nothing.
+# Commands without the flags for whole crawls. `crawler shell` fetches one page and stores nothing.
 _CRAWLING = ("shell",)
 
 

@@ -114,7 +114,10 @@ def _with(config: Config, layers: Layers) -> Config:
 
 
 def _member(config: Config, directory: CrawlDirectory) -> "Member":
-    """Create the directory, and return this process's `Member`. The seed is derived from the shared secret, if any."""
+    """Create the directory, and return this process's `Member`.
+
+    The seed of the fingerprints is derived from the shared secret, if any.
+    """
     from crawler.config.forms import named_addresses
     from crawler.process.exchange.exchange import Member
     from crawler.splitter.peers import listen_address
@@ -123,7 +126,8 @@ def _member(config: Config, directory: CrawlDirectory) -> "Member":
     splitter = config.splitter
     secret = read_secret(Path(splitter.secret_file)) if splitter.secret_file else b""
     listen_address(splitter, secret)
-    # A crawl that `crawler crawl` started keeps its seed, if the configuration names that crawl.
+    # If `crawler crawl` started this crawl, and `splitter.crawl` names it, the crawl keeps the seed that it
+    # has.
     grown = directory.exists() and splitter.crawl == directory.crawl_id()
     directory.create(fingerprint_seed(secret) if secret and not grown else b"")
     addresses = named_addresses(splitter.peers)

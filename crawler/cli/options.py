@@ -8,7 +8,7 @@ import argparse
 import logging
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from crawler.cli.flags import as_flags
 from crawler.cli.parsing import Parser, PlainHelp
@@ -17,9 +17,11 @@ from crawler.crawl.directory import CrawlDirectory
 from crawler.errors import UsageError
 from crawler.printable import printable, printable_text, printing
 from crawler.storage.object_store import local_folder
-from crawler.storage.rotating_file import RotatingFile
 from crawler.upgrade.former_settings import renewed
 from crawler.upgrade.ready import ready
+
+if TYPE_CHECKING:
+    from crawler.storage.rotating_file import RotatingFile
 
 
 def url(argument: str) -> str:
@@ -180,6 +182,9 @@ class _LogFile(logging.Handler):
         config = self._config
         try:
             if self._file is None:
+                # imported here, because most commands log nothing
+                from crawler.storage.rotating_file import RotatingFile
+
                 self._file = RotatingFile(
                     self._path, bytes_max=config.bytes_max, age_max=config.age_max, kept=config.log_files
                 )

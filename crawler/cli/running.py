@@ -88,7 +88,7 @@ def _run_one(
     limit = config.crawl.shutdown_step_max
     try:
         return shutdown.run(_crawl(config, args, seeds, member, parser), uvloop.new_event_loop, limit)
-    finally:  # also do this if the directory could not be opened
+    finally:  # end the parser even if the directory could not be opened
         if parser is not None:
             parser.end()
 

@@ -23,7 +23,7 @@ crawler ship --dir example --to s3://bucket/example
 
 
 def main(_command: str, argv: list[str]) -> int:
-    """Ship, list or fetch the WARC files. Return 0 if every finished file is then where it should be."""
+    """Ship, list or fetch the WARC files. Return 0 if no transfer failed."""
     parser = options.parser(
         "ship",
         "Copy the finished WARC files of a crawl to object storage, while it runs or not; files that are there\n"

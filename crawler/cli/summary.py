@@ -10,7 +10,10 @@ LIMIT_CODES = {"disk": StoreError.exit_code, "max_bytes": 14, "max_time": 15}  #
 
 
 def exit_code(report: dict[str, Any]) -> int:
-    """Return the code of the limit that stopped the run. It is 0 if none did, or if a size or time limit left no URLs."""
+    """Return the code of the limit that stopped the run.
+
+    It is 0 if none did, or if no URL was left at a size or time limit.
+    """
     code = LIMIT_CODES.get(report.get("stopped_by") or "", 0)
     return code if code == StoreError.exit_code or report.get("frontier", {}).get("todo") else 0
 

@@ -58,7 +58,7 @@ def _with_two_underscores(name: str) -> str:
 
 
 def _field_type(section: str, key: str) -> Any:
-    """Return the type of `section.key` without its range, None if there is no such key."""
+    """Return the type of `section.key`, without the range that an annotation adds; None if there is no such key."""
     fields = {field.name: field.type for field in msgspec.structs.fields(Config)}
     if section:
         kind = fields.get(section)

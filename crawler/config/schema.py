@@ -34,9 +34,10 @@ class CrawlConfig(_Section, frozen=True):
     max_pages: Count = 0  # limit for this run; 0 = no limit
     max_time: Seconds = Seconds(0)
     max_bytes: ByteCount = ByteCount(0)
-    depth: Limit = -1  # link hops from a seed; -1 = no limit (20 in scope any)
-    pages_per_host: Limit = -1  # URLs per host; -1 = no limit (10,000 in scope any)
-    pages_per_domain: Limit = -1  # URLs per registrable domain; -1 = no limit (20,000 in scope any)
+    depth: Limit = -1  # link hops from a seed; -1 = no limit, or 20 if the scope is `any`
+    pages_per_host: Limit = -1  # URLs per host; -1 = no limit, or 10,000 if the scope is `any`
+    # URLs per registrable domain; -1 = no limit, or 20,000 if the scope is `any`
+    pages_per_domain: Limit = -1
     hosts_per_domain: Limit = -1  # hosts per registrable domain; -1 = no limit (200 in scope any)
     timestamping: bool = False  # for this run only: fetch known pages again
     # For this run only: use the stored answers of these crawl directories again.
@@ -109,7 +110,8 @@ class FrontierConfig(_Section, frozen=True):
     # After this many failures of a URL while its host answers other URLs, a failure counts against the URL,
     # not against the host.
     strikes_max: Count = 5
-    later_max: Count = 128  # if more URLs of a host wait for a retry or robots.txt, the host waits
+    # if more than this number of URLs of a host wait for a retry or robots.txt, the whole host waits
+    later_max: Count = 128
     # URLs in memory (350 bytes each); each front host may add `read_ahead` more
     entries_max: Count = 32_768
     addresses_max: Count = 20_000  # addresses in memory: the ones in use, and the last ones used
@@ -167,7 +169,7 @@ class RobotsConfig(_Section, frozen=True):
     policy: RobotsPolicy = "obey"
     bytes_max: ByteCount = ByteCount(512_000)
     copy_max_age: Seconds = Seconds(86_400)
-    # in seconds; after the last delay of the list, this delay repeats
+    # in seconds; the last delay of the list repeats
     unreachable_delays: tuple[Number, ...] = (60.0, 300.0, 1800.0, 3600.0)
     # 30 days; after this time, an unreachable file allows everything
     unreachable_max: Seconds = Seconds(2_592_000)
@@ -331,8 +333,8 @@ class StoreConfig(_Section, frozen=True):
     block_cache_bytes: ByteCount = ByteCount(16 << 20)
     table_bytes: Annotated[ByteCount, Meta(extra={"least": 1 << 20})] = ByteCount(2 << 20)
     tables_max: Annotated[int, Meta(ge=64, le=ENDLESS)] = 64  # tables that may be open and mapped at once
-    # Fetching stops if less space than this is free. On a disk of which 5 % is less than this value, the
-    # limit is 5 % of the disk.
+    # Fetching stops if less space than this is free. If this value is more than 5 % of the disk, the limit is
+    # 5 % of the disk instead.
     low_water_bytes: ByteCount = ByteCount(2 << 30)
     stop_water_bytes: ByteCount = ByteCount(256 << 20)  # stop cleanly
     ballast_bytes: ByteCount = ByteCount(0)

@@ -22,7 +22,7 @@ _TIME_UNITS = {"": 1.0, "ms": 0.001, "s": 1.0, "min": 60.0, "m": 60.0, "h": 3600
 _SIZE_UNITS = {
     "": 1,
     "b": 1,
-    "k": 1 << 10,  # as in wget and curl
+    "k": 1 << 10,  # k, m and g mean powers of 1,024, as in wget and curl
     "m": 1 << 20,
     "g": 1 << 30,
     "kb": 1000,

@@ -23,7 +23,8 @@ from crawler.errors import DamageError
 from crawler.storage.keys import RECEIPT
 from crawler.storage.kv import KeyValue, seal, unseal
 
-# size of a digest in bytes; the two digests of a page and its share of the receipts take at most 40 bytes
+# size of a digest in bytes; the two digests of a page, and the bytes of all receipts per page, take at most
+# 40 bytes
 DIGEST_BYTES = 14
 
 

@@ -108,7 +108,7 @@ class Site:
         self._paths = [paths for paths in lists if any(path != "/" for path in paths)]
 
     def place(self, target: str) -> tuple[tuple[int, ...], ...]:
-        """Return a key that identifies those statements about paths that apply to `target`."""
+        """Return a key that is equal for two targets if the same statements about paths apply to them."""
         return tuple(tuple(longest(paths, target)) for paths in self._paths)
 
     def host(self, announced: Iterable[str]) -> HostStatements:

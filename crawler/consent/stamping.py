@@ -93,7 +93,9 @@ class Stamping:
             self._put_new(fingerprint, site.digest, site.data, batch)
             self._put_new(fingerprint, made.stamp.digest, made.data, batch)
             self._put[key] = (
-                None  # later pages may rely on these keys, because the process ends if a commit group fails
+                # a failed commit group ends the process; so later pages may rely on keys that are not
+                # committed yet
+                None
             )
             if len(self._put) > KEYS_CACHED_MAX:
                 self._put.popitem(last=False)

@@ -40,7 +40,8 @@ from crawler.storage.files import atomic_write, rename, sync_directory
 SEED_BYTES = 16
 FORMAT = 4  # number of the current storage format; `upgrade/` has a step from each earlier format to the next
 BEGUN = ".begun"
-# The hosts are in a comment. So they do not apply if another crawl uses this file as its configuration.
+# The hosts of the seeds with looser settings are in a comment of the configuration. So they do not apply if
+# another crawl uses this file as its configuration.
 _PLACES = "# Looser settings were given for the seeds at: "
 _HEAD = "# Written by crawler, up to the line that says so; `--set` and flags change it, or an editor."
 _END = "# The end."
@@ -191,7 +192,8 @@ class CrawlDirectory:
 
     def _write_seed(self, seed: bytes) -> None:
         try:
-            # if there are processes already, they may come from a directory of another format
+            # if there are processes already, the format is not noted, because they may come from a directory
+            # of another format
             if not self.process_names():
                 self.note_format(FORMAT)
             atomic_write(self.path / "seed", seed.hex().encode() + b"\n", mode=0o600)
@@ -262,7 +264,10 @@ class CrawlDirectory:
         return f"{self.config_file.name} has the defaults; give the crawl's settings again when you continue it{kept}"
 
     def _config_problem(self) -> str:
-        """Return what is wrong with the configuration file; "" if it is intact, or missing because no run has ended."""
+        """Return what is wrong with the configuration file, or "".
+
+        Before a run has ended, a missing file is not a problem.
+        """
         if not self.config_file.exists():
             return "missing" if self.report_file.exists() else ""
         lines = self.config_file.read_bytes().splitlines()

@@ -22,8 +22,8 @@ PROCESS_LEVELS = 2  # the folder of a process, and its subfolders
 STORE = "store"  # the subfolder by which the folder of a process is recognized
 WHOLE_BYTES_MAX = 64 << 20  # a table of all buckets takes 2 MB
 _READ_WHOLE = {"crawl.toml", "seed", "format", "buckets.json", "admin-token"}
-# Entries with these names must be files or must be folders. There are names in the crawl directory, and names
-# in the folder of a process.
+# Entries with names in `_FILES` must be files. Entries with names in `_FOLDERS` must be folders. The first
+# two sets are about the crawl directory, and the next two about the folder of a process.
 _FILES = _READ_WHOLE | {
     "journal.json", "withdrawn.json", "crawler.log", "pages.jsonl", "report.json", "supervisor.lock",
 }  # fmt: skip

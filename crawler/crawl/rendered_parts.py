@@ -37,7 +37,7 @@ def separated(request: Mapping[str, Any], scope: str) -> tuple[dict[str, str], d
 
 
 def _parts(urls: Iterable[Any], when: str, scope: str) -> str:
-    """Return a setting that gives `render` the value `when` for the pages under each URL; it is a JSON object."""
+    """Return a setting, as a JSON object, that gives `render` the value `when` for the pages under each URL."""
     lines = (SeedLine(url, render=when, where=url) for url in urls if isinstance(url, str))
     tables, _ = tables_of(lines, scope)
     return msgspec.json.encode({table["match"]: when for table in tables}).decode()

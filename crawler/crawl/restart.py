@@ -36,7 +36,7 @@ def _numbered(path: Path) -> dict[int, Path]:
 
 
 def rename_to_numbered(directory: CrawlDirectory) -> Path | None:
-    """Rename a crawl directory to DIR.1 or DIR.2 ..., but keep its signing key in DIR; return None without a crawl.
+    """Rename a crawl directory to DIR.1 or DIR.2 ..., but keep its signing key in DIR; do nothing if there is no crawl.
 
     The new number is higher than all existing numbers, so the numbers show the order of the crawls. If the
     process is killed after it has renamed the directory and before it has moved the key back, the next call

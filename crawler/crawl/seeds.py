@@ -18,7 +18,8 @@ from crawler.urls.canonical import canonical, hostname
 
 log = logging.getLogger("crawler")
 
-# number of seeds that are read in one turn of the loop, which takes about 8 ms, and queued for one commit
+# number of seeds that are queued for one commit; they are read in one turn of the loop, which takes about 8
+# ms
 SEEDS_AT_ONCE = 400
 REFUSED_SHOWN = 10  # limits the number of log lines for a file that is not a list of URLs
 

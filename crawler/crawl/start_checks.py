@@ -79,7 +79,7 @@ def _value(config: Config, path: str) -> Any:
     return getattr(getattr(config, section), name)
 
 
-# Pairs of a key and the function with which a crawl first uses the key's value.
+# Pairs: a key, and the function that a crawl calls first with the key's value.
 _OUTSIDE: tuple[tuple[str, Callable[[Any], object]], ...] = (
     ("fetch.proxy", check_proxy),
     ("fetch.cookies_file", lambda path: load_cookies(path, now=0.0)),

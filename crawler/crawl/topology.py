@@ -67,7 +67,8 @@ def check_processes(config: Config, directory: CrawlDirectory) -> None:
         UsageError: the number or the names of the processes differ.
     """
     if not directory.process_names() or not directory.config_file.exists():
-        # either the directory is new, or a reshard has moved a process here, and its store contains the table
+        # either the directory is new, or a reshard has put a process here; the process's store then contains
+        # the table
         return
     held, names = process_names(convert(directory.saved_config())), process_names(config)
     if held != names:

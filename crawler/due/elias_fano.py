@@ -331,7 +331,7 @@ class _CodedJoin:
     @cython.wraparound(False)
     @cython.exceptval(check=False)
     def walk(self, high: cython.ulonglong, low: cython.ulonglong) -> cython.ulonglong:
-        """Return the position after zero bit number `high` of the block, counted from 1, but at most `low`."""
+        """Return the position after the zero bit number `high` (from 1) of the block, or `low` if that is smaller."""
         word: cython.ulonglong = self.word
         passed: cython.ulonglong = self.passed
         zeros: cython.ulonglong
@@ -395,7 +395,7 @@ def _are_many(
     start: cython.Py_ssize_t,
     behind: cython.ulonglong,
 ) -> cython.bint:
-    """Return whether at least _DENSE of the queries below `behind`, from number `start` on, are unanswered."""
+    """Return whether at least _DENSE queries are unanswered, of those from index `start` on that are below `behind`."""
     i: cython.Py_ssize_t
     asked: cython.Py_ssize_t = 0
     if start + _DENSE > queries.shape[0] or queries[start + _DENSE - 1] >= behind:

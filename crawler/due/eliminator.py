@@ -142,7 +142,7 @@ class Eliminator:
         return known
 
     def _reload_waiting(self) -> None:
-        """Add the committed links that were not flushed to the waiting links."""
+        """Add to the waiting links those committed links that were not flushed."""
         for fingerprints, position in self._log.fingerprints(self._flushed.position, self._appended.position):
             self._waiting.append(fingerprints, position)
         self._waiting.stage()
@@ -159,9 +159,9 @@ class Eliminator:
         """Return which of the links with these fingerprints should be appended to the log. Loop.
 
         `fingerprints` is uint64 (n,), and the result is bool (n,). A link is not appended if a link with the
-        same fingerprint waits already. For a link that waits already, the result may be True; for a link that
-        does not wait, it is never False. Call this right after the look-up in the URL cache, in the same step
-        of the event loop that hands the links to the committer.
+        same fingerprint waits already. The result can err in one direction only: it may be True for a link
+        that waits already, but it is never False for a link that does not wait. Call this right after the
+        look-up in the URL cache, in the same step of the event loop that hands the links to the committer.
         """
         fresh: np.ndarray = self._admitted.add_many(fingerprints)
         self.repeats += len(fresh) - int(np.count_nonzero(fresh))
@@ -219,7 +219,7 @@ class Eliminator:
         """Return whether a flush, or the next part of the current flush, should start now. Loop.
 
         A flush should start if `buffer_entries_max` links wait, if a link has waited long enough, or if the
-        frontier runs `dry`. The next part should start as soon as it can begin.
+        frontier runs `dry`. The next part should start as soon as the present part is finished.
         """
         if self._waiting.count and self._waiting_since is None:
             self._waiting_since = now
@@ -254,7 +254,8 @@ class Eliminator:
             pieces = self._waiting.take()
             if not self._waiting.count:
                 self._waiting_since = None
-            elif self._waiting_since is None:  # otherwise, the remaining links may have waited just as long
+            # if it is set, it stays, because the remaining links may have waited just as long
+            elif self._waiting_since is None:
                 self._waiting_since = now
             self._flush = FlushPlan(
                 pieces,
@@ -385,7 +386,7 @@ class Eliminator:
         return len(self._known.runs)
 
     def contains(self, fingerprint: int) -> bool:
-        """Return whether the URL is known. A URL whose links all still wait is not known yet."""
+        """Return whether the URL is known. A URL becomes known when the first link to it is flushed."""
         return fingerprint in self._known
 
     def waits(self, fingerprint: int) -> bool:

@@ -44,7 +44,7 @@ class PendingLinks:
         self._unstaged: list[Piece] = []
         self._staged: deque[list[Piece]] = deque()
         self._pieces: deque[Piece] = deque()
-        self.count = 0  # the number of links that wait, that is, that `take` can return
+        self.count = 0  # the number of waiting links, which `take` can return
 
     def append(self, fingerprints: Sequence[int], position: int) -> None:
         """Add links of the group being written. In the log, these links end at `position`. Writer."""

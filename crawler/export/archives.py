@@ -55,7 +55,10 @@ class Crawled(NamedTuple):
         return self.fingerprinter.fingerprint
 
     def disallowed(self) -> Callable[[str], bool] | None:
-        """Return the function that tells whether copies of a URL are withheld; None if none are (`serve.on_disallow`)."""
+        """Return the function that tells whether copies of a URL are withheld.
+
+        Return None if `serve.on_disallow` withholds nothing.
+        """
         config = self.config
         if not config.serve.withholds_disallowed:
             return None

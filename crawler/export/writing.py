@@ -155,7 +155,10 @@ class Export:
         return itertools.chain.from_iterable(chunk.pieces for chunk in chunks)
 
     def _receipt_of(self) -> ReceiptOf | None:
-        """Return a function that reads whole receipts; None if all captures, and so all receipts, are exported."""
+        """Return a function that reads whole receipts.
+
+        Return None if no capture is left out, because all receipts are exported then.
+        """
         return receipt_block if self._select.refused is not None else None
 
     def _cdxj(self, crawled: Crawled) -> Iterator[bytes]:
@@ -249,7 +252,10 @@ class Export:
     def _content(
         self, crawled: Crawled, known: Iterable[Known], fields: Iterable[str]
     ) -> Iterator[dict[str, Any]]:
-        """Yield the rows with the fields that are read from pages and, for duplicates, the URL of the first such page."""
+        """Yield the rows with the fields that are read from pages.
+
+        The row of a duplicate also has the URL of the first page with the same content.
+        """
         names = {*fields} | self._where_fields()
         work = RowWork(crawled.config, _folders(crawled), [*names], main_content=self._request.main_content)
         originals = Originals() if "duplicate_of" in names else None

@@ -171,7 +171,7 @@ class Collected:
             self.base = _http_base(self._page.url, href)
 
     def extracted(self, encoding: str, title: str, links_max: int, *, parse_limit: bool = False) -> Extracted:
-        """Return everything that was collected as an `Extracted`."""
+        """Return an `Extracted` with everything that was collected."""
         page = self._page
         said = page_directives(page.robots_tags, self.robots_metas, self._token)
         own = page_directives((), self.robots_metas, self._token)

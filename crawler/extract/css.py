@@ -105,8 +105,8 @@ def read_sheet(content: bytes, charset: str, count_max: int) -> list[str]:
 def replace(css: str, map_reference: Callable[[str], str | None]) -> str:
     """Replace each reference in `css` by the result of `map_reference`. If the result is None, the reference is kept.
 
-    Everything else, including quotes, is unchanged. In new URLs, characters that could end the string, the
-    parentheses or a `<style>` element are escaped.
+    Everything else, including quotes, is unchanged. In new URLs, characters are escaped that could end a
+    string, a pair of parentheses or a `<style>` element.
     """
     parts: list[str] = []
     done = 0
@@ -125,9 +125,9 @@ def _escaped(match: re.Match[str]) -> str:
 
 
 def codec_of(content: bytes, charset: str = "") -> str:
-    """Return the Python codec of a style sheet: that of its byte order mark, the header or `@charset`, or else UTF-8.
+    """Return the Python codec of a style sheet; UTF-8 if none is declared.
 
-    The order is that of CSS Syntax Level 3, section 3.2.
+    It is declared by a byte order mark, the header or `@charset`. Their order is that of CSS Syntax Level 3, section 3.2.
     """
     for mark, codec in ((b"\xef\xbb\xbf", "utf-8"), (b"\xfe\xff", "utf-16-be"), (b"\xff\xfe", "utf-16-le")):
         if content.startswith(mark):
@@ -163,5 +163,7 @@ def encode(text: str, codec: str) -> bytes:
     """Return the bytes of a text made by `decode`."""
     try:
         return text.encode(codec, "surrogateescape")
-    except UnicodeError:  # this codec can decode the text but not encode it; the new URLs are ASCII
+    # this codec can decode the text but not encode it; the ASCII characters of the text, and so the new URLs,
+    # are kept
+    except UnicodeError:
         return text.encode(codec, "replace")

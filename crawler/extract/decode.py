@@ -87,7 +87,7 @@ def _transcode(content: bytes, name: str) -> bytes:
 
 
 def _whole_characters(run: re.Match[bytes]) -> bytes:
-    """Return a run of two-byte characters. If it ends with half a character, replace this half.
+    """Return a run of two-byte characters. If it ends with half a character, replace this half by `_GETA`.
 
     If an escape sequence follows half a character, WHATWG's decoder recognizes the sequence. Python's decoder
     takes the first byte of the sequence as the second half, and then reads all following text as Japanese.
@@ -127,7 +127,7 @@ def _prescan(content: bytes) -> str:
 
 @lru_cache(maxsize=256)
 def _prescan_beginning(beginning: bytes) -> str:
-    """Return the encoding declared in `beginning`; "" while an open quote could still change it."""
+    """Return the encoding declared in `beginning`; "" if it depends on whether `beginning` ends inside quotes."""
     found = {_prescan_part(beginning + end) for end in (b"", b'">', b"'>")}
     return found.pop() if len(found) == 1 else ""
 

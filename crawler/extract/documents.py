@@ -41,7 +41,7 @@ class Document(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
     @classmethod
     def of(cls, kind: DocumentKind, fetch: Fetch, config: SitemapsConfig) -> "Document":
-        """Return the `Document` with which to read an answer as a document of this kind."""
+        """Return the `Document` for reading an answer as this kind of document."""
         limits = int(config.bytes_max), int(config.urls_max), int(config.maps_max)
         return cls(kind, fetch.url, fetch.began, fetch.charset, *limits)
 

@@ -32,7 +32,7 @@ class Feed(msgspec.Struct, gc=False):
 
 
 def is_feed(content_type: str, content: bytes) -> bool:
-    """Return whether a body is a feed, by its media type, or because it is XML with the root element of a feed."""
+    """Return whether a body is a feed: its media type says so, or it is XML with the root element of a feed."""
     kind = content_type.partition(";")[0].strip().lower()
     if kind in _FEED_TYPES:
         return True

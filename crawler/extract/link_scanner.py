@@ -62,7 +62,8 @@ class LinkScanner(TagReader):
         super().__init__(content)
         self.phase = BEFORE_HEAD
         self.templates = 0
-        self.has_hidden_link = self.has_marker = False  # whether the open templates contain these
+        # whether an open template contains a link, or an element that sets a marker (`_in_template`)
+        self.has_hidden_link = self.has_marker = False
         self.has_template = False
         if not cython.compiled:
             self.met_places = self.met_sizes = [0]  # not used
@@ -123,10 +124,10 @@ class LinkScanner(TagReader):
 
     @cython.final
     def _in_template(self, element: cython.int) -> cython.bint:
-        """Return whether the contents of the open template stay in the template.
+        """Return whether the parser keeps the contents of the open template inside it.
 
-        If an element that sets a marker (13.2.4.3) is still open at the end of the template, a link before the marker is
-        copied out of the template.
+        Some elements set a marker (13.2.4.3). If such an element is still open at the end of the template,
+        the parser copies links before it out of the template.
         """
         self.has_hidden_link |= element == tags.A
         self.has_marker |= element in (tags.OBJECT, tags.APPLET, tags.MARQUEE, tags.CAPTION, tags.TD, tags.TH)
@@ -184,8 +185,9 @@ class LinkScanner(TagReader):
     def _is_repeated(self):
         """Return whether an earlier link of this page has the same `href` up to the fragment.
 
-        A link that is not remembered counts as new; of the links with the same hash, the last one is remembered.
-        Four of five links of a documentation page are repeated. So no string is made of them.
+        Links are remembered by a hash. Of two links with the same hash, only the last one is remembered, and
+        an earlier one counts as new. Four of five links of a documentation page are repeated. For these
+        links, no Python string is made.
         """
         if not cython.compiled:
             return False

@@ -19,10 +19,12 @@ class LoopShare(TurnShare[asyncio.Future[None]]):
     def __init__(self, seconds: float = READING, clock: Callable[[], float] = time.thread_time) -> None:
         super().__init__(seconds, clock)
         self._began = 0.0
-        self._cost = 0.0  # expected seconds per page: the largest recent value, which decays
+        # Expected seconds per page: it rises at once to the time of a slower page, and falls by at most a
+        # tenth per page.
+        self._cost = 0.0
 
     async def mine(self) -> None:
-        """Wait until a turn has time left for this task; tasks that already wait are served first."""
+        """Wait for a turn of the event loop in which this task may read; tasks that already wait are served first."""
         if self.now:
             return
         waiter = asyncio.get_running_loop().create_future()
@@ -31,7 +33,7 @@ class LoopShare(TurnShare[asyncio.Future[None]]):
         await waiter
 
     def __enter__(self) -> None:
-        """Begin to read; the time spent in this context is subtracted from the share of this turn."""
+        """Begin to read; the time spent in this context is subtracted from what is left of this turn's `seconds`."""
         self._began = self._clock()
 
     def __exit__(self, *_error: object) -> None:

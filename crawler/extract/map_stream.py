@@ -20,7 +20,8 @@ from crawler.extract.documents import Document, found_in_map
 from crawler.extract.sitemap import SitemapReader
 from crawler.records import Extracted
 
-# maximum number of maps that a child reads at once, at up to 10 MB each; other maps are sent when complete
+# Maximum number of maps that a child reads while they arrive. Each needs up to 10 MB. Further maps are sent
+# to the child when they are complete.
 STREAMS_MAX = 4
 PIECE_BYTES = 64 << 10
 # Maximum number of bytes of a map that wait for the child; the fetcher holds these bytes, too.
@@ -102,7 +103,9 @@ class MapStream:
         self._is_behind = self._is_late or self._is_stale
 
     def feed(self, content: bytes) -> None:
-        """Add the next bytes of the map. Send them to the child when more than `least` bytes have arrived.
+        """Add the next bytes of the map.
+
+        Send them to the child once the map is longer than `least` bytes (an argument of the class).
 
         If the child falls too far behind, the remaining bytes are sent to it when the map is complete.
         """
@@ -119,7 +122,7 @@ class MapStream:
             self._waiting.clear()
 
     def rest(self, content: Iterable[bytes], *, again: bool) -> Iterator[MapPiece]:
-        """Yield the pieces of `content` not sent yet, or all pieces if `again` is set; then yield the last piece."""
+        """Yield the pieces of `content` not sent yet, or all if `again` is set; then yield an empty last piece."""
         if self._is_stale:
             yield self.dropped()
         if again or self._is_behind:

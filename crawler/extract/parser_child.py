@@ -85,7 +85,10 @@ def _keep_freed_memory() -> None:
 
 
 def _data_bytes() -> int:
-    """Return the number of bytes that count against RLIMIT_DATA. A fork starts with the number of its parent."""
+    """Return the number of bytes that count against RLIMIT_DATA.
+
+    A forked process begins with as many such bytes as its parent has.
+    """
     try:
         return int(Path("/proc/self/statm").read_text().split()[5]) * resource.getpagesize()
     except OSError:  # this is not Linux, so the child is a separate program, which starts with little memory

@@ -40,11 +40,11 @@ from crawler.extract.survey import FORMATTING_NAMES, survey
 
 # Maximum number of elements that reopening may create, at 0.42 us and 320 bytes each.
 REOPENED_MAX = 250_000
-# Up to this number of tags, the cost is bounded. In the worst case, half of the tags stay open, and each of
-# the other tags reopens them.
+# In a page with at most this number of tags, the cost of reopening is harmless. In the worst case, half of
+# the tags stay open, and each of the other tags reopens them.
 TAGS_HARMLESS = 1000
-# Minimum number of bytes per distinct attribute. The real average is 3.4, because only some 4,000 names have
-# two letters.
+# Minimum number of bytes per distinct attribute. The real minimum is an average of 3.4: a blank and a name of
+# two characters take 3 bytes, but there are only some 4,000 such names.
 ATTRIBUTE_BYTES = 3
 # In a page of up to this number of bytes, no tag can have enough attributes to cost 0.1 s.
 ATTRIBUTES_HARMLESS_BYTES = 64 << 10
@@ -146,10 +146,10 @@ def _may_reopen(content: bytes, tags: int, formatting: list[int]) -> bool:
 
 
 def _different(content: bytes, starts: list[int]) -> int:
-    """Return an upper bound of the number of formatting elements that can be open: three for each spelling of a tag.
+    """Return an upper bound of the number of formatting elements that can be open: three for each different tag.
 
-    If a spelling is not plain, the tag may continue after the `>` that seems to end it. In that case, all
-    elements may differ.
+    Two tags are different if they are spelled differently. If a tag is not plain, it may continue after the
+    `>` that seems to end it. In that case, the result is the number of formatting tags.
     """
     spellings = {content[start : start + _SPELLING_BYTES].partition(b">")[0] for start in starts}
     if max(map(len, spellings)) == _SPELLING_BYTES or not all(map(_PLAIN_TAG.fullmatch, spellings)):
@@ -223,10 +223,11 @@ def _may_compare(content: bytes) -> bool:
 
 
 def _sure_ends(content: bytes) -> Iterator[int]:
-    """Yield 0, then positions of a `>` that is surely outside any quoted value, about every _STRETCH_BYTES.
+    """Yield 0, and then, about every `_STRETCH_BYTES`, the position of a `>` that is surely outside any quoted value.
 
-    A quoted value begins after `=` and continues up to the next quote of the same kind. So a `>` is surely
-    outside if neither the last `"` nor the last `'` before it follows a `=` or a blank.
+    A quoted value begins after `=` and continues up to the next quote of the same kind. Look at the last `"`
+    and the last `'` before a `>`. If neither of them stands after a `=` or a blank, the `>` is surely
+    outside.
     """
     sure = tries = 0
     yield sure

@@ -22,7 +22,11 @@ _OTHER_ROWS = [
 
 
 def _selector(rows: Iterable[LinkAttribute]) -> str:
-    """Return a selector for these rows. It consists of the attribute or, if the attribute has a colon, the elements."""
+    """Return a selector for these rows.
+
+    For an attribute with a colon, the selector names the elements of the row; for any other, it names the
+    attribute.
+    """
     found = {
         name for row in rows for name in (row.elements if ":" in row.attribute else [f"[{row.attribute}]"])
     }
@@ -68,7 +72,7 @@ def _all_others(tree: LexborHTMLParser) -> Iterator[str | None]:
 
 
 def _form_method(node: LexborNode) -> str:
-    """Return the method of the form that a node is or lies in; "get" if there is none."""
+    """Return the method of the form to which a node belongs; "get" if there is none."""
     form: LexborNode | None = node
     while form is not None and form.tag != "form":
         form = form.parent

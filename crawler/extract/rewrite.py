@@ -63,8 +63,9 @@ _TOKENS = (
 _TOKEN = re.compile(_TOKENS % (_RAW_NAMES, _ATTRIBUTES, b"", _ATTRIBUTES))
 # group `text` is empty for `<script/>`
 _XML_TOKEN = re.compile(_TOKENS % (_RAW_NAMES, _ATTRIBUTES, rb"(?<!/>)", _ATTRIBUTES))
+# The second part matches white space at the end, without which the time would be quadratic in its length.
 _ATTRIBUTE = re.compile(
-    rb"[\t\n\f\r /]*+([^\t\n\f\r />][^\t\n\f\r />=]*+)(?:%b*+=%b*+(%b))?+" % (_WS, _WS, _VALUE)
+    rb"[\t\n\f\r /]*+([^\t\n\f\r />][^\t\n\f\r />=]*+)(?:%b*+=%b*+(%b))?+|[\t\n\f\r /]++" % (_WS, _WS, _VALUE)
 )
 _NAMES = "|".join(sorted({row.attribute for row in LINK_ATTRIBUTES} | {"content"})).encode()
 _WORTH_READING = re.compile(rb"(?i)(?:%b)%b*+=" % (_NAMES, _WS))
@@ -156,7 +157,7 @@ class _Page:
 
     def base_of(self, match: re.Match[bytes]) -> str:
         """Return the base URL that this tag sets; "" if it has no usable `href`."""
-        for attribute in _ATTRIBUTE.finditer(match["attributes"]):
+        for attribute in _attributes_in(match["attributes"]):
             if attribute[1].lower() == b"href":
                 href = self._text(_unquoted(attribute[2] or b""))
                 return resolve(self._url, href) or ""
@@ -199,7 +200,7 @@ class _Page:
 
     def _attributes(self, tag: bytes, text: bytes) -> bytes:
         """Return the attributes of a tag with their URLs replaced."""
-        found = list(_ATTRIBUTE.finditer(text))
+        found = _attributes_in(text)
         # if a name occurs several times, its first value is used
         values = {each[1].lower(): each[2] or b"" for each in reversed(found)}
         changes: list[tuple[re.Match[bytes], bytes]] = []
@@ -295,7 +296,11 @@ class _Page:
 def _with_changes(
     text: bytes, found: list[re.Match[bytes]], changes: list[tuple[re.Match[bytes], bytes]]
 ) -> bytes:
-    """Return the attributes with the new values, but leave out those that would make a browser reject the new URLs."""
+    """Return the attributes with the new values.
+
+    The attributes `_DROPPED` are left out, because with them a browser would reject the content at the new
+    URLs.
+    """
     edits = [(each.start(2), each.end(2), value) for each, value in changes]
     edits += [(each.start(), each.end(), b"") for each in found if each[1].lower() in _DROPPED]
     parts: list[bytes] = []
@@ -325,3 +330,7 @@ def _character(match: re.Match[str]) -> str:
 
 def _percent(match: re.Match[str]) -> str:
     return "".join(f"%{byte:02X}" for byte in match[0].encode())
+
+
+def _attributes_in(text: bytes) -> list[re.Match[bytes]]:
+    return [each for each in _ATTRIBUTE.finditer(text) if each[1]]

@@ -21,7 +21,7 @@ GZIP_MAGIC = b"\x1f\x8b"
 DECODE_STEP_BYTES = 64 << 10  # number of bytes decoded at once; a small value keeps each step short
 MEMBERS_MAX = 1000  # maximum number of members in a gzip file
 LINE_BYTES_MAX = 8192  # maximum bytes per line of a text map; longer lines are not URLs
-# maximum per <url>, which has loc, lastmod, changefreq, priority, and perhaps images and languages
+# maximum number of elements per <url>: loc, lastmod, changefreq, priority, and perhaps images and languages
 ELEMENTS_PER_URL = 40
 FUTURE_MAX = 86_400.0  # seconds; a lastmod further in the future is a mistake
 
@@ -83,7 +83,7 @@ class SitemapReader:
         """End the body and return its contents."""
         self._take(self._head or b"")
         self._take_form(self._decoded_head, final=True)
-        form, self._form = self._form, None  # break a reference cycle: the form refers to our methods
+        form, self._form = self._form, None  # break a reference cycle: `_form` refers to our methods
         if form is not None:
             form.close()
             self._found.problem = self._found.problem or form.problem

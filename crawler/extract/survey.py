@@ -18,7 +18,7 @@ COMPILED: bool = cython.compiled
 FORMATTING_NAMES = (
     b"b", b"big", b"code", b"em", b"font", b"i", b"nobr", b"s", b"small", b"strike", b"strong", b"tt", b"u",
 )  # fmt: skip
-_AFTER_NAME = b"\t\n\f\r /"  # `<b>` alone has no attributes
+_AFTER_NAME = b"\t\n\f\r /"  # a tag such as `<b>`, with `>` after the name, has no attributes
 
 _FORMATTING_START = re.compile(
     b"|".join(sorted({b"<" + name[:1] + (name[1:2] or b"[%b]" % _AFTER_NAME) for name in FORMATTING_NAMES})),

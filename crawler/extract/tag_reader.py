@@ -188,7 +188,10 @@ class TagReader:
 
     @cython.final
     def _until(self, character: cython.int, bang: cython.bint) -> cython.bint:
-        """Skip a comment or CDATA section, up to `character` twice and a `>`. With `bang`, `!>` may replace `>`."""
+        """Skip a comment or CDATA section.
+
+        It ends with `character` twice and a `>`. With `bang`, `!>` may replace `>`.
+        """
         text = self.text
         begin: cython.Py_ssize_t = self.at
         at: cython.Py_ssize_t = begin
@@ -267,7 +270,11 @@ class TagReader:
 
     @cython.final
     def _attribute(self) -> cython.bint:
-        """Read one attribute. Return False at `>`, or at the end of the input, where `at` is then beyond the end."""
+        """Read one attribute.
+
+        Return False at the `>` of the tag, or at the end of the input; in the latter case, `at` is then
+        beyond the end.
+        """
         text = self.text
         at: cython.Py_ssize_t = self.at
         while _classes[text[at]] & _BLANK or text[at] == 47:

@@ -279,7 +279,7 @@ class Worker:
         return _Child(process, process.stdout, process.stdin)
 
     async def _end(self) -> None:
-        """End the child. Also end the fork, if no page has used it."""
+        """End the child. If the forked process has not yet become the child, end it, too."""
         child, self._child = self._child, None
         if child is not None:
             child.writer.close()

@@ -287,7 +287,7 @@ class Answer:
                 self.reusable = False
             self._finish()
         elif self.wire_bytes - 2 * self.body_bytes > self._framing_max():
-            self._cut("length", "more framing than payload")  # for example endless chunk extensions
+            self._cut("length", "more framing than payload")  # for example, chunk extensions without end
         elif chunks.chunks > _CHUNKS_MAX + self.body_bytes // _CHUNK_BYTES_MEAN:
             self._cut("length", "too many chunks for the payload")
 
@@ -366,7 +366,7 @@ class Answer:
         if self._decoder is None:
             self._tell(kept)
         else:
-            self.held_bytes += len(kept)  # the decoder keeps its input
+            self.held_bytes += len(kept)  # the decoder keeps its input, so these bytes stay in memory
             for content in self._decoder.feed(kept):
                 self._take_content(content)
         if len(kept) < len(piece) or (self._decoder is not None and self._decoder.full):

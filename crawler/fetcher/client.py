@@ -256,7 +256,9 @@ class Client:
                 self._watch()
             answer = Answer(limits, request.listener, request.file, request.url)
             await connection.exchange(sent, answer, limits, deadline, request.slot)
-            if request.owner is not None:  # charge the owner now, before another connection takes the memory
+            # `let_go` releases the memory charged to the connection. If the owner were charged only afterwards,
+            # another connection could take this memory first.
+            if request.owner is not None:
                 self.account.release(connection)
                 self.account.charge(request.owner, answer.held_bytes)
             return answer

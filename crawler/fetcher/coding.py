@@ -138,7 +138,10 @@ class _Inflation:
 
 
 def _drain(stream: _Stream, data: bytes, step: int, out: list[bytes]) -> None:
-    """Append all output of `data` to `out`. The loop ends because a step bounds the output before any damage."""
+    """Append all output of `data` to `out`.
+
+    The loop ends when all input is used, or when `feed` raises an error because the data is damaged.
+    """
     while True:
         made = stream.feed(data, step)
         out.append(made)

@@ -131,7 +131,8 @@ class Connection(asyncio.BufferedProtocol):
         """Return whether the connection is alive and nothing, not even a close, has arrived since its last answer."""
         if self.lost or self.sock is None:
             return not self.lost
-        # peeking would raise an error on each quiet connection and cost five times as much
+        # `poll` is used, because peeking at the socket would raise an error on each quiet connection, and
+        # would take five times as long
         waiting = select.poll()
         try:
             waiting.register(self.sock, select.POLLIN)
@@ -287,7 +288,7 @@ class Connection(asyncio.BufferedProtocol):
         self._ended("")
 
     def _part(self) -> None:
-        """Drop the transport, because it refers to this protocol. Only the garbage collector frees such cycles."""
+        """Drop the transport, because it refers to this protocol, which would be a cycle of references."""
         self.lost = True
         transport, self.transport, self.sock = self.transport, None, None
         if transport is None:
@@ -318,7 +319,7 @@ class Connection(asyncio.BufferedProtocol):
             waiter.set_result(None)
 
     def _lag(self) -> float:
-        """Return the number of seconds by which the loop's time of the last exchange exceeds the kernel's time."""
+        """Return by how many seconds the last exchange took longer for the event loop than for the kernel."""
         if self.sock is None:
             return 0.0
         took = time.monotonic() - self._asked_at

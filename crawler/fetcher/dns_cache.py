@@ -122,5 +122,5 @@ def local_names(hosts_file: Iterable[str], *, names_max: int = 1_000_000) -> dic
 
 
 def loopback_name(hostname: str) -> tuple[str, ...]:
-    """Return the addresses of localhost and the names below it; these names are never looked up (RFC 6761 6.3)."""
+    """Return the loopback addresses for localhost and names below it; these are never looked up (RFC 6761 6.3)."""
     return _LOCAL if hostname == "localhost" or hostname.endswith(".localhost") else ()

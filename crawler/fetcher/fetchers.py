@@ -24,8 +24,8 @@ from crawler.fetcher.dns_cache import Resolution
 from crawler.fetcher.fetch_request import HTTP, FetchRequest
 from crawler.records import Fetch
 
-# Maximum number of tasks that wait without a fetch slot, per place of the fetcher; this limit bounds their
-# memory
+# The maximum number of tasks that wait for a fetcher without holding a fetch slot, as a multiple of its
+# `places`. The limit bounds their memory.
 WAITING_A_PLACE = 16
 
 

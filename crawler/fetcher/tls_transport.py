@@ -144,7 +144,7 @@ class TlsTransport(asyncio.BufferedProtocol):
             protocol.connection_lost(error)
         self._transport = None
 
-    # -- the transport of the protocol above --------------------------------------
+    # -- the transport that the HTTP protocol uses --------------------------------
 
     def write(self, data: bytes) -> None:
         if self._transport is not None:
@@ -210,7 +210,8 @@ class TlsTransport(asyncio.BufferedProtocol):
             self._flush()
         except (ssl.SSLError, ValueError) as error:
             self._flush()  # send the alert that explains the failure
-            # without the traceback, whose frames refer to `waiter` and so make a cycle
+            # The traceback is removed, because its frames refer to `waiter`. Since `waiter` refers to the error,
+            # there would be a cycle of references.
             waiter.set_exception(error.with_traceback(None))
         else:
             self._handshaking = False
@@ -234,7 +235,7 @@ class TlsTransport(asyncio.BufferedProtocol):
         except ssl.SSLZeroReturnError:
             pass
         except ssl.SSLError as bad_record:
-            # without the traceback, whose frame refers to `error` and so makes a cycle
+            # The traceback is removed, because its frame refers to `error`. There would be a cycle of references.
             error = bad_record.with_traceback(None)
         if self._protocol is not None:
             self._end(self._protocol, error)

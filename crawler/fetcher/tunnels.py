@@ -107,7 +107,9 @@ class Tunnels:
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise _no_tunnel(tunnel, error) from error
         finally:
-            tunnel.scope = None  # otherwise the connection's context would keep alive the task that opened it
+            # The context of the connection refers to `tunnel`. With its scope, it would also keep alive the task
+            # that opened the connection.
+            tunnel.scope = None
             _tunnel.reset(token)
         assert opened.transport is not None
         connection.on_close = opened.close

@@ -3,7 +3,6 @@
 params.py          the parameters of a page: importance, change rate, signal quality
 value_kernel.py    the gain of one more crawl and its inverse, for all parameters
 residuals.py       the terms of that sum, without cancellation
-value_columns.py   the same values for arrays of pages
 neighbourhood.py   the clock that runs faster while neighbours change
 change_rates.py    change rates, from a page's own crawls and its site's
 signal_quality.py  the precision and recall of signals, by site and source

@@ -68,7 +68,8 @@ _CRAWL_CHANGES = cython.declare(cython.double, 0.5)
 _CRAWL_DAYS = cython.declare(cython.double, 25.0)
 _SITE_CHANGES = cython.declare(cython.double, 5.0)
 _VARIATION_WEIGHT = cython.declare(cython.double, 50.0)
-_VARIATION_PRIOR = cython.declare(cython.double, 1.0)  # the variation of exponentially distributed rates
+# the squared coefficient of variation of an exponential distribution
+_VARIATION_PRIOR = cython.declare(cython.double, 1.0)
 _VARIATION_LOW = cython.declare(cython.double, 0.2)
 _VARIATION_HIGH = cython.declare(cython.double, 5.0)
 _CRAWL_VARIATION_LOW = cython.declare(cython.double, 0.3)
@@ -78,7 +79,7 @@ _CRAWL_VARIATION_HIGH = cython.declare(cython.double, 4.0)
 @cython.ccall
 @cython.exceptval(check=False)
 def gain_of(x: cython.double) -> cython.double:
-    """Return x / (1 - exp(-x)): the expected number of changes, given at least one, if its prior mean is x."""
+    """Return x / (1 - exp(-x)): the mean of a Poisson number of mean x, given that the number is at least 1."""
     return x / -expm1(-x) if x > 1e-12 else 1.0
 
 
@@ -174,7 +175,7 @@ class ChangeRates:
         clock: cython.double,
         gain: cython.double,
     ) -> cython.double:
-        """Record a crawl that found `gain` changes, `clock` after the last crawl; return the page's new k.
+        """Record a crawl that found `gain` changes in the time `clock` since the last crawl; return the page's new k.
 
         The caller keeps float32(k) and float32(t + clock).
         """
@@ -239,7 +240,10 @@ class ChangeRates:
     @cython.ccall
     @cython.exceptval(check=False)
     def set_revisit(self, revisit: cython.double) -> cython.void:
-        """Use the mean time between two crawls of a page as the prior's time, if this is shorter than the default."""
+        """Set the pseudo time of the prior.
+
+        It is `revisit`, the mean time between two crawls of a page, but at most the default.
+        """
         self.prior_time = min(revisit, _CRAWL_DAYS * self.unit)
 
     @property

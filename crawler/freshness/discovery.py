@@ -79,7 +79,7 @@ else:
 COMPILED = cython.compiled
 
 _inf = cython.declare(cython.double, float("inf"))
-# halving a bracket of any two doubles 40 times reduces it to 1e-6
+# maximum number of steps of a search
 _STEPS_MAX = cython.declare(cython.int, 40)
 _CLOSE = cython.declare(cython.double, 1e-12)
 
@@ -93,7 +93,7 @@ _CRAWL_DAYS = cython.declare(cython.double, 365.0)
 _SITE_DAYS = cython.declare(cython.double, 60.0)
 _DIRECTORY_DAYS = cython.declare(cython.double, 30.0)
 _HUB_DAYS = cython.declare(cython.double, 15.0)
-# Pseudo observations of lists, in pages and in days of a list with one link.
+# Pseudo observations of lists, in pages and in days times links.
 _LIST_SHAPE = cython.declare(cython.double, 0.3)
 _LINK_FOUND = cython.declare(cython.double, 0.5)
 _LINK_DAYS = cython.declare(cython.double, 1500.0)
@@ -198,7 +198,10 @@ def faded(count: cython.double, elapsed: cython.double, unit: cython.double) -> 
 @cython.ccall
 @cython.exceptval(check=False)
 def watched_for(elapsed: cython.double, unit: cython.double) -> cython.double:
-    """Return the time watched during `elapsed`, with each moment decayed by its age. The result is at most 130 days."""
+    """Return the part of the time `elapsed` that counts: a moment counts half as much after each 90 days.
+
+    The result is at most 130 days.
+    """
     life: cython.double = _MEAN_LIFE_DAYS * unit
     return -life * expm1(-max(elapsed, 0.0) / life)
 
@@ -253,9 +256,9 @@ class Discovery:
         shown: cython.bint,
         links: cython.double = 0.0,
     ) -> cython.void:
-        """Record a crawl of a page, `elapsed` after its last crawl.
+        """Record a crawl of a page whose last crawl was `elapsed` ago.
 
-        `shown` tells whether the page showed new pages before.
+        `shown` tells whether an earlier crawl of the page showed new pages.
 
         `links` is as in `prior`.
         """
@@ -289,7 +292,7 @@ class Discovery:
     def note_links(
         self, site: cython.Py_ssize_t, found: cython.double, watched: cython.double, now: cython.double
     ) -> cython.void:
-        """Add new pages found, and the number of links times the time watched, to the sums of a site's lists."""
+        """Add `found` new pages and `watched` (time times links) to the sums of lists (site and crawl)."""
         _note(self._link_sums[site], found, watched, now, self.unit)
         _note(self._crawl_link_sums, found, watched, now, self.unit)
 
@@ -320,8 +323,8 @@ class Discovery:
     ) -> cython.double:
         """Return the rate of new pages that is expected of a page before it has a history of its own.
 
-        `links` is the number of URLs that the page's first copy was the first to show. If it is 0, as for
-        most pages, the rate is theta_d.
+        `links` is the number of URLs on the page's first copy that no other page had shown before. If it is
+        0, as for most pages, the rate is theta_d.
         """
         day: cython.double = self.unit
         if links > 0.0:
@@ -358,7 +361,7 @@ class Discovery:
     @cython.cfunc
     @cython.exceptval(check=False)
     def _weight(self, expected: cython.double, links: cython.double) -> cython.double:
-        """Return the weight of a hub's prior, as a time watched."""
+        """Return the weight of a hub's prior. The prior counts as if the hub had been watched for this time."""
         return _LIST_SHAPE / expected if links > 0.0 else _HUB_DAYS * self.unit
 
     @cython.ccall
@@ -373,7 +376,7 @@ class Discovery:
         now: cython.double,
         links: cython.double = 0.0,
     ) -> cython.double:
-        """Return the standard error of theta_h: sqrt(pages found) / time watched, each with its prior added."""
+        """Return the standard error of theta_h: sqrt(pages found) / time watched, where both include the prior."""
         weight: cython.double = self._weight(self.prior(site, directory, now, links), links)
         span: cython.double = watched * faded(1.0, elapsed, self.unit) + weight
         return sqrt(self.theta(site, directory, found, watched, elapsed, now, links) / span)

@@ -59,9 +59,9 @@ else:
     from crawler.freshness.value_kernel import Parameters
 
 _SOURCES = cython.declare(cython.Py_ssize_t, SOURCES)
-# the weight, in expected changes, of the prior belief that the rates are right
+# the prior belief that the rates are right has the weight of this number of expected changes
 _BIAS_WEIGHT = cython.declare(cython.double, 10.0)
-# if more changes are expected, finding a change is not informative
+# the maximum hazard that is counted; above it, a change is so probable that finding one says little
 _HAZARD_MAX = cython.declare(cython.double, 4.0)
 _NEARLY_SURE = cython.declare(cython.double, 0.999999)
 _BIAS_LOW = cython.declare(cython.double, 0.25)
@@ -126,7 +126,7 @@ class Learning:
     def excess(
         self, site: cython.Py_ssize_t, directory: cython.Py_ssize_t, now: cython.double
     ) -> cython.double:
-        """Return the excess of changes in the directory and the site, multiplied by the credence.
+        """Return the excess of changes in the directory and the site, multiplied by the site's credence (`Credence`).
 
         The excess is 0 if the clock is off, or if the site's weekly rhythm is in use.
         """
@@ -171,7 +171,7 @@ class Learning:
         elapsed: cython.double,
         now: cython.double,
     ) -> cython.double:
-        """Return A, the clock's time since a page's last crawl, `elapsed` ago."""
+        """Return A, the time on the clock since a page's last crawl. In plain time, this crawl was `elapsed` ago."""
         if not self.neighbourhood:
             return elapsed
         return clock_of(elapsed, self.excess(site, directory, now), self.scale)
@@ -201,7 +201,10 @@ class Learning:
         importance: cython.double,
         trust: cython.double = 0.0,
     ) -> cython.void:
-        """Set the parameters of `page` from what is known of the page. `trust` is the evidence for the page's signals."""
+        """Set the parameters of `page` from what is known of the page.
+
+        `trust` is the evidence, in nats, that the page's signals are good.
+        """
         rate: cython.double = self.rates.rate(site, k, t)
         weight: cython.double = self.quality.pooled_weight(site)
         if weight <= 0.0:
@@ -215,7 +218,7 @@ class Learning:
     @cython.ccall
     @cython.exceptval(check=False)
     def signals(self, site: cython.Py_ssize_t, counts: cython.double[::1]) -> cython.double:
-        """Return the number of signals for the value of an assigned page.
+        """Return the number of signals to pass to the value of a page that `assign` has set.
 
         `counts`, shape (SOURCES,), has the number of signals per source.
         """
@@ -232,7 +235,7 @@ class Learning:
         counts: cython.double[::1],
         trust: cython.double = 0.0,
     ) -> cython.double:
-        """Return the probability, given the page's signals, that a crawl now finds a change."""
+        """Return the probability that a crawl now finds a change, given the page's signals."""
         w: cython.double = self.quality.reliability(site, trust)
         silent: cython.double = 1.0 - w * self.quality.recall(site)
         unchanged: cython.double = self.bias * log1p(-self.rates.expected(site, k, t, silent * clock))
@@ -261,10 +264,10 @@ class Learning:
         changed: cython.bint,
         trust: cython.double = 0.0,
     ) -> cython.double:
-        """Learn from a crawl at `now`, `elapsed` after the page's last crawl; return the page's new k.
+        """Learn from a crawl at `now`. The page's last crawl was `elapsed` before. Return the page's new k.
 
-        The new t is float32(t + `watched`): the time since the last crawl, or less if the page changed
-        without a signal.
+        The new t is float32(t + `watched`). The attribute `watched` is the time since the last crawl. If the
+        page changed without a signal, a part of this time is not counted (`ChangeRates.match`).
         """
         clock: cython.double = self.clock(site, directory, elapsed, now)
         unannounced: cython.bint = self._is_unannounced(counts)
@@ -314,7 +317,10 @@ class Learning:
         silent: cython.double,
         changed: cython.bint,
     ) -> cython.void:
-        """Learn the site's rhythm from a crawl without signals. `silent` is the share of changes that have no signal."""
+        """Learn the site's rhythm from a crawl without signals.
+
+        `silent` is the share of changes that have no signal.
+        """
         span: cython.double = silent * self.seasons.trial(site, now - elapsed, now)
         plain: cython.double = self._put_right(self.rates.expected(site, k, t, silent * elapsed))
         paced: cython.double = self._put_right(self.rates.expected(site, k, t, span))
@@ -326,7 +332,7 @@ class Learning:
     @cython.inline
     @cython.exceptval(check=False)
     def _put_right(self, expected: cython.double) -> cython.double:
-        """Return the corrected probability of a change: the hazard of `expected` times `bias`."""
+        """Return the probability of a change after its hazard -ln(1 - expected) is multiplied by `bias`."""
         return -expm1(self.bias * log1p(-expected)) if expected < 1.0 else 1.0
 
     @cython.cfunc

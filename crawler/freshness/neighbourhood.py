@@ -56,9 +56,9 @@ from crawler.freshness.columns import Column
 
 _BONUS = cython.declare(cython.double, 6.0)  # the clock's final lead for an excess of 1, in units of Ts
 _SLOWEST = cython.declare(cython.double, 0.05)  # the clock's minimum speed
-_SCORE_PRIOR = cython.declare(cython.double, 3.0)  # nats in favour of the clock before the first crawl
+_SCORE_PRIOR = cython.declare(cython.double, 3.0)  # added to each score in favour of the clock, in nats
 _SCORE_KEPT = cython.declare(cython.double, 0.995)  # factor by which a score decays per crawl of the site
-_SCORE_CHARGE = cython.declare(cython.double, 0.02)  # nats charged per crawl
+_SCORE_CHARGE = cython.declare(cython.double, 0.02)  # nats by which each crawl reduces the score
 # bound of the score, so that a change in a site's behaviour is noticed within hundreds of crawls
 _SCORE_MAX = cython.declare(cython.double, 50.0)
 _SURE = cython.declare(cython.double, 1e-6)  # predictions stay at least this far from 0 and 1
@@ -108,7 +108,7 @@ def elapsed_of(clock: cython.double, excess: cython.double, scale: cython.double
     else:
         low = clock
         high = min(clock - full, clock / _SLOWEST)
-    # if it starts from this side, Newton's method does not overshoot
+    # from this end of the bracket, Newton's method does not overshoot
     tau: cython.double = low if excess > 0.0 else high
     for _ in range(100):
         decay: cython.double = exp(-tau / scale)
@@ -284,7 +284,10 @@ class Counts:
     @cython.ccall
     @cython.exceptval(check=False)
     def excess(self, number: cython.Py_ssize_t, now: cython.double, scale: cython.double) -> cython.double:
-        """Return (prior + O g) / (prior + E g) - 1. It is positive if there were more changes than expected."""
+        """Return (prior + observed) / (prior + expected) - 1, where both counts have decayed until `now`.
+
+        It is positive if there were more changes than expected.
+        """
         g: cython.double = exp(-max(now - self.instants[number], 0.0) / scale)
         return (
             (self.observed_counts[number] - self.expected_counts[number])

@@ -92,7 +92,7 @@ class PageParameters(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def signal_time(self) -> float:
-        """beta: infinite if one signal is certain or if no change is silent, and 0 if signals are worthless."""
+        """beta = b / alpha; 0 if signals are worthless; infinite if no signal is false or each change has a signal."""
         if self.signal_weight == 0.0:
             return 0.0
         return self.signal_weight / self.silent_rate if self.silent_rate > 0.0 else math.inf

@@ -3,16 +3,19 @@
 Every crawl tests the P[fresh] that was predicted before it. The model's hazard is H = -ln P, and the
 corrected hazard is
 
-    H' = H exp(a + b min(f, 0) + b' max(f, 0) + c [told] + d [unsaid] + e [first]),   f = ln(H / H0)
+    H' = H exp(a + b min(f, 0) + b' max(f, 0) + c [told] + d [unsaid] + e [new] / (1 + H) + g ln(haste)),
+    f = ln(H / H0)
 
-with six coefficients for the whole crawl. The coefficient a corrects for changes that are faster or slower
+with seven coefficients for the whole crawl. The coefficient a corrects for changes that are faster or slower
 than expected. The coefficients b and b' correct hazards that are estimated too far from their centre H0: if
 they are negative, fresh pages were predicted as too fresh, and stale pages as too stale. The coefficient c
 applies to pages with signals since their last crawl. The coefficient d applies to pages without such a
-signal, if a source of signals is in use on their site. The coefficient e applies to pages that were never
-fetched again: pages change more often while they are new, and only such pages have no result of their own. H0
-is half the geometric mean of the hazards before crawls, because a copy is on average half as old as at its
-next crawl.
+signal, if a source of signals is in use on their site. The coefficient e applies to new pages, that is, pages
+that appeared while the crawl was watching their site and that were never fetched again. Pages change more
+often while they are new. The coefficient e does not apply if a source of signals is in use on the site. The
+haste of a page is the ratio of the neighbourhood clock to the elapsed time, but at least 1. Changes of
+neighbours say less about a page than the clock assumes, so g is negative. H0 is half the geometric mean of the
+hazards before crawls, because a copy is on average half as old as at its next crawl.
 
 Crawls are not an even sample of the copies: a site that is changing may get eighty crawls in a week, and a
 quiet site two. So a plain average over crawls mainly describes the sites that are changing. But users may ask
@@ -20,12 +23,10 @@ about any copy at any time. So each crawl has a weight for the time that it repr
 last crawl of its *site*, divided by the mean of these times, but at most `WEIGHT_MAX`.
 
 The coefficients are learned by Newton's method, one step per crawl. What was learned decays towards the prior
-over `MEMORY` crawls of mean weight. In the prior, b is -.35, b' is -.15, e is .5, and the others are 0. The
-weight of the prior of b' is so large that b' hardly changes, because b' cannot be learned from crawls: the
-schedule prefers stale pages whose hazards are overestimated. On the histories of the league, b' is +.1 to +.3
-if it is learned from crawls, but -.2 to .1 if it is learned from all copies. The coefficient b is -.2 to -.8
-if it is learned from crawls, and -.5 to -.6 if it is learned from all copies. The order of pages does not
-depend on this correction, so schedules do not use it.
+over `MEMORY` crawls of mean weight. The weights of the priors of b' and g are so large that these coefficients
+hardly change. They cannot be learned from crawls, because the schedule prefers pages whose hazards are
+overestimated, and pages whose neighbours have changed. The order of pages does not depend on this correction,
+so schedules do not use it.
 
 `lab/league/README.md` lists the errors of the corrected P[fresh].
 
@@ -39,14 +40,17 @@ from enum import IntEnum
 
 import numpy as np
 
-COEFFICIENTS = 6
-PRIOR = np.array((0.0, -0.35, -0.15, 0.0, 0.0, 0.5))
-PRECISION = np.array((10.0, 50.0, 1e6, 0.3, 0.3, 5.0))  # the precision of each coefficient in the prior
+COEFFICIENTS = 7
+PRIOR = np.array((0.0, -0.45, -0.05, 0.0, 0.0, 1.25, -0.35))
+# the precision of each coefficient in the prior
+PRECISION = np.array((20.0, 100.0, 1e6, 0.3, 0.3, 10.0, 1e6))
 MEMORY = 2000.0
 WEIGHT_MAX = 10.0
-HAZARD_LOW, HAZARD_HIGH = 1e-3, 6.0  # a hazard out of this range has the factor of the nearer bound
-LOW = np.array((-2.0, -0.8, -0.8, -5.0, -5.0, -2.0))
-HIGH = np.array((2.0, 1.0, 1.0, 5.0, 5.0, 3.0))
+# a hazard outside of this range is corrected by the factor of the nearer bound
+HAZARD_LOW, HAZARD_HIGH = 1e-3, 6.0
+# with b at least -.65 and e at most 1.4, a greater hazard always has a greater corrected hazard
+LOW = np.array((-2.0, -0.65, -0.65, -5.0, -5.0, -2.0, -1.0))
+HIGH = np.array((2.0, 1.0, 1.0, 5.0, 5.0, 1.4, 1.0))
 _SURE = 1e-300
 _HALF = math.log(0.5)
 _SIZE = COEFFICIENTS + COEFFICIENTS * COEFFICIENTS + 2
@@ -80,27 +84,34 @@ class Recalibration:
 
     @property
     def coefficients(self) -> tuple[float, ...]:
-        """The coefficients a, b, b', c, d, e."""
+        """The coefficients a, b, b', c, d, e, g."""
         return tuple(self._coefficients.tolist())
 
     def observe(
-        self, fresh: float, hearing: Hearing, weight: float, changed: bool, first: bool = False
+        self,
+        fresh: float,
+        hearing: Hearing,
+        weight: float,
+        changed: bool,
+        new: bool = False,
+        haste: float = 1.0,
     ) -> None:
         """Learn from a crawl of a page whose copy was fresh with probability `fresh` according to the model.
 
         Args:
             weight: the time since the last crawl of the page's site, over the mean of that time.
-            first: this was the first time that the page was fetched again.
+            new: the page appeared while the crawl was watching, and this was the first time that it was fetched again.
+            haste: the neighbourhood clock divided by the elapsed time, at least 1.
         """
         weight = min(max(weight, 0.0), WEIGHT_MAX)
         said = -math.log(max(fresh, _SURE))
         self._weight = min(self._weight + weight, MEMORY)
         if self._weight > 0.0:
             self._centre += weight / self._weight * (_log(said) + _HALF - self._centre)
-        hazard = max(self._corrected(said, hearing, first), 1e-12)
+        hazard = max(self._corrected(said, hearing, new, haste), 1e-12)
         unchanged = math.exp(-hazard)
         ratio = hazard * unchanged / -math.expm1(-hazard)
-        x = self._features(said, hearing, first)
+        x = self._features(said, hearing, new, haste)
         faded = -math.expm1(-weight / MEMORY)
         prior = faded * PRECISION
         self._precision *= 1.0 - faded
@@ -109,22 +120,24 @@ class Recalibration:
         step = np.linalg.solve(self._precision, gradient)
         self._coefficients = np.clip(self._coefficients + step, LOW, HIGH)
 
-    def corrected(self, fresh: float, hearing: Hearing, first: bool = False) -> float:
+    def corrected(self, fresh: float, hearing: Hearing, new: bool = False, haste: float = 1.0) -> float:
         """Return the corrected P[fresh] of a page for which the model predicts `fresh`.
 
-        `first`: the page was never fetched again.
+        `new`: the page appeared while the crawl was watching, and was never fetched again.
         """
         if not 0.0 < fresh < 1.0:
             return fresh
-        return math.exp(-self._corrected(-math.log(fresh), hearing, first))
+        return math.exp(-self._corrected(-math.log(fresh), hearing, new, haste))
 
-    def _corrected(self, hazard: float, hearing: Hearing, first: bool) -> float:
-        return hazard * math.exp(float(self._features(hazard, hearing, first) @ self._coefficients))
+    def _corrected(self, hazard: float, hearing: Hearing, new: bool, haste: float) -> float:
+        return hazard * math.exp(float(self._features(hazard, hearing, new, haste) @ self._coefficients))
 
-    def _features(self, hazard: float, hearing: Hearing, first: bool) -> np.ndarray:
-        far = _log(hazard) - self._centre if self._weight > 0.0 else 0.0
+    def _features(self, hazard: float, hearing: Hearing, new: bool, haste: float) -> np.ndarray:
+        log = _log(hazard)
+        far = log - self._centre if self._weight > 0.0 else 0.0
         told, unsaid = float(hearing is Hearing.TOLD), float(hearing is Hearing.UNSAID)
-        return np.array((1.0, min(far, 0.0), max(far, 0.0), told, unsaid, float(first)))
+        fresher = 1.0 / (1.0 + math.exp(log)) if new and hearing is Hearing.NONE else 0.0
+        return np.array((1.0, min(far, 0.0), max(far, 0.0), told, unsaid, fresher, math.log(max(haste, 1.0))))
 
     def __repr__(self) -> str:
         return f"Recalibration({', '.join(f'{each:.2f}' for each in self.coefficients)})"

@@ -98,9 +98,10 @@ def gain(
 ) -> cython.double:
     """Return D_i(x) for x > 0 and gamma > 0. Of three formulas, the first one without cancellation is used.
 
-    For a x < i + 6, the result is the Taylor series, whose terms are all positive, with c_j = a^j - gamma^j
-    computed without a subtraction. Otherwise, the result is the plain difference if this loses at most one
-    bit. Else the result is a difference of complements (1 - R), which then cannot cancel.
+    For a x < i + 6, the result is a Taylor series whose terms are all positive. Its factors c_j = a^j -
+    gamma^j are computed without a subtraction. Otherwise, the result is the plain difference if this loses at
+    most one bit. Else the result is the difference of the complements (1 - R) of the two residuals, which
+    does not cancel in this case.
     """
     j: cython.Py_ssize_t
     if alpha <= 0.0:
@@ -197,11 +198,11 @@ def late_residual(i: cython.double, y: cython.double) -> cython.double:
 def late_gain(
     i: cython.double, x: cython.double, alpha: cython.double, gamma: cython.double
 ) -> cython.double:
-    """Return D_i(x) for large i: exp(-alpha x) sum_j e^j E[M^j] / j!, M = max(0, gamma (x - T)), e = alpha/gamma.
+    """Return D_i(x) for large i: exp(-alpha x) sum_j (alpha/gamma)^j E[M^j] / j!, M = max(0, gamma (x - T)).
 
     The moments of a gamma variable truncated at y = gamma x follow from one another by Stein's identity,
     M_(j+1) = (y - k - j) M_j + j y M_(j-1). The function is called only if gamma beta is above 16 sqrt(i).
-    Then e M is small, and the term is below 1e-5 of the value.
+    Then (alpha/gamma) M is small, and D_i is below 1e-5 of the value.
     """
     y: cython.double = gamma * x
     k: cython.double = i + 1.0
@@ -239,11 +240,12 @@ def _log_sinhc(x: cython.double) -> cython.double:
 def settled(
     n: cython.double, staleness: cython.double, ratio: cython.double, b: cython.double
 ) -> cython.double:
-    """Return sum_{i<n} q^i [(gamma/a)^(i+1) - exp(-alpha x_i)], the terms with both residuals 1; ratio = ln(a/gamma).
+    """Return sum_{i<n} q^i [(gamma/a)^(i+1) - exp(-alpha x_i)]: the first n terms if their residuals are all 1.
 
-    q^i exp(-alpha x_i) = exp(-u) for all i, so with L = ratio + b the sum is exp(-u) sum_{i<n} expm1(u - ratio - i L).
-    A geometric sum about its middle is n exp(middle) sinhc(n L / 2) / sinhc(L / 2), so nothing cancels.
-    Far from 0, the plain difference is more accurate.
+    `ratio` is ln(a/gamma). Since q^i exp(-alpha x_i) = exp(-u) for all i, the sum is, with L = ratio + b,
+    exp(-u) sum_{i<n} expm1(u - ratio - i L). To avoid cancellation, the geometric sum is computed from the
+    exponent m in its middle, m = u - ratio - (n-1) L/2, as n exp(m) sinhc(n L / 2) / sinhc(L / 2). If m is
+    above 2, the plain difference is more accurate.
     """
     both: cython.double = ratio + b
     if staleness - ratio - (n - 1.0) * 0.5 * both > 2.0:
@@ -256,7 +258,10 @@ def settled(
 @cython.ccall
 @cython.exceptval(check=False)
 def converged_terms(signals: cython.double, c: cython.double) -> cython.double:
-    """Return the number of leading terms whose residuals are both 1: there y = c (s - i) exceeds i by sqrt(80 y)."""
+    """Return the number of leading terms whose residuals are both 1.
+
+    These are the terms in which y = c (s - i) exceeds i by at least sqrt(80 y).
+    """
     if c * signals < 100.0:
         return 0.0
     spread: cython.double = sqrt(_TAIL)
@@ -270,7 +275,7 @@ def converged_terms(signals: cython.double, c: cython.double) -> cython.double:
 @cython.ccall
 @cython.exceptval(check=False)
 def below_half(b: cython.double) -> cython.double:
-    """Return 1 - (1 - exp(-b)) / b - b/2: the relative excess of a signal's weight over its precision, minus b/2."""
+    """Return 1 - p/b - b/2, where p = 1 - exp(-b) is the precision of a signal of weight b."""
     if b > 0.5:
         return (b + expm1(-b)) / b - 0.5 * b
     j: cython.Py_ssize_t
@@ -285,5 +290,5 @@ def below_half(b: cython.double) -> cython.double:
 @cython.ccall
 @cython.exceptval(check=False)
 def waves(s: cython.double, c: cython.double) -> cython.double:
-    """Return the approximate number of waves above exp(-40) at s."""
+    """Return the approximate number of waves that are larger than exp(-40) at s."""
     return c / (2.0 * _PI) * sqrt(expm1(_TAIL / s))

@@ -102,14 +102,15 @@ _CLAIMED = cython.declare(cython.double, 2.0)
 _RECALL_WEIGHT = cython.declare(cython.double, 2.0)
 _PRECISION_MAX = cython.declare(cython.double, 0.999999)
 _WEIGHT_MAX = cython.declare(cython.double, 13.8)  # -ln(1 - _PRECISION_MAX)
-_HEARD = cython.declare(cython.double, 1e-6)  # signal count of a source before its first judged crawl
+# after the first signal of a source, its count is this until a crawl is judged
+_HEARD = cython.declare(cython.double, 1e-6)
 _TRUSTED_PRECISION = cython.declare(cython.double, 0.5)
 # after this number of true signals, a source may be trusted
 _TRUSTED_SIGNALS = cython.declare(cython.double, 5.0)
-# signals of trusted sources count as at most this number of changes per interval
+# between two crawls, the signals of trusted sources count as at most this number of changes
 _TRUSTED_CHANGES = cython.declare(cython.double, 16.0)
 _COUNTED_MAX = cython.declare(cython.double, 255.0)
-# number of pages with good signals among the pseudo pages of the prior
+# of the pseudo pages of the prior (`_JUDGED`), this number have good signals
 _GOOD = cython.declare(cython.double, 9.8)
 _JUDGED = cython.declare(cython.double, 10.0)
 _TRUST_STEP = cython.declare(cython.double, 2.0)  # maximum, in nats, by which a crawl changes a page's trust
@@ -243,7 +244,7 @@ class SignalQuality:
     @cython.ccall
     @cython.exceptval(check=False)
     def pooled_weight(self, site: cython.Py_ssize_t) -> cython.double:
-        """Return b, the weight of the single kind of signal that combines all sources; 0 before the first signal."""
+        """Return b, the weight of a signal if all sources are taken as one source; 0 before the first signal."""
         return self.weights[site]
 
     @cython.cfunc
@@ -258,7 +259,7 @@ class SignalQuality:
     @cython.ccall
     @cython.exceptval(check=False)
     def staleness(self, site: cython.Py_ssize_t, counts: cython.double[::1]) -> cython.double:
-        """Return sum_s n_s b_s for signals counted by source, (SOURCES,)."""
+        """Return sum_s n_s b_s, where `counts` has the number n_s of signals of each source."""
         total: cython.double = 0.0
         source: cython.Py_ssize_t
         for source in range(_SOURCES):
@@ -279,7 +280,10 @@ class SignalQuality:
     @cython.ccall
     @cython.exceptval(check=False)
     def reliability(self, site: cython.Py_ssize_t, trust: cython.double) -> cython.double:
-        """Return w, the probability that a page's signals are as good as the site's; `trust` is the evidence."""
+        """Return w, the probability that a page's signals are as good as the site's.
+
+        `trust` is the evidence for this, in nats.
+        """
         share: cython.double = (self.good[site] + _GOOD) / (self.judged[site] + _JUDGED)
         return share / (share + (1.0 - share) * exp(-trust))
 
@@ -317,11 +321,13 @@ class SignalQuality:
         changed: cython.bint,
         trust: cython.double = 0.0,
     ) -> cython.double:
-        """Learn from a crawl after the time `clock` with these signals. Return the increase of k, or 0 without a change.
+        """Learn from a crawl after the time `clock` with these signals.
 
-        `rate` is the page's change rate before this crawl. For a page without a signal, it is the rate given
-        this silence. The argument `trust` is the page's trust before the crawl. The attribute `trust` is set
-        to the page's new trust.
+        Return the increase of k, or 0 without a change.
+
+        `rate` is the page's change rate before this crawl. If the page has no signal, `rate` already takes
+        this silence into account. The argument `trust` is the page's trust before the crawl. The attribute
+        `trust` is set to the page's new trust.
         """
         source: cython.Py_ssize_t
         n: cython.double
@@ -412,7 +418,7 @@ class SignalQuality:
     @cython.ccall
     @cython.exceptval(check=False)
     def share_watched(self, site: cython.Py_ssize_t) -> cython.double:
-        """Return the share of a page's time that trusted sources observe (the recall); 0 without such a source."""
+        """Return the recall of the site if one of its sources is trusted, else 0."""
         source: cython.Py_ssize_t
         for source in range(_SOURCES):
             if self.all_signals[site, source] > 0.0 and self._trusted(site, source):
@@ -457,7 +463,11 @@ class SignalQuality:
     @cython.cfunc
     @cython.exceptval(check=False)
     def _pool(self, site: cython.Py_ssize_t) -> cython.void:
-        """Compute the combined b: (1 - e^-b)/b = sum_s w_s / sum_s w_s b_s / p_s, w_s = share of announced changes."""
+        """Compute the weight b of all sources combined.
+
+        It solves (1 - e^-b)/b = (sum_s w_s) / (sum_s w_s b_s / p_s), where w_s is the number of true signals
+        of source s.
+        """
         source: cython.Py_ssize_t
         used: cython.Py_ssize_t = 0
         shares: cython.double = 0.0
@@ -522,7 +532,8 @@ def precision_at(precision: cython.double, rate: cython.double, mean_rate: cytho
 def _weight_of_ratio(ratio: cython.double) -> cython.double:
     """Return b > 0 with (1 - e^-b) / b = ratio.
 
-    The function is convex and decreasing, so Newton's method starts from below.
+    The function is convex and decreasing. So Newton's method starts below the solution and never overshoots
+    it.
     """
     b: cython.double = 0.0
     if ratio >= 1.0 - 1e-9:

@@ -104,12 +104,12 @@ _CERTAIN_WEIGHT = cython.declare(cython.double, 700.0)
 # With a lower rate, gamma x would be denormal. At 1e-18 Hz, no page gets a signal within the age of the
 # universe.
 _NO_SIGNAL_RATE = cython.declare(cython.double, 1e-200)
-# A value differs from its ceiling by at most the share (1 + u + b) exp(-u). If the staleness u is at least
-# this number, the difference is negligible.
+# With the staleness u, a value is below its ceiling by at most (1 + u + b) exp(-u) times the ceiling. If u is
+# at least this number, the difference is negligible.
 _STALE = cython.declare(cython.double, 60.0)
 # Up to this number of signals, terms are summed one by one; a term costs about as much as half a wave.
 _FEW_SIGNALS = cython.declare(cython.double, 12.0)
-# Above that number of signals, waves are summed if at most this number of waves is needed.
+# With more signals than `_FEW_SIGNALS`, the waves are summed if at most this number of waves is needed.
 _WAVES_MAX = cython.declare(cython.double, 24.0)
 # From this index on, the incomplete gamma functions are computed by their expansion, which is correct to
 # 1e-13.
@@ -239,7 +239,7 @@ class Parameters:
     @cython.ccall
     @cython.exceptval(check=False)
     def value(self, elapsed: cython.double, signals: cython.double) -> cython.double:
-        """Return V, the gain of a crawl now, `elapsed` after the last crawl and after `signals` signals since then."""
+        """Return V, the gain of a crawl now. The last crawl was `elapsed` ago, with `signals` signals since."""
         if self.form == _FORM_GREEDY:
             return self.ceiling * residual(1, self.change_rate * elapsed)
         self._evaluate(elapsed, signals)
@@ -278,7 +278,7 @@ class Parameters:
     @cython.ccall
     @cython.exceptval(check=False)
     def fresh_time(self, at: cython.double) -> cython.double:
-        """Return w, the expected fresh time of the interval for `at`.
+        """Return w, the expected time in which the copy is fresh between two crawls with the threshold `at`.
 
         If `at` is infinite and the signals are noisy, w is 1/Delta.
         """
@@ -343,7 +343,7 @@ class Parameters:
     @cython.cfunc
     @cython.exceptval(check=False)
     def _sum(self, elapsed: cython.double, signals: cython.double, staleness: cython.double) -> cython.void:
-        """Sum term by term, after the settled terms."""
+        """Sum the settled terms by their closed form and the other terms one by one."""
         i: cython.double
         alpha: cython.double = self.silent_rate
         gamma: cython.double = self.signal_rate
@@ -437,7 +437,8 @@ class Parameters:
                 if np * np + nr * nr < 1e-20 * (p * p + r * r):
                     break
             fading: cython.double = exp(p * s)
-            # psi: 2 Re[e^(z s) / (z (1 + c + z))]; V: the same over (b - z), times e^(-b s)
+            # Up to constant factors, the wave of psi is Re[e^(z s) / (z (1 + c + z))], and that of V is
+            # e^(-b s) Re[e^(z s) / (z (1 + c + z) (b - z))].
             qp: cython.double = p * (1.0 + c + p) - r * r
             qr: cython.double = r * (1.0 + c + 2.0 * p)
             size = qp * qp + qr * qr
@@ -505,10 +506,10 @@ class Parameters:
     def _search(
         self, level: cython.double, signals: cython.double, guess: cython.double, tolerance: cython.double
     ) -> cython.double:
-        """Solve by Newton's method on sqrt(-ln(1 - V/top)) or its square. These curves are nearly linear at both ends.
+        """Solve by Newton's method on -ln(1 - V/top) if this is above 1 at the solution, else on its square root.
 
-        The iterate is kept in a bracket. The error after a Newton step is about the square of
-        the step, so the last step needs no further evaluation.
+        Each curve is nearly linear in its range. The iterate is kept in a bracket. The error after a Newton
+        step is about the square of the step, so the last step needs no further evaluation.
         """
         top: cython.double = self._top()
         if level >= top:

@@ -155,8 +155,8 @@ class Frontier:
         hosts = self._hosts
         idle = (hosts.array("todo") > 0) & (hosts.array("place") == HostState.IDLE)
         slots = np.flatnonzero(idle & (hosts.array("flags") & SILENCED == 0))
-        # The hosts are shuffled, because otherwise the hosts of one domain would follow one another; numpy's
-        # own shuffle needs another import.
+        # The hosts are shuffled, because otherwise the hosts of one domain would follow one another. Sorting
+        # by random keys shuffles them without importing `numpy.random`.
         keys = np.frombuffer(self._rng.randbytes(8 * len(slots)), np.uint64)
         self._bench.schedule_many(slots[np.argsort(keys)], now)
 
@@ -209,8 +209,8 @@ class Frontier:
     def record_outcome(self, fetch_task: FetchTask, fetch: Fetch, now: float) -> Decision:
         """Decide what happens to the URL and the host after a request or a failed look-up.
 
-        If the URL is done, its host may be requested again from its ready time on.
-        Stage every decision, because it may also carry records of other hosts.
+        If the URL is done, its host may be requested again from its ready time on. The caller must stage
+        every decision, because a decision may also carry the changed records of other hosts.
         """
         return self._outcomes.record_outcome(fetch_task, fetch, now)
 

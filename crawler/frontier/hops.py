@@ -24,11 +24,11 @@ class Hops:
     def borrow(
         self, hostname: str, now: float, fetch_task: FetchTask | None = None, address: str = ""
     ) -> float:
-        """Request a host (and address) for a redirect hop. Return 0.0 if they are granted, else the time of the next try.
+        """Ask for a host, and for an address, in order to follow a redirect to that host.
 
-        If `fetch_task` is given, the hop may lead to the fetch task's own host. That host is held
-        already, so only the gap after `give_back` applies. A fetch task that has stepped
-        aside also takes a fetch slot again.
+        Return 0.0 if they are granted, else the time of the next try. If `fetch_task` is given, the hop may
+        lead to the fetch task's own host. That host is held already, so only the gap after `give_back`
+        applies. A fetch task that has stepped aside also takes a fetch slot again.
         """
         outstanding = self._outstanding
         aside = fetch_task is not None and outstanding.is_aside(fetch_task.host)
@@ -59,14 +59,15 @@ class Hops:
             self._gates.release_address(host, now, now)
 
     def leave_address(self, fetch_task: FetchTask, now: float) -> None:
-        """Free the address of a fetch task that waits for a browser, or whose page is making no request."""
+        """Free the address of a fetch task that waits for a browser, or whose browser has no request under way."""
         host = self._outstanding.held[fetch_task.host]
         self._gates.release_address(host, now, now)
 
     def take_address(self, fetch_task: FetchTask, address: str, now: float) -> float:
         """Take the address again for a request of the task's page. Return 0.0 on success, else the time of the next try.
 
-        The task needs no fetch slot for this, because tasks that wait for a browser may hold all slots.
+        The task takes no fetch slot for this request. Tasks that wait for a browser may hold all slots, and
+        then none would become free.
         """
         return self._borrow(fetch_task.hostname, now, fetch_task, address)
 

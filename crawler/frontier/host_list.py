@@ -20,9 +20,9 @@ from crawler.storage.keys import HOST
 from crawler.storage.kv import KeyValue, scan_prefix, unseal
 
 LISTED_MAX = 1_000
-SEARCHED_MAX = 200_000  # names read by one search
+SEARCHED_MAX = 200_000  # the maximum number of host names that one search reads
 SEARCHED_AT_ONCE = 1_000
-_LISTED_AT_ONCE = 50  # hosts described between two pauses
+_LISTED_AT_ONCE = 50  # the number of hosts that are described before the next pause
 
 
 class HostList:

@@ -19,7 +19,7 @@ from crawler.records import FetchTask, TaskKind
 from crawler.robots.cache import VerdictKind
 
 LOOKS_MAX = 256  # number of entries of a host examined per turn; each may need a check of robots.txt
-IDLE_MAX = 16  # maximum number of hosts without a URL in memory that get a turn in one call
+IDLE_MAX = 16  # the maximum number of hosts without a URL in memory to which one call gives a turn
 
 _TASK_OF = {
     VerdictKind.ALLOWED: TaskKind.PAGE,
@@ -62,11 +62,12 @@ class HostTurns:
         return None
 
     def of_idle(self, now: float) -> FetchTask | None:
-        """Give turns to the next hosts as long as they have no URL in memory; return the task of a due retry, if any.
+        """Give turns to the next hosts until the next host has a URL in memory.
 
-        A host without a URL in memory may be waiting for a retry. The share `auto` compares the value of
-        known pages with the value of the next host's new URL. If the next host had no URL in memory, the
-        comparison would not see the new URLs of the hosts that follow.
+        Return the first fetch task that such a turn gives out, if any. A host without a URL in memory may be
+        waiting for a retry. The setting `refresh.share = "auto"` compares the value of known pages with the
+        value of the next host's new URL. A next host without a URL in memory would hide the new URLs of the
+        hosts behind it from this comparison.
         """
         for _ in range(IDLE_MAX):
             slot, order = self._bench.first(now)
@@ -77,7 +78,7 @@ class HostTurns:
         return None
 
     def _of_popped(self, host: FrontHost, now: float) -> FetchTask | None:
-        """Give a turn to a host that was removed from the front's plans."""
+        """Give a turn to a host that `Workbench.pop` has returned."""
         caller = host.called_by
         self._gates.shares.note_arrival(host.slot)
         fetch_task = self.of_host(host, now)
@@ -179,7 +180,7 @@ class HostTurns:
         return _TASK_OF[verdict.kind], authority
 
     def _starts_too_soon(self, host: FrontHost, url: str, now: float) -> bool:
-        """Return whether an unclean stop may have interrupted a request of the host whose gap is not over yet."""
+        """Return whether the host must still wait because a request may have been under way at an unclean stop."""
         unclean_at = self._gates.registry.unclean_at
         if not unclean_at:
             return False

@@ -42,10 +42,10 @@ from crawler.records import Blame, Fetch, FetchTask, LinkFlag, Outcome, TaskKind
 from crawler.storage.kv import Batch
 
 _NO_OVERRIDE = Override()
-_DENIED_GAP = 0.01  # seconds between two denied URLs of a host, because checking a URL takes time, too
+_DENIED_GAP = 0.01  # minimum seconds between two denied URLs of a host, because checking a URL takes CPU time
 _OTHERS_LOOKED_AT = 64  # number of a host's entries that are searched for another authority
 _REFRESH = LinkFlag.REFRESH
-_SUSPECT = 2  # from this number of strikes on, every failure counts as a strike
+_SUSPECT = 2  # before an entry has this many strikes, a failure is a strike only if the host was well
 _NO_ADDRESS = (Outcome.DNS_NOT_FOUND, Outcome.ADDRESS_DENIED)
 
 
@@ -239,7 +239,7 @@ class OutcomePolicy:
         return self._with_record(host, decision)
 
     def _with_record(self, host: FrontHost, decision: Decision) -> Decision:
-        """Add to the writes the record of the host, and the records of hosts that changed outside a commit."""
+        """Add the record of the host, and those of hosts that changed outside a commit, to the decision's writes."""
         registry = self._registry
         registry.hosts.cursor[host.slot] = host.cursor()
         if registry.notes:

@@ -16,7 +16,8 @@ from crawler.frontier.hosts.front_host import FrontHost, Refetch
 from crawler.frontier.hosts.table import HostTable
 from crawler.records import FetchTask, TaskKind
 
-# the maximum number of slow requests, as a share of the fetch slots; each is an additional connection
+# The maximum number of slow requests, which continue without a fetch slot, as a share of the fetch slots.
+# Each slow request uses one connection more than the fetch slots need.
 SLOW_SHARE = 0.5
 _WITH_PLACE = (TaskKind.PAGE, TaskKind.ROBOTS)
 
@@ -51,14 +52,14 @@ class Outstanding:
 
     @property
     def is_nearly_full(self) -> bool:
-        """True if nine in ten fetch slots are taken. The other slots go to the next ready hosts, of any kind."""
+        """True if nine in ten fetch slots are taken. The others go to the next ready hosts, prompt or not."""
         return 10 * self.requests >= 9 * self.concurrency
 
     def acquire(self, host: FrontHost, task: TaskKind, url: str = "") -> FetchTask:
         """Give out a fetch task.
 
-        If it is a page or a denied URL, take the host's known page or, without one, the first URL of its
-        queue.
+        A task for a page or a denied URL is for the host's known page or, without one, for the first URL of
+        the host's queue.
         """
         assert not host.held and host.key not in self.held, host
         host.held = True

@@ -60,7 +60,7 @@ class Permission:
         return line if line.startswith("Disallow") else ""
 
     def withholding_line(self, name: str, url: str) -> str:
-        """Return the line of robots.txt because of which the copies of a URL are withheld; "" if they are shown."""
+        """Return the line of robots.txt that withholds the copies of a URL; "" if the copies are shown."""
         return self.disallowing_line(name, url) if self._withholds else ""
 
     def crawl_delay(self, name: str, authority: str, target: str) -> float:

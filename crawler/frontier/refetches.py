@@ -107,7 +107,8 @@ class Refetches:
         ready = self._gates.free_at(slot, now)
         outside = host is None and self._hosts.place[slot] != HostState.IDLE
         if self._hosts.flags[slot] & SILENCED or outside or (host is not None and host.held):
-            # the host stays blocked until the user unblocks it, it enters the front, or it is free
+            # no refetch goes to the host until the user unblocks it, or it enters the front, or its fetch
+            # task ends
             claims.shut(refetch)
         elif ready > now:
             claims.block(refetch, ready)
@@ -124,7 +125,7 @@ class Refetches:
         return None
 
     def drop(self, host: FrontHost, now: float, ready: float) -> None:
-        """Return the host's known page, if it has one, to the schedule. The page is not fetched before `ready`."""
+        """Give the host's known page, if it has one, back to the schedule. The page is not fetched before `ready`."""
         if self._claims is not None and host.refetch is not None:
             refetch, host.refetch = host.refetch, None
             self._claims.give_back(refetch, now, ready)

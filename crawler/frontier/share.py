@@ -77,9 +77,10 @@ class Share:
         return self.refresh if self.auto else self._fixed
 
     def first(self, *, discovery: bool, refresh: bool, new: float = 0.0, known: float = 0.0) -> Side | None:
-        """Return the side whose turn it is, of those with work, or None if neither side has work. This changes nothing.
+        """Return the side that may make the next fetch, or None if neither side has work. This changes nothing.
 
-        `new` and `known` are the values of the next fetch of each side; only `auto` uses them.
+        If only one side has work, that side is returned. `new` and `known` are the values of the next fetch
+        of each side; only `auto` uses them.
         """
         if not (discovery and refresh):
             return Side.DISCOVERY if discovery else Side.REFRESH if refresh else None

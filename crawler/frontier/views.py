@@ -153,11 +153,11 @@ class FrontierViews:
         return self._permission.disallowing_line(entries.split_url(url)[0], url)
 
     def withholding_line(self, url: str) -> str:
-        """Return the line of robots.txt because of which the copies of a URL are withheld; "" if they are shown."""
+        """Return the line of robots.txt that withholds the copies of a URL; "" if the copies are shown."""
         return self._permission.withholding_line(entries.split_url(url)[0], url)
 
     def hosts_with_work(self) -> int:
-        """Return the number of hosts that have something to do and are not silenced (2 ms for a million hosts)."""
+        """Return the number of hosts that have URLs to fetch and may be requested (2 ms for a million hosts)."""
         hosts = self._registry.hosts
         return int(((hosts.array("todo") > 0) & ((hosts.array("flags") & SILENCED) == 0)).sum())
 
@@ -186,21 +186,25 @@ class FrontierViews:
                     }
         return {}
 
-    def hosts(self, now: float, limit: int, *, briefly: bool = False) -> Iterator[HostStatus]:
+    def hosts(self, now: float, limit: int, *, explained: int | None = None) -> Iterator[HostStatus]:
         """Yield the status of up to `limit` hosts; hosts of the front come first.
 
-        `briefly` leaves out what the first URLs of a host wait for. To find this out, a robots.txt of 500 kB may
-        have to be read for each host.
+        `explained` is the number of hosts for which to find out what their first URLs wait for; None means all
+        of them. To find this out, a robots.txt of 500 kB may have to be read for each host.
         """
+        left = limit if explained is None else explained
+        for slot, name in self._slots(limit):
+            yield self.describe(slot, name, now) if left > 0 else self._described(slot, name, None, now)
+            left -= 1
+
+    def _slots(self, limit: int) -> Iterator[tuple[int, str]]:
+        """Yield the slot and name of up to `limit` hosts; hosts of the front come first."""
         for host in list(self._bench.front.values())[:limit]:
-            yield self._status(host.slot, host.name, now, briefly)
+            yield host.slot, host.name
         others = (self._registry.hosts.array("place") != HostState.FRONT).nonzero()[0]
         for slot in others[: max(0, limit - len(self._bench.front))].tolist():
             if self._registry.is_stored(slot):
-                yield self._status(slot, self._registry.stored_name(slot), now, briefly)
-
-    def _status(self, slot: int, name: str, now: float, briefly: bool) -> HostStatus:
-        return self._described(slot, name, None, now) if briefly else self.describe(slot, name, now)
+                yield slot, self._registry.stored_name(slot)
 
     def host(self, name: str, now: float) -> HostStatus | None:
         """Return the status of the host with that name; None if it is not known."""

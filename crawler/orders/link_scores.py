@@ -42,8 +42,9 @@ class LinkScores:
         self._factor = 2.0 ** ((news - 0.5) / PER_OCTAVE) if news else 2 / LEAST
 
     def add(self, fingerprints: Fingerprints, scores: Scores) -> tuple[Scores, Scores, NDArray[np.bool_]]:
-        """Add the scores of n distinct links; return the new scores, the scores passed on last, and which links are news.
+        """Add the scores of n distinct links; return the new scores, the last scores that were passed on, and a mask.
 
+        The mask marks the links that are news: their scores have risen so much that they must be passed on.
         For a URL that is not in the table, the score last passed on is 0. The link to such a URL is not news,
         because it goes through the DUE as usual.
         """

@@ -148,7 +148,11 @@ class Archive:
             yield int.from_bytes(key[2:], "big"), partial(unpack_record, key, value)
 
     def capture_at(self, key: bytes) -> Capture | None:
-        """Return the committed capture with this `c/` key, even if a reshard copied it from another process (`v/`)."""
+        """Return the committed capture with this `c/` key.
+
+        If a reshard copied the capture from another process, it is stored under a `v/` key with the same
+        number.
+        """
         value = self.store.get(key) or self.store.get(keys.ELSEWHERE + key[2:])
         return None if value is None else unpack_capture(key, value)
 
@@ -179,7 +183,10 @@ class Archive:
         return hidden or self.tombstone(fingerprint)
 
     def tombstone(self, fingerprint: int) -> Erased | None:
-        """Return the tombstone of a URL if its copies were erased and it has no other copy, or None."""
+        """Return the tombstone of a URL whose copies were erased.
+
+        Return None if the URL has no tombstone, or has a copy again.
+        """
         key = tombstone_key(fingerprint)
         value = self.store.get(key)
         if value is None or next(self.stored_captures_of(fingerprint), None) is not None:
@@ -281,7 +288,7 @@ class Archive:
             yield key[2:].decode(), int.from_bytes(unseal(key, value), "big")
 
     def damage(self) -> list[str]:
-        """Return a message for each segment that is missing or too short. The crawl no longer has its pages."""
+        """Return a message for each segment that is missing or too short. The pages in these segments are lost."""
         return [
             f"{self.folder / segment}: missing or too short; `crawler check --repair` queues its pages again"
             for segment in self.damaged_segments()

@@ -11,7 +11,7 @@ words. Computing a simhash takes about 60 us per kB of text.
 import mmh3
 import numpy as np
 
-SHINGLE = 3  # number of consecutive words that vote together, so that word order matters, too
+SHINGLE = 3  # number of consecutive words that are hashed together, so that word order matters, too
 BITS = 64
 
 

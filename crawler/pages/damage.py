@@ -86,8 +86,8 @@ Sharing = Callable[[Callable[[SegmentPart], list[Problem]], Iterable[SegmentPart
 def check(archive: Archive, sharing: Sharing = map, *, tails: bool = True) -> Iterator[Problem]:
     """Read every committed record, verify its digests and follow every revisit; yield each problem found.
 
-    `sharing` decides which processes read the segments. Bytes that an erasure has listed are not read, because
-    they will be overwritten when the archive is next opened.
+    `sharing` decides which processes read the segments. Bytes that an unfinished erasure has listed for
+    overwriting are not read: they will be overwritten when the archive is next opened.
 
     With `tails`, uncommitted bytes at the end of a segment are reported, too. They are cut off when the
     archive is opened for writing.

@@ -69,7 +69,9 @@ def _compressed(length: int) -> bytes | None:
 
 def _blank_record(length: int) -> bytes | None:
     """Return a WARC record of exactly `length` bytes whose block is blanks, or None if `length` is too small."""
-    for slack in ("", " "):  # a length field with one more digit can leave one byte over, which `slack` fills
+    # For some lengths, no block fits: a block that is one byte longer may need one more digit in the length field, so
+    # that the record becomes two bytes longer. Then `slack` makes the head one byte longer.
+    for slack in ("", " "):
         identity = FILLER_ID + slack
         for digits in range(1, 12):
             block = length - len(_HEAD.format(identity=identity, length="")) - digits - len(_TAIL)

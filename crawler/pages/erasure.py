@@ -205,7 +205,7 @@ class Erasing:
         return self._rule.is_about(capture.url) and self._rule.covers(capture.fetched_at)
 
     def detached(self, key: bytes, capture: Capture) -> Detached | None:
-        """Return the copy as it must be written again, or None if its record can stay."""
+        """Return how to write a copy again whose original will be erased, or None if the copy need not be written."""
         if not capture.refers_to or self._archive.is_withdrawn(capture):
             return None
         original = self._archive.capture_at(capture.refers_to)

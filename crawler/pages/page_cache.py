@@ -142,7 +142,7 @@ class PageCache(Archive):
         committed = dict(self.committed_lengths())
         self.recovery = (segments.survey if reading else segments.recover)(self.folder, committed)
         # The number of captures whose erasure was interrupted by a kill, and was completed when this process
-        # opened.
+        # opened the archive.
         self.erased = 0 if reading else erasure.finish(self)
         self.lost = damage.find_lost(self, self.recovery.damaged)
         self._writer = segments.SegmentWriter(
@@ -388,9 +388,9 @@ class PageCache(Archive):
     # -- second step: write
 
     def write(self, items: Sequence[Capturing | erasure.Rewriting]) -> int:
-        """Append the records of a group durably; return the number of captures that errors reduced (`make_bare`).
+        """Append the records of a group durably. Return the number of captures stored without a body after an error.
 
-        This also carries out the group's part of an erasure.
+        If the group contains steps of an erasure (`erasure.Rewriting`), they are carried out, too.
 
         Raises:
             StoreError: the disk failed; nothing of the group may be committed.
@@ -422,7 +422,7 @@ class PageCache(Archive):
             members = self._members(capturing)
         except CrawlerError:
             raise
-        except Exception as error:  # if it were raised, this page would end this run and each later run
+        except Exception as error:  # raising it would end this run, and later each run that fetches the page
             self._unexpected.note(error, f"WARC records of {capturing.fetch.url}; the body is not stored")
             original = self._pending_originals.get(capturing.payload_digest)
             if original is not None and original.key == capturing.key:

@@ -11,7 +11,9 @@ import re
 
 import mmh3
 
-COMPARED_BYTES_MAX = 64 << 10  # the path is not removed from longer pages, because error pages are shorter
+# The path of a page is removed because an error page may contain it. It is not removed from longer pages than this,
+# because error pages are short.
+COMPARED_BYTES_MAX = 64 << 10
 PATH_CHARS_MIN = 4  # a shorter path may occur in any text
 _ESCAPED = re.compile(r"[&<>\"']")  # characters that `html.escape` replaces
 

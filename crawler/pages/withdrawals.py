@@ -94,7 +94,7 @@ class Subject(NamedTuple):
     before: float = 0.0
 
     def rule(self, at: float, reason: str = "") -> Withdrawal:
-        """Return the rule for these pages.
+        """Return the withdrawal rule for the pages that this subject names.
 
         Raises:
             UsageError: no subject or more than one is named, or one that is not a host or an http(s) URL.
@@ -301,7 +301,7 @@ class RuleFile:
             return known
 
     def note_erasure(self, rule: Withdrawal, *, done: bool) -> Withdrawal:
-        """Record that the copies of a rule will be erased.
+        """Record that the copies to which a rule applies will be erased.
 
         With `done`, record that they have been erased, and remove the URL from the rule.
         """

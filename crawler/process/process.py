@@ -265,7 +265,8 @@ class Process:
 
     def _fetch_task_ended(self) -> None:
         self.commits.look_at_flight()
-        # With a sink, a task ends after its commit. That commit has already woken the schedule.
+        # With a sink, a task ends after its commit. The commit woke the schedule before the task had ended, so the
+        # schedule must be woken again.
         if self.fetch_tasks.sink is not None or self.fetch_slots.limited:
             self.wake()
 
@@ -292,7 +293,7 @@ class Process:
         while True:
             self._look_at_disk()
             await asyncio.sleep(self._environment.watch_interval)
-            self.wake()  # the time limit may have been reached
+            self.wake()  # this also checks the time limit
 
     def _look_at_disk(self) -> None:
         directory, config, frontier = self.context.directory, self.context.config, self._frontier

@@ -33,8 +33,8 @@ from crawler.storage.keys import RENDERED
 from crawler.storage.kv import Batch, KeyValue, scan_prefix, seal, unseal
 from crawler.urls.canonical import hostname
 
-# A page is rendered if the probability of a gain is at least this. After three renderings of candidates that
-# added nothing, the probability is lower than this.
+# A page is rendered if the probability of a gain is at least this. For example, it is lower after three
+# renderings of candidates that added nothing.
 WORTH = 0.15
 TEXT_MIN = 200  # bytes of visible text; a page with less text may be built by scripts in the browser
 ADDED_TEXT = 0.2  # the visible text must grow by at least this share to count as something new
@@ -47,7 +47,8 @@ PATTERNS_MAX = 20_000
 # seconds for which `auto` does not try a page again after a failed rendering; each further failure in a row
 # makes this wait four times as long, up to 30 days
 _WAIT_FIRST, _WAIT_FACTOR, _WAIT_MAX = 3600.0, 4, 30 * 86_400.0
-# the renderings of the whole host together weigh as much as this many renderings of the pattern
+# the estimate for a pattern uses its own renderings and those of the whole host; the latter count as this
+# many
 _POOLED = 2.0
 _SLUG_CHARS = 20
 
@@ -75,7 +76,7 @@ class Signs(NamedTuple):
 
     @property
     def candidate(self) -> bool:
-        """True if it seems that scripts build the rest of the page in a browser."""
+        """True if the static page seems incomplete, and scripts seem to build the rest in a browser."""
         return self.script and (self.mark or self.text_bytes < TEXT_MIN)
 
 

@@ -39,7 +39,7 @@ def main(arguments: list[str]) -> None:
 
 
 def _place(read: int, write: int) -> None:
-    """Make the ends of the two pipes the file descriptors 3 and 4."""
+    """Move one end of each of the two pipes to the file descriptors 3 and 4."""
     read, write = (os.dup(os.dup(os.dup(fd))) for fd in (read, write))
     os.dup2(read, 3)
     os.dup2(write, 4)

@@ -43,7 +43,7 @@ _NO_DOM = frozenset({"crash", "navigation"})
 # if the browser does not report that an answer has arrived, the answer counts as received after this many
 # seconds
 _DELIVERY_MAX = 3.0
-_CHILDREN_MAX = 20  # maximum number of frames of other sites and workers per page
+_CHILDREN_MAX = 20  # maximum number of workers plus frames of other sites per page
 _WITHOUT = "; the crawl continues without a browser and stores the answers unrendered"
 # The URLs of frames whose content comes from the page itself begin with one of these. Such frames have no
 # origin of their own.
@@ -108,7 +108,8 @@ class BrowserRenderer:
         self._browser: Browser | None = None
         self._retired: set[Browser] = set()
         self._starting = asyncio.Lock()
-        self._alone = asyncio.Lock()  # only one suspect at a time has a browser of its own
+        # held while a suspect (a page that was open when a browser ended) has a browser of its own
+        self._alone = asyncio.Lock()
         self._failures = 0
         self._watching: asyncio.Task[None] | None = None
 

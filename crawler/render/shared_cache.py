@@ -77,7 +77,7 @@ def fresh_for(fetch: Fetch, now: float) -> float:
 
 
 def _lifetime(fetch: Fetch, said: Mapping[str, str], now: float) -> float:
-    """Return the number of seconds, from its creation by the server, for which an answer stays fresh."""
+    """Return the number of seconds for which an answer stays fresh after the server has created it."""
     for name in ("s-maxage", "max-age"):
         if name in said:
             return _seconds(said[name])

@@ -44,9 +44,9 @@ class Paused(NamedTuple):
 class Answering(StrEnum):
     """The ways to answer a paused request."""
 
-    DOCUMENT = "document"  # with the answer for the page itself, which the crawler already has
-    FETCH = "fetch"  # with the answer that the crawler's fetcher gets
-    EMPTY = "empty"  # with an image of one pixel, or with an error, because pictures are not wanted
+    DOCUMENT = "document"  # answer with the page itself, which the crawler already has
+    FETCH = "fetch"  # answer with what the crawler's fetcher gets
+    EMPTY = "empty"  # answer with an image of one pixel, or with an error, because pictures are not wanted
     STAY = "stay"  # with status 204, so that the browser stays on the page
     REFUSE = "refuse"
 

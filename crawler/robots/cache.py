@@ -305,7 +305,7 @@ class RobotsCache:
             batch.put(*self._recorded.popleft())
 
     def committed(self) -> None:
-        """Remove the copies that are now in the store from the unsaved ones.
+        """Remove those copies from `_unsaved` that are in the store now.
 
         Call this in the loop thread, at any time.
         """
@@ -348,9 +348,10 @@ class RobotsCache:
         return msgspec.structs.replace(parsed, sitemaps=parsed.sitemaps[: self._config.sitemaps_max])
 
     def _wait_behind(self, copy: RobotsCopy) -> float:
-        """Return the delay that followed the last failure, plus a second.
+        """Return the longest possible time until `retry_at`.
 
-        If `retry_at` is further in the future, the clock was wrong when it was set.
+        It is the delay that followed the last failure, and a second more.
+        If `retry_at` is further ahead, the clock was wrong when `retry_at` was set.
         """
         return 1.0 + max(
             self._delay(copy.failures - 1, copy.outcome), self._delay_beyond(copy.retry_at, copy)

@@ -21,8 +21,6 @@ disallow, which goes beyond the RFC.
 
 import re
 from collections.abc import Generator, Iterable, Iterator
-from dataclasses import dataclass
-from dataclasses import field as of_dataclass
 
 import msgspec
 
@@ -222,8 +220,7 @@ def reading(
     return groups.parsed()
 
 
-@dataclass(slots=True, eq=False)
-class _Choice:
+class _Choice(msgspec.Struct, eq=False):
     """The rules and crawl delay read so far from the groups of one agent."""
 
     rules_left: int
@@ -232,8 +229,8 @@ class _Choice:
     rules: dict[Rule, None] | None = None
     crawl_delay: float | None = None
     ignored: int = 0
-    usage: list[str] = of_dataclass(default_factory=list)
-    signals: list[str] = of_dataclass(default_factory=list)
+    usage: list[str] = []
+    signals: list[str] = []
 
     def add(self, field: int, value: str) -> None:
         if field == _USAGE:

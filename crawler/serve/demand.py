@@ -23,9 +23,10 @@ from crawler.clock import past
 from crawler.errors import DamageError
 from crawler.storage.kv import seal, unseal
 
+# The sketch has 4 x 65,536 doubles: 2 MiB. It is allocated when more than `pages_max` pages are requested.
 ROWS = 4
-COLUMNS = 1 << 16  # 4 x 65,536 doubles: 2 MiB, allocated when the exact table first overflows
-_SCALE_MAX = 2.0**40  # when one request weighs more than this, the origin advances
+COLUMNS = 1 << 16
+_SCALE_MAX = 2.0**40  # when a new request has more weight than this, `_origin` is set to the present
 _FORGOTTEN = 2.0**-10  # smaller counts are dropped; a single request has this count after ten half-lives
 _ODD = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0xD6E8FEB86659FD93)
 _ALL_64 = (1 << 64) - 1

@@ -30,8 +30,8 @@ from crawler.serve.asked_before import AskedBefore
 
 log = logging.getLogger("crawler")
 
-BODY_BYTES_MIN = 2048  # a shorter body is inflated as quickly as it is read
-# the index has at most one entry, of 190 bytes, for each such number of bytes of the file
+BODY_BYTES_MIN = 2048  # a shorter body is not stored, because reading it takes as long as inflating it
+# The index has at most one entry per this number of bytes of the file. An entry takes 190 bytes.
 BYTES_AN_ENTRY = 16_384
 # the file takes at most an eighth of the disk space that is free when the server starts
 FREE_SHARE = 8

@@ -27,14 +27,14 @@ from crawler.storage.keys import ASKED
 from crawler.storage.kv import after_prefix
 
 STEP = 0.002  # seconds of work between two rests, and so the longest time that a request waits
-DELAY_MAX = (
-    0.5  # seconds of delay, because other programs have the CPU, that are made up for by shorter rests
-)
+# If other programs use the CPU, the work is late. Shorter rests make up for at most this number of seconds.
+DELAY_MAX = 0.5
 IDLE = 0.02  # seconds without a request, after which the work continues
 CHECK_INTERVAL = 1.0  # seconds between two looks for a new kind of client, or for a withdrawal
-FORMS_MAX = 4  # number of forms for which answers are prepared until the next withdrawal
+FORMS_MAX = 4  # maximum number of forms (`CopyForm`) that are prepared; a withdrawal starts the count anew
 REQUESTED_MAX = 20_000  # number of requested pages that come first; the list uses 3 MB
-_SLICE = 64  # number of records read at a time, because an open iterator would keep erased bytes on the disk
+# Number of records that are read with one iterator. As long as an iterator is open, erased bytes stay on the disk.
+_SLICE = 64
 
 
 class Filler:
@@ -127,7 +127,7 @@ class Filler:
         return record.url if record is not None and record.state is PageState.STORED else ""
 
     def _counts(self, archive: Archive) -> Iterator[tuple[float, int]]:
-        """Yield (weight, fingerprint) of each requested page. Weights have the order of the decayed counts."""
+        """Yield (weight, fingerprint) of each requested page. The higher its decayed count, the higher the weight."""
         begin = ASKED
         while found := list(itertools.islice(archive.store.scan(begin, after_prefix(ASKED)), _SLICE)):
             begin = found[-1][0] + b"\0"

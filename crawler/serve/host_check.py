@@ -61,7 +61,9 @@ def check_host(hosts: list[str], names: frozenset[str]) -> str:
 
 
 def check_same_site(fields: Mapping[str, str], host: str, why: str) -> None:
-    """Refuse a request that a browser sends for a page of another origin, as Origin or Sec-Fetch-Site shows.
+    """Refuse a request that a page of another origin makes in the user's browser.
+
+    The fields Origin and Sec-Fetch-Site show the origin.
 
     Raises:
         HttpError: 403 with `why`.

@@ -19,8 +19,8 @@ dt {{ font-weight: 600 }} dd {{ margin: 0 0 .5rem }}
 <p>{why}</p>
 <dl>{rows}</dl></main></html>
 """
-# The heading of an error page for each state of an error. For other states, the heading is the status and its
-# name.
+# The heading of an error page for each value of `state` in an `HttpError`. For other states, the heading is
+# the status and its name.
 _TITLES = {
     "unknown": "This page is not in the cache",
     "todo": "This page has not been fetched yet",

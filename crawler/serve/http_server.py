@@ -165,7 +165,7 @@ class Sending:
             connection.drop()
             raise ConnectionResetError(str(error)) from error
         finally:
-            if isinstance(pieces, Generator):  # only generators hold a file open
+            if isinstance(pieces, Generator):  # a generator may hold a file open, other iterators do not
                 pieces.close()
         if chunked:
             connection.write(b"0\r\n\r\n")

@@ -69,7 +69,7 @@ class PageHandler:
         self._rewriter = rewriter
         self._use_rule = use_rule
         self._withholds = config.withholds_disallowed
-        self._consent_lines: dict[bytes, bytes] = {}  # by digest of the receipt
+        self._consent_lines: dict[bytes, bytes] = {}  # digest of a consent receipt -> its header line
         self.response_cache = ResponseCache(config.ready_bytes_max)
         self.head_cache = ResponseCache(config.head_bytes_max)
         self.disk_cache = open_disk_cache(config, folder)
@@ -214,7 +214,7 @@ class PageHandler:
             shown = self._built(archive, located, ParsedRequest(Route.PAGE, url=url), form, key)
             self._check_allowed(url)
             shown.ready.prepare()
-        except (HttpError, CrawlerError):  # the first request gets the error
+        except (HttpError, CrawlerError):  # nothing is prepared; a client that asks for it gets the error
             return
         if shown.ready.stored is not None and not shown.ready.too_long:
             _release(shown)
@@ -252,7 +252,9 @@ class PageHandler:
     def _chosen(
         self, archive: Archive, asked: ParsedRequest, fingerprint: int, at: float | None, proof: bytes
     ) -> tuple[PageRecord | None, Capture | None]:
-        """Return the URL's record, decoded from its bytes `proof`, and the copy for the time `at`; each may be None.
+        """Return the URL's record and the copy for the time `at`; each may be None.
+
+        `proof` is the stored value from which the record is decoded, or b"" if there is none.
 
         Raises:
             HttpError: 451, no copy of this page may be shown.
@@ -311,7 +313,10 @@ class PageHandler:
         return CachedResponse(key, located, 0, proof, tried_at, capture.fetched_at, ready)
 
     def _consent_line(self, archive: Archive, fingerprint: int, digest: bytes) -> bytes:
-        """Return the line with the answers of a receipt, or b"". Most pages of a site have the same receipt."""
+        """Return the header line that states the consent in a receipt, or b"" if there is none.
+
+        Most pages of a site have the same receipt.
+        """
         line = self._consent_lines.get(digest)
         if line is None:
             text = stored_header_text(archive.store, fingerprint, digest)
@@ -434,11 +439,11 @@ class PageHandler:
 
 
 def _release(shown: CachedResponse) -> None:
-    """Reduce an answer whose body can be read again to its head."""
+    """Drop the body of an answer, and keep the head. The body can be read again from the copy."""
     ready = shown.ready
     assert ready.stored is not None
     shown.bodiless = True
-    ready.stored.release()  # a 304 does not need the bytes of the member
+    ready.stored.release()  # the head alone does not need the stored bytes of the copy
     # remove the body now, because the cache counts the memory of an answer when it stores the answer
     ready.body = None
 
@@ -460,8 +465,8 @@ def _is_current(shown: CachedResponse) -> bool:
 _HEAD_BYTES = 4096  # memory of a cached head of ordinary length
 _CONSENT_LINES_MAX = 1024  # number of receipts whose lines are remembered, 300 bytes each
 _DISALLOWED_NOTE = b"X-Note: robots.txt forbade this page when it was last due for a fetch\r\n"
-# The status of `refresh=1` without a copy, by `AheadState`. In other states, the status is 404, and the
-# page's own state is shown.
+# The status of the answer to a request with `refresh=1` if there is no copy. It depends on the `AheadState`.
+# In other states, the status is 404, and the page's own state is shown.
 _AHEAD = {
     AheadState.QUEUED: 202,
     AheadState.BLOCKED: 409,

@@ -155,7 +155,7 @@ class Representation(msgspec.Struct):
             self.stored.release()
         else:
             body = self.body
-            self.pieces = lambda: iter((body,))  # so that the source of the pieces can be freed
+            self.pieces = lambda: iter((body,))  # dropping the previous `pieces` frees their source
 
 
 def represent(

@@ -175,7 +175,7 @@ class PageServer:
         return await self._receive(asked, request, body)
 
     def _remember(self, request: ServedRequest, client_headers: ClientHeaders) -> None:
-        """Remember the client's headers under the bytes of its header fields, for `_again`."""
+        """Remember the client's headers for `_again`. The key is the bytes of the header fields of the request."""
         line_end = request.raw.find(b"\r\n")
         if _PLAIN_LINE.fullmatch(request.raw[:line_end]):
             self._client_headers.put(request.raw[line_end:], client_headers)

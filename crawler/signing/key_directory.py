@@ -16,7 +16,7 @@ from crawler.signing.signing_keys import Keys, published
 PATH = "/.well-known/http-message-signatures-directory"
 MEDIA_TYPE = "application/http-message-signatures-directory+json"
 TAG = "http-message-signatures-directory"
-PROOF_LIFETIME = 7 * 86_400  # seconds; operators of bot lists fetch the directory again sooner than this
+PROOF_LIFETIME = 7 * 86_400  # seconds until a proof expires; operators of bot lists fetch a new one sooner
 
 
 def directory_body(keys: Keys, now: float) -> bytes:

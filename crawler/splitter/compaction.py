@@ -198,7 +198,7 @@ class Compaction:
 
 
 def first_occurrences(fingerprints: np.ndarray) -> np.ndarray:
-    """Return a mask, bool (n,), that is True for each of `fingerprints`, uint64 (n,), at its first occurrence."""
+    """Return a mask (bool) that marks the first occurrence of each fingerprint in `fingerprints` (uint64)."""
     keep = np.zeros(len(fingerprints), dtype=bool)
     for remainder in range(_RANGES):
         positions = np.flatnonzero(fingerprints % np.uint64(_RANGES) == remainder)

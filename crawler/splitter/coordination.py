@@ -57,7 +57,7 @@ import msgspec
 
 from crawler.splitter.wire import Counters, PastEnd
 
-# Maximum number of messages to a peer that the peer has not echoed yet and whose counters are remembered. If
+# Maximum number of messages to a peer whose counters are remembered until the peer echoes them. If
 # there are more, the oldest are merged.
 _OUTSTANDING_MAX = 256
 
@@ -184,7 +184,8 @@ class Coordination:
         self.silence_max = silence_max
         self._progress = progress
         self.ended = False
-        self.tells_end = True  # False as long as this process would forget the end in a crash
+        # False until the end of the crawl is stored; before that, this process would forget it in a crash
+        self.tells_end = True
         self._number = 0
         self._peers = {name: _Peer() for name in names if name != me}
         self._at_work = len(self._peers)  # number of peers that have work or have sent nothing yet
@@ -226,7 +227,8 @@ class Coordination:
         if last is not None and last.boot != counters.boot:  # a restarted peer holds none of our values
             peer.held, peer.echo = None, 0
         peer.heard, peer.heard_at = counters, now
-        if counters.echo_boot == self.boot:  # otherwise, the echo is for an earlier start
+        # if they differ, the echo answers an earlier start of this process
+        if counters.echo_boot == self.boot:
             peer.echo = counters.echo
         while peer.outstanding and peer.outstanding[0].number <= peer.echo:
             peer.held = peer.outstanding.popleft()

@@ -135,7 +135,7 @@ class Inbox:
         return source.durable.sequence if source.durable.epoch == source.epoch else 0
 
     def applied_by_peer(self) -> dict[str, int]:
-        """Return the number of links of each peer that were ever applied from its entries."""
+        """Return, for each peer, the number of links from its entries that were ever applied here."""
         return {peer: source.durable.applied for peer, source in self._sources.items()}
 
     def applied_from(self, peer: str) -> int:
@@ -256,7 +256,7 @@ class Inbox:
 
 
 def _durable(received: Received, before: _Durable) -> _Durable:
-    """Return the state that is durable once the entry is committed."""
+    """Return the state that is durable once the entry `received` is committed."""
     applied = before.applied + len(received.links)
     return _Durable(received.epoch, received.sequence, applied, received.chain, before.before)
 

@@ -118,7 +118,7 @@ class Outbox:
             self._encoded[peer] = encode_entries(all_links, self._config.entry_bytes)
 
     def stage(self, batch: Batch) -> None:
-        """Put the group's entries into the batch, and all deletes and state changes that are due (writer thread)."""
+        """Put the group's entries, and the deletes and state changes that are due, into the batch (writer thread)."""
         encoded, self._encoded = self._encoded, {}
         self._staged.append(
             [spool for peer, spool in self.spools.items() if spool.stage(batch, encoded.get(peer, ()))]
@@ -144,9 +144,9 @@ class Outbox:
     # -- the connections --------------------------------------------------------------------------
 
     def welcome(self, peer: str, epoch: bytes, durable: int, chain: int, applied: int) -> Greeting:
-        """Return what the peer's Welcome means; the Welcome answers a Hello that contained `epoch`.
+        """Judge a peer's Welcome, which answers a Hello that contained `epoch`; return the result.
 
-        Any meaning other than GO_ON ends the connection.
+        Any result other than GO_ON ends the connection.
         """
         spool = self.spools[peer]
         greeting = spool.greet(epoch, durable, chain, applied)
@@ -230,7 +230,8 @@ class Outbox:
     def retirement(self, peer: str, matches: Callable[[str], object]) -> Compaction | None:
         """Return a compaction that marks the links whose URLs match as retired; None if none can start now.
 
-        The links of a connected peer are on their way. They are in its queues a moment later.
+        None starts for a connected peer either, because the links for it are being sent. A moment later, they
+        are in the peer's own queues.
         """
         spool = self.spools[peer]
         if self._compacting is not None or not spool.ready or spool.connected or not spool.links:
@@ -246,8 +247,8 @@ class Outbox:
     def adopt(self, compaction: Compaction) -> bool:
         """Make a compacted queue current with the next group; return False if the queue has changed meanwhile.
 
-        Afterwards, call `Compaction.sweep` in a worker thread. If this method returns True, wait with `sweep`
-        until that group is committed.
+        Afterwards, call `Compaction.sweep` in a worker thread: after the commit of that group if this method
+        returns True, and at once if it returns False.
         """
         assert compaction is self._compacting, compaction
         self._compacting = None

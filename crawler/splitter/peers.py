@@ -315,7 +315,8 @@ class Peers:
         self._closing = False
         self._strangers = Strangers()
         self._refused_by: set[str] = set()
-        self._closed_since: dict[str, float] = {}  # peers at whose address no process listens, since when
+        # for each peer at whose address no process listens, the time since when
+        self._closed_since: dict[str, float] = {}
         self.last_ending: dict[str, str] = {}  # for each peer, the reason why its last connection ended
 
     async def start(self) -> Address:
@@ -543,7 +544,8 @@ class Peers:
     def have_left(self, peers: Iterable[str], seconds: float) -> bool:
         """Return whether the machines of all these peers have refused every connection for so many seconds.
 
-        A machine that cannot be reached does not refuse. So there is a network, and the processes do not run.
+        A machine that cannot be reached does not refuse. So a refusal shows that the network works and that
+        the process does not run.
         """
         now = self.now()
         return all(now - self._closed_since.get(peer, now) >= seconds for peer in peers)

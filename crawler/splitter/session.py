@@ -155,8 +155,9 @@ class Common(msgspec.Struct):
         """Return a message for `peer` if it has lost links that it had confirmed to this process, else "".
 
         `applied` is the number of links from this process that the peer reports in its Hello. The number may
-        be out of date, because meanwhile the peer may have confirmed more links on the other connection. So
-        links count as lost only if the peer has been restarted since it last confirmed links.
+        be out of date, because meanwhile the peer may have confirmed more links on the connection that this
+        process has dialled. So links count as lost only if the peer has been restarted since it last
+        confirmed links.
         """
         spool = self.outbox.spools[peer]
         missing = 0 if spool.peer_boot == boot else spool.missing(applied)
@@ -164,7 +165,7 @@ class Common(msgspec.Struct):
 
 
 def lost_links_text(me: str, peer: str, missing: int, shares_directory: bool) -> str:
-    """Return a message that `peer` lacks `missing` links of `me` which it had confirmed, and what to do about it.
+    """Return a message: `peer` lacks `missing` links that it had confirmed to `me`, and what to do about it.
 
     A `missing` of 0 means that the number is unknown.
     """
@@ -400,7 +401,7 @@ class Dialler(_Session):
         """Send a frame of entries if the window has room. Set `more` if there may be another frame to send.
 
         Each call sends only one frame. So the owner of the links can commit the first entries while this
-        process reads the next ones, and a long queue does not delay the other work of this process.
+        process reads the next ones. A long queue does not delay the other work of this process.
         """
         if self.state is not SessionState.STREAMING:
             return
@@ -493,8 +494,8 @@ class Listener(_Session):
     def _ask_again(self) -> None:
         """Ask for a resync.
 
-        Ask only once per gap. The entries that are already in transit follow the same gap, so they need no
-        further request.
+        Ask only once per gap. All entries that are already in transit come after the same gap, so they need
+        no further request.
         """
         if not self._resyncing:
             self._resyncing = True

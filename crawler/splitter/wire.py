@@ -108,7 +108,7 @@ class PastEnd(IntEnum):
 
     NONE = 0  # no end is known
     HOLDS = 1  # the crawl had ended, and this process has done nothing since then
-    VOID = 2  # the crawl had ended, but later work or other limits mean that this end no longer applies
+    VOID = 2  # the crawl had ended, but later work or other limits have made it unfinished again
 
 
 class _Message(msgspec.Struct, frozen=True, gc=False, array_like=True, forbid_unknown_fields=True):
@@ -370,7 +370,7 @@ def chained(chain: int, entry: bytes) -> int:
     """Return the checksum of an epoch's entries up to `entry`. `chain` is the checksum of the earlier entries, or 0.
 
     If two queues have different checksums at the same epoch and number, one of them was continued from a copy
-    or an older state of the store. It has then used the same numbers for other entries.
+    or an older state of the store. That queue then has other entries under the same numbers.
     """
     return zlib.crc32(entry[:_SEAL_BYTES], chain)
 

@@ -246,7 +246,9 @@ def total_bytes(path: Path) -> int:
 
 
 def reserve(path: Path, length: int) -> None:
-    """Allocate `length` bytes of disk space to the file `path`, the ballast. A repair may free this space.
+    """Allocate `length` bytes of disk space to the file `path`.
+
+    The file is called the ballast. A repair may free this space.
 
     Raises:
         StoreError: the disk is too full.
@@ -447,7 +449,7 @@ def lock_holder(path: Path) -> str:
 
 
 def _is_brief(path: Path) -> bool:
-    """Return whether the lock will be released soon: it is brief, or its file names no process or one that has ended."""
+    """Return whether the lock will be released soon: it is brief, its file is empty, or its process has ended."""
     try:
         fields = path.read_text(encoding="utf-8", errors="replace").split()
     except OSError:
@@ -463,7 +465,7 @@ _held: weakref.WeakSet[Lock] = weakref.WeakSet()
 def _forget_in_child() -> None:
     """Close a forked child's copies of the descriptors. They would keep the locks after the parent has ended."""
     for lock in list(_held):
-        lock._close()  # the parent keeps its lock, which lasts until the last copy of the descriptor is closed
+        lock._close()  # closes only the child's copy of the descriptor; the parent keeps its lock
     _held.clear()
 
 
@@ -471,10 +473,10 @@ os.register_at_fork(after_in_child=_forget_in_child)
 
 
 def disown_locks(descriptors: Collection[int]) -> None:
-    """Make the locks of a dead simulated process forget their descriptors, without closing the descriptors.
+    """Make the locks of a dead simulated process forget these descriptors, which stay open.
 
-    The numbers of these descriptors will be used for other files. Otherwise, a release or a forked child
-    would close those files.
+    Later, other files will have the numbers of these descriptors. If the locks still had the numbers, a
+    release or a forked child would close those files.
     """
     for lock in list(_held):
         if lock._descriptor in descriptors:

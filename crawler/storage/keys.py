@@ -127,7 +127,8 @@ REFRESH_LEVEL = b"m/refresh"  # the latest level of the refresh schedule
 REFRESH_REVISIT = b"m/revisit"  # the mean time between two crawls of a page
 REFRESH_TILT = b"m/tilt"  # weight of the pages of this process, relative to pages of other processes
 REFRESH_HAZARD = b"m/hazard"  # correction of P[fresh]
-REFRESH_BIAS = b"m/bias"  # correction of P[fresh] by the rates with which neighbourhoods are compared
+# found and expected changes, with which `Learning` corrects its probabilities of a change
+REFRESH_BIAS = b"m/bias"
 SCOPE_STATE = b"m/scope"  # the scope of the seeds and their redirects
 EQUIVALENCES = b"m/equivalences"  # pairs of authorities that are proven to be names of one site
 RUN = b"m/run"  # the current run, and the counters as they were when it began
@@ -155,7 +156,7 @@ METAS: Mapping[bytes, Family] = {
     OUTBOX_STATE: Family(OUTBOX_STATE, "splitter", Travel.ANEW),
 }
 
-# Maps each counter of stored keys to the prefix of those keys.
+# Maps the name of each counter that counts keys in the store to the prefix of these keys.
 KEPT: Mapping[str, bytes] = {"stored.records": PAGE, "stored.captures": CAPTURE}
 
 BY_BUCKET = tuple(family.prefix for family in FAMILIES if family.travel is Travel.BUCKET)

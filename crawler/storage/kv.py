@@ -207,7 +207,8 @@ class DiskStore:
                 raise DamageError(f"store: write failed: {self._failed}; {REMEDY}") from error
             raise StoreError(f"store: write failed: {self._failed}") from error
         finally:
-            # counted after the write, because another thread may read the old value until then
+            # counted after the write: otherwise, another thread could read the new number and then the old
+            # value
             self.writes += 1
 
     def _write(self, batch: Any) -> None:

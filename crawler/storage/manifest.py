@@ -48,7 +48,7 @@ def lost_bookkeeping(store: Path) -> str:
 
 
 def without_current(store: Path, kinds: tuple[str, ...]) -> str:
-    """Return a message that names a file of a store without CURRENT; "" if the store has no files."""
+    """Return a message about a store that has files but no CURRENT, naming one of the files; "" if it has no files."""
     left = next((path.name for kind in kinds for path in store.glob(f"*.{kind}")), "")
     return f"CURRENT is missing beside {left}" if left else ""
 
@@ -73,7 +73,7 @@ def next_file(manifest: bytes) -> int:
 
 
 def edits(manifest: bytes, fields: Mapping[int, str]) -> Iterator[dict[int, int]]:
-    """Yield, for each edit, {tag: first number of the field}, up to the first tag that is not in `fields`."""
+    """Yield {tag: first number of the tag's field} for each edit, up to the first tag that is not in `fields`."""
     return (dict(_fields(edit, fields)) for edit in whole_records(manifest))
 
 

@@ -48,7 +48,8 @@ class _Known(NamedTuple):
     """The state at the end of a manifest."""
 
     log: int = 0  # the oldest live log
-    sequence: int = 0  # number of the last write that was in a table when the oldest live log was named
+    # number of the last write that was in a table, not only in a log, when `log` became the oldest
+    sequence: int = 0
     next_file: int = 0
 
 

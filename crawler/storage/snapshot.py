@@ -25,7 +25,9 @@ from pathlib import Path
 from crawler.errors import DamageError, DirectoryError, StoreError
 from crawler.storage.manifest import next_file
 
-TRIES = 50  # number of attempts; the manifest changes only once per flush, every few MB of writes
+# number of attempts; one fails if the manifest changes meanwhile, as after each flush (every few MB of
+# writes)
+TRIES = 50
 PAUSE = 0.02  # seconds between two attempts
 _LINKED = (".ldb", ".sst")
 _COPIED = ("CURRENT", "IDENTITY", "OPTIONS-", "rocksdict-config")

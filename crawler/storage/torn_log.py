@@ -17,6 +17,7 @@ fragment crosses the end of a block. The types FULL, FIRST, MIDDLE and LAST are 
 are left in a block, these bytes are zero.
 """
 
+import functools
 import struct
 from pathlib import Path
 from typing import NamedTuple
@@ -27,9 +28,11 @@ from crawler.storage.files import cut
 BLOCK_BYTES = 32 << 10
 _HEADER = struct.Struct("<IHB")
 _FULL, _FIRST, _LAST = 1, 2, 4
-_MASK_DELTA = 0xA282EAD8  # util/crc32c.h: added to the rotated crc, because data may contain crcs too
+# util/crc32c.h: a stored crc is rotated, and this is added, because the data may itself contain crcs
+_MASK_DELTA = 0xA282EAD8
 
 
+@functools.cache
 def _crc32c_table() -> list[int]:
     table = []
     for value in range(256):
@@ -39,16 +42,13 @@ def _crc32c_table() -> list[int]:
     return table
 
 
-_TABLE = _crc32c_table()
-
-
 def crc32c(data: bytes) -> int:
     """Return the CRC-32C (Castagnoli).
 
     At about 10 MB/s, this is fast enough for a log of a few MB that is read once.
     """
     value = 0xFFFFFFFF
-    table = _TABLE
+    table = _crc32c_table()
     for byte in data:
         value = table[(value ^ byte) & 0xFF] ^ value >> 8
     return value ^ 0xFFFFFFFF

@@ -323,7 +323,8 @@ class _Child:
             return forked, forked.link
         ours, theirs = socket.socketpair()
         environ = dict(os.environ)
-        # only the first start gets the faults, because otherwise, restarts would fail, too
+        # only the first start gets the faults of a test (CRAWLER_FAULT), because otherwise, restarts would
+        # fail, too
         if self._process is not None:
             environ.pop("CRAWLER_FAULT", None)
         with theirs:

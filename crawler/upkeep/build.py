@@ -180,7 +180,7 @@ def _receipt_of(store: KeyValue, fingerprint: int, digest: bytes) -> bytes:
 
 
 def _counters(to: NewProcess, books: ReshardCounters) -> dict[str, int]:
-    """Return counters for the new process that obey the laws in `process/committing/counters.py`."""
+    """Return counters for the new process that satisfy the equations in `process/committing/counters.py`."""
     counters: Counter[str] = Counter()
     if to.heir:
         for source in to.sources:

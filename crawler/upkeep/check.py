@@ -55,7 +55,7 @@ def check(stages: Stages, processes: int = 1) -> list[str]:
 def _shared(
     processes: int, work: Callable[[SegmentPart], list[Problem]], parts: Iterable[SegmentPart]
 ) -> Iterator[list[Problem]]:
-    """Yield the problems of each part, in the order of the parts, which several processes read."""
+    """Read the parts in several processes; yield the problems of each part, in the order of the parts."""
     pool: WorkerPool[SegmentPart, list[Problem]] = WorkerPool(lambda part, _careful: work(part), processes)
     with pool:
         yield from pool.results(parts)
@@ -77,7 +77,7 @@ def _damaged_values(store: KeyValue) -> list[str]:
 
 
 def _missing_keys(store: KeyValue, point: CommitPoint) -> list[str]:
-    """Return a line for each kind of key whose number of keys in the store differs from the counter of this kind."""
+    """Return a line for each counter of keys (`KEPT`) that differs from the number of such keys in the store."""
     problems = []
     for name, prefix in KEPT.items():
         found, counted = sum(1 for _ in scan_prefix(store, prefix)), point.counters[name]

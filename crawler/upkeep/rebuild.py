@@ -39,7 +39,9 @@ from crawler.urls.fingerprint import Fingerprinter
 def rebuild(
     config: Config, folder: Path, fingerprinter: Fingerprinter, *, store_damaged: bool
 ) -> tuple[Repair, list[Link]]:
-    """Repair the store, segments and DUE of a closed process. Return the repair, and the links that waited in the log.
+    """Repair the store, segments and DUE of a closed process.
+
+    Return the `Repair`, which describes what was done, and the links that waited in the log.
 
     Raises:
         DamageError: the store still cannot be read.

@@ -255,7 +255,7 @@ class LinkFilter:
                         judged.clear()
                     judged[url] = known
             results[position] = entry = known
-            # Hrefs with tabs or newlines are not printable.
+            # An href with tabs or newlines, which is not printable, is not stored.
             if plain or (href.isprintable() and not depends_on_base(href)):
                 table[href] = entry
                 size += _ENTRY_BYTES + len(href) + len(url)

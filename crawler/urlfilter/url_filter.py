@@ -139,7 +139,10 @@ class Scope:
         )
 
     def names(self, url: str) -> bool:
-        """Return whether a URL is in scope whatever its directory is: as a seed of kind `page`, or by a SURT prefix."""
+        """Return whether a URL is in scope by itself, not by its directory.
+
+        It is, if it is a seed of kind `page`, or if a SURT prefix covers it.
+        """
         if PAGE in self._others and self._others[PAGE]._has(url):
             return True
         return bool(self._surts) and surt_of(url).startswith(self._surts)
@@ -196,7 +199,7 @@ class Scope:
     def urls(self) -> list[str]:
         """Return URLs from which the entries of this scope can be made again.
 
-        If they are added to another scope of the same kinds, that scope includes this scope.
+        A scope of the same kinds to which these URLs are added includes this scope.
         """
         own = ["http://" + entry if "/" in entry else f"http://{entry}/" for entry in sorted(self._entries)]
         return own + [url for other in self._others.values() for url in other.urls()]

@@ -37,7 +37,9 @@ COMPILED: bool = cython.compiled
 
 LENGTH_MAX = 8192  # octets; RFC 9110 section 4.1 asks for at least 8,000
 RAW_LENGTH_FACTOR = 8  # a text longer than this many times the limit is not parsed
-SESSION_IDS_VERSION = 2  # version of _SESSION_PATH and _SESSION_QUERY; if these change, keys change
+# version of _SESSION_PATH and _SESSION_QUERY, which must rise with every change of them, since keys change,
+# too
+SESSION_IDS_VERSION = 2
 
 # The reasons why a raw URL has no request form. The URL filter explains the names.
 UNPARSABLE = "unparsable"
@@ -182,7 +184,7 @@ _GB18030_EXCEPTIONS = {0xE5E5: "%26%2358853%3B"}
 _CODEC_EXCEPTIONS = {
     "gb18030": _GB18030_EXCEPTIONS,
     "gbk": _GB18030_EXCEPTIONS,
-    # In this encoding, these three characters would switch the character set.
+    # In ISO-2022-JP, the control characters 0x0E, 0x0F and 0x1B would switch the character set.
     "iso2022_jp": dict.fromkeys((0x0E, 0x0F, 0x1B), "%26%2365533%3B"),
     "cp1252": {code: f"%{code:02X}" for code in (0x81, 0x8D, 0x8F, 0x90, 0x9D)},
     "ascii": {0xF780 + byte: f"%{0x80 + byte:02X}" for byte in range(128)},
@@ -213,10 +215,10 @@ def _normal_escape(match: re.Match[str]) -> str:
     return character if character in _UNRESERVED else match[0].upper()
 
 
-# Version 2. Names are case-insensitive. A value ends at the next delimiter in its part of the URL, the path
-# or the query. Some names also have other meanings. The value of such a name counts as an identifier only if
-# it consists of 32 hexadecimal digits, or of at least 16 letters and digits, with at least one of each. Other
-# values, as in `sid=7` and `session_id=autumn`, describe the page's content.
+# Version 2. Names are case-insensitive. A value ends at the next delimiter: one of the path if the name is in
+# the path, or one of the query. Some names also have other meanings. The value of such a name counts as an
+# identifier only if it consists of 32 hexadecimal digits, or of at least 16 letters and digits, with at least
+# one of each. Other values, as in `sid=7` and `session_id=autumn`, describe the page's content.
 _SESSION_PATH = re.compile(r";jsessionid=[^/;]*|/\(S\([^/()]*\)\)(?=/|$)", re.IGNORECASE)
 _SESSION_QUERY = re.compile(
     r"(?:PHPSESSID|CFID|CFTOKEN)=.*"
@@ -249,10 +251,10 @@ def _without_session(url: str) -> str:
     return path + mark + query
 
 
-# Plain references. The parser does not change their segments, which have no colon (it could end a scheme), no
-# dot in front (as in dot segments) and no characters that must be escaped. The host of a plain reference is
-# in its final form: in lower case and without a port. The last label of the host begins with a letter,
-# because it might otherwise be a number. All repetitions are possessive.
+# Plain references. The parser does not change their segments. A segment has no colon, which could end a
+# scheme. It does not begin with a dot, as a dot segment does. It has no characters that must be escaped. The
+# host of a plain reference is in its final form: in lower case and without a port. The last label of the host
+# begins with a letter, because it might otherwise be a number. All repetitions are possessive.
 _SEGMENT = r"[\w~+,;=@()!$&*-][\w.~+,;=@()!$&*-]*+"
 _PATH = rf"(?:{_SEGMENT}/)*+(?:{_SEGMENT}(?:\?[\w.~=&;/+%:,@!$()*?-]*+)?+)?+"
 _PLAIN_RELATIVE = re.compile(rf"((?:\.\./)*+|/){_PATH}", re.ASCII)

@@ -344,8 +344,8 @@ class ClockCache:
         if successor == victim:
             self._words[victim] = victim << 2
             return victim
-        # The victim is the first of a circle with more members, whose home slot must stay in use. So the
-        # successor moves there. If it linked back to the victim, it now links to itself.
+        # The victim is the first of a circle with more members. Its slot, in which the circle begins, must
+        # stay in use. So the successor moves there. If it linked back to the victim, it now links to itself.
         self._words[victim] = self._words[successor] | 2
         self._moves += 1
         return successor

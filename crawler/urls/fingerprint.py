@@ -135,8 +135,8 @@ class Fingerprinter:
     def check_value(self) -> int:
         """Return the fingerprint of a fixed URL. Two processes with different seeds or methods get different values.
 
-        The host of this URL is a registrable domain by any public suffix list, so the list itself is not
-        needed.
+        The host of this URL is a registrable domain in every version of the public suffix list, so the list
+        itself is not needed.
         """
         bucket = self.hash(hostname(CHECK_URL).encode("ascii")) & ~_LOW_48
         return bucket | self._number(duplicate_key(CHECK_URL)) & _LOW_48

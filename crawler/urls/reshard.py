@@ -11,7 +11,7 @@ from crawler.storage.reshard import NewProcess, load_json
 def move(to: NewProcess) -> None:
     """Store the equivalences that any of the old processes has proven.
 
-    If this process is the heir, it also gets all traces.
+    One of the new processes, the heir, also gets the traces of all old processes (the files in `trace/`).
     """
     proven: dict[str, str] = {}
     for source in to.sources:

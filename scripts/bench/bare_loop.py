@@ -50,7 +50,7 @@ class Queues:
     def take(self, host: str) -> str:
         """Return the next URL of a host.
 
-        If there is none, free one of the places of the host in `ready`, and return "".
+        If there is none, the host gives back one of its places in the queue `ready`, and the result is "".
         """
         if self._hosts[host]:
             return self._hosts[host].popleft()

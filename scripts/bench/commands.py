@@ -32,7 +32,8 @@ def longest(
 ) -> tuple[float, int, float]:
     """Run a command.
 
-    Return the seconds of its longest step, the number of steps, and the seconds of the longest call of `committed`.
+    Return the seconds of the command's longest step, the number of steps, and the seconds of the longest call
+    of `committed`.
     """
     steps, worst, adopting, count = commands.steps(request), 0.0, 0.0, 0
     while True:

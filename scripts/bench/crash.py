@@ -125,7 +125,11 @@ class Crash(NamedTuple):
 
     @property
     def part(self) -> tuple[str, ...]:
-        """The limit of a run that is to be killed. All runs together leave pages for the last run."""
+        """The limit of a run that is to be killed.
+
+        The limits of all these runs together are smaller than the number of pages, so the last run has pages
+        left.
+        """
         return self.flags("--max-pages", str(self.pages // (len(self.faults) + 2)))
 
 
@@ -164,7 +168,8 @@ def power_cuts(folder: Path, size: Crash) -> Row:
 def random_instants(folder: Path, size: Crash) -> Row:
     rng, delay = random.Random(size.seed), str(HOSTS * size.kills * PAUSE_MAX / 2 / size.pages)
     with TreeWeb(folder, size.pages, "--fanout", "4", hosts=HOSTS) as web:
-        flags = size.flags("--delay", delay)  # the crawl takes as long as the kills
+        # with this delay, the crawl takes about as long as all kills take
+        flags = size.flags("--delay", delay)
         kills = run_with_random_kills(web, folder / "crawl", size.kills, PAUSE_MAX, rng, *flags)
         missed = [] if len(kills) == size.kills else [f"{size.kills - len(kills)} random kills"]
         return Row(judge(web, folder / "crawl", kills, processes=size.processes), len(kills), missed)
@@ -222,7 +227,7 @@ def planted(folder: Path, size: Crash, bug: str) -> Row:
 
 
 def around(folder: Path, size: Crash, name: str, bug: str = "") -> Row:
-    """Run a scenario. If it fails, print the broken promise and count the failure as a lost page."""
+    """Run a scenario. If an assertion of the scenario fails, print its message and count the failure as a lost page."""
     setting = Setting(min(size.pages, 1000), size.processes, size.engine, bug)
     try:
         return Row(SCENARIOS[name](folder, setting), 0)
@@ -247,7 +252,10 @@ BUGS = (*PLANTED, *BUGS_AROUND.values())
 
 
 def run(name: str, size: Crash, parent: Path | None) -> bool:
-    """Run a row and print it. Return whether it shows what it must."""
+    """Run a row and print it.
+
+    Return whether it is right: all faults were reached, and pages suffered exactly if a bug was planted.
+    """
     folder = Path(tempfile.mkdtemp(dir=parent))
     begun = time.monotonic()
     found, kills, missed = CASES[name](folder, size)

@@ -73,7 +73,8 @@ KINDS = (
 BEAT = 0.005  # s
 SHOWN = 0.04  # --stacks prints the stack of a turn that takes at least this many CPU seconds
 START_MAX, EXIT_MAX = 60.0, 60.0
-LIMITS = {"peak": 600.0, "gap": 3.0, "exit": 5.0}  # the largest allowed value of each column, in MiB, s and s
+# the largest allowed value of each column: peak in MiB, gap and exit in s
+LIMITS = {"peak": 600.0, "gap": 3.0, "exit": 5.0}
 SETTLED = 3.0  # the gap is measured from this time on, in seconds after the start
 
 

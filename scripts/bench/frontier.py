@@ -29,7 +29,7 @@ def make(store: MemoryStore) -> Frontier:
     return Frontier(
         store,
         settings,
-        robots=None,  # type: ignore[arg-type]  # never asked
+        robots=None,  # type: ignore[arg-type]  # not used with the policy "ignore"
         fingerprinter=Fingerprinter(bytes(16)),
         registrable_domain=registrable_domain,
         concurrency=50,

@@ -164,7 +164,7 @@ def _late(delays: list[float]) -> str:
 
 
 def most_fresh(game: GainGame, others: float) -> float:
-    """Return the freshness that GREEDY reaches with the true rates if births are announced, on a virtual clock.
+    """Return the freshness that GREEDY reaches in simulated time if it knows the true rates and all births.
 
     `others` is the share of the requests that do not go to pages.
     """

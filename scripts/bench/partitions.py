@@ -187,7 +187,8 @@ class Nodes:
     def kill(self, name: str) -> bool:
         """Kill and restart a node.
 
-        `ip netns exec` has replaced itself by the node, so the pid of the command is that of the node.
+        The command `ip netns exec` does not start the node as a child but becomes the node, so the command's
+        pid is the node's.
         """
         node = self._running[name]
         if node.poll() is not None:

@@ -135,7 +135,7 @@ class BenchSet:
         row = _SET_LINE.match(line)
         if row is None or row[2] != "200":
             return ""
-        # Nginx escapes other bytes in this way.
+        # Nginx writes some bytes, such as those beyond ASCII, as \xHH.
         path = re.sub(r"\\x([0-9A-F]{2})", r"%\1", row[3].replace("%", "%25"))
         return f"{row[1]} {unquote(path)}"
 
@@ -250,7 +250,7 @@ def row(
 
 
 def in_units(runs: dict[int, list[Run]]) -> str:
-    """Return, for each number of processes, the CPU per unit of constant work, relative to the first number."""
+    """Return, for each number of processes, the CPU in units of constant work, as a multiple of the first number's."""
     first = statistics.mean(run.units for run in next(iter(runs.values())))
     lines = []
     for processes, some in runs.items():

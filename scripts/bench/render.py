@@ -249,8 +249,9 @@ def sites(pages: int, packages: Path | None) -> dict[str, Site]:
     return made
 
 
-# Run by the Python of Crawlee: {"pages": URL -> [whether it gained, static links, links shown], "crawls": seeds of each
-# crawl} -> [URLs reached, pages shown in a browser, pages examined in both ways], of five runs
+# Run by the Python of Crawlee. The input is {"pages": {URL: [whether rendering gained something, static links, links
+# shown]}, "crawls": [the seeds of each crawl]}. The output has, for each of five runs, [URLs reached, number of pages
+# shown in a browser, number of pages examined in both ways].
 _CRAWLEE = """
 import asyncio, collections, json, random, sys
 from crawlee import Request
@@ -374,7 +375,7 @@ class Account:
             self.cpu = self._usage() - self._before
 
     def processes(self) -> list[int]:
-        """Return the processes of the account that are running."""
+        """Return the running processes of the control group."""
         return (
             [int(pid) for pid in (self._folder / "cgroup.procs").read_text().split()] if self.prefix else []
         )

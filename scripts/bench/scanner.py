@@ -30,7 +30,8 @@ CONFIG = ExtractConfig()
 URL = "http://h.example/dir/page.html"
 PAGES = [Context(URL, token="me", obey_robots=obey) for obey in (True, False)]
 SHOWN_MAX = 10
-STEPS = (64, 16, 4, 1)  # number of bytes that are left out at a time to shorten a page with different results
+# a page with different results is shortened as long as it still has them, by pieces of these numbers of bytes
+STEPS = (64, 16, 4, 1)
 
 
 class Tally:

@@ -46,8 +46,8 @@ class Maps(Shipped):
         super().__init__(world, rate, Settings())
         self._world, self._rule, self._readings = world, rule, Readings()
         self._every = float(rule) * DAY if rule[0].isdigit() else 0.0
-        # for each site, a dict from pages to the dates of their signals, for changes since the sitemap was
-        # last read
+        # for each site, the changes since its sitemap was last read: a dict from pages to the dates of their
+        # signals
         self._told: list[dict[int, float]] = [{} for _ in world.sites]
         self._read_at = [0.0] * len(world.sites)
         self._maps: dict[int, int] = {}  # maps the number of a sitemap in the schedule to its site

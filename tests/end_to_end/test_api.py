@@ -103,16 +103,13 @@ def _is_there(name: str) -> bool:
     return os.path.lexists(f"/proc/self/fd/{name}")
 
 
-def test_a_kept_iterator_does_not_keep_the_crawl_open(tmp_path: Path) -> None:
-    async def crawl(web: Web) -> None:
+async def test_a_kept_iterator_does_not_keep_the_crawl_open(tmp_path: Path) -> None:
+    with Web(SITE) as web:
         async with crawler.Crawl(SETTINGS, directory=tmp_path, seeds=[web.url()]) as crawling:
             pages = crawling.pages()
             await anext(pages)
         saved = json.loads((tmp_path / "report.json").read_text())
         assert crawling.report["stopped_by"] == saved["stopped_by"] == "closed"
-
-    with Web(SITE) as web:
-        asyncio.run(crawl(web))
 
 
 @pytest.mark.parametrize("coroutine", [False, True])

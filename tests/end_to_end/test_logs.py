@@ -135,6 +135,7 @@ def test_logrotate_with_the_configuration_of_the_page(tmp_path: Path, tree: list
         for number in range(1, 4):
             running.until(lambda number=number: running.fetched() > 40 * number)
             subprocess.run(rotate, check=True)
+        running.until((running.folder / "pages.jsonl").exists)
     finally:
         running.end()
     former = sorted(running.folder.glob("pages.jsonl.*"))

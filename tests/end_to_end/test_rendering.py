@@ -753,17 +753,14 @@ def test_seeds_that_are_added_to_a_running_crawl_select_what_is_rendered(
             assert ask(port, f"/view?url={shops[-1]}")[0] == 404
 
 
-def test_seeds_that_a_program_adds_select_what_is_rendered(tmp_path: Path) -> None:
-    async def crawl_and_add(web: Web) -> None:
+async def test_seeds_that_a_program_adds_select_what_is_rendered(tmp_path: Path) -> None:
+    with Web(shop(more={"a.localhost/": WORDS})) as web:
         async with crawler.Crawl(SETTINGS, directory=tmp_path, seeds=web.url(host="a.localhost")) as crawl:
             running = asyncio.create_task(crawl.run())
             seeds = [web.url("/item/1", host="a.localhost")]
             given = dict(part.split("=") for part in RELAXED[1::2])
             await crawl.command({"command": "seed", "urls": seeds, "settings": given, "render": "always"})
             await running
-
-    with Web(shop(more={"a.localhost/": WORDS})) as web:
-        asyncio.run(crawl_and_add(web))
         assert {"/item/1", "/item/3", "/item/4"} <= set(web.paths("a.localhost"))
     assert 'match = "a.localhost"' in (tmp_path / "crawl.toml").read_text()
 

@@ -96,48 +96,44 @@ def test_small_maps_need_no_child_and_dropped_maps_are_forgotten() -> None:
     assert not len(readers)
 
 
-def test_one_child_reads_maps_that_arrive_together() -> None:
+async def test_one_child_reads_maps_that_arrive_together() -> None:
     """The pieces of several maps arrive interleaved, with a page in between. The child dies once, and is replaced.
 
     The number of maps that are read at the same time does not exceed the limit.
     """
-
-    async def test() -> None:
-        worker = Worker(CONFIG)
-        try:
-            await worker.extract_apart(b"<a href=x>x</a>", Context("http://a.test/", token="me"))
-            streams = [worker.follow(DOCUMENT, LEAST) for _ in range(STREAMS_MAX)]
-            late = worker.follow(DOCUMENT, LEAST)
-            bodies = [BODIES["plain" if n % 2 else "gzip"] for n in range(STREAMS_MAX)]
-            parts = [pieces(body, n) for n, body in enumerate(bodies)]
-            for step in range(max(map(len, parts))):
-                for stream, some in zip(streams, parts, strict=True):
-                    if step < len(some):
-                        stream.feed(some[step])
-                        late.feed(some[step])
-                if step == 20:
-                    assert worker._child is not None and any(stream.sent for stream in streams)
-                    assert not late.sent, "a child reads few maps at once"
-                    worker._child.process.kill()
-                    await worker._child.process.wait()
-            found = await asyncio.gather(
-                *(
-                    worker.read_stream(stream, [body], DOCUMENT)
-                    for stream, body in zip(streams, bodies, strict=True)
-                )
+    worker = Worker(CONFIG)
+    try:
+        await worker.extract_apart(b"<a href=x>x</a>", Context("http://a.test/", token="me"))
+        streams = [worker.follow(DOCUMENT, LEAST) for _ in range(STREAMS_MAX)]
+        late = worker.follow(DOCUMENT, LEAST)
+        bodies = [BODIES["plain" if n % 2 else "gzip"] for n in range(STREAMS_MAX)]
+        parts = [pieces(body, n) for n, body in enumerate(bodies)]
+        for step in range(max(map(len, parts))):
+            for stream, some in zip(streams, parts, strict=True):
+                if step < len(some):
+                    stream.feed(some[step])
+                    late.feed(some[step])
+            if step == 20:
+                assert worker._child is not None and any(stream.sent for stream in streams)
+                assert not late.sent, "a child reads few maps at once"
+                worker._child.process.kill()
+                await worker._child.process.wait()
+        found = await asyncio.gather(
+            *(
+                worker.read_stream(stream, [body], DOCUMENT)
+                for stream, body in zip(streams, bodies, strict=True)
             )
-            whole: Extracted = read_document(MAP, DOCUMENT, CONFIG)
-            assert sum(each == whole for each in found) >= STREAMS_MAX - 1, (
-                "all but the one that the child died on"
-            )
-            assert await worker.read_stream(late, [MAP], DOCUMENT) == whole
-            assert not worker._streams
-            dropped = worker.follow(msgspec.structs.replace(DOCUMENT), LEAST)
-            dropped.feed(MAP)
-            worker.drop(dropped)
-            worker.drop(dropped)
-            assert not worker._streams
-        finally:
-            await worker.close()
-
-    asyncio.run(asyncio.wait_for(test(), 60))
+        )
+        whole: Extracted = read_document(MAP, DOCUMENT, CONFIG)
+        assert sum(each == whole for each in found) >= STREAMS_MAX - 1, (
+            "all but the one that the child died on"
+        )
+        assert await worker.read_stream(late, [MAP], DOCUMENT) == whole
+        assert not worker._streams
+        dropped = worker.follow(msgspec.structs.replace(DOCUMENT), LEAST)
+        dropped.feed(MAP)
+        worker.drop(dropped)
+        worker.drop(dropped)
+        assert not worker._streams
+    finally:
+        await worker.close()

@@ -281,3 +281,11 @@ def test_links_are_those_of_the_parser(parts: list[str]) -> None:
     rewrite_html(page, "utf-8", BASE, lambda url, kind: seen.setdefault(url))
     found = extract_page(page, Context(BASE), ExtractConfig())
     assert list(seen) == [resolve(BASE, href) for href in found.hrefs]
+
+
+def test_white_space_at_the_end_of_a_tag_takes_linear_time() -> None:
+    """A tag with 64 kB of white space at its end once blocked the loop for six seconds."""
+    content = b"<a href=/x" + b" \r\n" * 300_000 + b">"
+    began = time.thread_time()
+    assert rewrite_html(content, "utf-8", "http://h.example/", lambda url, _: "y").startswith(b'<a href="y"')
+    assert time.thread_time() - began < 2.0

@@ -199,10 +199,9 @@ async def test_recording_a_host_that_verifies_is_not_flagged() -> None:
         assert (got.outcome, got.tls_ok) == (Outcome.FETCHED, True)
 
 
-def test_legacy_handshake_only_when_recording() -> None:
+async def test_legacy_handshake_only_when_recording() -> None:
     """The server speaks TLS 1.0 with weak ciphers."""
-
-    async def play() -> None:
+    with pytest.warns(DeprecationWarning):
         context = server_context()
         context.set_ciphers("ALL:@SECLEVEL=0")
         context.minimum_version = ssl.TLSVersion.TLSv1
@@ -211,9 +210,6 @@ def test_legacy_handshake_only_when_recording() -> None:
             assert (await _get(server))[0].outcome is Outcome.TLS_ERROR
             (got,) = await _get(server, tls="record")
             assert (got.outcome, got.tls_ok) == (Outcome.FETCHED, False)
-
-    with pytest.warns(DeprecationWarning):
-        run(play())
 
 
 async def test_plain_text_on_the_tls_port() -> None:

@@ -85,7 +85,6 @@ async def test_the_first_visit_finds_everything_prepared(tmp_path: Path, inflate
 
 async def test_clients_of_another_kind_are_prepared_for(tmp_path: Path) -> None:
     """If the memory holds the heads of one form only, unrequested heads give way to those of new clients."""
-
     async with made(tmp_path, head_bytes_max=PAGES * 4000) as served, filled(served) as filler:
         await both(served, GZIP, target=AT + "0")
         await until(lambda: filler.passes == 2)
@@ -115,7 +114,6 @@ async def test_the_most_requested_pages_come_first_and_no_bound_is_exceeded(
         key = ASKED + NAMES.fingerprint(f"{SITE}{number}").to_bytes(8, "big")
         batch.put(key, pack_count(2.0 + number, served.now))
     served.site.store.write(batch)
-
     async with served, filled(served):
         on_disk = served.handler.disk_cache
         cache = served.handler.head_cache if on_disk is None else on_disk
@@ -143,7 +141,6 @@ async def test_nothing_is_prepared_while_requests_arrive(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The work stops at its next rest, and continues once no request has arrived for a while."""
-
     async with made(tmp_path) as served:
         busy = True
 
@@ -168,7 +165,7 @@ async def _first_pass(served: Served) -> None:
         pass
 
 
-def test_the_work_takes_its_share_of_a_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_work_takes_its_share_of_a_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After each step of work, the rest is as long as the share requires, also if other programs delay it."""
     now, rests = 100.0, []
 
@@ -183,22 +180,18 @@ def test_the_work_takes_its_share_of_a_cpu(tmp_path: Path, monkeypatch: pytest.M
 
     made_one = made(tmp_path)
 
-    async def work() -> None:
-        nonlocal now
-        filler = Filler(
-            made_one.handler,
-            [made_one.site.cache],
-            CopyForm("", frozenset()),
-            msgspec.structs.replace(made_one.config, fill_share=0.2),
-            lambda: 0,
-        )
-        filler._next = now
-        monkeypatch.setattr(filling, "time", Clock)
-        monkeypatch.setattr(filling.asyncio, "sleep", rest)
-        for _ in range(100):
-            now += 0.002
-            await filler._rest(0.002)
-
-    asyncio.run(work())
+    filler = Filler(
+        made_one.handler,
+        [made_one.site.cache],
+        CopyForm("", frozenset()),
+        msgspec.structs.replace(made_one.config, fill_share=0.2),
+        lambda: 0,
+    )
+    filler._next = now
+    monkeypatch.setattr(filling, "time", Clock)
+    monkeypatch.setattr(filling.asyncio, "sleep", rest)
+    for _ in range(100):
+        now += 0.002
+        await filler._rest(0.002)
     assert now - 100.0 == pytest.approx(100 * 0.002 / 0.2, rel=0.02)
     assert max(rests) <= 0.01

@@ -216,54 +216,46 @@ def test_a_peer_that_comes_back_gets_the_waiting_links(use_uvloop: bool) -> None
     run(main, use_uvloop=use_uvloop)
 
 
-def test_the_older_of_a_node_and_its_copy_stops() -> None:
+async def test_the_older_of_a_node_and_its_copy_stops() -> None:
     """A peer tells the older process that a newer start of it is running. The newer process continues."""
-
-    async def play() -> None:
-        other, copy = Process("p1", CONFIG), Process("p0", CONFIG, incarnation=2)
-        addresses = await start(other, copy)
-        copy.commit([("p1", copy.links_for("p1", 10))])
-        await reached(lambda: len(other.received) == 10)
-        older = Process("p0", CONFIG, incarnation=1)
-        await older.peers.start()
-        older.peers.set_address("p1", addresses[0])
-        older.commit([("p1", older.links_for("p1", 10))])
-        await reached(lambda: bool(older.failures))
-        assert isinstance(older.failures[0], DirectoryError) and older.failures[0].exit_code == 3
-        assert "stopped, because p1 says: p0: a newer start" in str(older.failures[0])
-        assert not copy.failures and not other.failures
-        for process in (other, copy, older):
-            await process.peers.close()
-
-    run(play, use_uvloop=False)
+    other, copy = Process("p1", CONFIG), Process("p0", CONFIG, incarnation=2)
+    addresses = await start(other, copy)
+    copy.commit([("p1", copy.links_for("p1", 10))])
+    await reached(lambda: len(other.received) == 10)
+    older = Process("p0", CONFIG, incarnation=1)
+    await older.peers.start()
+    older.peers.set_address("p1", addresses[0])
+    older.commit([("p1", older.links_for("p1", 10))])
+    await reached(lambda: bool(older.failures))
+    assert isinstance(older.failures[0], DirectoryError) and older.failures[0].exit_code == 3
+    assert "stopped, because p1 says: p0: a newer start" in str(older.failures[0])
+    assert not copy.failures and not other.failures
+    for process in (other, copy, older):
+        await process.peers.close()
 
 
-def test_a_start_whose_clock_is_behind_learns_the_number_of_the_newest_start() -> None:
+async def test_a_start_whose_clock_is_behind_learns_the_number_of_the_newest_start() -> None:
     """Start a process whose clock is behind.
 
     No process of its name is connected, and no peer has accepted this start. So it is not a copy of a running
     process.
     """
-
-    async def play() -> None:
-        other, first = Process("p1", CONFIG), Process("p0", CONFIG, incarnation=2000)
-        addresses = await start(other, first)
-        first.commit([("p1", first.links_for("p1", 10))])
-        await reached(lambda: len(other.received) == 10)
-        await first.peers.close()
-        late = Process("p0", CONFIG, incarnation=1000)
-        await late.peers.start()
-        late.peers.set_address("p1", addresses[0])
-        late.commit([("p1", late.links_for("p1", 12))])
-        await reached(lambda: bool(late.newer))
-        assert late.newer[0] == 2000 and not late.failures
-        late.common.identity = msgspec.structs.replace(late.common.identity, incarnation=2001)
-        await reached(lambda: len(other.received) == 22)
-        assert not late.failures
-        for process in (other, late):
-            await process.peers.close()
-
-    run(play, use_uvloop=False)
+    other, first = Process("p1", CONFIG), Process("p0", CONFIG, incarnation=2000)
+    addresses = await start(other, first)
+    first.commit([("p1", first.links_for("p1", 10))])
+    await reached(lambda: len(other.received) == 10)
+    await first.peers.close()
+    late = Process("p0", CONFIG, incarnation=1000)
+    await late.peers.start()
+    late.peers.set_address("p1", addresses[0])
+    late.commit([("p1", late.links_for("p1", 12))])
+    await reached(lambda: bool(late.newer))
+    assert late.newer[0] == 2000 and not late.failures
+    late.common.identity = msgspec.structs.replace(late.common.identity, incarnation=2001)
+    await reached(lambda: len(other.received) == 22)
+    assert not late.failures
+    for process in (other, late):
+        await process.peers.close()
 
 
 @pytest.mark.parametrize(
@@ -273,10 +265,10 @@ def test_a_start_whose_clock_is_behind_learns_the_number_of_the_newest_start() -
         (lambda: Process("p1", CONFIG, secret=b"0123456789abcdef", crawl="another"), "crawl"),
     ],
 )
-def test_a_process_that_does_not_match_is_refused_and_logged(
+async def test_a_process_that_does_not_match_is_refused_and_logged(
     other: Callable[[], Process], reason: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def main() -> None:
+    with caplog.at_level(logging.INFO, logger="crawler"):
         p0, p1 = Process("p0", CONFIG, secret=b"0123456789abcdef"), other()
         await start(p0, p1)
         p0.commit([("p1", p0.links_for("p1", 10))])
@@ -284,22 +276,16 @@ def test_a_process_that_does_not_match_is_refused_and_logged(
         await asyncio.gather(p0.peers.close(), p1.peers.close())
         assert p0.outbox.links == 10
         assert p1.received == []
-
-    with caplog.at_level(logging.INFO, logger="crawler"):
-        run(main, use_uvloop=False)
     assert any(record.levelno == logging.ERROR and reason in record.message for record in caplog.records)
 
 
-def test_tls_refuses_a_certificate_of_another_authority(authority: Path) -> None:
-    async def main() -> None:
-        p0, p1 = Process("p0", with_tls(authority)), Process("p1", with_tls(authority, "other"))
-        await start(p0, p1)
-        p0.commit([("p1", p0.links_for("p1", 10))])
-        await reached(lambda: "certificate" in p0.peers.last_ending.get("p1", "").lower())
-        assert p0.outbox.links == 10 and p1.received == []
-        await asyncio.gather(p0.peers.close(), p1.peers.close())
-
-    run(main, use_uvloop=False)
+async def test_tls_refuses_a_certificate_of_another_authority(authority: Path) -> None:
+    p0, p1 = Process("p0", with_tls(authority)), Process("p1", with_tls(authority, "other"))
+    await start(p0, p1)
+    p0.commit([("p1", p0.links_for("p1", 10))])
+    await reached(lambda: "certificate" in p0.peers.last_ending.get("p1", "").lower())
+    assert p0.outbox.links == 10 and p1.received == []
+    await asyncio.gather(p0.peers.close(), p1.peers.close())
 
 
 @pytest.mark.parametrize("use_uvloop", [False, True], ids=["asyncio", "uvloop"])
@@ -330,18 +316,15 @@ def test_unidentified_clients_cannot_exceed_the_connection_limit(
 
 
 @pytest.mark.parametrize("noise", [b"GET / HTTP/1.1\r\n\r\n", b"\xff" * 100, b"\x00\x00\x00\x20" + b"x" * 40])
-def test_a_client_that_sends_noise_is_refused_and_disconnected(noise: bytes) -> None:
-    async def main() -> None:
-        p0 = Process("p0", CONFIG)
-        host, port = await p0.peers.start()
-        reader, writer = await asyncio.open_connection(host, port)
-        writer.write(noise)
-        answer = await asyncio.wait_for(reader.read(), 5)
-        assert b"protocol" in answer  # a Refuse frame with its reason
-        writer.close()
-        await p0.peers.close()
-
-    run(main, use_uvloop=False)
+async def test_a_client_that_sends_noise_is_refused_and_disconnected(noise: bytes) -> None:
+    p0 = Process("p0", CONFIG)
+    host, port = await p0.peers.start()
+    reader, writer = await asyncio.open_connection(host, port)
+    writer.write(noise)
+    answer = await asyncio.wait_for(reader.read(), 5)
+    assert b"protocol" in answer  # a Refuse frame with its reason
+    writer.close()
+    await p0.peers.close()
 
 
 @pytest.mark.parametrize("use_uvloop", [False, True], ids=["asyncio", "uvloop"])
@@ -393,13 +376,13 @@ def test_closing_during_an_accept_terminates(use_uvloop: bool, monkeypatch: pyte
     run(main, use_uvloop=use_uvloop)
 
 
-def test_a_connection_arriving_during_close_leaks_no_socket() -> None:
+async def test_a_connection_arriving_during_close_leaks_no_socket() -> None:
     """Cancel the task that accepts connections in the turn in which a connection arrives.
 
     A `sock_accept` that is cancelled in the turn in which it completes would lose the accepted socket.
     """
-
-    async def main() -> None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
         p0 = Process("p0", CONFIG)
         (address,) = await start(p0)
         await asyncio.sleep(0)  # now, p0 waits for connections
@@ -411,76 +394,57 @@ def test_a_connection_arriving_during_close_leaks_no_socket() -> None:
             await asyncio.sleep(0.0)
             await asyncio.sleep(0.0)
             await p0.peers.close()
-
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        run(main, use_uvloop=False)
         gc.collect()
     assert not [each for each in caught if each.category is ResourceWarning]
 
 
-def test_a_replaced_connection_is_closed_at_once() -> None:
+async def test_a_replaced_connection_is_closed_at_once() -> None:
     """When a process dials again, its old connection is closed immediately, and not only at the next heartbeat."""
-
-    async def main() -> None:
-        config = msgspec.structs.replace(CONFIG, heartbeat=1000, backoff_min=1000, backoff_max=1000)
-        p0, p1 = Process("p0", config), Process("p1", config)
-        p0.peers.set_address("p1", await p1.peers.start())
-        await p0.peers.start()
-        await reached(lambda: p0.peers.status()["p1"].connected)
-        again = asyncio.create_task(p0.peers._attempt("p1"))
-        await reached(lambda: "closed by the peer" in p0.peers.last_ending.get("p1", ""))
-        assert p0.peers.status()["p1"].connected
-        await asyncio.gather(p0.peers.close(), p1.peers.close())
-        await again
-
-    run(main, use_uvloop=False)
+    config = msgspec.structs.replace(CONFIG, heartbeat=1000, backoff_min=1000, backoff_max=1000)
+    p0, p1 = Process("p0", config), Process("p1", config)
+    p0.peers.set_address("p1", await p1.peers.start())
+    await p0.peers.start()
+    await reached(lambda: p0.peers.status()["p1"].connected)
+    again = asyncio.create_task(p0.peers._attempt("p1"))
+    await reached(lambda: "closed by the peer" in p0.peers.last_ending.get("p1", ""))
+    assert p0.peers.status()["p1"].connected
+    await asyncio.gather(p0.peers.close(), p1.peers.close())
+    await again
 
 
-def test_an_unreachable_peer_costs_one_attempt_per_backoff() -> None:
+async def test_an_unreachable_peer_costs_one_attempt_per_backoff() -> None:
     """If no process listens at a peer's address, this process continues, and the links for the peer wait."""
-
-    async def main() -> None:
-        p0 = Process("p0", CONFIG)
-        await p0.peers.start()
-        p0.commit([("p1", p0.links_for("p1", 10))])
-        await reached(lambda: "cannot connect" in p0.peers.last_ending.get("p1", ""))
-        assert p0.outbox.links == 10
-        await p0.peers.close()
-
-    run(main, use_uvloop=True)
+    p0 = Process("p0", CONFIG)
+    await p0.peers.start()
+    p0.commit([("p1", p0.links_for("p1", 10))])
+    await reached(lambda: "cannot connect" in p0.peers.last_ending.get("p1", ""))
+    assert p0.outbox.links == 10
+    await p0.peers.close()
 
 
-def test_a_peer_is_not_dialled_before_its_port_is_known() -> None:
+async def test_a_peer_is_not_dialled_before_its_port_is_known() -> None:
     """The supervisor of several processes tells them their ports only after all of them listen."""
-
-    async def main() -> None:
-        p0, p1 = Process("p0", CONFIG), Process("p1", CONFIG)
-        p0.peers._addresses["p1"] = ("127.0.0.1", 0)
-        await p0.peers.start()
-        address = await p1.peers.start()
-        await asyncio.sleep(0)
-        p0.peers.set_address("p1", address)
-        await reached(lambda: p0.peers.status()["p1"].connected)
-        assert not p0.peers.last_ending, "there was no attempt that failed"
-        await p0.peers.close()
-        await p1.peers.close()
-
-    run(main, use_uvloop=True)
+    p0, p1 = Process("p0", CONFIG), Process("p1", CONFIG)
+    p0.peers._addresses["p1"] = ("127.0.0.1", 0)
+    await p0.peers.start()
+    address = await p1.peers.start()
+    await asyncio.sleep(0)
+    p0.peers.set_address("p1", address)
+    await reached(lambda: p0.peers.status()["p1"].connected)
+    assert not p0.peers.last_ending, "there was no attempt that failed"
+    await p0.peers.close()
+    await p1.peers.close()
 
 
-def test_a_damaged_outbox_is_a_failure_of_the_process() -> None:
-    async def main() -> None:
-        p0, p1 = Process("p0", CONFIG), Process("p1", CONFIG)
-        p0.commit([("p1", p0.links_for("p1", 10))])
-        ((key, entry),) = p0.store.scan(b"o/", b"o0")
-        p0.store._data[key] = entry[:-1] + b"\xff\xff"
-        await start(p0, p1)
-        await reached(lambda: bool(p0.failures))
-        assert isinstance(p0.failures[0], DamageError)
-        await asyncio.gather(p0.peers.close(), p1.peers.close())
-
-    run(main, use_uvloop=False)
+async def test_a_damaged_outbox_is_a_failure_of_the_process() -> None:
+    p0, p1 = Process("p0", CONFIG), Process("p1", CONFIG)
+    p0.commit([("p1", p0.links_for("p1", 10))])
+    ((key, entry),) = p0.store.scan(b"o/", b"o0")
+    p0.store._data[key] = entry[:-1] + b"\xff\xff"
+    await start(p0, p1)
+    await reached(lambda: bool(p0.failures))
+    assert isinstance(p0.failures[0], DamageError)
+    await asyncio.gather(p0.peers.close(), p1.peers.close())
 
 
 @pytest.mark.parametrize(
@@ -517,16 +481,13 @@ def test_addresses_and_peers_are_read() -> None:
             named_addresses(peers)
 
 
-def test_an_address_in_use_is_a_config_error() -> None:
-    async def main() -> None:
-        p0 = Process("p0", CONFIG)
-        host, port = await p0.peers.start()
-        p1 = Process("p1", SplitterConfig(listen=f"{host}:{port}"))
-        with pytest.raises(ConfigError, match="listen"):
-            await p1.peers.start()
-        await asyncio.gather(p0.peers.close(), p1.peers.close())
-
-    run(main, use_uvloop=False)
+async def test_an_address_in_use_is_a_config_error() -> None:
+    p0 = Process("p0", CONFIG)
+    host, port = await p0.peers.start()
+    p1 = Process("p1", SplitterConfig(listen=f"{host}:{port}"))
+    with pytest.raises(ConfigError, match="listen"):
+        await p1.peers.start()
+    await asyncio.gather(p0.peers.close(), p1.peers.close())
 
 
 def test_tls_files_must_be_readable(tmp_path: Path, authority: Path) -> None:

@@ -38,8 +38,8 @@ from crawler.storage.kv import KeyValue, seal, unseal
 
 DEPTH_BITS = 16
 SEQUENCE_BITS = 40
-# number of a host's sitemaps that are fetched before its pages; nearly all sites name fewer in their
-# robots.txt
+# The number of a host's sitemaps that are fetched before its pages. Nearly all sites name fewer sitemaps than
+# this in their robots.txt.
 MAPS_FIRST = 16
 SEQUENCE_MAX = (1 << SEQUENCE_BITS) - 1
 DEPTH_MAX = (1 << DEPTH_BITS) - 1
@@ -66,9 +66,11 @@ class Todo(msgspec.Struct, gc=False, array_like=True):
     levels: int = 0
 
 
-_ARRAY_MIN = 0x80  # the lowest first byte of a MessagePack array; tails begin with "/", ":" or "h"
+# An entry is stored as a MessagePack array or as its tail and two numbers. The first byte of an array is at
+# least this number, and that of a tail ("/", ":" or "h") is less.
+_ARRAY_MIN = 0x80
 _NUMBERS = struct.Struct("<QQ")
-_NUMBERS_BYTES = 14  # these bytes leave out the top 16 bits of the fingerprint
+_NUMBERS_BYTES = 14  # both numbers without the top 16 bits of the fingerprint; the key holds these bits
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(Todo)
@@ -151,7 +153,7 @@ def decode(key: bytes, value: bytes) -> Todo:
 
 
 def entry_key(prefix: bytes, order: int) -> bytes:
-    """Return the store key of the entry with this order, for the prefix `t/` or `p/` followed by a host key."""
+    """Return the store key of the entry with this order. `prefix` is `t/` or `p/`, followed by the host key."""
     return prefix + order.to_bytes(8, "big")
 
 
@@ -162,7 +164,7 @@ def record(prefix: bytes, order: int, entry: Todo) -> tuple[bytes, bytes]:
 
 
 def levels_of(maps: int) -> int:
-    """Return by how many levels a sitemap of depth 0 moves back if its host already had `maps` sitemaps."""
+    """Return how many levels of depth are added to a sitemap of depth 0 if its host already had `maps` sitemaps."""
     return 0 if maps < MAPS_FIRST else 1 + (maps // MAPS_FIRST).bit_length()
 
 

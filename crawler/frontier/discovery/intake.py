@@ -125,7 +125,7 @@ class Intake:
         return max(0, min(place + self._priority(link) - NEUTRAL, WORST))
 
     def improve(self, links: Sequence[Link], batch: Batch, now: float) -> int:
-        """Move waiting URLs to the class of a new link if this class is better; return the number of URLs moved.
+        """Move each waiting URL to the class of a new link to it if this class is better; return the number moved.
 
         A URL is moved only if the class is better by at least `order.raise_classes`. A URL is not moved if it
         is in flight, was tried before, is parked or done, or has a priority set by the user. A URL that is
@@ -223,7 +223,11 @@ class Intake:
             self._push(host, order, entry)
 
     def _spill(self, host: FrontHost) -> None:
-        """Limit a host's queue in memory to its share of `entries_max` and to four times `read_ahead` entries."""
+        """Limit the number of a host's entries in memory.
+
+        The limit is the host's share of `entries_max` or four times `read_ahead`, whichever is smaller, but
+        at least `read_ahead`.
+        """
         share = self._entries_max // len(self._bench.front)
         share = max(self._read_ahead, min(share, 4 * self._read_ahead))
         if len(host.queue) > share:
@@ -267,9 +271,10 @@ class Intake:
             self._bench.schedule(slot, now)
 
     def wake(self, host: FrontHost) -> None:
-        """Schedule a turn, at its ready time, for a front host that may have something to do.
+        """Schedule a turn for a front host that may have something to do, at the ready time of the host.
 
-        A host whose turn is over rests until it can leave the front.
+        A host that has used up its turn in the front gets no further turn there. It stays until it can leave
+        the front.
         """
         hosts = self._registry.hosts
         if host.held or host.waiting or not (hosts.todo[host.slot] or host.refetch):
@@ -349,8 +354,9 @@ class Intake:
     ) -> tuple[int, bytes]:
         """Do one step of `retire`: examine `RETIRED_AT_ONCE` entries from the key `begin` on.
 
-        If there are parked entries, they are examined first: after the whole queue has been deleted, a search
-        for parked entries would scan the tombstones of the queue, which takes 0.16 us per entry.
+        If there are parked entries, they are examined before the waiting ones. A deleted entry leaves a
+        tombstone in the store, and a scan takes 0.16 us for each. If the waiting entries were deleted first,
+        a search for parked entries would scan all their tombstones.
 
         Returns:
             (number of deleted entries, the key to continue from; b"" at the end).

@@ -21,7 +21,7 @@ from crawler.frontier.discovery.entries import Todo, decode, make_key
 from crawler.storage.keys import TODO, WAITING, WAITING_WHOLE
 from crawler.storage.kv import Batch, KeyValue, scan_prefix
 
-# maximum number of promises, which take 100 bytes each; if there are more, the oldest are dropped
+# The maximum number of promises. A promise takes 100 bytes. If there are more, the oldest are dropped.
 PROMISES_MAX = 32_768
 _CHUNK = 10_000  # entries per batch
 _LOW_48 = (1 << 48) - 1
@@ -44,7 +44,7 @@ class WaitingIndex:
         self._promises: dict[int, int] = {}  # fingerprint -> class
 
     def open(self) -> None:
-        """Build the index if an order needs it and the index is incomplete. Without an order, drop the index."""
+        """Build the index if this crawl has an index and it is incomplete. If it has none, drop an existing index."""
         whole = self._store.get(WAITING_WHOLE) is not None
         if self.keeps and not whole:
             self._drop()
@@ -116,5 +116,5 @@ class WaitingIndex:
         return min(place, self._promises.pop(fingerprint, place))
 
     def forget(self, fingerprint: int) -> None:
-        """Remove a URL that leaves its queue from the entries and promises in memory."""
+        """Forget the entry in memory of a URL that leaves its queue."""
         self._unwritten.pop(fingerprint, None)

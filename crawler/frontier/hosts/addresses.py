@@ -19,8 +19,8 @@ from crawler.config import PolitenessConfig
 
 Host = TypeVar("Host")
 
-# Number of bits of the sketch that counts the domains of shared hosting. It can count some 7,000 domains
-# (linear counting; Whang et al., 1990).
+# Number of bits of an address's sketch, which counts the domains on the address if the address is shared
+# hosting. It can count some 7,000 domains (linear counting; Whang et al., 1990).
 _SKETCH_BITS = 1024
 
 
@@ -114,7 +114,7 @@ class Addresses(Generic[Host]):
 
     @property
     def counted(self) -> bool:
-        """True if addresses limit requests at all."""
+        """True if the number and spacing of requests to one address are limited."""
         return self.gap > 0.0
 
     def meet(self, name: str, domain: int, now: float) -> Address[Host]:

@@ -37,8 +37,8 @@ class Authorities:
     """For each authority: its failures in a row, the instant until which it waits, and its last outcome."""
 
     def __init__(self) -> None:
-        self._waits: dict[str, tuple[int, float, str]] = {}  # ordered by the latest failure, the oldest first
-        # Host slot -> when it may try the next unknown authority; the oldest first.
+        self._waits: dict[str, tuple[int, float, str]] = {}  # oldest failure first
+        # Host slot -> the instant from which the host may try another unknown port; the oldest entry first.
         self._strangers: dict[int, float] = {}
         self._stored: set[str] = set()  # authorities whose failures are in the store
         # Host slot -> (failures since the host's last answer, the end of the latest wait, the last outcome).

@@ -42,7 +42,7 @@ class BackQueue:
         yield from self._others
 
     def holds(self, *, others: bool) -> bool:
-        """Return whether the queue has a prompt host or, if `others`, any host."""
+        """Return whether the queue has a prompt host. If `others` is True, hosts that are not prompt count, too."""
         return bool(self._prompt or (others and self._others))
 
     def append(self, slot: int) -> None:
@@ -61,7 +61,7 @@ class BackQueue:
             self._note(int(some.sum()), int((~some).sum()))
 
     def first(self, *, others: bool) -> int:
-        """Return approximately the slot that `popleft` returns next; the queue must not be empty."""
+        """Return the slot that `popleft` probably returns next; the queue must not be empty."""
         return self._others.head if others and self._others else self._prompt.head
 
     def improved(self, slot: int) -> None:

@@ -92,7 +92,7 @@ class DispatchGates:
         return max(self.hosts.ready[slot], self.visits.free_at(self.hosts.key[slot], now))
 
     def call_others(self, now: float) -> None:
-        """While the share of the hosts that are not prompt has free slots, wake such hosts that wait for a slot."""
+        """Wake hosts that are not prompt and wait for a fetch slot, as long as their share has free slots."""
         self.shares.look(now)
         while (host := self.shares.next_waiting()) is not None:
             self.bench.wake(host, now)

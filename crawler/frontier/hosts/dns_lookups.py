@@ -15,7 +15,8 @@ from crawler.frontier.hosts.rate import Rate
 from crawler.frontier.hosts.table import SILENCED
 from crawler.frontier.hosts.workbench import Workbench
 
-# a name is looked up this many seconds before its request; the look-up of a dead name takes as long
+# A name is looked up this many seconds before the request to it. The look-up of a dead name also takes this
+# long.
 AHEAD = 5.0
 
 

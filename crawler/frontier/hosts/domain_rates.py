@@ -10,7 +10,8 @@ no limit. A host keeps its turn until its request starts. Instants are seconds o
 from crawler.config import PolitenessConfig
 from crawler.frontier.hosts.rate import Rate
 
-# Seconds. A host whose turn would be later gets none yet, and asks again at the end of this time. This bounds the turns.
+# Seconds. A host whose turn would be later than this gets no turn yet, and asks again after this time. So the
+# number of turns held at the same time is limited.
 AHEAD_MAX = 30.0
 
 
@@ -58,12 +59,15 @@ class DomainRates:
         return max(self._turns[host], known.ready_at())
 
     def start(self, domain: int, host: int, now: float) -> None:
-        """Count the start of a request, which uses the host's turn."""
+        """Count the start of a request. The turn of the host is used up."""
         if self._turns.pop(host, None) is not None:
             self._domains[domain].spend(now)
 
     def _forget(self, now: float) -> None:
-        """If there are too many entries, drop those without effect: turns in the past, and domains that may start."""
+        """If there are too many entries, drop those that delay nothing.
+
+        These are turns in the past, and domains to which a request may start at once.
+        """
         if max(len(self._domains), len(self._turns)) >= self._entries_max:
             self._turns = {host: turn for host, turn in self._turns.items() if turn > now}
             waiting = {

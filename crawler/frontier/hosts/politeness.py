@@ -53,7 +53,7 @@ class HostPoliteness:
         override: Override = NO_OVERRIDE,
         charged: bool = True,
     ) -> float:
-        """Charge the end of a request to its host. Return the time from which the host may be requested again.
+        """Record the end of a request to a host. Return the time from which the host may be requested again.
 
         If the answer came from a cache, no request was made, so the host need not wait.
 
@@ -78,7 +78,7 @@ class HostPoliteness:
         return now + wait
 
     def usual_gap(self, slot: int) -> float:
-        """Return the gap in seconds after the host's last answer, but at least the minimum gap."""
+        """Return the gap in seconds that followed the host's last answer, or the minimum gap if it is longer."""
         return max(self.config.delay, self._hosts.gap[slot])
 
     def hop(self, slot: int, took: float, retry_after: float, now: float) -> None:
@@ -97,7 +97,11 @@ class HostPoliteness:
         self._hosts.cause[slot] = CAUSES.index(cause)
 
     def gap_terms(self, slot: int, crawl_delay: float, override: Override) -> tuple[float, float]:
-        """Return (minimum, seconds of gap per second of answer time) for the gap after the host's next answer."""
+        """Return (minimum, factor) for the gap after the host's next answer.
+
+        The gap is the answer time in seconds times the factor, but at least the minimum. The upper limit of the
+        gap is not taken into account here.
+        """
         factor = self.config.delay_factor if override.delay_factor is None else override.delay_factor
         return self._gap(slot, 0.0, crawl_delay, override), factor * max(1.0, self._hosts.slowdown[slot])
 
@@ -153,7 +157,7 @@ def gap(took: float, config: PolitenessConfig, override: Override) -> float:
 
 
 def backoff(failures: int, config: PolitenessConfig, outcome: Outcome) -> float:
-    """Return the wait after `failures` failures in a row (at least 1). The last failure was `outcome`.
+    """Return the wait after `failures` failures in a row; `failures` is at least 1. The last failure was `outcome`.
 
     After two certificate failures, the host is tried only once a day, both for pages and for robots.txt.
     """

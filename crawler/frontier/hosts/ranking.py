@@ -18,7 +18,9 @@ from crawler.frontier.hosts.politeness import CAUSES
 from crawler.frontier.hosts.table import HostFlag, HostTable
 
 ORDERS = ("busy", "failing", "wait", "size")
-_GREATER = float(1 << 33)  # greater than every count of URLs; its first 256 multiples are exact in a float64
+# A number greater than every count of URLs. Multiples of it are added to these counts, so that hosts are ranked
+# by the multiple first; the sums are exact in a float64.
+_GREATER = float(1 << 33)
 _FAILED = HostFlag.REFUSED | HostFlag.GIVEN_UP
 
 Troubles = Mapping[int, tuple[int, float, str]]  # as `Authorities.troubled`

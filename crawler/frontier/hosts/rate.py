@@ -5,7 +5,8 @@ a pause: any window of length T contains at most rate * (T + 100 ms) + 1 starts.
 actual rate would fall on a busy machine, whose event loop may be 0.2 s late.
 """
 
-RATE_SLACK = 0.1  # seconds; the process makes up for starts that are late by up to this time
+# seconds; if a start is late by at most this time, the next starts follow sooner, so that the rate stays the same
+RATE_SLACK = 0.1
 
 
 class Rate:

@@ -30,7 +30,7 @@ class HostHash(Protocol):
     def host_key(self, hostname: str) -> int: ...
 
     def host_key_beside(self, hostname: str, fingerprint: int) -> int:
-        """Return the host key of a hostname. Its bucket is taken from the fingerprint of a URL of the host."""
+        """Return the host key of a hostname, with the bucket taken from the fingerprint of a URL of the host."""
 
     def domain_key(self, domain: str) -> int:
         """Return the key of a registrable domain."""
@@ -92,7 +92,8 @@ class Registry:
         if not self._read_meta():
             self._note_first()
         elif clean:
-            self.unclean_at = past(self.unclean_at, now)  # so that no host stalls if the clock was set back
+            # If the clock was set back, the stored instant is in the future, and no host must wait for it.
+            self.unclean_at = past(self.unclean_at, now)
         else:
             self.unclean_at = now
         self.hosts.opened_at = self.unclean_at + self._delay if self.unclean_at else 0.0
@@ -103,8 +104,8 @@ class Registry:
     def _set_instants(self, now: float) -> None:
         """Limit the stored ready times to now + gap, and let hosts that were given up be tried again.
 
-        After an unclean stop, there may have been requests that no record mentions. So each host waits for
-        its gap, or for `politeness.delay` if that is longer, counted from the opening after that stop.
+        After an unclean stop, there may have been requests that no record mentions. So each host waits until
+        its gap, or `politeness.delay` if that is longer, has passed since the opening after that stop.
         """
         hosts = self.hosts
         # float32 is too coarse for instants
@@ -200,7 +201,10 @@ class Registry:
         return self._store.get(host_key_bytes(self.hosts.key[slot])) is not None
 
     def record(self, slot: int, name: str) -> tuple[bytes, bytes]:
-        """Return the store key and value of a host, which must be written now. Drop any pending note for the host."""
+        """Return the store key and value of a host, and drop any pending note for the host.
+
+        The caller must write the value at once, because it replaces the note.
+        """
         hosts = self.hosts
         key = host_key_bytes(hosts.key[slot])
         if self.notes:

@@ -42,7 +42,8 @@ class SlotShares:
         # Prompt hosts with a fetch slot: host slot -> the instant at which the host took it, oldest first.
         self._prompt: dict[int, float] = {}
         self._others: dict[int, float] = {}  # the same for hosts that are not prompt
-        # host slot -> seconds for which its running task held fetch slots that it has freed since
+        # host slot -> the seconds for which the host's running task has held fetch slots that it no longer
+        # holds
         self._had: dict[int, float] = {}
         self._yielding: set[int] = set()  # hosts that are not prompt and whose fetch slot was reclaimed
         self._line: deque[FrontHost] = deque()
@@ -70,7 +71,10 @@ class SlotShares:
         return True
 
     def reacquire(self, slot: int, now: float) -> None:
-        """Take a fetch slot again after a pause. The host is not queued, because other fetch tasks wait for this one."""
+        """Take a fetch slot again after a pause, without joining the queue.
+
+        The host does not have to queue, because other fetch tasks may wait for its fetch task.
+        """
         (self._prompt if self.is_prompt(slot) else self._others)[slot] = now
 
     def release(self, slot: int, now: float) -> None:
@@ -114,7 +118,7 @@ class SlotShares:
         return now >= since + limit
 
     def _needed(self, full: bool) -> int:
-        """Return the number of fetch slots to reclaim from the others."""
+        """Return the number of fetch slots to reclaim from hosts that are not prompt."""
         room = self._others_max - len(self._others) - len(self._called)
         return max(0, len(self._line) - max(0, room)) + (max(0, -room) if full else 0)
 

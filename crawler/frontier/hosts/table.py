@@ -80,7 +80,7 @@ class HostState:
     States are plain integers, because an operation on an enum member takes 0.5 us.
     """
 
-    IDLE = 0  # it has nothing to do, or must not be requested
+    IDLE = 0  # the host has nothing to do, or must not be requested
     BACK = 1  # in the back queue: it is ready and waits to enter the front
     CALENDAR = 2  # in the calendar: it waits for its ready time
     FRONT = 3  # in the front: it has an object in the workbench
@@ -94,10 +94,13 @@ class HostFlag:
     REFUSED = 2  # held after too many refusals in a row
     GIVEN_UP = 4  # given up, for this run only: no answer for days, or no address
     EXCLUDED = 8  # its domain has more hosts than allowed, so the host's URLs are parked
-    # prevents nothing: its last page arrived quickly, so it may use the fetch slots reserved for such hosts
+    # does not prevent requests. The host's last page arrived quickly, so the host may use the fetch slots
+    # reserved for prompt hosts.
     PROMPT = 16
     REACHED = 32  # prevents nothing: it has answered a request, in this run or before
-    LATE = 64  # prevents nothing: its last page was slow, so it keeps its slot longer than a silent host
+    # does not prevent requests. The host's last page was slow, but the host answers. So it may hold a fetch slot
+    # longer than a host that does not answer.
+    LATE = 64
 
 
 SILENCED = int(HostFlag.BLOCKED | HostFlag.REFUSED | HostFlag.GIVEN_UP)
@@ -285,7 +288,8 @@ class HostTable(KeyedTable):
         "place": "u1",
     }
 
-    # ready times up to this instant are not stored, because opening the store sets them for unrequested hosts
+    # Ready times up to this instant are not stored: opening the store gives this ready time to all hosts that
+    # were never requested.
     opened_at = 0.0
 
     ready: "array[float]"

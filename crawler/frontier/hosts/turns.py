@@ -58,7 +58,7 @@ class DueFront:
         self._line: deque[Plan] = deque()
 
     def __len__(self) -> int:
-        """Return the number of plans held, including stale plans; 0 if no plan is valid."""
+        """Return 0 if no plan is valid, else the number of plans held, including stale ones."""
         self._skip()
         return len(self._best) and max(len(self._best), len(self._line))
 
@@ -85,7 +85,7 @@ class DueFront:
         return heapq.heappop(self._best)[2]
 
     def _skip(self) -> None:
-        """Drop the stale plans at the head of both structures."""
+        """Drop the stale plans at the head of the heap and at the head of the line."""
         while self._best and not self._is_valid(self._best[0][2]):
             heapq.heappop(self._best)
         while self._line and not self._is_valid(self._line[0]):
@@ -180,7 +180,10 @@ class ClassedBackQueue:
         return slot
 
     def _best(self, others: bool) -> _Kind:
-        """Return the kind with the best class; if the classes are equal, the kind whose first host has waited longer."""
+        """Return the kind of hosts (prompt or others) with the better class.
+
+        If the classes are equal, return the kind whose first host has waited longer.
+        """
         prompt, rest = self._prompt, self._others
         if not (others and rest.count):
             return prompt

@@ -51,7 +51,9 @@ from crawler.frontier.hosts.turns import ClassedBackQueue, DueFront, Plan
 from crawler.orders.classes import WORST
 
 LOOK_AGAIN = 1.0  # seconds between two scans of the front, each of which takes up to 1 ms
-TURN_MIN = 3  # number of fetch tasks before a late host may leave: a look-up, robots.txt and the first page
+# A host is late if its turn comes more than `stay` seconds after its ready time. A late host leaves the front only
+# after this number of fetch tasks: a look-up, robots.txt and the first page.
+TURN_MIN = 3
 
 
 class Workbench:
@@ -81,7 +83,7 @@ class Workbench:
         self.back: BackQueue | ClassedBackQueue = (
             ClassedBackQueue(hosts, first_come) if self._by_class else BackQueue(hosts)
         )
-        self._due = DueFront(first_come, self._is_valid)  # empty if there is no order
+        self._due = DueFront(first_come, self._is_valid)  # empty if the crawl has no order of new URLs
         self.calendar = Calendar(hosts)
         self._heap: list[Plan] = []
         self._chosen: list[Plan] = []  # heap of hosts that have a known page to fetch
@@ -163,13 +165,13 @@ class Workbench:
         return self.has_room() or (self.admits > 0 and self._make_room(now) and self.has_room())
 
     def wait_at(self, host: FrontHost, address: Address, now: float) -> None:
-        """Put the host into the queue of its address, at the end, or at the front if the address has just released it."""
+        """Put the host at the end of its address's queue, or at the head if the address has just released it."""
         host.waiting = True
         address.wait(host, first=host.called_by is address)
         self.call_next(address, now)
 
     def call_next(self, address: Address, now: float) -> None:
-        """Plan the release of the next host that waits at the address, for when a request may start there."""
+        """Plan to release the next host that waits at the address as soon as a request may start there."""
         instant = self._addresses.start_at(address) if address.waiting else None
         if instant is None:
             return
@@ -270,10 +272,11 @@ class Workbench:
                 self.back.append(slot)
 
     def first(self, now: float) -> tuple[int, int]:
-        """Return (slot, order) of the next host, best class first. The host's first URL has this order or a greater one.
+        """Return (slot, order) of the next host, best class first.
 
-        The result is (NOWHERE, NO_ORDER) if no host is ready. The order is NO_ORDER if the host has no URL to
-        try now.
+        The first URL of the host may have a greater order than this, because the entries of a host outside
+        the front are not read. The result is (NOWHERE, NO_ORDER) if no host is ready. The order is NO_ORDER
+        if the host has no URL to try now.
         """
         self._expire(now)
         found: list[tuple[int, int]] = []
@@ -324,7 +327,7 @@ class Workbench:
 
     @staticmethod
     def _started(plan: Plan) -> FrontHost | None:
-        """End a plan and return its host. Return None if the plan is stale or no host waits at the address."""
+        """End a plan and return its host; None if the plan is stale, or for an address at which no host waits."""
         instant, tick, item = plan
         if isinstance(item, FrontHost):
             if item.tick == tick:

@@ -108,7 +108,7 @@ class ArmsOverview:
         return self._arms.last_asking(host).overview.host(host)
 
     def quality(self, host: int) -> tuple[list[float], list[float], float]:
-        """Return what the arm that last fetched from the host has learned of the host's signals."""
+        """Return what is known of the host's signals, as learned by the arm that last fetched from the host."""
         return self._arms.last_asking(host).overview.quality(host)
 
     def heard_hosts(self) -> list[int]:

@@ -133,6 +133,10 @@ class Arms:
         schedule, number, _ = self.numbers.split(page)
         schedule.bound_ages(number, min_age, max_age)
 
+    def note_birth(self, page: int) -> None:
+        schedule, number, _ = self.numbers.split(page)
+        schedule.note_birth(number)
+
     def expect_news(self, page: int, links: int, now: float) -> None:
         schedule, number, _ = self.numbers.split(page)
         schedule.expect_news(number, links, now)
@@ -143,7 +147,8 @@ class Arms:
 
     def block(self, host: int, until: float) -> None:
         for arm, schedule in enumerate(self.schedules):
-            if self._busy.get(host, arm) == arm:  # the other arms must wait until this flight ends
+            # While a page of the host is in flight, the other arms must wait anyway.
+            if self._busy.get(host, arm) == arm:
                 schedule.block(host, until)
 
     def work(self, now: float) -> int:
@@ -156,7 +161,7 @@ class Arms:
     # -- the choice
 
     def peek(self, now: float) -> int:
-        """Of the arms that can offer a page, take the one furthest behind; return its best page, or -1 if none can."""
+        """Return the best page of the arm furthest behind among those with a page to offer; -1 if none has one."""
         for arm in sorted(range(len(self.schedules)), key=lambda arm: -self._behind[arm]):
             number = self.schedules[arm].peek(now)
             if number >= 0:
@@ -164,7 +169,7 @@ class Arms:
         return -1
 
     def best(self, host: int, now: float) -> int:
-        """Like `peek`, for the pages of one host only. The host may have to wait."""
+        """Like `peek`, for the pages of one host only. A page is returned even if the host must still wait."""
         for arm in sorted(range(len(self.schedules)), key=lambda arm: -self._behind[arm]):
             number = self.schedules[arm].best(host, now)
             if number >= 0:

@@ -58,11 +58,11 @@ class ChangeIntake:
     def note_dated(
         self, told_by: int, dated: Iterable[tuple[str, float]], source: str, now: float, batch: Batch
     ) -> int:
-        """Record the change dates that a page lists for other pages (in request form). Return the number of new changes.
+        """Record the change dates that a page lists for other pages. Return the number of new changes.
 
-        A change before a page's last crawl does not count, because that crawl has already seen it. `told_by`
-        is the fingerprint of the page that lists the others. The more the signals of this page are worth, the
-        more often the page is read (`sources.py`).
+        The URLs of these pages are in request form. A change before a page's last crawl does not count,
+        because that crawl has already seen it. `told_by` is the fingerprint of the page that lists the
+        others. The more the signals of this page are worth, the more often the page is read (`sources.py`).
         """
         changed, pages = [], []
         for url, changed_at in dated:
@@ -88,7 +88,7 @@ class ChangeIntake:
             del self._delays[next(iter(self._delays))]
 
     def stage(self, batch: Batch) -> None:
-        """Put the state that signals have changed since the last batch into `batch`."""
+        """Put the state of pages that received signals since the last batch into `batch`."""
         if touched := self._schedule.signals.pop_touched():
             state.stage_signalled(self._schedule, touched, batch)
 

@@ -60,8 +60,10 @@ _BITS = cython.declare(cython.Py_ssize_t, COUNTER_BITS)  # number of bits of the
 _AGAIN_SHARE = cython.declare(cython.double, 0.25)
 _SIGNAL_MAX = cython.declare(cython.uint, (1 << COUNTER_BITS) - 1)  # maximum count per source
 _SIGNALS_MAX = cython.declare(cython.uint, 0xFFFFFFFF)  # maximum count if all sources share one counter
-_SHARE_STEP = cython.declare(cython.double, 1.0 / 32.0)  # weight of one fetch in the mean share of hubs
-_RESTRAIN = cython.declare(cython.double, 0.9)  # factor on the worth of hubs, per fetch beyond their share
+# weight of the latest fetch in the mean share of hubs
+_SHARE_STEP = cython.declare(cython.double, 1.0 / 32.0)
+# While hubs have more than their share, each fetch multiplies their worth by this factor.
+_RESTRAIN = cython.declare(cython.double, 0.9)
 _RESTRAINT_LEAST = cython.declare(cython.double, 1e-9)
 _SAMPLE = cython.declare(cython.Py_ssize_t, 64)  # number of pages from which the first level is computed
 _SAMPLE_STEPS = cython.declare(cython.int, 40)  # bisection steps that reduce a bracket of 1e36 to 1e-9
@@ -109,7 +111,7 @@ class Deadlines:
             watched: cython.double = self.tables.rows[page].watched
             if self.policy == BY_VALUE and not self.plain:
                 seen: cython.double = self.learning.quality.share_watched(host)
-                if seen > 0.0:  # announced changes count until the next crawl, which shows them
+                if seen > 0.0:  # until the next crawl, announced changes count as changes of the page
                     w: cython.double = self.learning.quality.reliability(host, self.tables.trust(page))
                     self.unpack(self.tables.rows[page].signals)
                     changes += w * self.learning.quality.announced_changes(host, self.counts)
@@ -203,7 +205,8 @@ class Deadlines:
         """Return nu theta, the importance of the new pages that a page shows per unit of time; 0 if it is not a hub.
 
         The importance of a new page is `new_page_weight` times the mean importance of the host's pages, times
-        the host's restraint.
+        a factor of at most 1. This factor keeps the host's hubs within their share of the fetches
+        (`note_take`).
         """
         row: cython.int = self.tables.hubs.row_of(page)
         if row < 0 or self._new_page_weight <= 0.0:
@@ -319,16 +322,16 @@ class Deadlines:
     def due_by_worth(self, worth: cython.double, now: cython.double) -> cython.double:
         """Return a deadline that serves only for ordering, for a page worth `worth` times the level (about 1 or more).
 
-        Near the level, a value grows as the square of the age. So a page that is late by the share x of its
-        interval is worth 1 + 2 x times the level. The mean interval is used as the unit for all pages, so
-        that pages are ordered by value.
+        Near the level, a value grows as the square of the age. So if the age of a page exceeds its interval
+        by the share x of the interval, the page is worth 1 + 2 x times the level. The mean interval is used
+        as the unit for all pages, so that pages are ordered by value.
         """
         return now - 0.5 * self.controller.revisit * max(min(worth, RATIO_MAX) - 1.0, 0.0)
 
     @cython.cfunc
     @cython.exceptval(check=False)
     def early_by_worth(self, page: cython.int, host: cython.int, now: cython.double) -> cython.double:
-        """Return a key that orders a hub that is not due among the other pages by value; -inf for any other page.
+        """Return a key that orders a hub by its value even before the hub is due; -inf for any other page.
 
         A value grows as the square of the age, and the mean interval is the unit, as in `due_by_worth`.
         """
@@ -379,14 +382,16 @@ class Deadlines:
             due = self._again(host, now)
         elif self.clocked:
             due = crawled + elapsed_of(wait, excess, self.controller.scale)
-            if excess < 0.0:  # no offset shows that a quiet neighbourhood becomes active
+            # If a quiet neighbourhood becomes active, no offset makes the key earlier at first. So the page is
+            # checked again soon.
+            if excess < 0.0:
                 due = min(due, now + _QUIET_SHARE * self.controller.scale)
         return min(due, crawled + self.tables.max_age(page))
 
     @cython.cfunc
     @cython.exceptval(check=False)
     def find_level(self, page: cython.int) -> cython.void:
-        """If there is no level yet, set the level to half the page's ceiling until the first look."""
+        """If there is no level yet, set a provisional one: half the page's ceiling. `sample_level` replaces it."""
         if self.controller.level > 0.0:
             return
         self.assign(page, self.tables.owner(page))
@@ -401,7 +406,10 @@ class Deadlines:
     @cython.cfunc
     @cython.exceptval(check=False)
     def sample_level(self, now: cython.double) -> cython.void:
-        """Set the level at which a sample of _SAMPLE pages, without signals, would need exactly its share of the rate."""
+        """Set the level at which a sample of pages needs exactly its share of the rate.
+
+        The sample has at most _SAMPLE pages. Their signals are ignored.
+        """
         low: cython.double = 1e-18 * self.controller.level
         high: cython.double = 1e18 * self.controller.level
         _step: cython.Py_ssize_t

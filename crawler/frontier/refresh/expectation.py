@@ -48,7 +48,11 @@ class _Arm(msgspec.Struct):
     fresh_spans: float = 0.0
 
     def note(self, span: float, part: float, changed: bool) -> None:
-        """Add a refresh after `span` (importance times time). The copy was current for the share `part` of the span."""
+        """Add a refresh.
+
+        `span` is the time since the previous refresh of the page, times the page's importance. The copy was
+        current for the share `part` of the span.
+        """
         fresh = span * part
         self.refreshes += 1
         self.changed += changed
@@ -86,7 +90,9 @@ class Expectation:
             return
         changed = result is RefreshOutcome.CHANGED
         fresh = self.fresh(known)
-        self.recalibration.observe(known.fresh, known.hearing, known.stands_for, changed, known.is_first)
+        self.recalibration.observe(
+            known.fresh, known.hearing, known.stands_for, changed, known.new, known.haste
+        )
         chance = 1.0 - fresh
         self._predicted[min(int(DECILES * chance), DECILES - 1)] += (1.0, chance, changed)
         if isinstance(self._schedule, Arms):
@@ -96,7 +102,7 @@ class Expectation:
 
     def fresh(self, known: PageView) -> float:
         """Return the probability that a page's copy is current, as shown to users."""
-        return self.recalibration.corrected(known.fresh, known.hearing, known.is_first)
+        return self.recalibration.corrected(known.fresh, known.hearing, known.new, known.haste)
 
     def view(self, then: float) -> dict[str, Any]:
         """Return the sections of a status, as `{name: value}`."""
@@ -192,10 +198,11 @@ class Expectation:
 
 
 def fresh_part(staleness: float) -> float:
-    """Return the expected share of an interval before the first change, given that there was at least one change.
+    """Return the expected share of an interval that lies before the first change in it.
 
-    For a Poisson process, the result is 1/x - 1/(e^x - 1), where x = `staleness` is the expected number of
-    changes: one half if changes are rare, 1/x if there are many.
+    The interval is known to contain at least one change. For a Poisson process, the result is
+    1/x - 1/(e^x - 1), where x = `staleness` is the expected number of changes: one half if changes are
+    rare, 1/x if there are many.
     """
     x = min(staleness, 700.0)
     return 0.5 - x / 12.0 if x < 1e-3 else 1.0 / x - 1.0 / math.expm1(x)

@@ -219,10 +219,11 @@ class Flights:
         failed: cython.bint,
         now: cython.double,
     ) -> cython.void:
-        """Postpone a page that is away or whose fetch failed. The wait doubles each time.
+        """Postpone a page that is gone, moved or denied (`AWAY`), or whose fetch failed. The wait doubles each time.
 
-        Few of the pages that are away come back: 0.4 % in each doubling of the time since they disappeared.
-        So these pages wait so long that all of them together get at most `_GONE_SHARE` of the fetches.
+        Few of the pages that are away come back: 0.4 % of them do so while the time since they disappeared
+        doubles. So these pages wait so long that all of them together get at most `_GONE_SHARE` of the
+        fetches.
         """
         state: cython.uint = self.tables.states[page]
         wanted: cython.uint = FAILED if failed else AWAY

@@ -116,7 +116,10 @@ class Hubs:
     @cython.ccall
     @cython.exceptval(check=False)
     def links_of(self, page: cython.int) -> cython.double:
-        """Return the number of URLs that the page's first copy was the first to show; 0 if this number was small."""
+        """Return the number of URLs that were found first on the page's first copy; 0 if there were few.
+
+        Few are fewer than `LINKS_LEAST` (`schedule.py`).
+        """
         row: cython.int = self.row_of(page)
         return self.rows[row].links if row >= 0 else 0.0
 

@@ -34,7 +34,7 @@ class Importance:
 
     @property
     def prior(self) -> float:
-        """The importance of a page without any request or value."""
+        """The importance of a page at depth 0 that has no requests from users and is not in the importance file."""
         return self._prior
 
     def of(self, fingerprint: int, record: PageRecord, now: float) -> float:

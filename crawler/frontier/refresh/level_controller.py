@@ -41,7 +41,7 @@ _FAR_MAX = cython.declare(cython.double, 32.0)
 _RUN_MAX = cython.declare(cython.int, 4)
 _HOST_GAIN_MAX = cython.declare(cython.double, 0.05)  # maximum step of a small host's own level
 _HOST_STEP_MAX = cython.declare(cython.double, 0.2)
-# minimum factor on a host's own level after a page that is worth less than that level
+# If a fetched page is worth less than its host's own level, this level falls at most by this factor.
 _FALL_MAX = cython.declare(cython.double, 0.5)
 # a host is saturated if it is idle for less than this share of the time
 _SATURATED = cython.declare(cython.double, 0.05)
@@ -62,7 +62,8 @@ _INFINITY = cython.declare(cython.double, float("inf"))
 _FIRST_REVISIT = cython.declare(cython.double, 28.0 * 86_400.0)  # revisit interval until a rate is known
 
 # The queues use the following two constants, too.
-# A page whose value is at least this share of the level is due, because keys are accurate to 1e-3.
+# A page whose value is at least this share of the level is due. The share is less than 1, because keys have
+# errors of up to 1e-3.
 STANDS = 0.97
 RATIO_MAX = 1e4  # values above this multiple of the level are treated as equal
 
@@ -131,8 +132,9 @@ class LevelController:
         """Adjust the level to new importances mu. The sum of their square roots was `before` and is now `after`.
 
         If all pages are fetched often, the rate is the sum of sqrt(mu Delta / (2 level)). At a given rate,
-        the level is thus proportional to the square of that sum. By steps alone, the level would need a
-        thousand fetches to follow a jump by a factor of 1e6.
+        the level is thus proportional to the square of that sum. Without this adjustment, the level would
+        move only in steps. It would need a thousand fetches to follow importances that rise by a factor of
+        1e6.
         """
         if not self.unknown and before > 0.0 and after > 0.0:
             self.level = min(max(self.level * (after / before) ** 2, _LEVEL_MIN), _LEVEL_MAX)
@@ -158,7 +160,8 @@ class LevelController:
         ready: cython.double = self.tables.host_rows[host].ready
         above: cython.double = worth * self.tables.host_rows[host].boost  # value / common level
         if deadline > now:
-            if above < 1.0:  # otherwise the level has fallen since the page's key was computed
+            # If the value is above the level, the level has fallen since the page's key was computed.
+            if above < 1.0:
                 self._turn(-1, above)
         elif (
             not jumped
@@ -202,7 +205,8 @@ class LevelController:
     def _boost(self, host: cython.int, side: cython.int, pace: cython.double) -> cython.void:
         """Move the host's own level one step.
 
-        The steps that are made before the keys of the host's pages follow the level add up to about 1.
+        The keys of the host's pages follow the level only after some time. The relative steps made during
+        this time add up to about 1.
         """
         run: cython.int = self.tables.host_rows[host].run
         run = run + side if run * side > 0 else side

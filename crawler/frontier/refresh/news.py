@@ -43,7 +43,7 @@ class News:
             self._delays[min(int(math.log(max(now - born, 1.0)) / _GROWTH), _BINS - 1)] += 1
 
     def delay(self, share: float) -> float | None:
-        """Return the delay (s, exact to 10 %) that this share of the dated pages did not exceed.
+        """Return the delay within which this share of the dated pages was fetched (seconds, exact to 10 %).
 
         Return None if there are no dated pages.
         """

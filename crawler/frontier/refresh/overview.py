@@ -17,7 +17,15 @@ if cython.compiled:
     from cython.cimports.crawler.frontier.refresh.flights import Flights, check_instant
     from cython.cimports.crawler.frontier.refresh.level_controller import LevelController
     from cython.cimports.crawler.frontier.refresh.queues import Queues
-    from cython.cimports.crawler.frontier.refresh.tables import AWAY, EXPLORED, FAILED, HELD, WITHHELD, Tables
+    from cython.cimports.crawler.frontier.refresh.tables import (
+        AWAY,
+        EXPLORED,
+        FAILED,
+        HELD,
+        NEW,
+        WITHHELD,
+        Tables,
+    )
 else:
     from math import exp
 
@@ -28,7 +36,7 @@ else:
     from crawler.frontier.refresh.flights import Flights, check_instant
     from crawler.frontier.refresh.level_controller import LevelController
     from crawler.frontier.refresh.queues import Queues
-    from crawler.frontier.refresh.tables import AWAY, EXPLORED, FAILED, HELD, WITHHELD, Tables
+    from crawler.frontier.refresh.tables import AWAY, EXPLORED, FAILED, HELD, NEW, WITHHELD, Tables
 
 _INFINITY = cython.declare(cython.double, float("inf"))
 _HUB_SAMPLE = 1000  # number of hubs that represent all hubs in a sum
@@ -58,7 +66,7 @@ class Overview:
 
     @property
     def checks(self) -> int:
-        """The number of keys that looks have recomputed."""
+        """The number of keys that searches for the next page have recomputed."""
         return self.queues.checks
 
     @property
@@ -97,7 +105,8 @@ class Overview:
     def page(self, page: int, now: float, fetched: float = _INFINITY) -> PageView:
         """Return all that is known of a page at `now`; a schedule rebuilt from the store would return the same.
 
-        If the copy made at `fetched` is older than the last crawl, `clock` and `fresh` describe this copy.
+        `fetched` is the time at which the stored copy was made. If this was before the last crawl, `clock`
+        and `fresh` describe the stored copy.
         """
         self.flights.require_page(page)
         host: cython.int = self.tables.owner(page)
@@ -111,7 +120,8 @@ class Overview:
         self.deadlines.unpack(self.tables.rows[page].signals)
         directory = self.tables.page_heaps.nodes[page].owner
         importance = self.tables.importance(page)
-        clock = max(elapsed, now - fetched)
+        state: cython.uint = self.tables.states[page]
+        clock = plain = max(elapsed, now - fetched)
         if self.deadlines.clocked:
             clock = self.learning.paced_clock(host, directory, clock, now)
         if self.deadlines.plain:
@@ -135,12 +145,14 @@ class Overview:
             clock=clock,
             fresh=fresh,
             hearing=self._hearing(host, n),
+            new=bool(state & NEW and not state & (AWAY | FAILED)),
+            haste=1.0 if self.learning.seasons.used[host] or plain <= 0.0 else max(clock / plain, 1.0),
             stands_for=self._stands_for(host, now),
             value=self.deadlines.ratio(page, host, elapsed, n, now) * level,
             ceiling=self.deadlines.page.ceiling,
             level=level,
             deadline=due,
-            state=_word(self.tables.states[page]),
+            state=_word(state),
         )
 
     def _hearing(self, host: cython.int, signals: cython.double) -> Hearing:
@@ -159,7 +171,11 @@ class Overview:
     @cython.cfunc
     @cython.exceptval(check=False)
     def _fresh(self, clock: cython.double, n: cython.double) -> cython.double:
-        """Return exp(-u) for the page assigned last, even if its signals are certain (infinite weight) or absent."""
+        """Return exp(-u), the probability that the copy is current, for the page assigned last.
+
+        Without signals, their weight is not used, because the weight of certain signals is infinite, and 0
+        times infinity has no value.
+        """
         staleness: cython.double = self.deadlines.page.silent_rate * clock
         if n > 0.0 and self.deadlines.page.signal_time > 0.0:
             staleness += n * self.deadlines.page.signal_weight

@@ -38,7 +38,7 @@ else:
     from crawler.frontier.refresh.tables import AWAY, DOUBLING, EXPLORED, HELD, JUMPED, WITHHELD, Tables
 
 _INFINITY = cython.declare(cython.double, float("inf"))
-# number of queued changes that each call of another method also processes
+# Calls of other methods, such as `Schedule.peek`, also process queued changes: at most this many per call.
 SLICE = cython.declare(cython.Py_ssize_t, 64)
 _BITS = cython.declare(cython.uint, COUNTER_BITS)  # number of bits of the counter of each source
 _SIGNAL_MAX = cython.declare(cython.uint, (1 << COUNTER_BITS) - 1)  # maximum count per source
@@ -160,7 +160,8 @@ class Signals:
         more: cython.double = self.deadlines.signals_of(host, after)
         key: cython.double = self.tables.page_heaps.nodes[page].key
         if beta < _INFINITY and key - (more - n) * beta > now:
-            # Offsets may already make the page due; its value is checked when it reaches the top.
+            # With its offsets, the page may already be due. Its value is checked when the page is at the top
+            # of its heap.
             key -= (more - n) * beta
         else:
             offset: cython.double = self.deadlines.offset(page, host, now)
@@ -173,10 +174,11 @@ class Signals:
     def _recall(
         self, page: cython.int, host: cython.int, now: cython.double, source: cython.uint
     ) -> cython.void:
-        """If the source of the signal is used, retry a page that is away as early as a page whose fetch failed.
+        """After a signal for a page that is away, retry the page as early as a page whose fetch failed.
 
-        The page's wait doubles each time. Such fetches are limited to about `_RECALL_SHARE` of all fetches,
-        because a page that is gone shows nothing about the precision of the source.
+        This is done only if the source of the signal is used. The page's wait doubles each time. Such
+        fetches are limited to about `_RECALL_SHARE` of all fetches, because a page that is gone shows
+        nothing about the precision of the source.
         """
         times: cython.int = self.tables.states[page] // DOUBLING
         due: cython.double = max(now, self.tables.crawled[page] + self.queues.retry_age * (1 << times))

@@ -22,7 +22,10 @@ _BUSY_SMOOTHING = 20.0  # seconds over which that share is averaged
 
 
 def share_of(config: RefreshConfig) -> float | Literal["auto"]:
-    """Return the share of refresh; by default, an endless crawl divides fetches by their value ("auto")."""
+    """Return the share of the fetches that are refetches, or "auto", which is the default of an endless crawl.
+
+    With "auto", each fetch goes to the known page or to the new URL, whichever has the higher value.
+    """
     return "auto" if config.endless and not config.share else config.share
 
 
@@ -74,10 +77,10 @@ class Portion:
             self.set_rate(known * rate)
 
     def exchange_levels(self, reports: Mapping[str, LevelReport], waited: float, now: float) -> LevelReport:
-        """Update the tilt from the level reports of all processes, and return the report of this process.
+        """Update the tilt of this process from the level reports of all processes, and return its own report.
 
-        `waited` is the total number of seconds so far in which only the rate kept this process from starting
-        requests.
+        The tilt is explained in `rate_balancing.py`. `waited` is the total number of seconds so far in which
+        only the rate kept this process from starting requests.
         """
         elapsed = now - self._levelled_at if self._levelled_at > -math.inf else 0.0
         if elapsed > 0.0:
@@ -92,14 +95,18 @@ class Portion:
         return own
 
     def price(self, now: float) -> float:
-        """Return the value of the next page, which is the gain of a higher rate in this process; 0 without pages."""
+        """Return the value of the known page that is fetched next; 0 without pages.
+
+        This is what one more fetch would gain in this process.
+        """
         return self._schedule.marginal_value(self._clock.at(now)) if len(self._schedule) else 0.0
 
     def new_value(self, importance: float) -> float:
         """Return the value of fetching a URL for the first time: its importance divided by the mean change rate.
 
-        This is the ceiling of a page with the mean change rate, because no copy is as stale as a missing one.
-        `importance` is the importance of the URL relative to a known page, 0 to 1.
+        This is the ceiling of a page with the mean change rate. The ceiling is the value of a page whose copy
+        is certainly out of date, and having no copy is as bad as that. `importance` is the importance of the
+        URL relative to a known page, 0 to 1.
         """
         rate = self._schedule.overview.mean_rate
         weight = self._config.new_page_weight or 1.0

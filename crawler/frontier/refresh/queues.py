@@ -191,7 +191,10 @@ class Queues:
 
     @cython.cfunc
     def sweep(self, rows: cython.Py_ssize_t, now: cython.double) -> cython.void:
-        """Recompute keys, row by row, after the level has moved from the level at which most keys were computed."""
+        """Recompute keys, row by row, after a large change of the level.
+
+        The change is measured from the level at which most keys were computed.
+        """
         _step: cython.Py_ssize_t
         if self.swept >= self.tables.pages.rows:
             if self.swept_level <= 0.0:

@@ -25,7 +25,7 @@ STEP = 0.25  # part of a difference between levels that is corrected within the 
 STEP_MAX = 0.05  # maximum step per exchange
 IDLE = -1.0  # ln level of an idle process, relative to the mean
 AHEAD_MAX = 4.0  # maximum difference of a ln level from the mean
-TILT_MAX = 1e3  # maximum of the tilt and of its inverse; from there, a process can still recover
+TILT_MAX = 1e3  # maximum of the tilt and of its inverse; a process with this tilt can still return to an average tilt
 SMOOTHING = 0.02  # the reported level is averaged over this part of the mean time between two crawls
 
 
@@ -57,7 +57,10 @@ class Balance:
         return LevelReport(math.exp(self._told), pages * self.tilt, busy)
 
     def renew(self, reports: Mapping[str, LevelReport], elapsed: float, revisit: float) -> float:
-        """Return the tilt after an exchange of `reports` (its own included), `elapsed` after the last exchange."""
+        """Return the new tilt, given the `reports` of all processes, including that of this process.
+
+        `elapsed` is the time since the last exchange.
+        """
         usable = {name: report for name, report in reports.items() if _sane(report)}
         if self.name in usable and len(usable) > 1:
             step = min(STEP * max(elapsed, 0.0) / revisit, STEP_MAX)

@@ -44,7 +44,7 @@ _FAILURES = frozenset(
 def result_of(
     outcome: Outcome, *, unchanged: bool, new_form: bool = False, stored: bool = True
 ) -> RefreshOutcome:
-    """Return the result that an outcome has for the schedule.
+    """Return the result that the schedule records for the outcome of a request.
 
     `new_form` is True if the answer cannot be compared with the stored copy. `stored` is True if the copy is
     kept, that is, if there is no `noarchive`.
@@ -122,8 +122,8 @@ class RefetchOutcomes:
     ) -> None:
         """Add a page that was fetched for the first time to the schedule. Learn nothing about its site and directory.
 
-        `news` is True if a refetch of a known page had shown the page's URL, and the page is neither a redirect nor a
-        duplicate.
+        `news` is True if a refetch of a known page found the URL of the added page. It is False if the added
+        page is a redirect or a duplicate.
         """
         born = self._births.take(fingerprint, batch)
         if news:
@@ -133,11 +133,13 @@ class RefetchOutcomes:
         page = self._schedule.find(fingerprint)
         if page < 0:
             page = self._enter(fingerprint, record, crawled_at, now, batch)
+            if news:
+                self._schedule.note_birth(page)
         state.stage_page(self._schedule, page, batch)
         self._changes.stage(batch)
 
     def expect_news(self, fingerprint: int, links: int, now: float, batch: Batch) -> None:
-        """Record that the first copy of a page was the first to show `links` URLs."""
+        """Record that `links` URLs were found first on the first copy of a page."""
         page = self._schedule.find(fingerprint)
         if page >= 0 and links >= LINKS_LEAST:
             self._schedule.expect_news(page, links, self._clock.at(now))
@@ -196,7 +198,7 @@ class RefetchOutcomes:
         return via
 
     def credit_hub(self, fingerprint: int, now: float, batch: Batch) -> bool:
-        """Credit a hub with a page whose URL a refetch of the hub had shown.
+        """Credit a hub with a new page, because a refetch of the hub found the URL of this page.
 
         Return False if the hub is not known.
         """
@@ -209,7 +211,7 @@ class RefetchOutcomes:
         return True
 
     def renew_importance(self, fingerprints: Iterable[int], now: float, batch: Batch) -> int:
-        """Set and store the importance of pages from their present requests; return the number of known pages."""
+        """Set and store the importance of pages from users' present requests; return the number of known pages."""
         weighed = 0
         for fingerprint in fingerprints:
             page = self._schedule.find(fingerprint)

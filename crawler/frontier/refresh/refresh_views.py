@@ -15,7 +15,8 @@ from crawler.frontier.refresh.schedule import Schedule
 from crawler.frontier.refresh.settings import HostView, PageView
 from crawler.frontier.refresh.site_clock import SiteClock
 
-# number of digits to which a probability is rounded; the order of summation changes only the sixteenth digit
+# Number of digits to which a probability is rounded. If the same terms are added in another order, only the
+# sixteenth digit of the sum may differ. So the rounded sums are equal.
 FRESH_DIGITS = 9
 
 

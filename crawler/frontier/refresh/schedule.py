@@ -49,6 +49,7 @@ if cython.compiled:
         EXPLORED,
         FAILED,
         JUMPED,
+        NEW,
         Tables,
     )
 else:
@@ -61,7 +62,7 @@ else:
     from crawler.frontier.refresh.page_signals import SLICE, Signals
     from crawler.frontier.refresh.queues import CHECKS_MAX, Queues
     from crawler.frontier.refresh.schedule_records import Records
-    from crawler.frontier.refresh.tables import AWAY, DOUBLING, EXPLORED, FAILED, JUMPED, Tables
+    from crawler.frontier.refresh.tables import AWAY, DOUBLING, EXPLORED, FAILED, JUMPED, NEW, Tables
 
 _INFINITY = cython.declare(cython.double, float("inf"))
 # number of bulk signals processed, and of keys recomputed, by one call of `work`
@@ -71,7 +72,9 @@ _SWEEP_ROWS = cython.declare(cython.Py_ssize_t, 4)  # keys recomputed per look w
 _FIRST_TAKES = cython.declare(cython.Py_ssize_t, 8)
 _VALUED = ("ncis", "greedy", "cis")
 
-LINKS_LEAST = 4  # a page that was the first to show fewer URLs becomes a hub with its first new page
+# If fewer URLs than this were found first on the first copy of a page, the page becomes a hub only when one of
+# its refetches finds a new page.
+LINKS_LEAST = 4
 LINKS_MOST = 1000  # more links than this do not increase the expected number of new pages
 
 DEFAULTS = Settings()
@@ -224,8 +227,9 @@ class Schedule:
             self._tables.rows[page].changes = changes[i]
             self._tables.rows[page].watched = watched[i]
             self._tables.rows[page].signals = signals[i]
-            self._tables.states[page] = states[i] if states[i] & (AWAY | FAILED) else 0
-            self._tables.states[page] &= AWAY | FAILED | (7 * DOUBLING)
+            self._tables.states[page] = states[i] & (
+                AWAY | FAILED | (7 * DOUBLING) if states[i] & (AWAY | FAILED) else NEW
+            )
             self._flights.away += self._tables.states[page] & AWAY != 0
             numbers[i] = page
             if changes[i] > 0.0 or watched[i] > 0.0:
@@ -293,8 +297,13 @@ class Schedule:
             raise ValueError(f"invalid age bounds {min_age} .. {max_age}")
         self._tables.bound_ages(page, float(min_age), float(max_age))
 
+    def note_birth(self, page: int) -> None:
+        """Record that a page that was just added appeared while the crawl was watching its site."""
+        self._flights.require_page(page)
+        self._tables.states[page] |= NEW
+
     def expect_news(self, page: int, links: int, now: float) -> None:
-        """Record that the first copy of a page was the first to show `links` URLs.
+        """Record that `links` URLs were found first on the first copy of a page.
 
         The page may show more new URLs later.
         """
@@ -435,7 +444,7 @@ class Schedule:
 
     @property
     def level(self) -> float:
-        """The level: the crawl value, importance divided by rate, of the page that is only just worth a fetch."""
+        """The least value at which a page is worth a fetch. Values have the unit importance divided by rate."""
         return self._controller.level
 
     @level.setter
@@ -469,7 +478,11 @@ class Schedule:
         self._controller.set_revisit(revisit)
 
     def marginal_value(self, now: float) -> float:
-        """Return the gain of one more fetch now: the level, or the next page's value if that is far above the level."""
+        """Return the gain of one more fetch now.
+
+        This is the value of the next page, but at least the level. If the next page has another reason to
+        be fetched than its value, this is the level.
+        """
         page: cython.int = self.peek(now)
         if page < 0 or self._tables.states[page] & (EXPLORED | AWAY | FAILED | JUMPED):
             return self._controller.level

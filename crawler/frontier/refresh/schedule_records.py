@@ -12,12 +12,12 @@ if cython.compiled:
     from cython.cimports.crawler.freshness.learning import Learning
     from cython.cimports.crawler.frontier.refresh.flights import Flights
     from cython.cimports.crawler.frontier.refresh.level_controller import RATIO_MAX
-    from cython.cimports.crawler.frontier.refresh.tables import AWAY, DOUBLING, FAILED, Tables
+    from cython.cimports.crawler.frontier.refresh.tables import AWAY, DOUBLING, FAILED, NEW, Tables
 else:
     from crawler.freshness.learning import Learning
     from crawler.frontier.refresh.flights import Flights
     from crawler.frontier.refresh.level_controller import RATIO_MAX
-    from crawler.frontier.refresh.tables import AWAY, DOUBLING, FAILED, Tables
+    from crawler.frontier.refresh.tables import AWAY, DOUBLING, FAILED, NEW, Tables
 
 
 @cython.cclass
@@ -32,7 +32,7 @@ class Records:
 
     @property
     def bias(self) -> tuple[float, float]:
-        """Return (changes found by late crawls, changes expected from the rates); see `freshness/learning.py`."""
+        """Return (changes found, changes expected from the rates), two decaying sums; see `freshness/learning.py`."""
         return self.learning.found, self.learning.told
 
     @bias.setter
@@ -43,7 +43,7 @@ class Records:
         """Return a page's fingerprint, keys of host and directory, last crawl, k, T, signals, importance, state."""
         self.flights.require_page(page)
         directory: cython.int = self.tables.page_heaps.nodes[page].owner
-        state: cython.uint = self.tables.states[page] if self.tables.states[page] & (AWAY | FAILED) else 0
+        state: cython.uint = self.tables.states[page]
         return (
             self.tables.pages.key_of(page),
             self.tables.hosts.key_of(self.tables.owner(page)),
@@ -53,7 +53,7 @@ class Records:
             self.tables.rows[page].watched,
             self.flights.signals_since_crawl(page),
             self.tables.importance(page),
-            state & (AWAY | FAILED | 7 * DOUBLING),
+            state & (AWAY | FAILED | 7 * DOUBLING if state & (AWAY | FAILED) else NEW),
         )
 
     def hub_state(self, page: int) -> tuple[float, float, float]:
@@ -76,7 +76,7 @@ class Records:
         self.tables.trusts[page] = trust
 
     def site_state(self, host: int) -> tuple[int, list[float]]:
-        """Return the host's key and its numbers. A number in brackets is a count.
+        """Return the host's key and its numbers. A number in brackets after a name is the number of its values.
 
         The numbers are: clock (3), signals (18), boost, credence (3), hubs (3), exposure, pages judged (2).
         If the site has a weekly rhythm, the numbers of the rhythm follow.

@@ -85,7 +85,8 @@ class PageView(msgspec.Struct, frozen=True):
 
     `signals` are counted by source, `rate` is in changes per unit of time, and `fresh` is a probability.
     `stands_for` is the time since the last crawl of its host, divided by the mean time between two crawls of
-    the host.
+    the host. `new` is True if the page appeared while the crawl was watching its site, and was never fetched
+    again. `haste` is the neighbourhood clock divided by the elapsed time, at least 1.
     """
 
     fingerprint: int
@@ -100,17 +101,14 @@ class PageView(msgspec.Struct, frozen=True):
     clock: float
     fresh: float
     hearing: Hearing
+    new: bool
+    haste: float
     stands_for: float
     value: float
     ceiling: float
     level: float
     deadline: float
     state: str
-
-    @property
-    def is_first(self) -> bool:
-        """True if the page was never fetched again after its first copy."""
-        return self.watched <= 0.0
 
 
 class HostView(msgspec.Struct, frozen=True):

@@ -50,7 +50,7 @@ from crawler.storage.kv import Batch, KeyValue, scan_prefix, seal, unseal
 SOURCES_MAX = 100_000
 TOLD_MAX = 256  # number of pages of a reading that are examined; a longer reading is sampled evenly
 FADE = 0.9  # each reading multiplies the older sums by this
-UNPAID = 4.0  # factor on the interval of a source that does not pay
+UNPAID = 4.0  # factor on the interval of a source whose readings cost more than they gain
 FIRST_PRECISION = 0.5  # assumed precision of a source read once
 # intervals are rounded to this many steps per factor of 2, because the schedule keeps few different age
 # bounds
@@ -91,7 +91,8 @@ class Readings:
     def begin(self, source: int, pages: int, rate: float, level: float) -> float:
         """Start the sums of a source read for the first time, which lists `pages` pages; return the reading interval.
 
-        `rate` is the change rate of the site's pages; `level` refers to pages of importance 1.
+        `rate` is the change rate of the site's pages. `level` is the level divided by the importance of the
+        source, because each page is assumed to have the importance 1.
         """
         if not pages or not rate > 0.0 or not level > 0.0:
             return math.inf

@@ -48,11 +48,14 @@ _ROW_TYPE = np.dtype([("version", "u1"), ("checksum", "<u4"), *_PAGE_TYPE.descr]
 assert _ROW_TYPE.itemsize == SEAL_BYTES + _PAGE.size
 _SITE_NUMBERS = 31
 _SITE = struct.Struct(f"<{_SITE_NUMBERS}d")
-_PACED_SITE = struct.Struct(f"<{_SITE_NUMBERS + RHYTHM_NUMBERS}d")  # for a site with a weekly rhythm
-_UNJUDGED = 29  # number of numbers in records of versions that did not judge the signals of single pages
+# the record of a site with a weekly rhythm
+_PACED_SITE = struct.Struct(f"<{_SITE_NUMBERS + RHYTHM_NUMBERS}d")
+# Earlier versions did not judge the signals of single pages. In their records, a site has this many numbers.
+_UNJUDGED = 29
 # The form stored by versions that derived the recall from announced changes.
 _SITE_UNEXPOSED = struct.Struct("<28d")
-_SITE_INSTANTS = [2, 27]  # indexes in `site_state` of the instants of the counts and of the new pages
+# the indexes of two instants in `site_state`: that of the change counts, and that of the counts of new pages
+_SITE_INSTANTS = [2, 27]
 _DIRECTORY = struct.Struct("<Q6d")
 _HUB = struct.Struct("<3f")  # appended to the record of a hub
 # like `_HUB`, in records of versions that did not count the links of a first copy
@@ -68,7 +71,7 @@ _CHUNK = 4096  # number of pages added at once on opening
 
 
 def stage(schedule: Schedule | Arms, page: int, batch: Batch) -> None:
-    """Put the records of a page, its site and its directory into a change or a batch."""
+    """Put the records of a page, of its site and of its directory into a batch, with the numbers of the schedule."""
     stage_page(schedule, page, batch)
     host_key = stage_site(schedule, schedule.host_of(page), batch)
     directory_key, counts = schedule.records.directory_state(page)
@@ -127,7 +130,7 @@ def stage_site(schedule: Schedule | Arms, host: int, batch: Batch) -> int:
 
 
 def stage_page(schedule: Schedule | Arms, page: int, batch: Batch) -> None:
-    """Put the record of a page that only a signal touched into a batch."""
+    """Put the record of a page into a batch, without the records of its site and its directory."""
     fingerprint, *row = schedule.records.page_state(page)
     found, watched, links = schedule.records.hub_state(page)
     more = _HUB.pack(found, watched, links) if found > 0.0 or links > 0.0 else b""
@@ -174,7 +177,8 @@ def load(schedule: Schedule | Arms, store: KeyValue, now: float) -> Loaded:
     while chunk := list(islice(records, _CHUNK)):
         lead = max(lead, _load_pages(schedule, chunk, now))
         # `_load_pages` computes the revisit interval anew if the schedule has a rate. The stored interval
-        # decides, because a program that only reads the store may have other settings.
+        # replaces this result, because a program that only reads the store may have other settings than the
+        # crawl.
         if revisit > 0.0:
             schedule.revisit = revisit
     schedule.renew()
@@ -190,7 +194,7 @@ def _site_numbers(payload: bytes) -> np.ndarray:
 
 
 def _load_pages(schedule: Schedule | Arms, chunk: list[tuple[bytes, bytes]], now: float) -> float:
-    """Add the pages of stored records; return the time by which the latest of their crawls is in the future."""
+    """Add the pages of stored records. Return by how many seconds the latest crawl of a page is in the future."""
     fingerprints, rows, longer = _page_rows(chunk)
     leads = np.maximum(rows["crawled"] - now, 0.0)
     watched_for = np.maximum(rows["watched"] - leads, 0.0)
@@ -251,7 +255,7 @@ def _checked(
 
 
 def stage_signalled(schedule: Schedule | Arms, pages: Iterable[int], batch: Batch) -> None:
-    """Put the records of pages touched by signals since the last group, and of their sites, into a batch."""
+    """Put the records of pages that signals have touched, and those of the sites of these pages, into a batch."""
     hosts = set()
     for page in pages:
         stage_page(schedule, page, batch)

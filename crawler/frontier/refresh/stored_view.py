@@ -55,7 +55,7 @@ def stored_view(
         return None
     try:
         values = read_values(config.refresh.importance_file, fingerprinter.fingerprint)
-    except ConfigError as error:  # a reader needs the file less than a crawl does
+    except ConfigError as error:  # a program that only reads the store can do without the importance file
         logger.warning("%s; pages that are not in the schedule yet have the usual importance", error)
         values = {}
     view = unopened(config, fingerprinter, record, values, processes=processes, name=name)
@@ -72,7 +72,7 @@ def unopened(
     processes: int,
     name: str,
 ) -> Refresh:
-    """Return the refresh side of a process, running or at rest, before it has read its store.
+    """Return the `Refresh` object of a process, which may be running or not, before it has read the store.
 
     Args:
         values: the values in the importance file, by fingerprint.

@@ -3,7 +3,7 @@ from crawler.frontier.refresh.heaps cimport Heaps
 from crawler.frontier.refresh.hubs cimport Hubs
 from crawler.frontier.refresh.numbering cimport Numbering
 
-cdef unsigned int EXPLORED, AWAY, FAILED, HELD, WITHHELD, DOUBLING, JUMPED, LOW_BITS
+cdef unsigned int EXPLORED, AWAY, FAILED, HELD, WITHHELD, DOUBLING, JUMPED, NEW, LOW_BITS
 cdef int NOWHERE, ELIGIBLE, WAITING
 
 cdef struct PageRow:

@@ -68,7 +68,8 @@ PATTERNS_MAX = 32  # number of patterns per host
 # Number of hosts in memory, about 300 bytes each; above this number, the least recently requested hosts are
 # dropped.
 HOSTS_MAX, CELLS_MAX = (50_000, 100_000)
-PAGES_MAX = 100_000  # maximum number of remembered pages that lied or are in doubt
+# maximum number of pages that are remembered because one of their validators lied or is in doubt
+PAGES_MAX = 100_000
 # bound of shown + lies, and of saved + wasted; above it, both terms are halved, so that old counts decay
 COUNT_MAX = 64.0
 WEIGHT = 10.0  # pseudo counts of a prior; also the maximum that one pattern adds to the crawl's prior
@@ -76,12 +77,13 @@ CRAWL_WEIGHT = 100.0  # pseudo counts of the crawl's own prior
 LIES_USUAL = 0.05  # assumed share of lies, before anything is learned
 # above this share of lies, 304 answers lose more by missed refreshes than they save by omitted bodies
 LIES_MAX = 0.2
-TRUST_MAX = 4.0  # maximum factor by which proofs raise `same_answers_max`
+TRUST_MAX = 4.0  # maximum factor by which a small share of lies raises `same_answers_max`
 TRIAL_EVERY = 16
 WASTED_MAX = 0.7
 PARAMETERS_MAX, PATTERN_CHARS_MAX = 3, 64
 DATE_SLACK = 2.0  # seconds of tolerance, because dates are in whole seconds
-# likelihood that an honest server dates a change before its last 304: clocks differ, and moved files keep their times
+# Factor on the likelihood that the last 304 was honest if the Last-Modified of the new content is older than
+# this 304. It is not 0, because clocks differ, and moved files keep their times.
 DATE_DOUBT = 0.1
 ANY = "*"  # the pattern that stands for all patterns beyond `PATTERNS_MAX`
 
@@ -233,7 +235,7 @@ class Validators:
     def _without_waste(
         self, host: _Host, kinds: tuple[ValidatorKind, ...], pattern: str
     ) -> tuple[ValidatorKind, ...]:
-        """Leave out the ETag if it hardly ever leads to a 304, and the date leads to one more often."""
+        """Leave out the ETag if it hardly ever leads to a 304, and the date leads to a 304 more often."""
         if len(kinds) < 2:
             return kinds
         tag, date = (self._trust(host, kind, pattern).wasted_share for kind in kinds)

@@ -162,7 +162,7 @@ class Fit:
 
 
 def counted(trace: Trace, threads: int = 0) -> tuple[LinkLocality, int]:
-    """Count the parameters that can be counted in the trace; return a model with them, and the number of threads."""
+    """Determine the parameters that can be counted in the trace. Return (model with them, number of threads)."""
     kernels, simulation = compiled("locality_kernels"), compiled("cache_kernels")
     ids, distinct = simulation.dense_ids(trace.words())
     repeats, adjacent = kernels.repeats_on_pages(ids, distinct, trace.starts)

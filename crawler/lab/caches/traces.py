@@ -130,7 +130,9 @@ def hosts_at_a_time(hosts: NDArray[np.uint64]) -> float:
 
 
 def write(folder: Path, info: dict[str, Any], parts: Iterable[tuple[NDArray[Any], NDArray[Any]]]) -> Trace:
-    """Write a trace from parts (words, pages). The words must already be the final names of the links.
+    """Write a trace from parts (words, pages).
+
+    The words must already contain the final names (63-bit numbers) of the URLs, not the preliminary ones.
 
     Raises:
         UsageError: the folder exists or cannot be written.
@@ -159,9 +161,9 @@ def of_crawl(directory: Path) -> list[Path]:
 def import_link_lines(folder: Path, lines: Iterable[str], *, processes: int, key: bytes) -> TraceWriter:
     """Make a trace of lines `source TAB target`, as written by `crawler export --format links`.
 
-    Consecutive lines with the same source are a page. A link to another host is a cross link if the target
-    belongs to another of the `processes` processes than the source. The preliminary names of URLs depend on
-    `key` (16 random bytes). The writer replaces them by the final names.
+    Consecutive lines with the same source are a page. A link to another host is a cross link if its target
+    belongs to another process than its source. The preliminary names of URLs depend on `key` (16 random
+    bytes). The writer replaces them by the final names.
 
     Raises:
         UsageError: a line has another form; the message names the line.

@@ -134,7 +134,8 @@ def _table(stream: Stream, sizes: Sequence[int], bins: int, seed: int) -> Misses
     keys = cache_keys(stream.words & ~np.uint64(1))
     rows: list[Any] = []
     for size in sizes:
-        if size == 1:  # the crawler's table cannot be this small, but with one entry all policies are equal
+        # The crawler's table cannot have only one entry. With one entry, all policies are equal, so LRU is run.
+        if size == 1:
             rows.append(_lru(stream, [1], bins, seed)[0])
             continue
         cache = ClockCache(size.bit_length() - 1)

@@ -145,7 +145,7 @@ def web_of(game: GainGame, start: float) -> ChangingWeb:
 
 
 def settings_of(game: GainGame, arm: Arm) -> dict[str, Any]:
-    """Return the settings of a crawl as if the sites were the user's own, at a fixed rate.
+    """Return the settings of a crawl at a fixed rate. It need not be polite, as if the user owned the sites.
 
     The settings of the arm take precedence.
     """
@@ -159,7 +159,7 @@ def settings_of(game: GainGame, arm: Arm) -> dict[str, Any]:
         "crawl": {"rate": game.rate, "max_time": game.patience * game.seconds},
         "refresh": {
             "endless": True,
-            "share": 0.05,  # a small share for refresh, so that all pages are found first
+            "share": 0.05,  # nearly all fetches go to new URLs until all pages are found
             "policy": arm.policy,
             "pooling": not arm.true,
             "neighbourhood": not arm.true,

@@ -56,7 +56,7 @@ VALIDATORS = (
 )  # fmt: skip
 BURST = 5.0  # mean number of changes per burst
 BURST_SPAN = 0.25  # length of a burst, as a share of the mean gap between changes
-SHARED = 0.5  # with `together`, the share of a page's changes that are events of its directory
+SHARED = 0.5  # if changes happen together, the share of a page's changes that are events of its directory
 JOINS = 0.5  # probability that a page joins an event of its directory
 FEED_ENTRIES = 20
 ARCHIVE = "archive.html"

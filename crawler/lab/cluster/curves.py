@@ -43,12 +43,12 @@ REFRESHED = 4800.0  # length of the refresh run in seconds
 # changes per second and page in the refresh run; pages may be fetched at twice this rate
 CHANGE_RATE = 1 / 600.0
 LEAST_AGE = 3600.0  # `refresh.min_age`, in seconds of site time; this is its default
-# With this factor, a page changes every ten days of site time. For bursts, minimum ages and priors, this is a
-# usual time.
+# With this factor, a page changes every ten days of site time. The defaults for bursts, minimum ages and
+# priors fit such a page.
 SPEED = 1440
 TENTHS = (0.1, 0.9)  # the quantiles of levels that a row holds
 LINKS = (Frame.ENTRIES, Frame.RESYNC)
-BEATS = (Frame.HEARTBEAT, Frame.ACK)  # the receiving end sends acknowledgements as its beats
+BEATS = (Frame.HEARTBEAT, Frame.ACK)  # the receiving end sends acknowledgements instead of heartbeats
 GROWING = ("pages_a_second", "connections", "hosts_in_flight")  # fields drawn on logarithmic axes
 HANDSHAKE = (Frame.OPEN, Frame.CHALLENGE, Frame.HELLO, Frame.WELCOME)
 

@@ -226,7 +226,7 @@ class FaultInjector:
         population, life = self._population, machine.life
         running = population.running.get(machine.label)
         alone = set(population.observed.restored) <= {machine.name}
-        # the backup has another bucket table
+        # After a reshard, a backup cannot be restored, because it has the old bucket table.
         resharded = fault.kind == "restore" and population.observed.resharded
         if (
             alone

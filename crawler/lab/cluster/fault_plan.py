@@ -87,17 +87,20 @@ POINTS = {
 }
 QUOTA = "quota"
 POWER_CUT = "power cut"
-# In half of the second runs, one process starts late, after this number of seconds.
+# In half of the second runs (acts `rerun` and `limits`), one process starts late, after this number of
+# seconds.
 LATE = (150.0, 200.0)
 TIGHT = (2, 8)  # range of the limit on pages per host and on depth
 # a full disk still accepts at most this many bytes, enough for a few groups; so any step may be the first to
 # fail
 ROOM_MAX = 10_000.0
 BACKUP_MAX = 30.0  # maximum seconds from the copy of a disk to its use
+ENDING_POINTS = ("stopping", "closing")  # reached once, by a process that ends; used only if they are named
 RESET_POINTS = ("entries accepted", "acks sent", "entries sent", "")
 # seconds from a point to the kill after it (log-uniform); a message, a sync or a group takes about as long
 BEHIND = (0.001, 0.3)
-BOOT = 5.0  # seconds until a machine runs again; meanwhile, the servers answer the requests of its last life
+# Seconds until a machine runs again. In the meantime, the web servers still answer the requests that it had sent.
+BOOT = 5.0
 AT_ONCE = 0.2  # seconds until a service manager restarts a process
 
 
@@ -140,8 +143,9 @@ def draw(
         UsageError: a kind or a point is unknown.
     """
     for point in points:
-        if point not in POINTS:
-            raise UsageError(f"unknown point {point!r}; use one of {', '.join(POINTS)}")
+        if point not in POINTS and point not in ENDING_POINTS:
+            known = ", ".join((*POINTS, *ENDING_POINTS))
+            raise UsageError(f"unknown point {point!r}; use one of {known}")
     for kind in kinds:
         if kind not in KINDS + ACTS:
             raise UsageError(f"unknown fault {kind!r}; use one of {', '.join(KINDS + ACTS)}")

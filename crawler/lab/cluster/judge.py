@@ -105,8 +105,8 @@ def judge(cluster: Cluster) -> RunVerdict:
     act_rules.judge_commands(notes, rows, observed)
     act_rules.judge_limits(notes, web, rows, observed)
     act_rules.judge_tries(notes, rows, settings, observed)
-    # after a recovery, a page may be fetched again by another path, but its recovered links keep the first
-    # depth
+    # After a recovery, a page may be found and fetched again at another depth, but the links recovered from
+    # it keep their first depth. So what is stored is not judged.
     if not cloned:
         announced = {act.target for act in observed.acts if act.kind in act_rules.SIGNALS}
         stored_rules.judge_stored(notes, web, cluster.population.stored, announced)
@@ -223,7 +223,10 @@ def _judge_renderings(
     found: Counter[tuple[str, int, int]],
     pages_stored: set[int],
 ) -> None:
-    """Record a violation for each stored page without a DOM, and each scripted page whose answered data is not stored."""
+    """Record a violation for each stored page without a DOM.
+
+    Also record one for each scripted page whose request for data was answered, if the data is not stored.
+    """
     shown = {page for kind, page, _ in found if kind == "shown"}
     data = {page for kind, page, _ in found if kind == "data"}
     answered = {row.page for row in rows if row.path.startswith(DATA) and row.status == 200}

@@ -176,7 +176,7 @@ class SystemCalls:
             for name, call in self._real.items():
                 setattr(os, name, call)
             for descriptor in self._kept:
-                if _path_of(descriptor) == os.devnull:  # a file object may have closed it
+                if _path_of(descriptor) == os.devnull:  # a file object may have closed the descriptor
                     os.close(descriptor)
             self._kept.clear()
             os.close(self._null)

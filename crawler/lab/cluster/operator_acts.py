@@ -107,7 +107,7 @@ class OperatorActs:
             Reshard(population, draw_table(rng, population.partition), rng).run()
             self._note(act)
         except StoreError:
-            pass  # a disk is full; the crawl continues with the old table
+            pass  # if a disk is full, the crawl continues with the old table
         except CrawlerError as error:
             if not population.observed.restored:
                 population.observed.unexpected.append(f"reshard: {error}")

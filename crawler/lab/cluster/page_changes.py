@@ -47,7 +47,7 @@ class RealChanges:
 
 
 def _times(history: SiteHistory, seconds: float) -> list[list[float]]:
-    """Return the changes of the pages that existed throughout a site's last `seconds`.
+    """Return the changes of the pages of a site that existed during the whole of its last `seconds`.
 
     A change is given in seconds from the start of this time.
     """

@@ -77,7 +77,8 @@ class Population:
         self.running: dict[str, tuple[Life, Process]] = {}
         self.opened: dict[str, Stages] = {}  # the stages of the last life on each machine
         self.stored: dict[str, Stored] = {}  # the data that the last life on each machine has stored
-        # machine -> the process that lost links; the process of the machine must recover these links first
+        # Machine -> a process that lost links. At its next start, the process of the machine must first recover
+        # these links from its own archive.
         self._to_recover: dict[str, str] = {}
         self._home: dict[str, str] = {}  # machine whose process has ended for good -> the reason
         # machine -> commands given before its next start
@@ -88,7 +89,8 @@ class Population:
         # machine whose process was told to stop -> seconds until its next start
         self._away: dict[str, float] = {}
         self._numbers = 0
-        # requests at the last failed start; failed starts in a row without a request
+        # the number of requests made by the time of the last failed start, and the number of failed starts in a
+        # row without a further request
         self._requests = self._fruitless = 0
         # Objects that are kept alive, because freeing them could influence the run.
         self._graveyard: list[object] = []
@@ -333,7 +335,8 @@ class Population:
     def _recover(self, name: str, lost: str) -> None:
         """Restart the process `name`, and let it recover the links that `lost` has lost.
 
-        The restart is needed because `crawler recover` also requires it.
+        The process is restarted, because links can be recovered only while it does not run. This is also true
+        for the command `crawler recover`.
         """
         label = next(label for label, address in self.addresses.items() if self._is_reached(name, address[0]))
         machine = next(machine for machine in self.machines if machine.label == label)

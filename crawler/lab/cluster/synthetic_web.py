@@ -174,7 +174,7 @@ class SyntheticWeb:
         return host.sitemap and self.place[page] > 0 and page % ORPHAN_EVERY == 13
 
     def listed(self, host: WebHost) -> list[int]:
-        """Return the pages that a host's sitemap lists: orphans, and pages to which further links may lead."""
+        """Return the pages that a host's sitemap lists: orphans, and all pages that `_other_links` may choose."""
         return [page for page in host.pages if not page & 1 or self.is_orphan(page)]
 
     def links(self, page: int) -> list[str]:

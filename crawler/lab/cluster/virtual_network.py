@@ -20,7 +20,7 @@ from crawler.splitter.wire import LENGTH_BYTES, Frame
 
 Address = tuple[str, int]
 RETRANSMIT = 0.7  # bytes that were lost, or held up by a partition, are sent again after this many seconds
-LATENCY = (0.0005, 0.02)  # range in seconds, uniformly distributed
+LATENCY = (0.0005, 0.02)  # range of the delay of sent bytes in seconds, uniformly distributed
 _KINDS = frozenset(map(int, Frame))
 PIECES = (1, 7, 100, 0)  # sizes in bytes of the pieces in which data arrives; 0 means all bytes in one piece
 

@@ -77,7 +77,11 @@ def _shares(options: Options, draw: Callable[[np.random.Generator, int], np.ndar
 
 
 def optimal_solution(options: Options) -> Drawing:
-    """Draw Figure 2: Algorithm 1 crawls only the pages above a line, and less often near the line or the top."""
+    """Draw Figure 2: the pages that Algorithm 1 crawls.
+
+    It crawls only the pages above a line. It crawls pages less often if they are near the line or near the
+    top of the figure.
+    """
     rng = np.random.default_rng(options.seed)
     delta, mu = rng.random(PAGES), rng.random(PAGES)
     p = policies.optimal_probabilities(mu, delta)

@@ -160,7 +160,7 @@ def draw(
     form: str = picture_format.FORMATS[0],
     dpi: int = picture_format.DPI,
 ) -> None:
-    """Draw one figure. Write it to `folder` as NAME.png or NAME.pdf, and its data as NAME.csv."""
+    """Draw one figure. Write the picture to `folder` as NAME.png or NAME.pdf, and the data as NAME.csv."""
     require("matplotlib")
     module, function = FIGURES[name]
     options = msgspec.structs.replace(options, report=ProgressLine(name, SystemClock()))

@@ -109,7 +109,7 @@ def _two_panels(rows: list[list[object]], base: str, title: str) -> Any:
         axes.grid(alpha=0.3)
     left.set_ylabel("accuracy: share of requests served fresh")
     right.set_ylabel(f"accuracy minus {base.upper()}, paired")
-    # there is room here, because accuracy falls with the number of pages
+    # The upper right corner has room for the legend, because accuracy falls with the number of pages.
     left.legend(fontsize=8, loc="upper right")
     figure.suptitle(title)
     return figure

@@ -3,7 +3,7 @@
 import argparse
 
 FORMATS = ("png", "pdf")
-# pixels per inch: default for screens; maximum, because of the memory
+# pixels per inch: the default, for screens, and the maximum, which limits the memory
 DPI, DPI_MAX = 130, 1200
 
 

@@ -201,8 +201,8 @@ class _Made:
     def world(self, rule: str) -> LivingWorld:
         base, count = self._world, len(self._hubs)
         shown = {node for hub in self._hubs for _, node in hub.births + hub.always}
-        # No hub shows a root, so a root exists from the start. A listing exists since the birth of its first
-        # page.
+        # No hub links to a root, so a root is assumed to exist from the start. A listing exists since the
+        # birth of its first page.
         born = [
             min(hub.births)[0] if len(base) + number in shown else 0.0
             for number, hub in enumerate(self._hubs)
@@ -285,9 +285,10 @@ def news(seed: int) -> LivingWorld:
 
 
 def _expect_first(world: LivingWorld, policy: Finder) -> None:
-    """Inform the policy of the number of nodes that each hub is the first to show at the start.
+    """Tell the policy how many nodes are found first on each hub, if the hubs are fetched at the start.
 
-    The roots are the last hubs of their sites, and a crawl fetches them first.
+    The hubs are taken in the order in which a crawl fetches them: the roots come first, and they are the last
+    hubs of their sites.
     """
     begin, found = (0.0, len(world)), set[int]()
     for number in reversed(range(len(world.hubs))):

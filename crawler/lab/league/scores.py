@@ -49,7 +49,10 @@ class Game(msgspec.Struct, frozen=True):
 
 
 def undecided(games: Iterable[Game]) -> list[tuple[str, float, int]]:
-    """Return (arm, budget, most fetches of a game) where fetches or changes are so few that all scores are equal."""
+    """Return (arm, budget, maximum number of fetches per game) where all scores are equal.
+
+    The scores are equal if there are very few fetches or changes.
+    """
     met: dict[tuple[str, float], list[Game]] = {}
     for game in games:
         met.setdefault((game.arm, game.budget), []).append(game)

@@ -53,12 +53,22 @@ class Shipped:
 
     Args:
         judged: compare the stated freshness of each page taken with the result of its fetch, as a crawl does.
+        born: when each page appeared; a page that appeared after time 0 counts as new until its first refetch.
     """
 
-    def __init__(self, world: PolicyView, rate: float, settings: Settings, *, judged: bool = False) -> None:
+    def __init__(
+        self,
+        world: PolicyView,
+        rate: float,
+        settings: Settings,
+        *,
+        judged: bool = False,
+        born: np.ndarray | None = None,
+    ) -> None:
         self.schedule = Schedule(settings)
         self.schedule.rate = rate
         self._judged = judged
+        self._new = (born > 0.0).tolist() if born is not None else [False] * len(world)
         # for each page that is being fetched, its state before the fetch
         self._asked: dict[int, PageView] = {}
         self._recalibration = Recalibration()
@@ -76,6 +86,8 @@ class Shipped:
         )
         self._number[page], self._page[number] = number, page
         self._fetched[page] = now
+        if self._new[page]:
+            self.schedule.note_birth(number)
 
     def note_change(self, page: int, source: str, at: float, now: float) -> None:
         if at > self._fetched[page]:
@@ -96,7 +108,9 @@ class Shipped:
 
     def record_outcome(self, page: int, now: float, changed: bool) -> None:
         if (known := self._asked.pop(page, None)) is not None:
-            self._recalibration.observe(known.fresh, known.hearing, known.stands_for, changed, known.is_first)
+            self._recalibration.observe(
+                known.fresh, known.hearing, known.stands_for, changed, known.new, known.haste
+            )
         self._fetched[page] = now
         self.schedule.record_outcome(
             self._number[page], now, RefreshOutcome.CHANGED if changed else RefreshOutcome.UNCHANGED
@@ -119,7 +133,7 @@ class Shipped:
         if self._number[page] < 0:
             return math.nan, math.nan
         known = self.schedule.overview.page(self._number[page], now)
-        return known.fresh, self._recalibration.corrected(known.fresh, known.hearing, known.is_first)
+        return known.fresh, self._recalibration.corrected(known.fresh, known.hearing, known.new, known.haste)
 
     def block(self, site: int, until: float) -> None:
         self.schedule.block(self.schedule.host(site + 1), until)

@@ -36,7 +36,7 @@ WEEK = 7 * DAY
 WORK_BEGIN, WORK_END, WORK_DAYS = 9 * HOUR, 17 * HOUR, 5
 # mean number of changes per burst; length of a burst, as a share of the mean gap between changes
 BURST, BURST_SPAN = 5.0, 0.25
-# share of changes that are events of the directory; probability that a page joins an event
+# share of changes that are events of the directory, and probability that a page joins an event
 SHARED, JOINS = 0.5, 0.5
 PARETO_SHAPE = 1.5
 DIRECTORY_PAGES = 10
@@ -299,8 +299,8 @@ def _hosts(count: int, pages: int, every: float, process: str = "poisson") -> tu
 def _list() -> dict[str, WorldSpec]:
     """Return all worlds by name."""
     times = {"hour": HOUR, "day": DAY, "month": MONTH, "year": YEAR}
-    # With a budget far above one visit per change, many rounds are needed. With smaller budgets, as many
-    # rounds are needed as with one visit per change.
+    # If the budget is far above one visit per change, a game must have many rounds to see enough changes.
+    # With smaller budgets, as many rounds are needed as with one visit per change.
     rounds = {0.1: 40.0, 0.3: 40.0, 1.0: 40.0, 3.0: 60.0, 10.0: 100.0, 100.0: 300.0}
     found = [
         WorldSpec("issue", _hosts(4, 100, DAY), visits=1.5, rounds=15.0, warm_up=0.5),

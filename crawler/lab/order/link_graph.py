@@ -70,7 +70,7 @@ def page_rank(graph: LinkGraph, damping: float = 0.85, rounds: int = 60) -> NDAr
 def of_folder(folder: Path, pages_max: int, rng: random.Random) -> LinkGraph:
     """Read the graph of a documentation folder.
 
-    Of each host, read at most `pages_max` pages, those nearest to its first page.
+    At most `pages_max` pages of each host are read: those nearest to its first page.
 
     Raises:
         UsageError: no host has `PAGES_LEAST` pages.

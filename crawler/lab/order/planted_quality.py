@@ -22,7 +22,7 @@ from crawler.lab.order.link_graph import LinkGraph, page_rank
 WORD = "sought"  # the topic's word
 TOPIC = 20
 SEEDS = 8  # a topic spreads from this many pages
-STAYS = 0.75  # probability that the next page of a topic is one to which a page of the topic links
+STAYS = 0.75  # probability that a topic grows by following a link from one of its pages
 SAID, SAID_WRONGLY = 0.7, 0.02
 
 

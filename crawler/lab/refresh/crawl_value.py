@@ -20,7 +20,8 @@ import numpy as np
 
 from crawler.freshness.params import PageParameters, Pages
 from crawler.freshness.residuals import residual
-from crawler.freshness.value_columns import (
+from crawler.freshness.value_kernel import ALL_TERMS, CUT_TERMS_MAX, KINDS, Parameters
+from crawler.lab.refresh.value_columns import (
     Columns,
     fill_fresh_times,
     fill_intervals,
@@ -28,7 +29,6 @@ from crawler.freshness.value_columns import (
     fill_values,
     fill_waits,
 )
-from crawler.freshness.value_kernel import ALL_TERMS, CUT_TERMS_MAX, KINDS, Parameters
 
 __all__ = [
     "crawl_rate",

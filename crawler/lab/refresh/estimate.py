@@ -149,9 +149,10 @@ def _maximise(
 ) -> tuple[float, float, Curvature]:
     """Maximise the likelihood within bounds by Newton's method. Return alpha, b, and the curvature at this point.
 
-    A step is halved while the slope at its end is nearly as steep downhill as the slope at its start is
-    uphill. On a concave function, this ensures progress. A parameter shrinks at most tenfold per step,
-    because the likelihood is defined only for x > 0. Usually 6 steps suffice; 60 is the limit.
+    A step is halved if it goes too far, that is, if the slope at its end is downhill and nearly as steep as
+    the uphill slope at its start. On a concave function, this ensures progress. A parameter shrinks at most
+    tenfold per step, because the likelihood is defined only for x > 0. Usually 6 steps suffice; 60 is the
+    limit.
     """
     low, high = bounds
     alpha, b = min(max(start[0], low, 1e-12), high), start[1]
@@ -282,14 +283,15 @@ def _merge(left: list[float], right: list[float], alpha: float, b: float) -> lis
     """Merge two points into one that has their total weight and, at (alpha, b), their total score.
 
     The likelihood is concave in x, so the mean of the two points would have too high a likelihood, and the
-    estimate would drift. To prevent this drift, the merged point keeps the score. The point (tau, n) is
-    parallel to the score, and its x is such that weight * x / expm1(x) equals the sum of this term over the
-    two points.
+    estimate would drift. To prevent this drift, the merged point keeps the score. The direction of the point
+    (tau, n) is that of the score. Its length is chosen so that weight * x / expm1(x) equals the sum of this
+    term over the two points.
     """
     s1, s2, _, _, _ = _curvature_of_points((left, right), alpha, b)
     weight = left[2] + right[2]
     share = (alpha * s1 + b * s2) / weight
-    # if the rates are at a bound, or the changes were certain, any point is correct
+    # If the rates are at a bound, or the changes were certain, the score does not determine the point. Any
+    # point will do, and the mean is used.
     if not 1e-6 < share < 1.0:
         mean = [(p * left[2] + q * right[2]) / weight for p, q in zip(left[:2], right[:2], strict=True)]
         return [*mean, weight]

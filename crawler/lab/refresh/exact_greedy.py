@@ -55,14 +55,15 @@ _BIT_MORE = cython.declare(cython.double, 1.0 + 1e-12)
 _STRIDE = cython.declare(cython.double, 64.0)  # ticks between two sortings of the candidates
 # largest number of crossings and signals between two sortings
 _RECENT = cython.declare(cython.Py_ssize_t, 256)
-# The level is raised after this many candidates per page were sorted. Sorting them costs as much as
-# recomputing all crossings.
+# The level is raised once the number of sorted candidates exceeds this number times the number of pages.
+# Sorting them costs as much as recomputing all crossings.
 _PATIENCE = cython.declare(cython.double, 20.0)
 
 # The columns of a page's row. A row fits into one cache line.
 LOW = cython.declare(cython.Py_ssize_t, 0)  # a lower bound of the value
 HIGH = cython.declare(cython.Py_ssize_t, 1)  # an upper bound of the value at the instant SINCE
-SINCE = cython.declare(cython.Py_ssize_t, 2)  # an instant; -inf if the value must be evaluated
+# the instant to which HIGH, SLOPE and INTERVAL refer; -inf if the value must be evaluated
+SINCE = cython.declare(cython.Py_ssize_t, 2)
 SLOPE = cython.declare(cython.Py_ssize_t, 3)  # mu alpha exp(-alpha iota) at SINCE
 INTERVAL = cython.declare(cython.Py_ssize_t, 4)  # psi(iota) at SINCE
 DECAY = cython.declare(cython.Py_ssize_t, 5)  # alpha, or 0 while the value is at its maximum
@@ -187,7 +188,7 @@ class ExactGreedy:
     def _best(self, now: cython.double) -> cython.Py_ssize_t:
         """Return the candidate with the greatest value, or -1.
 
-        Only candidates whose bounds reach this value are evaluated.
+        A candidate is evaluated only if its upper bound reaches the greatest value known so far.
         """
         k: cython.Py_ssize_t
         if not now <= self.until:
@@ -296,7 +297,7 @@ class ExactGreedy:
     @cython.cfunc
     @cython.exceptval(check=False)
     def _decay(self, i: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.double:
-        """Return the alpha of the value's growth after `n` signals, or 0 if the value is at its maximum."""
+        """Return alpha if the value still grows with time after `n` signals, else 0."""
         page: Parameters = self._of(i)
         if page.form == SIGNALS_ONLY or page.form == CERTAIN and n > 0:
             return 0.0
@@ -307,7 +308,7 @@ class ExactGreedy:
     def _interval(self, i: cython.Py_ssize_t, at: cython.double) -> cython.double:
         """Return psi at the threshold `at`.
 
-        If the value does not depend on time, return an upper bound, which is `at`.
+        If the value does not depend on time, psi does not matter, and `at` is returned.
         """
         page: Parameters = self._of(i)
         return at if page.form == SIGNALS_ONLY or at == INFINITY else page.interval(at)
@@ -350,7 +351,7 @@ class ExactGreedy:
 
     @cython.cfunc
     def _join(self, i: cython.Py_ssize_t, crossed: cython.double) -> cython.void:
-        """Add the page to the candidates. At the instant `crossed`, its value must have been at most the level."""
+        """Add the page to the candidates. The page's value at the instant `crossed` must be at most the level."""
         self.place[i] = self.crossed
         self.candidates[self.crossed] = i
         self.crossed += 1

@@ -17,7 +17,8 @@ from crawler.errors import UsageError
 from crawler.freshness.params import Pages
 
 ROWS_MAX = 20_000_000  # maximum number of pages; arrays of this size take 1.3 GB
-SIZE_MAX = 1e30  # maximum rate or importance; the ratio of any two allowed numbers is finite
+# maximum rate or importance; 1 / SIZE_MAX is the minimum, so the ratio of any two numbers is finite
+SIZE_MAX = 1e30
 
 
 class PagesFile(msgspec.Struct, frozen=True):

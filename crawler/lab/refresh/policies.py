@@ -87,7 +87,7 @@ class Optimum(msgspec.Struct, frozen=True):
     accuracy: float
 
 
-# a sample of this many pages yields the level of all pages with an error of a few hundredths
+# the level of a sample of this many pages differs from the level of all pages by a few hundredths
 SAMPLE_MAX = 10_000
 SLOW_MAX = 3  # a bracket that is not halved after this many steps is bisected
 
@@ -95,9 +95,9 @@ SLOW_MAX = 3  # a bracket that is not halved after this many steps is bisected
 def optimum_with_signals(pages: Pages, bandwidth: float) -> Optimum:
     """Return the optimum of Theorem 1, at the level where the pages' crawl rates sum to `bandwidth`.
 
-    If the signals of a page are certain, or if the page never changes silently, the sum of the rates may jump
-    over the bandwidth at some level. The solutions on both sides of the jump are then mixed: such a page is
-    crawled only after a share of its signals.
+    At some level, the sum of the rates may jump from above the bandwidth to below it. This is possible if the
+    signals of a page are certain, or if a page never changes silently. Then the solutions on both sides of
+    the jump are mixed: the page is crawled only after a share of its signals.
     """
     return _bisect(pages, bandwidth, "ncis")
 
@@ -161,7 +161,7 @@ def _near(pages: Pages, bandwidth: float, by: str) -> tuple[float, float, float]
 
 
 def sample_level(pages: Pages, bandwidth: float, most: int, by: str = "ncis") -> float:
-    """Return the optimal level for an even sample of about `most` pages, which gets its share of the bandwidth."""
+    """Return the optimal level for an even sample of about `most` pages, with the bandwidth reduced in proportion."""
     sample = pages.select(np.arange(0, len(pages), max(1, len(pages) // most)))
     return _bisect(sample, bandwidth * len(sample) / len(pages), by).level
 
@@ -185,8 +185,8 @@ def _mixed(pages: Pages, bandwidth: float, low: float, high: float, by: str, gue
     ]
     accuracy = (share * gains[0] + (1.0 - share) * gains[1]) / pages.importance.sum()
     rates = share * more + (1.0 - share) * fewer
-    # Just below the maximum of a value, the rate may jump between two adjacent levels, so the rates are
-    # scaled.
+    # Just below the maximum of a page's value, its rate may change much between two levels that differ only
+    # by rounding. Then no mixture has exactly the sum `bandwidth`, so the rates are scaled to it.
     if bandwidth > 0.0 and rates.sum() > 0.0:
         rates *= bandwidth / rates.sum()
     return Optimum(low, below, rates, float(accuracy))

@@ -116,8 +116,9 @@ class Replay:
     ) -> None:
         """Crawl one page at each tick. Events up to and including the tick are applied first.
 
-        If `learner` is given, `learner.crawled(page, elapsed, signals, changed, now)` receives the result
-        of each crawl. The uniform numbers `luck`, (ticks,), decide whether the page has changed.
+        If `learner` is given, `learner.crawled(page, elapsed, signals, changed, now)` receives the result of
+        each crawl. `luck` holds one uniform random number per tick, which decides whether the page has
+        changed.
         """
         k: cython.Py_ssize_t = 0
         j: cython.Py_ssize_t

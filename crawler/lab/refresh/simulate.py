@@ -67,11 +67,11 @@ def standard_pages(rng: np.random.Generator, size: int, signals: str = "noisy") 
 def real_world_pages(rng: np.random.Generator, size: int, labelled: np.ndarray | None = None) -> Pages:
     """Draw pages like the data of Kolobov et al. (2019), with signals as in Busa-Fekete et al., Figure 1.
 
-    Change rates are log-normal with median 0.1 per day and sigma 1.3, within 0.0005 and 7; precision ~
-    Beta(1.3, 2.83), recall ~ Beta(1.3, 3.75). 5 % of the pages are labelled, and have 26.4 % of the
-    importance. The precision and recall of labelled pages are drawn from the highest 5 % of the
-    distributions, those of the other pages from the rest. Unless `labelled` (m,) is given, it is drawn at
-    random.
+    Change rates are log-normal with median 0.1 per day and sigma 1.3. They are limited to the range from
+    0.0005 to 7 per day. The precision is drawn from Beta(1.3, 2.83), the recall from Beta(1.3, 3.75). 5 % of
+    the pages are labelled, and have 26.4 % of the importance. The precision and recall of labelled pages are
+    drawn from the highest 5 % of the distributions, those of the other pages from the rest. Unless `labelled`
+    (m,) is given, it is drawn at random.
     """
     change_rate = np.clip(0.1 * np.exp(1.3 * rng.standard_normal(size)), 0.0005, 7.0)
     labelled = rng.random(size) < 0.05 if labelled is None else labelled
@@ -92,7 +92,10 @@ def _split_sample(rng: np.random.Generator, labelled: np.ndarray, a: float, b: f
 
 
 def corrupted(rng: np.random.Generator, pages: Pages, share: float) -> Pages:
-    """Return the parameters that a policy assumes when `share` of each precision and recall is noise ~ U(0, 1)."""
+    """Return the wrong parameters that a policy assumes.
+
+    Each precision or recall p becomes (1 - share) p + share z, where z ~ U(0, 1).
+    """
     if share == 0.0:
         return pages
     noise = rng.random((2, len(pages)))

@@ -16,7 +16,9 @@ from crawler.pages.formats.simhash import MINHASH_BYTES
 
 EQUAL_MIN = 54  # of 64 bytes
 BANDS = 5
-COMPARED_MAX = 1_000  # number of pages with the same band that are compared with a page, the newest first
+# A band is a part of the minhash. A page is compared with at most this number of pages that have the same
+# band, the newest first.
+COMPARED_MAX = 1_000
 
 _NOBODY = 0xFFFFFFFF
 
@@ -79,7 +81,7 @@ def _bands(minhash: bytes) -> list[int]:
 
 
 def _grown(table: "np.ndarray[Any, Any]", number: int) -> "np.ndarray[Any, Any]":
-    """Return a copy of a table that has a row with this number, and room for half as many more."""
+    """Return a copy of a table, large enough for a row with this number and for half as many rows again."""
     larger = np.zeros((number + number // 2 + 64, table.shape[1]), table.dtype)
     larger[: len(table)] = table
     return larger

@@ -266,7 +266,10 @@ def _selected(root: Any, selector: str, count: int) -> Iterator[Any]:
 
 
 def _parsed(text: str) -> Any:
-    """Return the value of a JSON text, or None. Comment marks around it and line ends in its strings are allowed."""
+    """Return the value of a JSON text, or None.
+
+    The text may have comment marks around it, and the strings in it may contain line ends.
+    """
     text = _WRAPPING.sub("", text)
     try:
         return msgspec.json.decode(text)
@@ -336,7 +339,11 @@ def _property(node: Any) -> str:
 
 
 def _text(value: Any, by_id: dict[str, Item], name: str) -> str:
-    """Return a property of an item as text: of an object, its `name` or URL; of several persons, all names."""
+    """Return a property of an item as text.
+
+    For an object, this is its `name` or URL. For a list, it is all names if `name` is "name", else the
+    first value.
+    """
     if not isinstance(value, list):
         return _scalar(value, by_id, name)
     texts = [text for each in value[:NAMES_MAX] if (text := _scalar(each, by_id, name))]

@@ -94,7 +94,7 @@ class MirrorPaths:
         )
 
     def finish(self) -> None:
-        """Finish adding paths. Afterwards, other processes may look them up."""
+        """Commit the added paths, so that other processes can look them up."""
         self._open().commit()
 
     def close(self) -> None:
@@ -134,7 +134,10 @@ class Linker:
         self._fingerprint = fingerprint
 
     def __call__(self, url: str, kind: str) -> str:
-        """Return the relative URL of the file for `url`, or `url` itself if it has no file; "" for a <base>."""
+        """Return the relative URL of the file for `url`, or `url` itself if there is no such file.
+
+        The URL of a <base> becomes "", so that relative URLs start from the page's own file.
+        """
         if kind == "base":
             return ""
         path = self._places.of(self._fingerprint(url))
@@ -193,7 +196,7 @@ def fill(folder: Path, path: str, pieces: Iterable[bytes]) -> None:
 
 
 def _create(path: Path) -> bool:
-    """Create a new file; return False if another file has this path, or the path of a parent folder.
+    """Create a new file. Return False if its path is taken, or if a file has the path of its parent folder.
 
     Raises:
         StoreError: the disk failed.

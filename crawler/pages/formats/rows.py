@@ -63,7 +63,8 @@ FIELDS: dict[str, type] = {
     "links": int,
     "noindex": bool,
     "noarchive": bool,
-    # whether search may use the copy, by its receipt: y, n or unknown; likewise for the next uses
+    # whether search may use the copy, according to its consent receipt: y, n or unknown; the next three
+    # fields say the same for other uses
     "consent_search": str,
     "consent_ai_input": str,
     "consent_train_ai": str,

@@ -82,5 +82,5 @@ def newest_pages(
             except DamageError as error:
                 report(str(error))
                 continue
-            if 200 <= page.status < 300:  # otherwise, it is a 304 that confirms no stored response
+            if 200 <= page.status < 300:  # any other page is a 304 that confirms no stored response
                 yield fingerprint, page

@@ -42,10 +42,10 @@ _SECOND = cython.declare(cython.ulonglong, _FACTORS[1])
 _THIRD = cython.declare(cython.ulonglong, _FACTORS[2])
 _LANES = cython.declare(cython.ulonglong, 0x0101010101010101)
 _LANE_MAX = 255
-_BIN_SHIFT = 58  # the bits above this choose the bin of a phrase's hash
-_BYTE_SHIFT = (
-    16  # the byte at this place of a bin's smallest hash is kept; the highest bits of minima are mostly 0
-)
+_BIN_SHIFT = 58  # the number of the bin of a phrase's hash consists of the bits of the hash from this bit on
+# The byte that is kept of the smallest hash in a bin starts at this bit. A higher byte would say less, because the
+# highest bits of a smallest hash are mostly 0.
+_BYTE_SHIFT = 16
 _STRIDE = 37
 _NONE = 0xFFFFFFFFFFFFFFFF  # marks a bin as empty
 _NO_HASH = cython.declare(cython.ulonglong, _NONE)
@@ -85,9 +85,10 @@ def _unpacked(text: str) -> tuple[int, bytes] | None:
 
 
 def _source(least: list[int], number: int) -> int:
-    """Return the bin that provides the hash of a bin.
+    """Return the number of the bin whose smallest hash stands for the bin `number`.
 
-    A full bin provides its own hash. An empty bin uses the hash of the first full bin in its order.
+    A full bin provides its own hash. For an empty bin, it is the first full bin in an order that depends on
+    `number` alone.
     """
     source = number
     while least[source] == _NONE:

@@ -85,7 +85,7 @@ def _main(library: tuple[Any, Any], tree: Any, whole: str) -> str:
 
 
 def _deepen_lists(tree: Any) -> None:
-    """Put each shallow list that is not a menu into three elements more, so that the heuristics keep the list."""
+    """Wrap each shallow list that is not a menu in three more elements, so that the heuristics keep the list."""
     if tree.body is None:
         return
     lists = tree.body.query_selector_all(_SHALLOW_LISTS)

@@ -216,7 +216,7 @@ class Commands:
                     good.append(judged.url)
             yield
         if places.grown:
-            # another request may have stored other places of seeds during a pause
+            # in the meantime, another request may have stored further places (hosts or domains) of seeds
             places.restrict(directory.seed_places())
             directory.note_places(places.names)
         if good:
@@ -279,7 +279,10 @@ class Commands:
         return owner == self._context.name
 
     def retire(self, pattern: str) -> Steps:
-        """Drop the URLs that match a regular expression and are to do or wait for their owners."""
+        """Drop waiting URLs that match a regular expression.
+
+        These are URLs that wait to be fetched by this process, or to be sent to the process that owns them.
+        """
         try:
             re.compile(pattern)
         except (re.error, OverflowError, RecursionError) as error:
@@ -302,7 +305,7 @@ class Commands:
         return {"retired": gone, "stored": stored}
 
     def _retire_links(self, peer: str, matches: Callable[[str], object]) -> Generator[None, None, int]:
-        """Mark the links that wait for an unreachable peer and match as retired; return their number."""
+        """Retire the matching links that wait for an unreachable peer. Return their number."""
         while self._outbox.compacting:
             yield
         while (plan := self._outbox.retirement(peer, matches)) is not None:

@@ -105,7 +105,8 @@ class Withdrawing:
         next(reloading)  # the rules are in force
         self._url_filter.renew()
         yield from reloading
-        self._commit(Change())  # so the answer is sent only when all earlier decisions are durable
+        # The answer is sent after this commit, when all decisions made before the new rules are durable.
+        self._commit(Change())
         yield
         return {"process": self._name, "rules": len(self._pages.withdrawals.rules)}
 
@@ -252,7 +253,11 @@ class Withdrawing:
         return keys.ERASING
 
     def _blank(self, rule: Withdrawal, begin: bytes, entries: int, counts: dict[str, int]) -> Steps:
-        """Overwrite listed bytes. It takes as long to overwrite a block of `BLOCK_BYTES` as to examine an entry."""
+        """Overwrite bytes that an erasure has listed.
+
+        A block of `BLOCK_BYTES` counts as one of the `entries` of a portion, because it takes as long to
+        overwrite a block as to examine an entry.
+        """
         listed: dict[bytes, int] = {}
         for key, length in listed_bytes(self._pages.store, begin):
             if entries <= 0:

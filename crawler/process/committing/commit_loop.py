@@ -91,7 +91,8 @@ class CommitLoop:
         self._in_thread = in_thread
         self._committer = Committer(config.store, config.crawl.concurrency)
         self._heavy_links_max = config.due.buffer_entries_max
-        # The clients of an HTTP server of this process would have to wait for the disk, too.
+        # Small groups may be written in the event loop's thread. If this process has an HTTP server, they are
+        # not, because its clients would have to wait for the disk.
         self._alone = not config.serve.address
         self._steps = {
             Step.WAIT: self._wait,
@@ -202,7 +203,11 @@ class CommitLoop:
         self._run.decided()
 
     def _takes_heavy(self) -> bool:
-        """Return whether the DUE would have room for other results after a heavy one, or the process is stopping."""
+        """Return whether a heavy result may be decided on.
+
+        This is the case if there is still room in the DUE for other results after it, or if the process is
+        stopping.
+        """
         return self._run.stopping() or self._due.pending < self._heavy_links_max
 
     async def _make(self, *, heavy: bool = True) -> None:
@@ -220,7 +225,8 @@ class CommitLoop:
         await self._make()
         group, began = self._point.take_made(), self._clock.now()
         if self._alone and self._run.fetching() <= SIBLINGS and _is_small(group):
-            # Otherwise, the loop would only wait for a thread, at the cost of two context switches.
+            # With little work, the loop would only wait for the writer thread, at the cost of two context
+            # switches.
             self._write(group)
         else:
             await self._in_writer_thread(partial(self._write, group))
@@ -262,7 +268,8 @@ class CommitLoop:
             if self._compacting:
                 reach("flush during compaction")
         except StoreError as error:
-            # nothing refers to the new run yet, so the next attempt includes its links again
+            # After this failure, nothing refers to the new run, so the next attempt writes the links of the
+            # run again.
             log.error("DUE: cannot flush: %s; will retry later", error)
             self._due.flush_failed(plan, self._clock.now())
         else:
@@ -285,7 +292,7 @@ class CommitLoop:
             await self._in(self.merger, plan.run)
             if self._due.flushing:
                 reach("compaction during flush")
-        except StoreError as error:  # the input runs remain unchanged
+        except StoreError as error:  # in this case, the input runs remain unchanged
             log.error("DUE: cannot merge runs: %s; the runs remain separate", error)
             self._due.compaction_failed(plan)
             self._compacting = False

@@ -42,8 +42,8 @@ log = logging.getLogger("crawler")
 # number of heartbeats for which a process keeps running after the end or a limit, so that its peers learn of
 # it
 LAST_WORDS = 2
-# number of `crawl.patience` after which peers whose machines refuse connections count as gone for good. A
-# machine that restarts at the end of the crawl should find its peers.
+# After this many times `crawl.patience`, peers that are still missing count as gone for good if their
+# machines refuse connections. A machine that restarts at the end of the crawl should find its peers.
 GONE_PATIENCES = 5
 
 
@@ -64,7 +64,8 @@ class PeerExchange(Exchange):
         )
         self._awaited = MissingPeers(silence_max)
         self._weights = Weights(context.name, context.topology.peers)
-        self.coordination.tells_end = member.supervised  # the supervisor must learn of the end, too
+        # If there is a supervisor, this process must tell it of the end, even if no end is stored.
+        self.coordination.tells_end = member.supervised
         self._beating: asyncio.Task[None] | None = None
         boot = self.coordination.boot
         common = Common(
@@ -162,7 +163,7 @@ class PeerExchange(Exchange):
         )
         change.after.append(kept.set)
         self._loops.queue(change)
-        with suppress(TimeoutError):  # if the write failed, that failure ends the process
+        with suppress(TimeoutError):  # if the write fails, the commit loop ends the process
             await asyncio.wait_for(kept.wait(), self._config.silence_max)
             self.coordination.tells_end = True
 
@@ -337,7 +338,7 @@ def make_exchange(context: ProcessContext, parts: ExchangeParts, member: Member,
 
 
 def _check(urls: UrlsConfig, fingerprinter: Fingerprinter) -> bytes:
-    """Return 16 bytes. They differ between processes that compute different fingerprints or buckets of URLs."""
+    """Return 16 bytes by which peers check that they compute the same fingerprints and buckets of URLs."""
     parts = (fingerprinter.check_value, urls.partition, urls.strip_session_ids, suffix_list_version())
     return hashlib.blake2b(repr(parts).encode(), digest_size=16).digest()
 

@@ -104,8 +104,8 @@ class Termination:
 
         This process may leave if some processes are missing, and if all processes from which it received a
         report since this start are idle and know of no later work. Also, one of the reporting processes must
-        have the same numbers as at the end, but not know of the end. After a crash, this last condition is
-        dropped when the other conditions have held for `silence_max`.
+        have missed the end: it does not know of the end, and it has sent and applied no links since. After a
+        crash, this last condition is dropped when the other conditions have held for `silence_max`.
         """
         work = any(not each.idle or each.outbox or each.past_end is PastEnd.VOID for each in said.values())
         if len(said) == processes or work or not self.holds:
@@ -131,7 +131,10 @@ class MissingPeers:
         self._told: Sequence[str] = ()
 
     def check(self, missing: Sequence[str], idle: bool, now: float) -> Sequence[str]:
-        """Return the peers to report: `missing`, once, after `silence_max` seconds without work; otherwise ()."""
+        """Return the peers that must be reported as missing, or () if there is nothing to report.
+
+        After `silence_max` seconds without work, all of `missing` are reported once.
+        """
         if not idle or not missing:
             self._since, self._told = None, ()
             return ()

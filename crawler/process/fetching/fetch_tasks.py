@@ -59,9 +59,11 @@ _OWN_REQUEST, _SITEMAP = LinkFlag.OWN_REQUEST, LinkFlag.SITEMAP
 _REFRESH, _RENDER, _EXTERNAL = LinkFlag.REFRESH, LinkFlag.RENDER, LinkFlag.EXTERNAL
 # an answer with more bytes or more links than this is heavy; about one answer in a hundred is heavy
 HEAVY_BYTES, HEAVY_LINKS = (2 << 20, 1_000)
-# a robots.txt with more bytes than this is heavy; one robots.txt in a thousand exceeds a tenth of it
+# A robots.txt with more bytes than this is heavy. Such files are very rare: even a tenth of this size is
+# exceeded by only one in a thousand.
 HEAVY_ROBOTS = 64 << 10
-# bytes that a str in a list uses in addition to its characters; bytes that a pair of URL and date uses
+# number of bytes that a str in a list uses in addition to its characters, and number of bytes of a pair of
+# URL and date
 _STRING_BYTES, _DATE_BYTES = (57, 150)
 # Maximum number of large sitemaps whose links are in memory at once. Each uses at most 13 MB, from the end of
 # its download to its commit.

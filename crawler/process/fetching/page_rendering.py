@@ -82,7 +82,7 @@ class PageRendering:
         self._renderer = renderer
 
     def configure(self, config: Config) -> None:
-        """Apply a configuration. It determines which pages a browser shows."""
+        """Apply a configuration. The configuration determines which pages a browser shows."""
         self._when = config.render.when
         self._overrides = Overrides(config.override)
 
@@ -127,7 +127,7 @@ class PageRendering:
     def is_due(self, fetch_task: FetchTask) -> bool:
         """Return whether a known page must be rendered even if its static answer is unchanged.
 
-        This is the case if the stored copy is a static answer although the page should now be rendered: no
+        This is the case if the stored copy is a static answer, but the page should now be rendered. Either no
         browser could show the page at that time, or the configuration has changed since.
         """
         record = self._known(fetch_task)
@@ -139,7 +139,8 @@ class PageRendering:
     def _reason(self, fetch_task: FetchTask, fetch: Fetch, seen: Signs, record: PageRecord | None) -> str:
         """Return why `auto` renders a page; "" if it does not.
 
-        What a rendering of this page added counts more than what renderings of pages with similar URLs added.
+        If an earlier rendering of this page added content, this decides. Otherwise, renderings of pages with
+        similar URLs decide.
         """
         if record is not None and record.rendered and record.shown is not None and record.shown.added:
             return "again"

@@ -85,7 +85,7 @@ class Reader:
         self._comparing = asyncio.Lock()
 
     def charge(self, holding: Holding) -> None:
-        """Set `holding`, the function that receives the memory held while a child parses."""
+        """Set `holding`, the object that counts the memory held while a child process parses."""
         self._worker.holding = holding
 
     def follow(self, fetch_task: FetchTask) -> MapStream | None:

@@ -45,7 +45,7 @@ class Tasks:
 
 
 async def wait_for(event: asyncio.Event, delay: float | None) -> None:
-    """Wait for the event. If the event is not set by then, set it after `delay` seconds (None: never).
+    """Wait for the event. If it is not set within `delay` seconds, set it (None: never do this).
 
     Yield at least once.
     """

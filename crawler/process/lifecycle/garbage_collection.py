@@ -19,9 +19,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-SETTLED = 1.0  # seconds from the start to the first call; a crawl that ends earlier does not need the import
+SETTLED = 1.0  # seconds before `map_large_blocks`; a crawl that ends earlier need not import ctypes
 _MMAP_THRESHOLD, _LARGE_BYTES = -3, 1 << 20  # M_MMAP_THRESHOLD of <malloc.h>
-GIVE_BACK_INTERVAL = 300.0  # seconds; each call locks the heap for about 0.1 ms per MiB
+# Seconds between two calls of `give_back`. They are rare, because a call locks the heap for about 0.1 ms per MiB.
+GIVE_BACK_INTERVAL = 300.0
 
 
 def collect_rarely() -> None:

@@ -74,7 +74,7 @@ def run(main: Coroutine[Any, Any, T], new_loop: Callable[[], asyncio.AbstractEve
     finally:
         loop.run_until_complete(_clear(limit))
         asyncio.set_event_loop(None)
-        if len(_left_alone) == before:  # otherwise uvloop would wait for the connections that are still open
+        if len(_left_alone) == before:  # with connections left open, `close` of uvloop would wait for them
             loop.close()
 
 
@@ -114,7 +114,7 @@ def stacks(loop: asyncio.AbstractEventLoop | None = None) -> str:
     ]
     try:
         tasks = asyncio.all_tasks(loop)
-    except RuntimeError:  # no loop is running here, or the loop's tasks change while they are listed
+    except RuntimeError:  # this thread has no running loop, or a task was added while the tasks were listed
         tasks = set()
     for task in list(tasks)[:TASKS_SHOWN]:
         frames = [f'  File "{f.f_code.co_filename}", line {f.f_lineno}' for f in task.get_stack()]

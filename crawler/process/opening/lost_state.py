@@ -17,7 +17,7 @@ from crawler.storage.reshard import load, pack
 
 
 def state_of(store: KeyValue, folder: Path) -> int:
-    """Return the number of the state in which the process in `folder` was left.
+    """Return the state number (see above) that the process in `folder` stored last.
 
     Raises:
         DamageError: a later number was noted, so the store has lost later writes.
@@ -29,7 +29,7 @@ def state_of(store: KeyValue, folder: Path) -> int:
 
 
 def stage_state(batch: Batch, state: int, *, clean: bool) -> None:
-    """Add the number of a new state to `batch`, which begins this state. The batch is the first or the last of a run."""
+    """Add the number of a new state to `batch`, which is the first or the last batch of a run."""
     if clean:
         batch.put(CLEAN, b"1")
     else:

@@ -39,7 +39,7 @@ def private_copy(process: Path) -> Iterator[Path]:
         try:
             folder = stack.enter_context(private_folder(process))
             _fill(process, folder)
-        except StoreError:  # the crawl's disk is full
+        except StoreError:  # the crawl's disk is full; use the disk of temporary files
             folder = stack.enter_context(private_folder())
             _fill(process, folder)
         yield folder
@@ -76,7 +76,8 @@ def _link_new(process: Path, folder: Path, name: str, pattern: str) -> None:
             try:
                 link(path, target)
             except FileNotFoundError:
-                # In the meantime, the file was merged or flushed, so the store no longer names it.
+                # The store has replaced this file by another one in the meantime (after a merge or a flush),
+                # so the store no longer names it.
                 continue
 
 

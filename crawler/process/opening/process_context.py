@@ -1,7 +1,8 @@
 """The values that every part of a process can use: settings, place in the crawl, clock and environment."""
 
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from crawler.clock import Clock
 from crawler.config import Config
@@ -9,8 +10,7 @@ from crawler.crawl.topology import Topology
 from crawler.process.opening.environment import Environment
 
 
-@dataclass(slots=True)
-class ProcessContext:
+class ProcessContext(msgspec.Struct, eq=False):
     """The context of the process `name`. The files of the process are in `directory`.
 
     For a reader, `copy` is the folder with its private copy of the store and the DUE. For the process itself,

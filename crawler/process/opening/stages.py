@@ -111,7 +111,7 @@ class Stages:
             self.counters_before = Counter(self.point.counters)
         except BaseException:
             if (store := getattr(self, "store", None)) is not None:
-                store.close()  # otherwise the directory could not be opened again in this process
+                store.close()  # an open store could not be opened a second time in this process
             if self.lock is not None:
                 self.lock.release()
             raise

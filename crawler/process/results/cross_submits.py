@@ -25,7 +25,7 @@ class CrossSubmits:
     def __init__(self, fetch_task: FetchTask, names: Names) -> None:
         self._map_url = fetch_task.url
         self._hostname = fetch_task.hostname
-        # Nothing that follows the last slash of these prefixes can change the host.
+        # A URL that begins with one of these prefixes is certainly on the host, whatever follows the prefix.
         self._plain = (
             f"http://{fetch_task.hostname}/",
             f"https://{fetch_task.hostname}/",

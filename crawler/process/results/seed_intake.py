@@ -26,8 +26,8 @@ Pieces = Iterable[Sequence[str]]
 Own = Callable[[Sequence[str]], Sequence[str]]
 KNOWN_AT_ONCE = 1000  # number of known pages queued per commit
 _AGAIN, _OWN_REQUEST = LinkFlag.AGAIN, LinkFlag.OWN_REQUEST
-# RETIRED is included because the copies of such URLs were only erased by date, or their withdrawal was
-# undone. URLs that are still withdrawn have no record.
+# RETIRED is one of these states, because such a URL may be fetched again: either only its copies up to a date
+# were erased, or its withdrawal was undone. URLs that are still withdrawn have no record.
 _ASKED_AGAIN = frozenset(
     {PageState.STORED, PageState.REDIRECTED, PageState.GONE, PageState.FAILED, PageState.RETIRED}
 )

@@ -1,6 +1,6 @@
 """Builds the report of a run that has ended, from the objects of its process."""
 
-from crawler.admin.report import Report, cpu_seconds, peak_rss_bytes
+from crawler.admin.report import REASONS_SHOWN, Report, cpu_seconds, peak_rss_bytes
 from crawler.frontier.views import shares
 from crawler.process.process import Process
 
@@ -20,7 +20,7 @@ def final_report(process: Process, crawl_id: str) -> Report:
         counters=dict(counters),
         run_counters=dict(counters - stages.counters_before),
         frontier=views.frontier_counts(),
-        hosts=list(hosts.hosts(now, HOSTS_IN_REPORT, briefly=True)),  # the end must not take long
+        hosts=list(hosts.hosts(now, HOSTS_IN_REPORT, explained=REASONS_SHOWN)),
         due=views.due_counts(),
         splitter=views.splitter_counts(),
         why_slow=shares(hosts.why_slow(now), now - process.started),

@@ -35,7 +35,11 @@ class RequestCounts:
         self.demand.add(fingerprint, self._now())
 
     def load(self) -> None:
-        """Load the stored counts in ascending order, so that the largest counts remain exact."""
+        """Load the stored counts in ascending order.
+
+        If there are too many, the smallest counts among those already loaded lose their exactness, and the
+        largest ones, loaded last, stay exact.
+        """
         found = []
         with suppress(DamageError):
             for key, value in scan_prefix(self._store, ASKED):
@@ -57,7 +61,10 @@ class RequestCounts:
             self._queue(lambda: self._stored(counts, now))
 
     def _stored(self, counts: Mapping[int, float], now: float) -> Change:
-        """Build the `Change` for `counts`. It is built in queue order, so it keeps what earlier changes wrote."""
+        """Build the `Change` for `counts`.
+
+        It is built only when its turn in the queue comes, so it does not undo what earlier changes wrote.
+        """
         change = Change()
         if self._refresh is not None:
             self._refresh.outcomes.renew_importance(counts, self._now(), change)

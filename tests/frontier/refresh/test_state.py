@@ -95,6 +95,23 @@ def test_a_hub_is_rebuilt_from_its_record(counted: bool, trusted: bool) -> None:
     assert rebuilt.records.trust_state(rebuilt.find(1000)) == 5 * trusted
 
 
+def test_a_page_stays_new_until_its_first_refetch() -> None:
+    store, schedule = MemoryStore(), Schedule(STILL, level=3e6)
+    born, old = (schedule.add(each, 1, 100, 0.0, 0.0) for each in (1000, 1001))
+    schedule.note_birth(born)
+    batch = store.batch()
+    for page in (born, old):
+        state.stage(schedule, page, batch)
+    store.write(batch)
+    rebuilt = Schedule(STILL)
+    state.load(rebuilt, store, DAY)
+    pages = [rebuilt.find(each) for each in (1000, 1001)]
+    assert [rebuilt.overview.page(page, DAY).new for page in pages] == [True, False]
+    rebuilt.acquire(pages[0], DAY)
+    rebuilt.record_outcome(pages[0], DAY, RefreshOutcome.UNCHANGED)
+    assert not rebuilt.overview.page(pages[0], DAY).new
+
+
 def test_a_site_stored_without_its_exposure_keeps_its_recall() -> None:
     store = MemoryStore()
     schedule, now = crawled(store)

@@ -212,7 +212,7 @@ def test_one_cache_per_thread_with_one_thread_is_a_global_cache(synthetic: Trace
 
 def test_separate_caches_of_threads_duplicate_common_urls(synthetic: Trace) -> None:
     """If caches are unlimited, a URL misses once in each thread that requests it."""
-    apart = crawl_order.one_cache_a_thread(synthetic, [1 << 24], 20)[0]
+    apart = crawl_order.one_cache_a_thread(synthetic, [1 << 18], 20)[0]
     threads = np.repeat(synthetic.pages["thread"], np.diff(synthetic.starts))
     assert apart == len({*zip(threads.tolist(), synthetic.links.tolist(), strict=True)})
 

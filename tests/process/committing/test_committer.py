@@ -238,7 +238,7 @@ def test_a_full_due_blocks_all_slots(tmp_path: Path, step: str) -> None:
     load.stages.lock.release()
 
 
-def test_a_flush_that_fails_is_not_tried_in_a_loop(tmp_path: Path) -> None:
+async def test_a_flush_that_fails_is_not_tried_in_a_loop(tmp_path: Path) -> None:
     """While a dry frontier waits for a second attempt to flush, the loops must not wake each other endlessly."""
     load = Load(tmp_path)
     load.stages.commits.commit(load.result(5)())
@@ -249,8 +249,8 @@ def test_a_flush_that_fails_is_not_tried_in_a_loop(tmp_path: Path) -> None:
         tries += 1
         raise StoreError("disk full")
 
-    async def crawl() -> None:
-        nonlocal rounds
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("crawler.due.plans.FlushPlan.run", fails)
         start = load.process._start_fetch_tasks
 
         def counted(now: float) -> None:
@@ -270,10 +270,6 @@ def test_a_flush_that_fails_is_not_tried_in_a_loop(tmp_path: Path) -> None:
         for loop in loops:
             loop.cancel()
         await asyncio.gather(*loops, return_exceptions=True)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("crawler.due.plans.FlushPlan.run", fails)
-        asyncio.run(crawl())
     assert tries == 1 and rounds < 10
     load.process.close()
     load.stages.close(clean=False)

@@ -78,61 +78,47 @@ def test_free_slots_are_counted() -> None:
     assert made.places.room() == 0, "a full DUE takes no more links"
 
 
-def test_the_frontier_gets_as_many_starts_as_there_is_room() -> None:
-    async def scene() -> None:
-        made = Made(10, left=2)
-        made.frontier.requests = 3
-        assert not made.places.start(7.0), "the frontier has no more fetch tasks"
-        assert made.frontier.allowed == [3 + 7] and made.frontier.asked == [7.0] * 3
-        assert len(made.places) == 2 and not made.places.limited
-        made.awaiting_commit = 1
-        assert made.places.fetching == 1
-        made.gate.set()
-        await made.places.tasks.wait()
-        assert made.ends == 2 and len(made.places) == 0
-
-    play(scene)
+async def test_the_frontier_gets_as_many_starts_as_there_is_room() -> None:
+    made = Made(10, left=2)
+    made.frontier.requests = 3
+    assert not made.places.start(7.0), "the frontier has no more fetch tasks"
+    assert made.frontier.allowed == [3 + 7] and made.frontier.asked == [7.0] * 3
+    assert len(made.places) == 2 and not made.places.limited
+    made.awaiting_commit = 1
+    assert made.places.fetching == 1
+    made.gate.set()
+    await made.places.tasks.wait()
+    assert made.ends == 2 and len(made.places) == 0
 
 
 @pytest.mark.parametrize(("limit", "limited"), [(4, True), (10, False), (11, False)])
-def test_slots_left_empty_by_a_limit_are_remembered(limit: int, limited: bool) -> None:
+async def test_slots_left_empty_by_a_limit_are_remembered(limit: int, limited: bool) -> None:
     """If a limit keeps slots empty, the end of a fetch task makes room for another, so the schedule must be woken."""
-
-    async def scene() -> None:
-        made = Made(10, left=0, limit=limit)
-        made.places.start(0.0)
-        assert made.places.limited is limited
-
-    play(scene)
+    made = Made(10, left=0, limit=limit)
+    made.places.start(0.0)
+    assert made.places.limited is limited
 
 
-def test_starts_per_turn_are_bounded() -> None:
-    async def scene() -> None:
-        made = Made(1000)
-        assert made.places.start(0.0) and len(made.places) == STARTS_MAX
-        made.gate.set()
-        await made.places.tasks.wait()
-        made = Made(1000, left=STARTS_MAX)
-        assert made.places.start(0.0), "the limit was reached before the frontier was found to be empty"
-        assert not made.places.start(0.0)
-        made.gate.set()
-        await made.places.tasks.wait()
-
-    play(scene)
+async def test_starts_per_turn_are_bounded() -> None:
+    made = Made(1000)
+    assert made.places.start(0.0) and len(made.places) == STARTS_MAX
+    made.gate.set()
+    await made.places.tasks.wait()
+    made = Made(1000, left=STARTS_MAX)
+    assert made.places.start(0.0), "the limit was reached before the frontier was found to be empty"
+    assert not made.places.start(0.0)
+    made.gate.set()
+    await made.places.tasks.wait()
 
 
 @pytest.mark.parametrize(
     ("took", "begun"),
     [(0.0026, 4), (0.01, 1), (START_TURN, 1), (START_TURN / 2, 2), (0.0041, 2), (0.0, STARTS_MAX)],
 )
-def test_starts_yield_to_the_event_loop_in_time(took: float, begun: int) -> None:
+async def test_starts_yield_to_the_event_loop_in_time(took: float, begun: int) -> None:
     """If a start takes long, for example because it checks a thousand rules, few tasks start in a turn of 8 ms."""
-
-    async def scene() -> None:
-        made = Made(100, took=took)
-        assert made.places.start(0.0), "more fetch tasks may be left"
-        assert len(made.places) == begun
-        made.gate.set()
-        await made.places.tasks.wait()
-
-    play(scene)
+    made = Made(100, took=took)
+    assert made.places.start(0.0), "more fetch tasks may be left"
+    assert len(made.places) == begun
+    made.gate.set()
+    await made.places.tasks.wait()

@@ -68,6 +68,13 @@ def why(stages: Stages, url: str) -> dict[str, Any]:
     return hub
 
 
+def is_new(joint: Joint, url: str) -> bool:
+    """Return whether the schedule takes the page for one that appeared while the crawl was watching."""
+    refresh = refresh_of(joint)
+    page = refresh.schedule.find(joint.fingerprint(url))
+    return refresh.schedule.overview.page(page, joint.clock.now()).new
+
+
 def test_a_refetched_hub_gets_credit_for_its_new_links(on: Joint) -> None:
     """The credit appears in `why` and in the status. The status counts pages per day since the process was opened."""
     opened = on.clock.now()
@@ -79,6 +86,7 @@ def test_a_refetched_hub_gets_credit_for_its_new_links(on: Joint) -> None:
     assert why(on.stages, OTHER) == {} == why(on.stages, ARTICLE)
     assert news(on) | {"found": 1, "by_kind": {"page": 1}, "hubs": 1} == news(on)
     assert news(on)["per_day"] == pytest.approx(DAY / (on.clock.now() - opened), abs=0.01)
+    assert [is_new(on, url) for url in (ARTICLE, OTHER)] == [True, False]
 
 
 def test_links_in_the_first_copy_of_a_page_earn_no_credit(on: Joint) -> None:
@@ -87,6 +95,7 @@ def test_links_in_the_first_copy_of_a_page_earn_no_credit(on: Joint) -> None:
     on.page(on.fetch_task(), fetch(HUB), Extracted(HUB, hrefs=[ARTICLE]))
     answer(on, ARTICLE)
     assert why(on.stages, HUB) == {} and news(on)["found"] == 0
+    assert not is_new(on, ARTICLE)
 
 
 def test_a_hub_whose_link_is_redirected_gets_the_credit(on: Joint) -> None:

@@ -2,8 +2,8 @@
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False
 """Computes crawl values, waits, thresholds, intervals and fresh times of many pages, and puts them into arrays `out`.
 
-Arguments are not checked here; `lab/refresh/crawl_value.py` checks them. The file is Cython in pure-Python
-mode (see `value_kernel.py`), with attributes declared in `value_columns.pxd`.
+Arguments are not checked here; `crawl_value.py` checks them. The file is Cython in pure-Python
+mode (see `freshness/value_kernel.py`), with attributes declared in `value_columns.pxd`.
 """
 
 import cython

@@ -40,8 +40,8 @@ from crawler.storage.files import atomic_write, rename, sync_directory
 SEED_BYTES = 16
 FORMAT = 4  # number of the current storage format; `upgrade/` has a step from each earlier format to the next
 BEGUN = ".begun"
-# The hosts of the seeds with looser settings are in a comment of the configuration. So they do not apply if
-# another crawl uses this file as its configuration.
+# A comment of the configuration names the hosts of the seeds for which the user gave looser settings. Because it
+# is a comment, these settings do not apply if another crawl uses this file as its configuration.
 _PLACES = "# Looser settings were given for the seeds at: "
 _HEAD = "# Written by crawler, up to the line that says so; `--set` and flags change it, or an editor."
 _END = "# The end."

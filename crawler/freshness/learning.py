@@ -18,8 +18,8 @@ the clocks from 1.75 times the elapsed time to .95.
 
 Some sites have a trusted source of change signals. There, a change that the source announced is not evidence
 about neighbours, because the source would have announced the neighbours' changes as well. So on these sites,
-the clock counts only crawls of pages without a signal. It compares the changes found with the number that is
-expected on pages for which the source has announced no change.
+the clock learns only from crawls of pages for which the source has announced no change. It compares the number
+of changes found in these crawls with the number expected.
 
 Rates are per unit of plain time, not of the clock's time. With the clock's time, a change shared by a
 directory's pages was counted twice: once as changes and once as more time watched. So the rates of the site's

@@ -1,6 +1,6 @@
 # mypy: disable-error-code=valid-type
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False
-"""Computes Poisson residuals, and the terms of the crawl value that consist of them, without cancellation.
+"""Computes Poisson residuals, and terms of the crawl value from them, in a way that avoids cancellation of digits.
 
     residual          R^i(x) = Pr[Poisson(x) > i], by series or complement
     gain              D_i(x), the gain of term i of the value (`value_kernel.py`)

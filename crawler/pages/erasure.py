@@ -126,7 +126,10 @@ class Blanked(msgspec.Struct):
     listed: dict[bytes, int]
 
     def write(self, archive: Archive, writer: SegmentWriter, compress: Callable[[bytes], bytes]) -> None:
-        """Overwrite the bytes in all processes' folders, since a reshard may have linked a segment into several."""
+        """Overwrite the bytes in the folders of all processes.
+
+        A reshard may have linked the same segment into several of these folders.
+        """
         blank(archive.folder, self.listed)
 
     def stage(self, batch: Batch) -> None:

@@ -78,7 +78,7 @@ def new_file(
 ) -> Iterator[IO[bytes]]:
     """Open a file for writing that durably replaces `path` when the block ends. If this fails, `path` is unchanged.
 
-    A kill leaves `NAME~` on the disk. The next writer of the same file overwrites it.
+    If the program is killed, `NAME~` stays on the disk. The next writer of the same file overwrites it.
     `reached` is called with the name of each step, so that tests can crash there.
 
     Raises:
@@ -157,7 +157,8 @@ def new_folder(path: Path, *, replace: bool = False) -> Iterator[Path]:
     """Yield an empty folder, which becomes `path` when the block ends.
 
     With `replace`, the folder replaces an existing one. Without `replace`, `path` must be an empty folder, or
-    must not exist. A kill leaves `NAME~` on the disk. The next writer deletes this folder and starts again.
+    must not exist. If the program is killed, the folder stays on the disk under the name `NAME~`. The next writer
+    deletes it and starts again.
 
     Raises:
         StoreError: the disk failed; `path` is unchanged.

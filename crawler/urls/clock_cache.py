@@ -294,8 +294,8 @@ class ClockCache:
             slot = home if self._words[home] & 3 == 0 and self._link(home) == home else self._take_free()
         else:
             slot = self._evict()
-        # The mark is checked only now, because the eviction may have ended the circle of `home`, or moved its
-        # first member.
+        # The mark of `home` is checked after the eviction, because the eviction may have removed the last entry of
+        # the circular list of `home`, or moved its first entry.
         if self._words[home] & 2:
             self._words[slot] = short_key | self._link(home) << 2
             self._set_link(home, slot)

@@ -56,7 +56,8 @@ def rates(web: TreeWeb, instants: list[float]) -> Iterator[tuple[float, float]]:
     for begin, finish in pairwise(instants):
         ended = (row for row in web.requests() if begin + EDGE <= row[1] < finish - EDGE)
         counts.append((Counter(row[2] for row in ended), finish - begin - 2 * EDGE))
-    others = counts[1][0].keys()  # hosts that receive requests even while the process is stopped
+    # hosts of the other processes, because only these hosts receive requests while the process is stopped
+    others = counts[1][0].keys()
     for found, length in counts:
         of_others = sum(n for host, n in found.items() if host in others)
         yield of_others / length, (found.total() - of_others) / length

@@ -10,7 +10,7 @@ Failure  Missing answers, 429 and 503 are charged to the host: it waits
          `give_up_after` without any answer. After `refusals_max` refusals (401,
          403, 406, 451) in a row, it is held as if the user had blocked it.
 
-`addresses.py` limits addresses, and `rate.py` the crawl as a whole.
+`addresses.py` limits the requests to each address, and `rate.py` limits the requests of the whole crawl.
 Durations are in seconds; instants are seconds on the process clock.
 """
 

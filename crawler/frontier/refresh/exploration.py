@@ -38,7 +38,7 @@ class Exploration:
 
     @cython.cfunc
     def note_take(self, now: cython.double) -> cython.void:
-        """Count a page that was taken, and turn the hand if it is time."""
+        """Count a page that was taken. If an exploration is due, choose the page to explore (`_turn`)."""
         if self._share > 0.0:
             self._credit += self._share
             if self._credit >= 1.0:

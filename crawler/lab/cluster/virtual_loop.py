@@ -24,8 +24,8 @@ from crawler.lab.cluster.virtual_network import AcceptedEnd, VirtualListener, Vi
 Ts = TypeVarTuple("Ts")
 
 
-# After TURNS turns at the same instant, time advances by TICK seconds. So a wait whose time is rounded to 0
-# ends.
+# After TURNS turns at the same instant, time advances by TICK seconds. Otherwise, a wait whose duration was
+# rounded to 0 would never end.
 TURNS, TICK = (1000, 1e-6)
 
 

@@ -12,7 +12,7 @@ from crawler.storage.commit import Change, Maker
 from crawler.storage.keys import ASKED
 from crawler.storage.kv import KeyValue, scan_prefix
 
-COUNTS_INTERVAL = 5.0  # seconds; a crash may lose the counts of this time
+COUNTS_INTERVAL = 5.0  # seconds between two writes; a crash loses the counts since the last write
 
 
 class RequestCounts:

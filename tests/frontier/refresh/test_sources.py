@@ -56,7 +56,7 @@ def test_gains_are_never_negative_and_grow_with_precision(
 
 
 def test_the_reading_interval_balances_price_and_delay() -> None:
-    """The interval is sqrt(2 L/s), where s is the total change rate of 100 pages, each of rate D.
+    """The interval is sqrt(2 L/s), where L is the level of the schedule and s the sum of the change rates of 100 pages.
 
     If half as many changes are listed, the interval is sqrt(2) times as long.
     """

@@ -191,7 +191,7 @@ def test_pending_links_are_flushed_while_results_keep_coming(tmp_path: Path) -> 
 
 
 def test_no_link_waits_longer_than_max_wait(tmp_path: Path) -> None:
-    """The buffer never fills up. `lag` is the time for groups that are queued, or being written, before the flush."""
+    """The buffer never fills up. `lag` is the time that groups spend in the queue and in writing before the flush."""
     load = Load(tmp_path)
     asyncio.run(load.stream(300, 1, 0.1))
     load.close()

@@ -14,6 +14,7 @@ from crawler.config import Config
 from crawler.crawl.directory import CrawlDirectory
 from crawler.errors import BusyError, DirectoryError, StoreError, may_not_write
 from crawler.pages.withdrawals import rules_changed_at
+from crawler.process.lifecycle.garbage_collection import frozen
 from crawler.serve.host_check import parse_address
 from crawler.serve.listening import listen, origin
 
@@ -59,7 +60,8 @@ def main(command: str, argv: list[str]) -> int:
         stages, said = _opened(directory, stack)
         import uvloop
 
-        uvloop.run(_serve(directory, stages, config, args, listening, said))
+        with frozen():  # a collection of all cached answers would block requests for 90 ms
+            uvloop.run(_serve(directory, stages, config, args, listening, said))
     return 0
 
 

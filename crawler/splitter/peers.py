@@ -542,7 +542,7 @@ class Peers:
             )
 
     def have_left(self, peers: Iterable[str], seconds: float) -> bool:
-        """Return whether the machines of all these peers have refused every connection for so many seconds.
+        """Return whether the machine of each of these peers has refused every connection for at least `seconds`.
 
         A machine that cannot be reached does not refuse. So a refusal shows that the network works and that
         the process does not run.

@@ -6,11 +6,12 @@ not running is skipped, because it would fail.
 
 import asyncio
 import random
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from crawler.admin import withdrawal
+from crawler.admin.control import in_turns
 from crawler.errors import CrawlerError, StoreError
 from crawler.lab.cluster.cluster_settings import START, Act
 from crawler.lab.cluster.fault_plan import BOOT, POWER_CUT, Fault
@@ -243,13 +244,7 @@ class OperatorActs:
 
 
 async def _answer(process: Process, request: dict[str, Any]) -> Any:
-    steps: Generator[None, None, Any] = process.commands.steps(request)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            return end.value
-        await asyncio.sleep(0)
+    return await in_turns(process.commands.steps(request))
 
 
 async def _quietly(work: Any) -> None:

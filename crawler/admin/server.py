@@ -271,7 +271,8 @@ class AdminServer:
             answers = await self._set(command["settings"])
         else:
             answers = await self._source.ask(command, first=command["command"] in actions.TO_ONE)
-        await self._looking.sample()
+        with suppress(CrawlerError):  # after `stop`, the processes may have ended
+            await self._looking.sample()
         return _json({"done": command["command"], "answers": answers})
 
     async def _set(self, settings: dict[str, str]) -> list[Any]:

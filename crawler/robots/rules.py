@@ -28,7 +28,7 @@ import msgspec
 # Maximum number of rules per file, and of rules with wildcards. The largest files have some hundreds of
 # rules.
 RULES_MAX, WILDCARDS_MAX = (10_000, 1_000)
-SLICE_BYTES = 16 << 10  # number of bytes read between two pauses; they take .3 ms, at worst 5 ms
+SLICE_BYTES = 16 << 10  # number of bytes read between two pauses; they take .2 ms, at worst 5 ms
 BOM = b"\xef\xbb\xbf"
 UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 
@@ -65,11 +65,10 @@ _LINE = re.compile(rb"([^\r\n]*+)[\r\n]*+")
 # Matches nearly all lines. Matching lines are read in half the time that other lines take.
 _PLAIN_LINE = re.compile(rb"[ \t]*+([A-Za-z-]++)[ \t]*+:[ \t]*+([!\"$-~]*+)[ \t]*+(?:#.*+)?")
 # Matches consecutive lines of the same kind, allow or disallow, of which long files consist. All lines of a match are
-# read at once, in a fifth of the time.
+# read at once, in a tenth of the time.
 _REST = rb":[ \t]*+[!\"$-~]*+[ \t]*+[\r\n]++"
 _RULE_LINES = re.compile(rb"(?:[Dd]isallow%b)++|(?:[Aa]llow%b)++" % (_REST, _REST))
 _VALUE = re.compile(r":[ \t]*+([!-~]++)")  # the value of each line of `_RULE_LINES` that has one
-_SPELLED_APART = re.compile(r"[%$]|\*\*")  # a pattern without these has only one spelling
 _PLAIN_FIELDS = {name.encode(): field for name, field in _FIELDS.items()}
 _BLANK = " \t\x0b\x0c\x00"
 _ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})")
@@ -152,7 +151,8 @@ class RobotsRules:
         )
         # Approximate size in memory, in bytes. The cache limits the sum of these sizes.
         said = (*parsed.usage, *parsed.signals, *parsed.licenses)
-        self.weight = 500 + sum(200 + len(rule.pattern) for rule in rules) + 100 * len(self.sitemaps)
+        self.weight = 500 + 200 * len(rules) + 100 * len(self.sitemaps)
+        self.weight += sum([len(rule.pattern) for rule in rules])
         self.weight += sum(100 + len(line) for line in said)
 
     def allowed(self, target: str) -> bool:
@@ -185,13 +185,13 @@ class RobotsRules:
         return f"Rules({len(rules)} rules, crawl_delay={self.crawl_delay}, {len(sitemaps)} sitemaps)"
 
 
-def _rank(rule: Rule) -> tuple[int, bool]:
+def _rank(rule: Rule) -> int:
     """Return the rank of a rule.
 
     The matching rule of the lowest rank decides. Longer patterns have lower ranks, and allow has a lower rank
     than disallow.
     """
-    return -len(rule.pattern), not rule.allow
+    return -2 * len(rule.pattern) - rule.allow
 
 
 def _head(pattern: str) -> str:
@@ -266,18 +266,29 @@ class _Choice(msgspec.Struct, eq=False):
 
     def add_rules(self, lines: str) -> None:
         """Add the lines of a match of `_RULE_LINES`."""
-        allow = lines[0] in "Aa"
-        spelled = pattern_of if _SPELLED_APART.search(lines) else str
-        values = found = _VALUE.findall(lines)
-        # once a limit is reached, most lines of a long file are beyond it, and are skipped in half the time
+        allow, values = lines[0] in "Aa", _VALUE.findall(lines)
+        if not ("*" in lines or "$" in lines or "%" in lines):
+            taken = values[: self.rules_left]
+            self.rules_left -= len(taken)
+            self.ignored += len(values) - len(taken)
+        else:
+            taken = [pattern_of(value) for value in self._possible(values) if self._takes(value)]
+        for pattern in taken:
+            self.rules[Rule(pattern, allow)] = None
+
+    def _possible(self, values: list[str]) -> list[str]:
+        """Return the values that may be within the limits, and count the others.
+
+        Most lines of a hostile file are beyond a limit, and are skipped here in half the time.
+        """
         if not self.rules_left:
-            values = []
+            possible = []
         elif not self.wildcards_left:
-            values = [value for value in found if "*" not in value and value[-1] != "$"]
-        self.ignored += len(found) - len(values)
-        for value in values:
-            if self._takes(value):
-                self.rules[Rule(spelled(value), allow)] = None
+            possible = [value for value in values if "*" not in value and value[-1] != "$"]
+        else:
+            possible = values
+        self.ignored += len(values) - len(possible)
+        return possible
 
     def _takes(self, value: str) -> bool:
         """Return whether one more rule is within the limits. Count the rule in either case."""

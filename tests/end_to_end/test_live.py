@@ -219,6 +219,7 @@ def test_status_tells_a_crawl_that_died_from_one_that_ended(
             for pid in {running.process.pid, *(each["pid"] for each in running.status()["processes"])}:
                 os.kill(pid, signal.SIGKILL)
             running.process.communicate(timeout=30)
+        assert running.command("check").returncode == 0  # this command opens and closes the stores cleanly
         said = running.command("status").stdout
         verdict = json.loads(running.command("status", "--json").stdout)["health"]
         names = ", ".join(f"p{n}" for n in range(processes))

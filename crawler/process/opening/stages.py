@@ -221,7 +221,7 @@ class Stages:
     def _note_opening(self) -> bool:
         """Return whether the last program that used the folder ended cleanly. Until `close`, this program has not."""
         clean = self.store.get(CLEAN) is not None
-        self._begin_state(self.store.batch(sync=True), clean=False)
+        self._begin_state(self.store.batch(sync=True), clean=False, run=self._run)
         return clean
 
     def died(self) -> bool:
@@ -232,10 +232,10 @@ class Stages:
         run = self.store.get(RUNNING)
         return run is not None and not is_held(self.directory / LOCK, run.decode())
 
-    def _begin_state(self, batch: Batch, *, clean: bool) -> None:
+    def _begin_state(self, batch: Batch, *, clean: bool, run: str) -> None:
         """Write and sync `batch` as the first batch of a new state."""
         self.state += 1
-        stage_state(batch, self.state, clean=clean, run=self._run)
+        stage_state(batch, self.state, clean=clean, run=run)
         self.store.write(batch)
 
     def reserve_ballast(self) -> None:
@@ -280,8 +280,11 @@ class Stages:
         log.error("%s missing or short: %d pages will be fetched again", segments, len(links))
         return len(links)
 
-    def close(self, *, clean: bool = True) -> None:
-        """Close the folder. If `clean` is false, a write has failed, so nothing more is written."""
+    def close(self, *, clean: bool = True, orphaned: bool = False) -> None:
+        """Close the folder. If `clean` is false, a write has failed, so nothing more is written.
+
+        `orphaned` means that the supervisor was killed. All data is stored, but the run counts as died.
+        """
         if self.lock is None:
             self.store.close()
             return
@@ -292,7 +295,7 @@ class Stages:
             reach("closing")
             batch = self.store.batch(sync=True)
             self.frontier.flush(batch, self.clock.now())
-            self._begin_state(batch, clean=True)
+            self._begin_state(batch, clean=True, run="" if orphaned else self._run)
         self.store.close()
         try:
             if clean:

@@ -6,8 +6,8 @@
                  crawl needs a look
     unhealthy    a rule shows that the crawl, or one of its processes, does not do its work
     paused       healthy, and paused by the user
-    at rest      no process runs, and all ended cleanly
-    died         no process runs, and at least one did not end cleanly
+    at rest      no process runs, and the latest run of each ended cleanly
+    died         no process runs, and the latest run of at least one did not end cleanly
 
 Each broken rule is a `BrokenRule` with its severity and a sentence. `crawler status`, `crawler top`, `/status`,
 the metrics and the dashboard all show this verdict. Rates cover about the last

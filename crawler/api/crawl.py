@@ -58,7 +58,7 @@ from crawler.pages.withdrawals import RuleFile
 from crawler.process.answering.commands import CHANGING
 from crawler.process.exchange.exchange import Member
 from crawler.process.fetching.reader import Extractor
-from crawler.process.lifecycle.limits import STOP_GRACE
+from crawler.process.lifecycle.limits import STOP_GRACE, SUPERVISOR_GONE
 from crawler.process.lifecycle.shutdown import within
 from crawler.process.live_services import LiveServices
 from crawler.process.opening.stages import Stages, reading
@@ -238,7 +238,9 @@ class Crawl:
         self._opened = False
         self.process.commit_rest()  # needed if the crawl was opened but never run
         self.process.close()
-        self.stages.close(clean=self.process.failure is None)
+        self.stages.close(
+            clean=self.process.failure is None, orphaned=self.process.stopped_by == SUPERVISOR_GONE
+        )
 
     def _close_items(self) -> None:
         items, self._items = self._items, None

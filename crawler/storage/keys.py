@@ -115,6 +115,7 @@ FAMILIES = (
 
 # The keys of `m/`, each with one value. `METAS` lists their owners.
 CLEAN = b"m/clean"  # this key exists from a clean end until the next opening
+RUNNING = b"m/running"  # boot id of a run of the crawl; exists from its start until its clean end
 STATE = b"m/state"  # number of openings and clean ends so far
 # the progress of this process and its peers at the end of the crawl, when no process had work left
 ENDED = b"m/ended"
@@ -137,6 +138,7 @@ OUTBOX_STATE = b"m/outbox/"  # followed by the name of a peer: epoch and numbers
 
 METAS: Mapping[bytes, Family] = {
     CLEAN: Family(CLEAN, "process", Travel.ANEW, sealed=False),
+    RUNNING: Family(RUNNING, "process", Travel.ANEW, sealed=False),
     STATE: Family(STATE, "process", Travel.ANEW),
     ENDED: Family(ENDED, "process", Travel.ANEW),
     BUCKET_TABLE: Family(BUCKET_TABLE, "process", Travel.ANEW, sealed=False),

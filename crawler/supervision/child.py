@@ -30,6 +30,7 @@ from crawler.process.exchange.exchange import Member
 from crawler.process.fetching.reader import fork_parser
 from crawler.process.lifecycle import shutdown
 from crawler.process.lifecycle.garbage_collection import collect_rarely
+from crawler.process.lifecycle.limits import SUPERVISOR_GONE
 from crawler.storage.rotating_file import reopen_on
 from crawler.supervision.parent import watch_parent
 from crawler.supervision.time_slices import use_long_slices
@@ -211,7 +212,7 @@ class _Child:
             crawl.stop(reason)
 
     def _orphaned(self, crawl: "Crawl") -> None:
-        crawl.stop("supervisor gone", grace=ORPHAN_GRACE)
+        crawl.stop(SUPERVISOR_GONE, grace=ORPHAN_GRACE)
 
     async def _tell(self, crawl: "Crawl") -> None:
         """Send the status at each interval, if an interval is set."""

@@ -69,7 +69,7 @@ class Commands:
         self._admission, self._signal_intake = stages.admission, stages.signal_intake
         self._results, self._outbox = stages.results, stages.outbox
         self._now = stages.clock.now
-        self._ended_cleanly = stages.ended_cleanly
+        self._died = stages.died
         self._commit = commit
         self._peers = peers or stages.views.waiting_for_peers
         self._explainer = Explainer.of(stages)
@@ -136,7 +136,7 @@ class Commands:
             splitter=self._views.splitter_counts(),
             peers={self._context.name: self._peers()} if self._context.topology.peers else {},
             waiting=waiting,
-            members=[MemberStatus(self._context.name, "at_rest" if self._ended_cleanly() else "died", now)],
+            members=[MemberStatus(self._context.name, "died" if self._died() else "at_rest", now)],
             refreshing=self._views.refreshing(now, hosts),
         )
         return replace(status, **self.running())

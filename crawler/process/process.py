@@ -27,7 +27,6 @@ from crawler.errors import CrawlerError, StoreError
 from crawler.fetcher.direct_requests import DirectRequests
 from crawler.fetcher.fetch_request import FetchRequest
 from crawler.forked_children import ForkedChild
-from crawler.frontier.refresh.portion import share_of
 from crawler.process.answering.commands import Commands
 from crawler.process.committing.commit_loop import CommitLoop
 from crawler.process.exchange.exchange import ExchangeParts, Loops, Member
@@ -219,7 +218,7 @@ class Process:
         self.exchange.set_rate(config.crawl.rate)
         self.fetch_slots.concurrency = config.crawl.concurrency
         if self._refresh is not None:
-            self._refresh.portion.share.set(share_of(config.refresh))
+            self._refresh.portion.configure(config.refresh)
         self.wake()
 
     def stop(self, reason: str, *, grace: float = STOP_GRACE) -> None:

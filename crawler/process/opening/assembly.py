@@ -14,7 +14,6 @@ from crawler.fetcher.fetch_request import user_agent
 from crawler.frontier.discovery.entries import decode
 from crawler.frontier.frontier import Frontier
 from crawler.frontier.refresh.importance import read_values
-from crawler.frontier.refresh.refreshing import Refresh
 from crawler.frontier.refresh.stored_view import unopened
 from crawler.pages.captures import capture_key
 from crawler.pages.page_cache import PageCache
@@ -36,6 +35,9 @@ from crawler.urls.fingerprint import Fingerprinter
 from crawler.urls.suffixes import registrable_domain
 from crawler.urls.trace import TraceWriter
 from crawler.version import __version__
+
+if TYPE_CHECKING:
+    from crawler.frontier.refresh.refreshing import Refresh
 
 if TYPE_CHECKING:
     from crawler.process.fetching.file_bodies import FileBodies
@@ -157,7 +159,7 @@ def queued_fingerprints(store: KeyValue) -> Iterable[int]:
             yield decode(key, value).fingerprint
 
 
-def make_refresh(context: ProcessContext, pages: PageCache, fingerprinter: Fingerprinter) -> Refresh:
+def make_refresh(context: ProcessContext, pages: PageCache, fingerprinter: Fingerprinter) -> "Refresh":
     """Return the schedule that decides when known pages are refetched."""
     values = read_values(context.config.refresh.importance_file, fingerprinter.fingerprint)
     return unopened(
@@ -176,7 +178,7 @@ def make_frontier(
     *,
     robots: RobotsCache,
     fingerprinter: Fingerprinter,
-    refresh: Refresh | None,
+    refresh: "Refresh | None",
     priority: Callable[[Link], int] | None,
     withdrawn: Callable[[str], bool],
 ) -> Frontier:

@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 from crawler.clock import Clock
 from crawler.config import Overrides
 from crawler.config.credentials import has_credentials
 from crawler.due.eliminator import Eliminator
 from crawler.frontier.frontier import Frontier
-from crawler.frontier.refresh.refreshing import Refresh
 from crawler.frontier.refresh.validators import Validators
 from crawler.pages.page_cache import PageCache
 from crawler.process.opening.assembly import make_stamping
@@ -36,6 +36,9 @@ from crawler.urls.equivalence import Equivalences
 from crawler.urls.fingerprint import Fingerprinter
 from crawler.urls.trace import TraceWriter
 
+if TYPE_CHECKING:
+    from crawler.frontier.refresh.refreshing import Refresh
+
 _CREDIT = LinkFlag.CREDIT
 
 
@@ -57,7 +60,7 @@ class Decisions:
         pages: PageCache,
         due: Eliminator,
         frontier: Frontier,
-        refresh: Refresh | None,
+        refresh: "Refresh | None",
         trace: TraceWriter | None,
     ) -> None:
         config, topology = context.config, context.topology
@@ -133,7 +136,7 @@ def _improving(frontier: Frontier, clock: Clock) -> Callable[[Sequence[Link], Ch
     return improve
 
 
-def _validators(context: ProcessContext, store: KeyValue, refresh: Refresh | None) -> Validators:
+def _validators(context: ProcessContext, store: KeyValue, refresh: "Refresh | None") -> Validators:
     """Return the object that knows which validators to trust. If there is a refresh schedule, use its object."""
     if refresh is not None:
         return refresh.validators

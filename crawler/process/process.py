@@ -91,7 +91,7 @@ class Process:
         self._seeding = True
         self._background = Tasks(self.fail)
         config, unexpected = stages.config, stages.results.unexpected
-        reader = Reader(config, extractor, parser, reads_anchors=stages.reads_anchors)
+        reader = Reader(config, extractor, parser, reads_anchors=stages.decisions.reads_anchors)
         processes = len(stages.topology.names)
         network = self._environment.network(
             with_key_file(config, pages_file.parent), self._clock, reader, unexpected, processes=processes

@@ -104,7 +104,7 @@ class ExchangeParts(msgspec.Struct, frozen=True):
             fingerprinter=stages.fingerprinter,
             admission=stages.admission,
             clean=stages.was_clean,
-            received=stages.received,
+            received=stages.decisions.received,
         )
 
 

@@ -34,7 +34,7 @@ class Processes:
         self.stops = False  # if True, the processes do not answer after `stop`
         self.owners = ["p0", "p1"]  # the processes that answer the command `why`
 
-    async def ask(self, request: Mapping[str, Any], *, first: bool = False) -> Answers:
+    async def ask(self, request: Mapping[str, Any], *, first: bool = False, patient: bool = False) -> Answers:
         answers = Answers(await self._answers(request))
         answers.missing = self.gone
         return answers

@@ -33,6 +33,7 @@ from crawler.records import LinkFlag, PageState, PeerStatus
 from crawler.robots.cache import RobotsCopy
 from crawler.storage.commit import Change, Maker
 from crawler.urls.canonical import canonical, hostname
+from crawler.urls.typed_url import typed_url
 
 Commit = Callable[[Change | Maker], None]
 T = TypeVar("T")
@@ -78,8 +79,8 @@ class Commands:
             dict  # returns the status fields that only a running process has
         )
         commands = (
-            self.host, self.hosts, self._explainer.why, self.get, self.seed, self.block, self.unblock, self.retire,
-            self.signal, self.signals, self.consent,
+            self._explainer.why, self._explainer.page_url, self.host, self.hosts, self.get, self.seed,
+            self.block, self.unblock, self.retire, self.signal, self.signals, self.consent,
             Withdrawing(
                 stages.name,
                 stages.pages,
@@ -176,7 +177,7 @@ class Commands:
         purpose, ignore copies that may not be used for it.
         """
         rule = UseRule.of(allow, self._context.config.consent)
-        request_form = canonical(url)
+        request_form = typed_url(url)
         if request_form is None:
             raise UsageError(f"{url!r} is not an http or https URL")
         fingerprint = self._fingerprinter.fingerprint(request_form)
@@ -285,6 +286,8 @@ class Commands:
 
         These are URLs that wait to be fetched by this process, or to be sent to the process that owns them.
         """
+        if not pattern:
+            raise UsageError("retire: the pattern is empty; '.' matches every URL")
         try:
             re.compile(pattern)
         except (re.error, OverflowError, RecursionError) as error:

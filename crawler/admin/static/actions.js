@@ -6,11 +6,15 @@ const CONFIRM = 5000; // ms in which the second press of Stop counts
 const CONTROLS = ["pause", "resume", "stop"];
 let token = "", live = false, paused = false, host = "";
 
-// The link printed at the start has the token after "#", which browsers send to no server.
-const brought = /^#token=([0-9a-f]{32})$/.exec(location.hash);
-if (brought) {
-  sessionStorage.setItem("token", brought[1]);
-  history.replaceState(null, "", location.pathname);
+// The link printed at the start has the token after "#", which browsers send to no server. If the page is already
+// open, the browser does not load it again for such a link, but reports a change of the fragment.
+function take() {
+  const brought = /^#token=([0-9a-f]{32})$/.exec(location.hash);
+  if (brought) {
+    sessionStorage.setItem("token", brought[1]);
+    history.replaceState(null, "", location.pathname);
+  }
+  use(sessionStorage.getItem("token") || "");
 }
 
 function outcome(command, answers) {
@@ -46,7 +50,10 @@ export async function act(command, output) {
     const found = await answer.json();
     say(output, answer.ok ? outcome(command.command, found.answers) : `${command.command} refused: ${found.why || found.error}`);
     output.classList.toggle("bad", !answer.ok || Boolean(found.answers[0].refused && found.answers[0].refused.length));
-    if (answer.status === 403) use("");
+    if (answer.status === 403) {
+      sessionStorage.removeItem("token");
+      use("");
+    }
   } catch {
     say(output, `${command.command}: the crawl did not answer`);
     output.classList.add("bad");
@@ -128,5 +135,6 @@ export function start() {
     sessionStorage.setItem("token", secret);
     use(secret);
   });
-  use(sessionStorage.getItem("token") || "");
+  addEventListener("hashchange", take);
+  take();
 }

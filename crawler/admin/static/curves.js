@@ -15,10 +15,10 @@ const CURVES = [
   ["fresh", "Share of copies expected to be current", "", percent, true],
   ["found", "New pages published", "pages/day", rate, true],
 ]; // the last entry: shown only if it was ever above 0
-const EVERY = 5000; // ms
+const EVERY = 60000; // ms between two looks at the server's history; meanwhile, each sample adds a point
 
 const figures = new Map();
-let history = { times: [] }, isLive = () => true;
+let history = { times: [] }, isLive = () => true, loaded = false;
 
 function svg(name, attributes) {
   const element = document.createElementNS("http://www.w3.org/2000/svg", name);
@@ -64,6 +64,7 @@ function clock(instant, span) {
 }
 
 export function draw() {
+  if (document.hidden) return;
   const times = history.times, first = times[0] || 0, last = times.at(-1) || 0, span = Math.max(1, last - first);
   for (const [name, title, unit, format, rare] of CURVES) {
     const values = history[name] || [];
@@ -97,21 +98,21 @@ function nearest(times, instant) {
 
 // Add a live point behind the history, until the history itself has it.
 export function add(sample) {
-  if (!history.times.length || sample.at <= history.times.at(-1)) return;
+  if (!loaded || sample.at <= (history.times.at(-1) || 0)) return;
   history.times.push(sample.at);
   for (const [name] of CURVES) (history[name] = history[name] || []).push(sample.point[name] || 0);
   draw();
 }
 
-async function load() {
+export async function load() {
   try {
     history = await read("/history");
+    loaded = true;
     draw();
   } catch { /* the state of the connection is shown above */ }
 }
 
 export function start(live) {
   isLive = live;
-  load();
   setInterval(() => isLive() && load(), EVERY);
 }

@@ -3,6 +3,7 @@
 import { $, bytes, count, make, rate, read, say } from "./elements.js";
 
 const percent = (n) => `${(100 * n).toFixed(1)} %`;
+const LEAST = new Map([[count, 2], [rate, 0.2], [bytes, 2], [percent, 0.02]]); // the least top of an axis, for values of 0
 const CURVES = [
   ["pages", "Pages fetched", "pages/s", rate],
   ["bytes", "Received", "per second", bytes],
@@ -70,7 +71,7 @@ export function draw() {
     const values = history[name] || [];
     if (rare && !values.some((value) => value > 0)) continue;
     if (!figures.has(name)) figures.set(name, figure(name, title, unit));
-    const parts = figures.get(name), top = round(Math.max(format === count ? 2 : 1e-9, ...values));
+    const parts = figures.get(name), top = round(Math.max(LEAST.get(format), ...values));
     const points = values.map((value, k) => `${(1000 * (times[k] - first) / span).toFixed(1)},${(100 - 98 * value / top).toFixed(1)}`);
     parts.line.setAttribute("points", points.join(" "));
     parts.area.setAttribute("points", points.length ? `0,100 ${points.join(" ")} 1000,100` : "");

@@ -22,7 +22,7 @@ const WAITS = {
 };
 const LINKS = {
   accepted: "accepted by the URL filter", cache_hits: "dropped as recently seen", received: "received from other processes",
-  links: "found on pages", seeds: "from the seeds", done: "fetched or given up",
+  links: "found on pages", seeds: "from the seeds", new_seeds: "from the seeds, not known before", done: "fetched or given up",
   resharded: "moved here from other processes", to_due: "passed to duplicate elimination", to_outbox: "queued for other processes",
 };
 // The reasons are those of `render_reasons.py`.

@@ -167,7 +167,7 @@ async def test_a_host_can_be_blocked_from_its_panel(tmp_path: Path) -> None:
         assert await page.evaluate("document.getElementById('host-unblock').disabled")
         await click(page, "#host-block")
         await reads(page, "host-state", "blocked")
-        assert await shown(page, "host-said") == "done"
+        assert await shown(page, "host-said") == "blocked: no new request is sent to this host"
         assert await page.evaluate("document.getElementById('host-block').disabled")
         await page.until("document.querySelector('#hosts td:nth-child(2)').textContent === 'blocked'")
         await click(page, "#host-unblock")

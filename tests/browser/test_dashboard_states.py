@@ -151,9 +151,10 @@ async def test_a_missing_process_is_shown_in_a_red_row(tmp_path: Path) -> None:
 async def test_an_axis_of_zeros_has_different_numbers(tmp_path: Path) -> None:
     async with watching(tmp_path, Three()) as (_, page):
         await page.until("document.querySelectorAll('[data-curve=new] .scale span').length === 3")
-        scales = "[...document.querySelectorAll('.scale')].map(e => new Set([...e.children].map(f => f.textContent)).size)"
         await page.until("document.querySelector('[data-curve=new] .line').getAttribute('points') !== ''")
-        assert set(await page.evaluate(scales)) == {3}
+        numbers = "new Set([...e.children].map(f => f.textContent)).size"
+        scales = await page.evaluate(f"[...document.querySelectorAll('.scale')].map(e => {numbers})")
+        assert set(scales) == {3}
 
 
 async def test_a_slow_crawl_is_not_reported_as_dead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -218,6 +218,7 @@ _BY_NAME: dict[str, Callable[[Sequence[Any]], Any]] = {
     "ended": max,
     "span": max,
     "why_slow": _mean,  # these are shares of the time
+    "paused": lambda values: sorted({reason for value in values for reason in value}),
 }
 
 

@@ -524,8 +524,9 @@ class Crawl:
         settings, request = rendered_parts.separated(request, self.config.crawl.scope)
         if settings:
             await self.command({"command": "set", "settings": settings})
-            safe_settings.record(self.directory, settings)
         answer = await in_turns(self.live.commands.steps(request))
+        if request.get("command") == "set" and not self._supervised:
+            safe_settings.record(self.directory, request["settings"])
         if request.get("command") in CHANGING and not await self.process.kept():
             raise StoreError("the change is not on disk yet, because the disk is slow; try again")
         return answer

@@ -39,7 +39,7 @@ class Three:
         self.errors: list[dict[str, Any]] = []
         self._frontier = frontier
 
-    async def ask(self, request: Mapping[str, Any], *, first: bool = False) -> Answers:
+    async def ask(self, request: Mapping[str, Any], *, first: bool = False, patient: bool = False) -> Answers:
         await self.answers.wait()
         answers = Answers(self._answers(request))
         answers.missing = self.missing()

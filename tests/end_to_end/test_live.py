@@ -61,14 +61,14 @@ class Running:
 
     def until(self, found: Any) -> Any:
         """Repeat a call until it returns a true value; the call may raise an error meanwhile. Return this value."""
-        give_up = time.monotonic() + 30
+        give_up = time.monotonic() + 90
         while time.monotonic() < give_up:
             assert self.process.poll() is None, self.process.communicate()
             with suppress(OSError, http.client.HTTPException):
                 if value := found():
                     return value
             time.sleep(0.05)
-        raise AssertionError(f"not within 30 s; status {self.status()}")
+        raise AssertionError(f"not within 90 s; status {self.status()}")
 
     def status(self) -> dict[str, Any]:
         return json.loads(ask(self.admin, "/status")[2])

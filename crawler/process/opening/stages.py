@@ -5,7 +5,8 @@ the parts that depend on it. It decides nothing.
 
     context         settings, clock, place in the crawl, environment
     the stages      store, pages, robots, due, refresh, frontier, outbox, inbox     assembly.py
-    decisions       link filter, admission, signals, results                        decisions.py
+    link filter     which links are followed                                        assembly.py
+    decisions       admission, signals, results; made on first use                  decisions.py
     commits         the commit point, flushes and merges of the DUE                 committing/commits.py
     views           counts, invariants, freshness                                   process_views.py
 
@@ -17,8 +18,9 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
@@ -32,7 +34,6 @@ from crawler.errors import DamageError, DirectoryError, StoreError, disk_failed
 from crawler.pages.captures import record_key
 from crawler.process.committing.commits import Commits
 from crawler.process.opening import assembly
-from crawler.process.opening.decisions import Decisions
 from crawler.process.opening.environment import Environment
 from crawler.process.opening.lost_state import stage_state, state_of
 from crawler.process.opening.private_copy import private_copy, signature
@@ -47,6 +48,13 @@ from crawler.storage.keys import CLEAN, EQUIVALENCES, RUNNING
 from crawler.storage.kv import Batch
 from crawler.storage.reshard import load_json
 from crawler.urls.equivalence import Equivalences
+
+if TYPE_CHECKING:
+    from crawler.process.opening.decisions import Decisions
+    from crawler.process.results.admission import Admission
+    from crawler.process.results.result_processor import ResultProcessor
+    from crawler.process.results.signal_intake import SignalIntake
+    from crawler.process.results.site_knowledge import SiteKnowledge
 
 log = logging.getLogger("crawler")
 
@@ -109,7 +117,7 @@ class Stages:
                 if self.lock is not None:
                     CrawlDirectory(directory.parent).note_state(name, self.state)
             self.restored = self._restore_lost() if restore else 0
-            self.counters_before = Counter(self.point.counters)
+            self.counters_before: Counter[str] = Counter(self.point.counters)
         except BaseException:
             if (store := getattr(self, "store", None)) is not None:
                 store.close()  # an open store could not be opened a second time in this process
@@ -165,14 +173,20 @@ class Stages:
         self.point = self._commit_point()
         self.commits = Commits(self.point, self.due, self.frontier, self.clock)
         self.trace = assembly.make_trace(context)
-        self._decide(url_filter)
+        self.intake = assembly.make_link_filter(
+            context, store, printer, url_filter, self.pages.withdrawals.stops
+        )
         self.views = self._views(brief=brief)
 
-    def _decide(self, url_filter: Callable[[str], bool] | None) -> None:
-        made = Decisions(
+    @cached_property
+    def decisions(self) -> "Decisions":
+        """The objects that decide about links, signals and results. `status` and `why` need none of them."""
+        from crawler.process.opening.decisions import Decisions
+
+        return Decisions(
             self.context,
             self.store,
-            url_filter,
+            self.intake,
             fingerprinter=self.fingerprinter,
             equivalences=self.equivalences,
             robots=self.robots,
@@ -182,10 +196,26 @@ class Stages:
             refresh=self.refresh,
             trace=self.trace,
         )
-        self.intake, self.knowledge, self.admission = made.link_filter, made.knowledge, made.admission
-        self.signal_intake, self.results = made.signal_intake, made.results
-        self.received = made.received
-        self.reads_anchors = made.reads_anchors  # whether the order of new URLs depends on anchor texts
+
+    @property
+    def knowledge(self) -> "SiteKnowledge":
+        """What is known about sites."""
+        return self.decisions.knowledge
+
+    @property
+    def admission(self) -> "Admission":
+        """Admits accepted links to the crawl."""
+        return self.decisions.admission
+
+    @property
+    def signal_intake(self) -> "SignalIntake":
+        """Decides about signals that pages have changed."""
+        return self.decisions.signal_intake
+
+    @property
+    def results(self) -> "ResultProcessor":
+        """Turns the ends of fetches into changes."""
+        return self.decisions.results
 
     def _commit_point(self) -> CommitPoint:
         return CommitPoint(

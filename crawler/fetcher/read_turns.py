@@ -16,13 +16,13 @@ from collections import deque
 from typing import Generic, TypeVar
 
 SHARE = 0.005  # seconds of reading per turn of the loop
-# A connection is fresh while reading its answer has taken less than this many seconds. Reading a page of 100 kB takes
-# 0.2 ms, and reading 64 KiB of two-byte chunks takes 3 ms.
+# A connection is fresh until the reading of its answer has taken this many seconds. Reading a page of 100 kB
+# takes 0.2 ms, and reading 64 KiB of two-byte chunks takes 3 ms.
 FRESH = 0.002
 RESUMED_MAX = 8  # maximum number of connections resumed per turn; they read 1 MiB in some 2 ms
 OTHERS = 3.0
-# A turn has no other work if all but reading takes at most this many seconds of CPU. Even an empty turn takes
-# 0.05 ms.
+# A turn has no other work if everything except reading takes at most this many seconds of CPU. Even an empty
+# turn takes 0.05 ms.
 IDLE = 0.0003
 _FADING = 0.9
 

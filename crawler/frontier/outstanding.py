@@ -17,7 +17,7 @@ from crawler.frontier.hosts.table import HostTable
 from crawler.records import FetchTask, TaskKind
 
 # The maximum number of slow requests, which continue without a fetch slot, as a share of the fetch slots.
-# Each slow request uses one connection more than the fetch slots need.
+# A slow request holds a connection although it holds no fetch slot.
 SLOW_SHARE = 0.5
 _WITH_PLACE = (TaskKind.PAGE, TaskKind.ROBOTS)
 
@@ -37,7 +37,7 @@ class Outstanding:
         self.requests = 0
         self._fetch_tasks = 0
         self._refetches = 0  # refetches given out since the start
-        self._aside: set[int] = set()  # keys of the hosts whose fetch task is aside
+        self._aside: set[int] = set()  # keys of the hosts whose fetch task continues without a fetch slot
         self._slow: set[int] = set()  # host keys of slow requests, until their fetch tasks are released
         self._slow_max = int(concurrency * SLOW_SHARE)
 

@@ -28,7 +28,7 @@ _HEAD_BYTES_MAX = 1 << 20
 _GZIP = 31
 _GAP = b"\r\n\r\n"
 _LENGTH = re.compile(rb"\r\ncontent-length[ \t]*:[ \t]*([0-9]{1,18})[ \t]*(?:\r\n|\Z)", re.IGNORECASE)
-_IsalError: type[Exception] = igzip_lib.IsalError  # type: ignore[assignment]  # its stub says instance
+_IsalError: type[Exception] = igzip_lib.IsalError  # type: ignore[assignment] # the stub declares an instance
 
 Pieces = Callable[[], Iterator[bytes]]
 Field = tuple[bytes, bytes]

@@ -109,7 +109,7 @@ Kept = TypeVar("Kept")
 
 
 class _ByPrefix(Generic[Kept]):
-    """What is kept for each prefix that targets may have."""
+    """Values kept for each prefix that targets may have."""
 
     __slots__ = ("_kept", "_lengths")
 

@@ -48,7 +48,7 @@ class _Known(NamedTuple):
     """The state at the end of a manifest."""
 
     log: int = 0  # the oldest live log
-    # number of the last write that was in a table, not only in a log, when `log` became the oldest
+    # the number of the last write that was already in a table when `log` became the oldest live log
     sequence: int = 0
     next_file: int = 0
 

@@ -70,7 +70,7 @@ class Todo(msgspec.Struct, gc=False, array_like=True):
 # least this number, and that of a tail ("/", ":" or "h") is less.
 _ARRAY_MIN = 0x80
 _NUMBERS = struct.Struct("<QQ")
-_NUMBERS_BYTES = 14  # both numbers without the top 16 bits of the fingerprint; the key holds these bits
+_NUMBERS_BYTES = 14  # `via`, and the low 48 bits of the fingerprint; the key holds the other 16 bits
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(Todo)

@@ -41,7 +41,7 @@ class SlotShares:
         self._others_max = max(1, ceil(concurrency * share))
         # Prompt hosts with a fetch slot: host slot -> the instant at which the host took it, oldest first.
         self._prompt: dict[int, float] = {}
-        self._others: dict[int, float] = {}  # the same for hosts that are not prompt
+        self._others: dict[int, float] = {}  # like `_prompt`, for hosts that are not prompt
         # host slot -> the seconds for which the host's running task has held fetch slots that it no longer
         # holds
         self._had: dict[int, float] = {}

@@ -59,7 +59,7 @@ _BITS = cython.declare(cython.Py_ssize_t, COUNTER_BITS)  # number of bits of the
 # time between two checks of a page whose ceiling is just below the level, in mean revisit intervals
 _AGAIN_SHARE = cython.declare(cython.double, 0.25)
 _SIGNAL_MAX = cython.declare(cython.uint, (1 << COUNTER_BITS) - 1)  # maximum count per source
-_SIGNALS_MAX = cython.declare(cython.uint, 0xFFFFFFFF)  # maximum count if all sources share one counter
+_SIGNALS_MAX = cython.declare(cython.uint, 0xFFFFFFFF)  # maximum count if all sources share a counter
 # weight of the latest fetch in the mean share of hubs
 _SHARE_STEP = cython.declare(cython.double, 1.0 / 32.0)
 # While hubs have more than their share, each fetch multiplies their worth by this factor.
@@ -382,8 +382,8 @@ class Deadlines:
             due = self._again(host, now)
         elif self.clocked:
             due = crawled + elapsed_of(wait, excess, self.controller.scale)
-            # If a quiet neighbourhood becomes active, no offset makes the key earlier at first. So the page is
-            # checked again soon.
+            # If a quiet neighbourhood becomes active, the key must become earlier, but an offset cannot make
+            # it earlier at first. So the page is checked again soon.
             if excess < 0.0:
                 due = min(due, now + _QUIET_SHARE * self.controller.scale)
         return min(due, crawled + self.tables.max_age(page))

@@ -65,13 +65,13 @@ else:
         Tables,
     )
 
-# maximum number of hosts or pages that one look releases
+# maximum number of hosts or pages that one search for the best page releases
 _RELEASES_MAX = cython.declare(cython.Py_ssize_t, 64)
 # all keys are recomputed if the smaller of the old and the new level is below this share of the larger
 _SWEEP_FROM = cython.declare(cython.double, 0.95)
 # Error of a key, relative to the age at which its page is due.
 _KEY_TOLERANCE = cython.declare(cython.double, 1e-3)
-CHECKS_MAX = 64  # keys recomputed by one look; each costs about 2 us
+CHECKS_MAX = 64  # number of keys that one search for the best page recomputes; each costs about 2 us
 
 
 @cython.cclass

@@ -1,9 +1,9 @@
 """Chooses which resting connections are read next. Short answers are read before long ones.
 
 A connection rests once reading has used its share of a turn of the event loop, and after each 128 KiB of an
-answer. A connection is fresh while reading its answer has taken less than `FRESH` seconds; fresh connections
-are resumed before all others (like new flows in fq_codel, RFC 8290, 4.2). Without this rule, a page queued
-after 500 bodies of two-byte chunks would wait half a second for each of its pieces. A turn resumes up to
+answer. A connection is fresh until the reading of its answer has taken `FRESH` seconds; fresh connections are
+resumed before all others (like new flows in fq_codel, RFC 8290, 4.2). Without this rule, a page queued after
+500 bodies of two-byte chunks would wait half a second for each of its pieces. A turn resumes up to
 `RESUMED_MAX` fresh connections. Then it resumes other connections: at least one, and as many as fit into the
 share of the turn, judging by the recent cost of reading from a connection.
 

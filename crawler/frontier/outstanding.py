@@ -7,8 +7,8 @@
 A fetch task that waits for a redirect hop is *aside*: it frees its fetch slot and address. The task keeps its
 host, but hops of other tasks may use that host; otherwise two fetch tasks that redirect to each other's hosts
 would deadlock. A request that has held its fetch slot for a long time while other tasks need a slot is
-*slow*: it frees the slot, but keeps its host and its address. When slow requests exceed `SLOW_SHARE` of the
-slots, further slow requests are ended.
+*slow*: it frees the slot, but keeps its host and its address. The number of slow requests is limited to
+`SLOW_SHARE` times the number of slots; further slow requests are ended.
 """
 
 from crawler.frontier.discovery import entries

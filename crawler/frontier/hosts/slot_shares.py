@@ -17,7 +17,8 @@ slot is reclaimed:
    answered and has held its slot for `PROMPT_MAX`, or that of a host that answered before and has held its slot
    for `crowded_timeout`.
 
-While nearly all slots are taken, each slot that the others hold beyond their share is reclaimed, too.
+While nearly all slots are taken, the hosts that are not prompt also lose each slot that they hold beyond
+their share.
 """
 
 from collections import deque

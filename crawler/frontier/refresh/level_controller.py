@@ -4,8 +4,7 @@
 
 *The common level adjusts itself.* If a page is taken before it is due, the level is too high for the
 bandwidth, and falls. If a page is taken late, the level is too low, and rises. The exception is a page that
-had to wait for its host. A host that was busy until now and is rarely idle makes pages late whatever the
-level is.
+had to wait for its host. If a host was busy until now and is rarely idle, its pages are late at any level.
 
 *A host's own level* is `boost` times the common level. It exceeds the common level only while the host is
 rarely idle. Because of politeness, a saturated host cannot serve its due pages in time, and under the common

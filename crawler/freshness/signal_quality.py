@@ -142,9 +142,8 @@ TRUST_MAX = 7.9
 # pseudo count of changes in sigma, so that sigma is finite
 _CHANGES_WEIGHT = cython.declare(cython.double, 1.0)
 _SCORE_KEPT = cython.declare(cython.double, 0.998)  # factor by which a score decays per crawl of the site
-_SCORE_MAX = cython.declare(
-    cython.double, 20.0
-)  # bound of the score, so that a change in a source is noticed
+# bound of the score, so that a change in a source is noticed
+_SCORE_MAX = cython.declare(cython.double, 20.0)
 # the number of signals is evidence only above this score
 _SCORE_NEEDED = cython.declare(cython.double, 3.0)
 _CHANCE_MIN = cython.declare(cython.double, 1e-6)  # predictions stay at least this far from 0 and 1

@@ -47,7 +47,7 @@ def facts(path: Path) -> dict[str, float]:
     found = _of_lines(directory.pages_file)
     if not found:
         raise UsageError(f"--sample {path}: the crawl has fetched no page")
-    politeness = directory.saved_config().get("politeness", {})
+    politeness = directory.settings.load().get("politeness", {})
     found |= {name: float(politeness[name]) for name in ("delay", "delay_factor") if name in politeness}
     found |= _of_report(_report(directory), found["hosts"])
     return found

@@ -43,7 +43,7 @@ class Parent:
         directory = CrawlDirectory(self.folder)
         directory.create()
         config = convert({"crawl": {"processes": 3}})
-        directory.save_config(config)
+        directory.settings.save(config)
         start = Supervisor(config, self.folder, ()).start_of("p1")
         self.say(**msgspec.to_builtins(msgspec.structs.replace(start, **changes)))
         return self

@@ -42,6 +42,8 @@ LOOPBACK = "127.0.0.1"
 ORPHAN_GRACE = 1.0  # seconds that an orphaned child may use to complete its fetches in flight
 CLEAR_LIMIT = 10.0  # seconds to end the tasks that remain in a child's loop
 
+log = logging.getLogger("crawler")
+
 
 class Start(msgspec.Struct):
     """The first message to a child.
@@ -177,7 +179,14 @@ class _Child:
         """Send the last message, and close the connection."""
         await shutdown.within(CLEAR_LIMIT, "report to the supervisor", self._confirmed(message))
         self._writer.close()
-        await shutdown.within(CLEAR_LIMIT, "supervisor's pipe", self._writer.wait_closed())
+        await shutdown.within(CLEAR_LIMIT, "supervisor's pipe", self._closed())
+
+    async def _closed(self) -> None:
+        """Wait until the connection is closed. If the supervisor has ended, log it."""
+        try:
+            await self._writer.wait_closed()
+        except ConnectionError:
+            log.warning("the supervisor has ended, so this process ends without a report to it")
 
     async def _confirmed(self, message: dict[str, Any]) -> None:
         """Send a message, and read messages until the supervisor confirms that it has received this one.

@@ -137,6 +137,23 @@ def test_a_child_without_a_supervisor_stops_by_itself(tmp_path: Path, broken: bo
     assert made.exchange.ends == (0 if broken else 1)
 
 
+def test_a_child_without_a_supervisor_says_so_in_one_line(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The pipe of a killed supervisor breaks. Before, the log of its children got a traceback."""
+
+    async def play() -> None:
+        ours, theirs = socket.socketpair()
+        made = Made(tmp_path)
+        made.child._reader, made.child._writer = await asyncio.open_connection(sock=ours)
+        theirs.close()
+        made.child._writer.write(b"x" * (1 << 20))
+        await made.child.hand_over({"report": {}})
+
+    asyncio.run(play())
+    assert caplog.messages == ["the supervisor has ended, so this process ends without a report to it"]
+
+
 @pytest.mark.parametrize(("interval", "times"), [(0.0, 0), (0.25, 3)])
 def test_a_child_reports_its_status_if_it_is_displayed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, interval: float, times: int

@@ -15,6 +15,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from crawler.errors import StoreError
 from crawler.process.lifecycle import shutdown
 from crawler.process.lifecycle.shutdown import (
     FRAMES_SHOWN,
@@ -37,6 +38,21 @@ async def stubborn() -> None:
             await asyncio.Event().wait()
         except asyncio.CancelledError:
             pass
+
+
+@pytest.mark.parametrize(
+    ("error", "traceback"),
+    [(ValueError("x"), True), (BrokenPipeError(32, "Broken pipe"), False), (StoreError("full"), False)],
+)
+def test_only_a_step_that_fails_because_of_a_bug_logs_a_traceback(
+    caplog: pytest.LogCaptureFixture, error: Exception, traceback: bool
+) -> None:
+    async def fails() -> None:
+        raise error
+
+    assert asyncio.run(within(5.0, "step", fails()))
+    assert caplog.messages == [f"shutdown: step failed: {error}"]
+    assert bool(caplog.records[0].exc_info) is traceback
 
 
 def test_a_step_that_does_not_end_is_abandoned(caplog: pytest.LogCaptureFixture) -> None:

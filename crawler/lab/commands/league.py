@@ -190,10 +190,13 @@ def _living(args: argparse.Namespace, shared: GameSetting, policies: list[str], 
 
 
 def _calibrate(tasks: list[GameTask], processes: int) -> int:
-    found = dict(zip(tasks, results(_judge, tasks, processes), strict=True))
+    report, found = ProgressLine("league", SystemClock()), {}
+    for task, sums in zip(tasks, results(_judge, tasks, processes), strict=True):
+        found[task] = sums
+        report(len(found) / len(tasks))
     for arm, policy in dict.fromkeys((task.arm, task.policy) for task in tasks):
-        sums = [found[task] for task in tasks if (task.arm, task.policy) == (arm, policy)]
-        print(f"{policy}, {arm}\n{calibration.table(calibration.deciles(sums))}\n")
+        those = [found[task] for task in tasks if (task.arm, task.policy) == (arm, policy)]
+        print(f"{policy}, {arm}\n{calibration.table(calibration.deciles(those))}\n")
     return 0
 
 

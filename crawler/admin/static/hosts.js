@@ -14,7 +14,7 @@ const FACTS = {
   todo: "to fetch", known: "known URLs", parked: "parked URLs", failures: "failures in a row", refusals: "refusals in a row",
   gap: "gap between requests", ready_at: "next request from", next_retry_at: "next retry", slowdown: "slowed down by the factor",
 };
-let open = "", asked = 0;
+let open = "", asked = 0, listedAt = 0;
 
 const state = (host) => (STATES[host.state] || words(host.state)) + (host.said ? `: ${host.said}` : "");
 
@@ -24,10 +24,11 @@ export async function refresh() {
   try {
     const found = await read(`/hosts?${query}`);
     if (number === asked) list(found);
-  } catch (error) { say($("hosts-said"), `The list is not available: ${error.message}`); }
+  } catch (error) { say($("hosts-said"), `The list is ${listedAt ? `that of ${time(listedAt)}` : "not available"}: ${error.message}`); }
 }
 
 function list(found) {
+  listedAt = Date.now() / 1000;
   const shown = found.rows.length, filtered = found.matched !== found.hosts;
   const lacking = found.missing.length ? ` Without the hosts of ${found.missing.join(", ")}.` : "";
   const unsearched = found.unsearched ? ` ${count(found.unsearched)} hosts were not searched; write the whole name.` : "";

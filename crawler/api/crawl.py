@@ -151,7 +151,7 @@ class Crawl:
         self._peers = place.peers
         if self._member is None and place.peers:
             raise UsageError("crawler.Crawl is one process; `crawler crawl --processes N` starts several")
-        if not self._supervised:  # with several processes, the supervisor has checked them
+        if not self._supervised:  # the supervisor of several processes has already checked their settings
             check_processes(self.config, self.directory)
         self.stages = Stages(
             self.config,
@@ -496,7 +496,7 @@ class Crawl:
         """Carry out an order in all processes of the crawl, as the command line does."""
         from crawler.cli.withdraw import carry_out
 
-        order.rule(0.0)  # refuse a wrong order before anything is read
+        order.rule(0.0)  # refuse an order with an invalid target before anything is read
         self.directory.require()
         ready(self.directory, "withdraw")
         return carry_out(self.directory, [order])[-1]

@@ -1,4 +1,4 @@
-"""Durable files: append, sync, replace, lock, and free disk space.
+"""Durable files: append, sync, replace and lock files, and find the free space of a disk.
 
 The guarantee of each operation after a crash:
 

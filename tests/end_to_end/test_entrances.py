@@ -18,6 +18,7 @@ import pytest
 
 import crawler as api
 from crawler.cli import access
+from crawler.errors import NoSeedError
 from tests.end_to_end.test_live import Running, ask
 from tests.end_to_end.test_withdraw import do, serving
 from tests.end_to_end.web import FAST, SETTINGS, ReceivedRequest, Web, page, run
@@ -147,7 +148,7 @@ ROWS: tuple[tuple[str, list[str], dict[str, Any]], ...] = (
     ),
     *(
         (f"seed {url}", ["seed", url], {"command": "seed", "urls": [url]})
-        for url in ("ftp://x/", "htp:/x", "http://127.20.0.1:1/", "example.org")
+        for url in ("ftp://x/", "htp:/x", "http://127.20.0.1:1/", "example.org", "http://u:p@127.20.0.1/")
     ),
     *(
         (f"withdraw {order}", ["withdraw", *words], {"command": "withdraw", **order})
@@ -241,6 +242,21 @@ def test_a_setting_changed_by_python_is_kept_as_by_the_command(tmp_path: Path, w
 
     asyncio.run(change())
     assert "delay = 0.75" in (tmp_path / "crawl" / "crawl.toml").read_text()
+
+
+def test_a_seed_with_a_login_is_used_or_refused_but_never_fetched_without_it(
+    tmp_path: Path, web: Web, caplog: pytest.LogCaptureFixture
+) -> None:
+    """`crawler crawl URL` uses the login; a seeds file and Python once dropped it silently."""
+    url = web.url("/open", f"me:secret@{HOSTS[0]}")
+    (tmp_path / "seeds").write_text(url)
+    assert run("crawl", url, "--dir", tmp_path / "cli", *FAST).code == 0
+    assert web.asked[-1].headers["Authorization"].startswith("Basic ") and len(web.paths()) == 1
+    assert run("crawl", "--seeds", tmp_path / "seeds", "--dir", tmp_path / "file", *FAST).code == 4
+    with pytest.raises(NoSeedError):
+        api.run(url, directory=tmp_path / "python", config=SETTINGS)
+    assert len(web.paths()) == 1 and "secret" not in caplog.text
+    assert "secret" not in (tmp_path / "file" / "crawler.log").read_text()
 
 
 def test_a_process_that_restarts_misses_no_command(tmp_path: Path, web: Web) -> None:

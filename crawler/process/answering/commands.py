@@ -33,7 +33,7 @@ from crawler.records import LinkFlag, PageState, PeerStatus
 from crawler.robots.cache import RobotsCopy
 from crawler.storage.commit import Change, Maker
 from crawler.urls.canonical import canonical, hostname
-from crawler.urls.typed_url import typed_url
+from crawler.urls.typed_url import LOGIN_REFUSED, split_login, typed_url
 
 Commit = Callable[[Change | Maker], None]
 T = TypeVar("T")
@@ -210,9 +210,12 @@ class Commands:
         good: list[str] = []
         refused: list[dict[str, str]] = []
         for portion in portions(urls):
-            for url in portion:
+            for raw_url in portion:
+                url, login = split_login(raw_url)
                 judged = self._link_filter.explain(url, _SEED)
-                if judged.rule:
+                if login:
+                    refused.append({"url": url, "why": LOGIN_REFUSED})
+                elif judged.rule:
                     refused.append({"url": url, "why": judged.reason})
                 else:
                     places.add(judged.url)

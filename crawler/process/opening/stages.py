@@ -199,7 +199,7 @@ class Stages:
 
     @property
     def knowledge(self) -> "SiteKnowledge":
-        """What is known about sites."""
+        """Knowledge about sites."""
         return self.decisions.knowledge
 
     @property

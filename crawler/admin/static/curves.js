@@ -99,7 +99,7 @@ function nearest(times, instant) {
 
 // Add a live point behind the history, until the history itself has it.
 export function add(sample) {
-  if (!loaded || sample.at <= (history.times.at(-1) || 0)) return;
+  if (!loaded || sample.point.pages === undefined || sample.at <= (history.times.at(-1) || 0)) return;
   history.times.push(sample.at);
   for (const [name] of CURVES) (history[name] = history[name] || []).push(sample.point[name] || 0);
   draw();

@@ -1,6 +1,6 @@
 // The list of all hosts, ranked and searched by the server, and the panel of one host. Both are live.
 
-import { $, count, duration, fill, make, read, say, table, time, words } from "./elements.js";
+import { $, count, duration, fill, make, read, say, several, table, time, words } from "./elements.js";
 import * as actions from "./actions.js";
 
 const EVERY = 2000; // ms
@@ -32,8 +32,8 @@ function list(found) {
   const shown = found.rows.length, filtered = found.matched !== found.hosts;
   const lacking = found.missing.length ? ` Without the hosts of ${found.missing.join(", ")}.` : "";
   const unsearched = found.unsearched ? ` ${count(found.unsearched)} hosts were not searched; write the whole name.` : "";
-  say($("hosts-said"), `${count(found.hosts)} hosts, ${count(found.failing)} of them failing. ` +
-    (filtered ? `${count(found.matched)} match; ` : "") + `${count(shown)} are listed.${unsearched}${lacking}`);
+  say($("hosts-said"), `${several(found.hosts, "host")}, ${count(found.failing)} of them failing. ` +
+    (filtered ? `Matching: ${count(found.matched)}. ` : "") + `Listed: ${count(shown)}.${unsearched}${lacking}`);
   const rows = found.rows.map((host) => {
     const name = make("button", { type: "button", class: "link", "data-key": host.host, "data-host": host.host }, host.host);
     return [name, state(host), host.todo && host.wait > 0.05 ? duration(host.wait) : "", host.todo, host.known, host.failures, host.slowdown > 1 ? `x ${host.slowdown.toFixed(1)}` : ""];

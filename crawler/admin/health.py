@@ -6,8 +6,8 @@
                  crawl needs a look
     unhealthy    a rule shows that the crawl, or one of its processes, does not do its work
     paused       healthy, and paused by the user
-    at rest      no process runs, and all ended cleanly
-    died         no process runs, and at least one did not end cleanly
+    at rest      no process runs, and the latest run of each ended cleanly
+    died         no process runs, and the latest run of at least one did not end cleanly
 
 Each broken rule is a `BrokenRule` with its severity and a sentence. `crawler status`, `crawler top`, `/status`,
 the metrics and the dashboard all show this verdict. Rates cover about the last
@@ -182,7 +182,7 @@ def _hosts(status: CrawlSigns) -> Finding:
     severity = _of_share(failing, failing + answered)
     if failing < HOSTS_MIN or not severity:
         return UNHEALTHY, ""
-    return severity, f"{failing:,} hosts fail, {answered:,} have answered so far{_mostly(status.recent)}"
+    return severity, f"{failing:,} hosts fail and {answered:,} have answered so far{_mostly(status.recent)}"
 
 
 def _of_share(failed: float, whole: float) -> str:
@@ -197,7 +197,7 @@ def _mostly(recent: Mapping[str, float]) -> str:
     counts = {name.removeprefix(_PREFIX): n for name, n in recent.items() if name.startswith(_PREFIX) and n}
     if not counts:
         return ""
-    return f", most often: {describe_cause(max(counts, key=lambda name: counts[name]))}"
+    return f"; most frequent failure: {describe_cause(max(counts, key=lambda name: counts[name]))}"
 
 
 def _peers(status: CrawlSigns) -> Finding:

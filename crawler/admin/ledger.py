@@ -35,7 +35,7 @@ def _tail_files(path: Path, bytes_max: int) -> list[tuple[Path, int]]:
     found: list[tuple[Path, int]] = []
     left = bytes_max
     for file in reversed(generations(path)):
-        if file.suffix == ".gz":  # too slow for an answer; logrotate compresses only older files
+        if file.suffix == ".gz":  # an old file, which would take too long to read
             break
         with suppress(FileNotFoundError):
             size = file.stat().st_size

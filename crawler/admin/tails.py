@@ -1,4 +1,4 @@
-"""The latest lines of the log and of the log of fetches that match a filter, newest first.
+"""The latest matching lines of the log, and of the log of fetches, newest first.
 
 Only the last `TAIL_BYTES` of a file are read, so the cost of an answer is bounded: about 10 ms.
 """

@@ -126,6 +126,10 @@ def _apply(args: argparse.Namespace, directory: CrawlDirectory, wanted: dict[str
     """Change settings of the crawl and save them; return whether it is running."""
     safe_settings.changed(convert(directory.saved_config()), wanted)
     running = access.is_running(args.dir)
+    if not running and safe_settings.LOG_LEVEL in wanted:
+        raise UsageError(
+            f"{safe_settings.LOG_LEVEL}: the crawl is not running, and the log level is not saved; start it with -v or -q"
+        )
     if running:
         access.ask_running(args.dir, {"command": "set", "settings": wanted})
     safe_settings.record(directory, wanted)
@@ -153,12 +157,6 @@ def _request(command: str, args: argparse.Namespace) -> dict[str, Any]:
     if command == "signal":
         return {"command": command, "urls": args.arguments, "source": args.source}
     if command == "retire":
-        import re
-
-        try:
-            re.compile(args.arguments[0])
-        except re.error as error:
-            raise UsageError(f"retire {args.arguments[0]!r}: not a regular expression: {error}") from error
         return {"command": command, "pattern": args.arguments[0]}
     return {"command": command, "host": args.arguments[0]}
 

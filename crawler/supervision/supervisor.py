@@ -4,6 +4,7 @@
         seeds      checked here, written to DIR/seeds.run, read by every child (each queues its own)
         ports      each child listens on its own port and learns those of the others
         progress   the status of the children, added up; at the end their reports, merged
+    pause      a child that receives `pause` or `resume` tells the supervisor, which tells all children
         stop       a first signal asks all children to stop, a second kills them
 
 Children start as forks (`forked_children.py`), so modules are imported only once. A child that dies is
@@ -85,6 +86,7 @@ class Supervisor:
         self.report: dict[str, Any] = {}
         self.stopped_by = ""
         self.ended = False
+        self.paused = False
         self.failure: CrawlerError | None = None
         self.ports: dict[str, int] = {}
         self._config = config
@@ -190,6 +192,7 @@ class Supervisor:
             supervisor=os.getpid(),
             seeds_file=str(self._seed_file.path),
             ended=self.ended,
+            paused=self.paused,
             status_interval=self._status_interval,
             level=self._level,
             json_log=self._json_log,
@@ -205,6 +208,12 @@ class Supervisor:
         if not self.ended:
             self.ended = True
             self._tell({"ended": True})
+
+    def note_paused(self, paused: bool) -> None:
+        """Tell all children that the user has paused or resumed the crawl."""
+        if paused != self.paused:
+            self.paused = paused
+            self._tell({"paused": paused})
 
     def stop(self, reason: str = "stopped") -> None:
         """Ask all children to start no new work, to commit, and to end within the time limit."""
@@ -346,6 +355,8 @@ class _Child:
                 self._supervisor.listening(self.name, message["port"])
             if "status" in message:
                 self.status = msgspec.convert(message["status"], Status)
+            if "paused" in message:
+                self._supervisor.note_paused(message["paused"])
             if "failure" in message:
                 self._said = message["failure"]
                 self.tell({"reported": True})

@@ -51,12 +51,12 @@ ILL: list[tuple[str, dict[str, Any], str]] = [
     (
         "requests",
         {"recent": growth(100, 51, connect_error=30, reset=21)},
-        "51 of 100 requests failed in the last minute, most often: connection refused or timed out",
+        "51 of 100 requests failed in the last minute; most frequent failure: connection refused or timed out",
     ),
     (
         "hosts",
         {"frontier": FrontierCounts(todo=9, hosts=440, hosts_reached=40, hosts_failing=400), "recent": {}},
-        "400 hosts fail, 40 have answered so far",
+        "400 hosts fail and 40 have answered so far",
     ),
     (
         "deaths",
@@ -69,12 +69,12 @@ WEAK: list[tuple[str, dict[str, Any], str]] = [
     (
         "requests",
         {"recent": growth(100, 50, reset=50)},
-        "50 of 100 requests failed in the last minute, most often: connection closed without an answer",
+        "50 of 100 requests failed in the last minute; most frequent failure: connection closed without an answer",
     ),
     (
         "hosts",
         {"frontier": FrontierCounts(todo=9, hosts=70, hosts_reached=40, hosts_failing=30), "recent": {}},
-        "30 hosts fail, 40 have answered so far",
+        "30 hosts fail and 40 have answered so far",
     ),
     (
         "deaths",

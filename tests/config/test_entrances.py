@@ -48,6 +48,7 @@ VALUES = [
     Bad("[serve]\nwebsub = ['http://a.org/f http://h.org/']", 2, "serve.websub: hubs call back"),
     Bad("[network]\nallow_ports = [99999]", 2, "network.allow_ports[0]: expected a whole number <= 65535"),
     Bad("seeds = ['http://a.org/', 'htp:/x']", 1, "seeds: 'htp:/x' is not an http(s) URL"),
+    Bad("seeds = ['http://u:p@a.org/']", 1, "seeds: 'http://a.org/': a login in a URL is read only by"),
     Bad("[crawl]\nsurts = ['nothing at all']", 2, "crawl.surts: 'nothing at all' is not a SURT prefix"),
     Bad("[crawl]\nconcurrency = 0", 2, "crawl.concurrency: expected a whole number >= 1"),
     Bad("[politeness]\ndelay = 'soon'", 2, "politeness.delay: expected a time"),

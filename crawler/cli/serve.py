@@ -62,7 +62,7 @@ def main(command: str, argv: list[str]) -> int:
         import uvloop
 
         collect_briefly()
-        with frozen():  # a collection of all cached answers would block requests for 90 ms
+        with frozen():  # a garbage collection that visits all cached answers would block requests for 90 ms
             uvloop.run(_serve(directory, stages, config, args, listening, said))
     return 0
 

@@ -54,7 +54,7 @@ class LinkLocality:
     """
 
     repeat: float = 0.29
-    adjacent: float = 0.97  # share of the repeats that copy the link just before
+    adjacent: float = 0.97  # share of the repeats that copy the preceding link
     global_share: float = 0.02
     popular_share: float = 0.05
     wide_share: float = 0.74

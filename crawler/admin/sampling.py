@@ -84,9 +84,8 @@ class Sampler:
         """Take a sample."""
         parts, self._status = await self._look(hosts=0)
         now = self._sampled_at = self._now()
-        knows_rates = self._pulse.begun
         self._point = self._pulse.sample(parts, self._status, now)
-        if knows_rates:
+        if self._point:
             self.history.add(self._point, now)
         looked, self.sampled = self.sampled, asyncio.Event()
         looked.set()

@@ -85,7 +85,9 @@ class Status(msgspec.Struct, kw_only=True):
         sections = msgspec.to_builtins(self)
         sections["splitter"] = sections["splitter"] or {}
         sections["outlook"] = msgspec.to_builtins(self.eta) | {"said": self.outlook}
-        sections["health"] = self.health.plain() | {"failures": failures(self.counters)}
+        sections["health"] = self.health.plain() | {
+            "failures": failures(self.counters, self.frontier.hosts_nameless)
+        }
         return nested(sections.pop("counters")) | sections
 
     @classmethod

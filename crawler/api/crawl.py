@@ -206,10 +206,10 @@ class Crawl:
         )
         self._switch_delivery()
         if not self._supervised:
-            self.directory.save_config(self.config)
+            self.directory.settings.save(self.config)
         if isinstance(self._seeds, Seeds):
-            self._seeds.places.restrict(self.directory.seed_places())
-            self._seeds.note = self.directory.note_places
+            self._seeds.places.restrict(self.directory.settings.places())
+            self._seeds.note = self.directory.settings.note_places
         await self.process.exchange.start()
         self.live = LiveServices(self.process)
         await self.live.start()
@@ -403,7 +403,7 @@ class Crawl:
             return
         self.directory.require()
         ready(self.directory)
-        config = convert(self.directory.saved_config())
+        config = convert(self.directory.settings.load())
         for name in begun_names(self.directory):
             with reading(config, self.directory, name, clock=SystemClock()) as stages:
                 yield from stored_pages(stages, newest, allow)

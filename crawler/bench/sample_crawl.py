@@ -49,7 +49,7 @@ def facts(path: Path) -> dict[str, float]:
     found, hosts_of_the_run = _of_lines(directory.pages_file, report.get("started", ""))
     if not found:
         raise UsageError(f"--sample {path}: the crawl has fetched no page")
-    politeness = directory.saved_config().get("politeness", {})
+    politeness = directory.settings.load().get("politeness", {})
     found |= {name: float(politeness[name]) for name in ("delay", "delay_factor") if name in politeness}
     found |= _of_report(report)
     if addresses := report.get("frontier", {}).get("addresses", 0):

@@ -211,7 +211,7 @@ def reading(directory: CrawlDirectory, name: str) -> Iterator["Stages"]:
 def _saved(directory: CrawlDirectory) -> "Config":
     from crawler.config import convert
 
-    return convert(directory.saved_config())
+    return convert(directory.settings.load())
 
 
 def wait_for_end(path: Path) -> None:

@@ -109,7 +109,7 @@ def main(command: str, argv: list[str]) -> int:
 def _parted(args: argparse.Namespace, request: dict[str, Any]) -> dict[str, Any]:
     """Apply the part of a `seed` request that says which pages a browser renders; return the rest of the request."""
     directory = _directory(args)
-    scope = convert(directory.saved_config()).crawl.scope
+    scope = convert(directory.settings.load()).crawl.scope
     settings, rest = rendered_parts.separated(request | {"render": args.render}, scope)
     _apply(args, directory, settings)
     return rest
@@ -124,7 +124,7 @@ def _directory(args: argparse.Namespace) -> CrawlDirectory:
 
 def _apply(args: argparse.Namespace, directory: CrawlDirectory, wanted: dict[str, str]) -> bool:
     """Change settings of the crawl and save them; return whether it is running."""
-    safe_settings.changed(convert(directory.saved_config()), wanted)
+    safe_settings.changed(convert(directory.settings.load()), wanted)
     running = access.is_running(args.dir)
     if not running and safe_settings.LOG_LEVEL in wanted:
         raise UsageError(

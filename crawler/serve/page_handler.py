@@ -41,7 +41,6 @@ class OwnedByOther(Exception):
     """Another process of the crawl, `owner`, must answer. The request, with its `body`, is forwarded to `owner`."""
 
     def __init__(self, owner: str, body: bytes = b"") -> None:
-        super().__init__(owner)
         self.owner = owner
         self.body = body
 

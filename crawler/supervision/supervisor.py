@@ -122,9 +122,9 @@ class Supervisor:
         topology(self._config, self.directory.path, self._children[0].name)
         self.directory.create()
         with Lock(self.directory.path / "supervisor.lock", "supervisor"):
-            self.directory.save_config(self._config)
-            self._seeds.places.restrict(self.directory.seed_places())
-            self._seeds.note = self.directory.note_places
+            self.directory.settings.save(self._config)
+            self._seeds.places.restrict(self.directory.settings.places())
+            self._seeds.note = self.directory.settings.note_places
             self._seed_file.write(self._seeds)
             shipper = Shipper(self.directory.path, self._config.pages, self.clock.now)
             shipper.start()
@@ -181,7 +181,7 @@ class Supervisor:
         splitter = self._config.splitter
         splitter = replace(splitter, listen="127.0.0.1:0", backoff_max=min(splitter.backoff_max, BACKOFF_MAX))
         config = replace(self._config, seeds=(), splitter=splitter)
-        config = live_part(config, self.directory.saved_config())
+        config = live_part(config, self.directory.settings.load())
         return Start(
             config=msgspec.to_builtins(config, enc_hook=lambda value: value + 0),
             directory=str(self.directory.path),

@@ -119,12 +119,12 @@ def test_changes_of_a_crawl_give_the_same_error(
     assert str(raised.value).startswith(f"configuration: {bad.said}"), str(raised.value)
     directory = CrawlDirectory(tmp_path / "crawl")
     directory.create()
-    directory.save_config(convert({}))
-    before = directory.config_file.read_bytes()
+    directory.settings.save(convert({}))
+    before = directory.settings.file.read_bytes()
     words = [f"{key}={value}" for key, value in settings(bad).items()]
     assert cli.main(["set", *words, "--dir", str(directory.path)]) == 2
     assert f"configuration: {bad.said}" in capsys.readouterr().err
-    assert directory.config_file.read_bytes() == before
+    assert directory.settings.file.read_bytes() == before
 
 
 def test_errors_name_the_flag_or_variable(

@@ -216,8 +216,8 @@ def test_a_crawl_from_its_seeds_to_the_report(tmp_path: Path, web: Web) -> None:
     assert ended == supervisor.report and ended["pages"] == {"fetched": 2} and ended["processes"] == 2
     directory = supervisor.directory
     assert msgspec.json.decode(directory.report_file.read_bytes()) == ended
-    assert not (directory.path / "seeds.run").exists() and directory.seed_places() == ["127.0.0.2"]
-    assert convert(directory.saved_config()).crawl.processes == 2
+    assert not (directory.path / "seeds.run").exists() and directory.settings.places() == ["127.0.0.2"]
+    assert convert(directory.settings.load()).crawl.processes == 2
     assert supervisor.ended and supervisor.failure is None
     with Lock(directory.path / "supervisor.lock", "supervisor"):
         pass  # the supervisor has released its lock
@@ -342,7 +342,7 @@ def test_the_instructions_to_a_child(tmp_path: Path) -> None:
         convert(settings), tmp_path, ["http://a.org/"], status_interval=2.0, json_log=True
     )
     supervisor.directory.create()
-    supervisor.directory.save_config(convert(TWO | {"politeness": {"delay": 9}}))
+    supervisor.directory.settings.save(convert(TWO | {"politeness": {"delay": 9}}))
     supervisor.listening("p1", 5)
     start = supervisor.start_of("p0")
     config = convert(start.config)

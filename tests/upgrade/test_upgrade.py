@@ -151,12 +151,12 @@ def test_the_crawl_continues(name: str, tmp_path: Path, capfd: pytest.CaptureFix
 def test_each_dropped_setting_is_logged_in_one_line(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """A dropped setting in a configuration file of the user is logged in the same way as one in crawl.toml."""
     directory = CrawlDirectory(unpacked("2026-11-21-8b1fd0a", tmp_path))
-    was = directory.former_config()
+    was = directory.settings.load_former()
     ready(directory)
     lines = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert len(lines) == 2 and all("was removed and is ignored" in line for line in lines), lines
-    assert convert(directory.saved_config()).politeness.delay == 0.0 == was["politeness"]["delay"]
-    assert directory.seed_places() == ["a.test"]
+    assert convert(directory.settings.load()).politeness.delay == 0.0 == was["politeness"]["delay"]
+    assert directory.settings.places() == ["a.test"]
     caplog.clear()
     ready(directory)
     assert not caplog.records
@@ -301,7 +301,7 @@ def test_there_is_a_test_directory_for_every_format(tmp_path: Path) -> None:
 def test_settings_are_read_only_after_the_upgrade(tmp_path: Path) -> None:
     directory = CrawlDirectory(unpacked("2026-11-22-1b5de44", tmp_path))
     with pytest.raises(DirectoryError, match="format 0, and was not upgraded"):
-        directory.saved_config()
+        directory.settings.load()
 
 
 def test_a_damaged_plain_run_keeps_its_name(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -321,6 +321,6 @@ def test_a_damaged_plain_run_keeps_its_name(tmp_path: Path, caplog: pytest.LogCa
 
 def test_a_harmful_former_default_is_replaced(tmp_path: Path) -> None:
     directory = CrawlDirectory(unpacked("2026-11-22-1b5de44", tmp_path))
-    assert "clock_min = 604800" in directory.config_file.read_text()
+    assert "clock_min = 604800" in directory.settings.file.read_text()
     ready(directory)
-    assert convert(directory.saved_config()).refresh.clock_min == 60.0
+    assert convert(directory.settings.load()).refresh.clock_min == 60.0

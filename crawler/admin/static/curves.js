@@ -27,10 +27,10 @@ function svg(name, attributes) {
   return element;
 }
 
-// The least number of the form 1, 2 or 5 times a power of ten that is at least n.
+// The least number that is at least n and of the form 1, 2, 4, 6 or 8 times a power of ten. So half of it is short, too.
 function round(n) {
   const power = 10 ** Math.floor(Math.log10(Math.max(n, 1e-3)));
-  return [1, 2, 5, 10].map((factor) => factor * power).find((value) => value >= n * 0.9999);
+  return [1, 2, 4, 6, 8, 10].map((factor) => factor * power).find((value) => value >= n * 0.9999);
 }
 
 function figure(name, title, unit) {
@@ -99,7 +99,7 @@ function nearest(times, instant) {
 
 // Add a live point behind the history, until the history itself has it.
 export function add(sample) {
-  if (!loaded || sample.at <= (history.times.at(-1) || 0)) return;
+  if (!loaded || sample.point.pages === undefined || sample.at <= (history.times.at(-1) || 0)) return;
   history.times.push(sample.at);
   for (const [name] of CURVES) (history[name] = history[name] || []).push(sample.point[name] || 0);
   draw();

@@ -14,7 +14,7 @@ const isLive = () => connection === "live" || connection === "late";
 const HOSTS = {
   reached: "have answered so far", front: "active", ready: "ready, not active yet", waiting: "waiting for their next request",
   excluded: "over the limit of hosts per domain", blocked: "blocked by the operator", refused: "dropped after too many refusals",
-  given_up: "given up in this run", failing: "failing",
+  given_up: "given up in this run", failing: "failing", nameless: "whose name does not exist",
 };
 const WAITS = {
   host: "minimum gap of a host", address: "minimum gap of an address", rate: "overall rate limit",

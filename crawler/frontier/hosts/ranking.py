@@ -17,6 +17,7 @@ import numpy as np
 
 from crawler.frontier.hosts.politeness import CAUSES
 from crawler.frontier.hosts.table import HostFlag, HostTable
+from crawler.records import Outcome
 
 ORDERS = ("busy", "failing", "wait", "size")
 # A number greater than every count of URLs. Multiples of it are added to these counts, so that hosts are ranked
@@ -41,6 +42,12 @@ def with_cause(hosts: HostTable, troubled: Troubles, cause: str) -> np.ndarray:
     mask &= hosts.array("cause") == index
     mask[_slots(troubled)] = [latest == cause for _, _, latest in troubled.values()]
     return mask
+
+
+def nameless(hosts: HostTable) -> int:
+    """Return the number of hosts that were given up because their name does not exist."""
+    given_up = (hosts.array("flags") & HostFlag.GIVEN_UP) != 0
+    return int((given_up & (hosts.array("cause") == CAUSES.index(Outcome.DNS_NOT_FOUND))).sum())
 
 
 def ranks(order: str, hosts: HostTable, troubled: Troubles, busy: Iterable[int], now: float) -> np.ndarray:

@@ -110,12 +110,12 @@ class Deadlines:
             changes: cython.double = self.tables.rows[page].changes
             watched: cython.double = self.tables.rows[page].watched
             if self.policy == BY_VALUE and not self.plain:
-                seen: cython.double = self.learning.quality.share_watched(host)
+                trust: cython.double = self.tables.trust(page)
+                seen: cython.double = self.learning.quality.interim_watched(host, trust)
                 if seen > 0.0:  # until the next crawl, announced changes count as changes of the page
-                    w: cython.double = self.learning.quality.reliability(host, self.tables.trust(page))
                     self.unpack(self.tables.rows[page].signals)
-                    changes += w * self.learning.quality.announced_changes(host, self.counts)
-                    watched += w * seen * max(self.controller.previous - self.tables.crawled[page], 0.0)
+                    changes += self.learning.quality.interim_changes(host, self.counts, trust)
+                    watched += seen * max(self.controller.previous - self.tables.crawled[page], 0.0)
             self.learning.assign(
                 self.page, host, changes, watched, self.tables.importance(page), self.tables.trust(page)
             )

@@ -206,7 +206,7 @@ class Commands:
         config, directory = self._context.config, CrawlDirectory(self._context.directory.parent)
         confirm(config, settings or {})
         places = SeedPlaces(config.crawl.scope, inherited(config, settings or {}))
-        places.restrict(directory.seed_places())
+        places.restrict(directory.settings.places())
         good: list[str] = []
         refused: list[dict[str, str]] = []
         for portion in portions(urls):
@@ -223,8 +223,8 @@ class Commands:
             yield
         if places.grown:
             # in the meantime, another request may have stored further places (hosts or domains) of seeds
-            places.restrict(directory.seed_places())
-            directory.note_places(places.names)
+            places.restrict(directory.settings.places())
+            directory.settings.note_places(places.names)
         if good:
             self._commit(partial(self._decisions().admission.seeds, good))
         return {"queued": len(good), "refused": refused}

@@ -470,17 +470,17 @@ def test_seeds_on_a_new_site_need_relaxed_settings_confirmed(open_joint: Open) -
     """
     joint = open_joint(politeness={"delay": 0.0})
     directory = CrawlDirectory(joint.stages.directory.parent)
-    directory.save_config(joint.stages.config)
+    directory.settings.save(joint.stages.config)
     with pytest.raises(UsageError, match="relaxed settings"):
         ask(joint.stages, "seed", urls=[HOME])
     with pytest.raises(UsageError, match=r"politeness\.delay is 0 in this crawl"):
         ask(joint.stages, "seed", urls=[HOME], settings={"politeness.delay": "3"})
-    assert directory.seed_places() == [] and joint.stages.views.frontier_counts().todo == 0
+    assert directory.settings.places() == [] and joint.stages.views.frontier_counts().todo == 0
     ask(joint.stages, "seed", urls=[HOME], settings={"politeness.delay": "0"})
-    assert directory.seed_places() == ["a.org"]
-    config = directory.config_file.stat().st_mtime_ns
+    assert directory.settings.places() == ["a.org"]
+    config = directory.settings.file.stat().st_mtime_ns
     assert ask(joint.stages, "seed", urls=[NEW])["queued"] == 1
-    assert directory.config_file.stat().st_mtime_ns == config, "the configuration is not written again"
+    assert directory.settings.file.stat().st_mtime_ns == config, "the configuration is not written again"
 
 
 def test_the_answer_to_a_signal_names_the_fates_of_the_intake(open_joint: Open) -> None:

@@ -29,7 +29,7 @@ def ask(
     port: int, target: str, method: str = "GET", body: Any = None, **fields: str
 ) -> tuple[int, dict[str, str], bytes]:
     """Send a request. Return the status, header fields and body of the answer."""
-    link = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    link = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     data = None if body is None else json.dumps(body)
     headers = {name.replace("_", "-"): value for name, value in fields.items()}
     try:
@@ -166,7 +166,7 @@ def test_a_crawl_of_one_process_serves_and_obeys(tmp_path: Path, tree: list[str]
         assert running.command("top", "--count", "1").stdout.count("pages (") == 1
         assert ask(running.serve, f"/page?url={tree[1]}")[0] == 200
         assert running.command("stop").returncode == 0
-        assert running.process.wait(30) == 0
+        assert running.process.wait(120) == 0
     finally:
         running.end()
     with closing(open_store(running.folder / "p0" / "store")) as store:
@@ -200,7 +200,7 @@ def test_a_crawl_of_three_processes_serves_and_obeys(tmp_path: Path, tree: list[
             Content_Type="application/json", X_Admin_Token=running.token(),
         )  # fmt: skip
         assert done[0] == 200
-        assert running.process.wait(40) == 0
+        assert running.process.wait(120) == 0
     finally:
         running.end()
 

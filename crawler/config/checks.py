@@ -119,6 +119,7 @@ def _check_forms(config: Config) -> None:
     """Raise ConfigError for text that does not have the syntax of its key."""
     from crawler.urls.canonical import canonical  # imported here because these modules load slowly
     from crawler.urls.surt_prefix import surt_prefix
+    from crawler.urls.typed_url import LOGIN_REFUSED, split_login
 
     splitter, serve = config.splitter, config.serve
     with _of("identity.token"):
@@ -158,6 +159,9 @@ def _check_forms(config: Config) -> None:
                 "crawl.surts", f"{text!r} is not a SURT prefix such as http://(org,example,)/docs/"
             )
     for url in config.seeds:
+        plain, login = split_login(url)
+        if login:
+            raise bad_setting("seeds", f"{plain!r}: {LOGIN_REFUSED}")
         if canonical(url) is None:
             raise bad_setting("seeds", f"{url!r} is not an http(s) URL")
     for line in serve.websub:

@@ -12,7 +12,7 @@ def begun_names(directory: CrawlDirectory) -> list[str]:
     """Return the names of the processes of a crawl that is ready, even of those whose store or folder is lost."""
     names = set(directory.process_names())
     if directory.begun_names() - names:
-        configured = process_names(convert(directory.saved_config()))
+        configured = process_names(convert(directory.settings.load()))
         names.update(name for name in configured if directory.has_begun(name))
     return sorted(names, key=lambda name: (len(name), name))
 

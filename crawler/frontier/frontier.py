@@ -149,7 +149,7 @@ class Frontier:
             DamageError: a stored record is damaged.
         """
         self._registry.open(now, clean)
-        self._authorities.load(self._store)
+        self._authorities.load(self._store, self._hosts)
         self._gates.open(now)
         self.intake.unpark()
         self.intake.index.open()

@@ -279,7 +279,7 @@ def test_signals_to_any_of_three_processes_reach_the_owner(tmp_path: Path) -> No
     assert resharded.returncode == 0, resharded
     directory, counted = CrawlDirectory(again.folder), 0
     for name in ("p0", "p1"):
-        with at_rest(convert(directory.saved_config()), directory, name, clock=SystemClock()) as stages:
+        with at_rest(convert(directory.settings.load()), directory, name, clock=SystemClock()) as stages:
             assert stages.refresh is not None and stages.views.problems() == []
             own = [url for url in urls if stages.fingerprinter.fingerprint(url) in stages.refresh]
             for url in own:
@@ -449,7 +449,7 @@ def test_a_notice_that_waits_for_its_key_survives_a_kill(tmp_path: Path, process
             again.end()
     directory = CrawlDirectory(again.folder)
     for name in names:
-        with at_rest(convert(directory.saved_config()), directory, name, clock=SystemClock()) as stages:
+        with at_rest(convert(directory.settings.load()), directory, name, clock=SystemClock()) as stages:
             assert not list(scan_prefix(stages.store, NOTICE)) and stages.views.problems() == []
 
 

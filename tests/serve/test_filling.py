@@ -83,6 +83,19 @@ async def test_the_first_visit_finds_everything_prepared(tmp_path: Path, inflate
         assert (await served.get(AT + "short")).body == b"<p>page</p>"
 
 
+def test_a_prepared_page_is_prepared_again_only_after_it_has_changed(
+    tmp_path: Path,
+    inflated: list[int],  # noqa: F811
+) -> None:
+    served, form = made(tmp_path), CopyForm("http://127.0.0.1:80", frozenset())
+    for _ in range(2):
+        served.handler.prepare(SITE + "0", form)
+        assert len(inflated) == 1
+    served.store(SITE + "0", long(1000), at=10.0)
+    served.handler.prepare(SITE + "0", form)
+    assert len(inflated) == 2
+
+
 async def test_clients_of_another_kind_are_prepared_for(tmp_path: Path) -> None:
     """If the memory holds the heads of one form only, unrequested heads give way to those of new clients."""
     async with made(tmp_path, head_bytes_max=PAGES * 4000) as served, filled(served) as filler:

@@ -18,7 +18,7 @@ from crawler.frontier.refresh.site_clock import SiteClock
 from crawler.frontier.share import Share
 
 BUSY_SHARE = 0.8  # a process is busy if its rate limit makes it wait for at least this share of the time
-_BUSY_SMOOTHING = 20.0  # seconds over which that share is averaged
+_BUSY_SMOOTHING = 20.0  # seconds over which the share of waiting time is averaged
 
 
 def _share_of(config: RefreshConfig) -> float | Literal["auto"]:

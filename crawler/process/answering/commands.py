@@ -33,6 +33,7 @@ from crawler.records import LinkFlag, PageState, PeerStatus
 from crawler.robots.cache import RobotsCopy
 from crawler.storage.commit import Change, Maker
 from crawler.urls.canonical import canonical, hostname
+from crawler.urls.typed_url import LOGIN_REFUSED, split_login, typed_url
 
 Commit = Callable[[Change | Maker], None]
 T = TypeVar("T")
@@ -69,7 +70,7 @@ class Commands:
         self._decisions = lambda: stages.decisions
         self._outbox = stages.outbox
         self._now = stages.clock.now
-        self._ended_cleanly = stages.ended_cleanly
+        self._died = stages.died
         self._commit = commit
         self._peers = peers or stages.views.waiting_for_peers
         self._explainer = Explainer.of(stages)
@@ -78,8 +79,8 @@ class Commands:
             dict  # returns the status fields that only a running process has
         )
         commands = (
-            self.host, self.hosts, self._explainer.why, self.get, self.seed, self.block, self.unblock, self.retire,
-            self.signal, self.signals, self.consent,
+            self._explainer.why, self._explainer.page_url, self.host, self.hosts, self.get, self.seed,
+            self.block, self.unblock, self.retire, self.signal, self.signals, self.consent,
             Withdrawing(
                 stages.name,
                 stages.pages,
@@ -138,7 +139,7 @@ class Commands:
             splitter=self._views.splitter_counts(),
             peers={self._context.name: self._peers()} if self._context.topology.peers else {},
             waiting=waiting,
-            members=[MemberStatus(self._context.name, "at_rest" if self._ended_cleanly() else "died", now)],
+            members=[MemberStatus(self._context.name, "died" if self._died() else "at_rest", now)],
             refreshing=self._views.refreshing(now, hosts),
         )
         return replace(status, **self.running())
@@ -176,7 +177,7 @@ class Commands:
         purpose, ignore copies that may not be used for it.
         """
         rule = UseRule.of(allow, self._context.config.consent)
-        request_form = canonical(url)
+        request_form = typed_url(url)
         if request_form is None:
             raise UsageError(f"{url!r} is not an http or https URL")
         fingerprint = self._fingerprinter.fingerprint(request_form)
@@ -205,13 +206,16 @@ class Commands:
         config, directory = self._context.config, CrawlDirectory(self._context.directory.parent)
         confirm(config, settings or {})
         places = SeedPlaces(config.crawl.scope, inherited(config, settings or {}))
-        places.restrict(directory.seed_places())
+        places.restrict(directory.settings.places())
         good: list[str] = []
         refused: list[dict[str, str]] = []
         for portion in portions(urls):
-            for url in portion:
+            for raw_url in portion:
+                url, login = split_login(raw_url)
                 judged = self._link_filter.explain(url, _SEED)
-                if judged.rule:
+                if login:
+                    refused.append({"url": url, "why": LOGIN_REFUSED})
+                elif judged.rule:
                     refused.append({"url": url, "why": judged.reason})
                 else:
                     places.add(judged.url)
@@ -219,8 +223,8 @@ class Commands:
             yield
         if places.grown:
             # in the meantime, another request may have stored further places (hosts or domains) of seeds
-            places.restrict(directory.seed_places())
-            directory.note_places(places.names)
+            places.restrict(directory.settings.places())
+            directory.settings.note_places(places.names)
         if good:
             self._commit(partial(self._decisions().admission.seeds, good))
         return {"queued": len(good), "refused": refused}
@@ -285,6 +289,8 @@ class Commands:
 
         These are URLs that wait to be fetched by this process, or to be sent to the process that owns them.
         """
+        if not pattern:
+            raise UsageError("retire: the pattern is empty; '.' matches every URL")
         try:
             re.compile(pattern)
         except (re.error, OverflowError, RecursionError) as error:

@@ -258,16 +258,19 @@ class Withdrawing:
         overwrite a block as to examine an entry.
         """
         listed: dict[bytes, int] = {}
-        for key, length in listed_bytes(self._pages.store, begin):
+        size = 0
+        for number, (key, length) in enumerate(listed_bytes(self._pages.store, begin)):
             if entries <= 0:
                 self._commit_blanks(listed)
                 return key
-            if sum(listed.values()) >= BYTES_AT_ONCE:
+            if size >= BYTES_AT_ONCE:
                 self._commit_blanks(listed)
-                listed = {}
-                yield
+                listed, size = {}, 0
             listed[key] = length
+            size += length
             entries -= 1 + length // BLOCK_BYTES
+            if number % PAUSE_ENTRIES == PAUSE_ENTRIES - 1:
+                yield
         self._commit_blanks(listed)
         return b""
 

@@ -1,4 +1,4 @@
-"""The exchange of a process with its peers: their connections, their shares of the rate, and their common end.
+"""The exchange of a process with its peers: connections, division of the rate, agreement on the end of the crawl.
 
     received    each entry of the inbox becomes one change, in order, even while nothing is fetched
     committed   acknowledgements and outbox entries are sent; a long queue is rewritten

@@ -93,6 +93,7 @@ def make_stamping(
         token=config.identity.token,
         fingerprint=fingerprinter.fingerprint,
         record_of=record_of,
+        processes=config.crawl.processes,
     )
     return Stamping(store, book, config.identity.token, lambda fetch: key_id_of(fetch.request_head))
 

@@ -44,7 +44,7 @@ from crawler.splitter.partition import Partition
 from crawler.storage.commit import Change, CommitPoint
 from crawler.storage.faults import reach
 from crawler.storage.files import Lock, is_held, reserve, sync_directory
-from crawler.storage.keys import CLEAN, EQUIVALENCES
+from crawler.storage.keys import CLEAN, EQUIVALENCES, RUNNING
 from crawler.storage.kv import Batch
 from crawler.storage.reshard import load_json
 from crawler.urls.equivalence import Equivalences
@@ -102,6 +102,7 @@ class Stages:
         environment = environment or Environment()
         topology = topology or Topology(name, Partition.equal_ranges([name]))
         boot_id = environment.random_bytes(8).hex()
+        self._run = "" if brief else boot_id  # only a run of the crawl changes the mark `RUNNING`
         self.context = ProcessContext(config, directory, clock, name, topology, environment, boot_id, copy)
         self.directory, self.clock, self.name, self.topology = directory, clock, name, topology
         check_for_loss(directory)
@@ -198,7 +199,7 @@ class Stages:
 
     @property
     def knowledge(self) -> "SiteKnowledge":
-        """What is known about sites."""
+        """Knowledge about sites."""
         return self.decisions.knowledge
 
     @property
@@ -248,19 +249,23 @@ class Stages:
         sync_directory(self.directory.absolute().parent)
 
     def _note_opening(self) -> bool:
-        """Return whether the last run ended cleanly. Until `close`, the present run counts as unclean."""
+        """Return whether the last program that used the folder ended cleanly. Until `close`, this program has not."""
         clean = self.store.get(CLEAN) is not None
-        self._begin_state(self.store.batch(sync=True), clean=False)
+        self._begin_state(self.store.batch(sync=True), clean=False, run=self._run)
         return clean
 
-    def ended_cleanly(self) -> bool:
-        """Return whether the last program that used the folder ended cleanly, or is still using the folder."""
-        return self.was_clean or (self.lock is None and is_held(self.directory / LOCK))
+    def died(self) -> bool:
+        """Return whether the latest run of this process did not end cleanly.
 
-    def _begin_state(self, batch: Batch, *, clean: bool) -> None:
+        Only the next run changes the answer; other commands that open the folder leave it as it is.
+        """
+        run = self.store.get(RUNNING)
+        return run is not None and not is_held(self.directory / LOCK, run.decode())
+
+    def _begin_state(self, batch: Batch, *, clean: bool, run: str) -> None:
         """Write and sync `batch` as the first batch of a new state."""
         self.state += 1
-        stage_state(batch, self.state, clean=clean)
+        stage_state(batch, self.state, clean=clean, run=run)
         self.store.write(batch)
 
     def reserve_ballast(self) -> None:
@@ -305,8 +310,11 @@ class Stages:
         log.error("%s missing or short: %d pages will be fetched again", segments, len(links))
         return len(links)
 
-    def close(self, *, clean: bool = True) -> None:
-        """Close the folder. If `clean` is false, a write has failed, so nothing more is written."""
+    def close(self, *, clean: bool = True, orphaned: bool = False) -> None:
+        """Close the folder. If `clean` is false, a write has failed, so nothing more is written.
+
+        `orphaned` means that the supervisor was killed. All data is stored, but the run counts as died.
+        """
         if self.lock is None:
             self.store.close()
             return
@@ -317,7 +325,7 @@ class Stages:
             reach("closing")
             batch = self.store.batch(sync=True)
             self.frontier.flush(batch, self.clock.now())
-            self._begin_state(batch, clean=True)
+            self._begin_state(batch, clean=True, run="" if orphaned else self._run)
         self.store.close()
         try:
             if clean:

@@ -25,6 +25,7 @@ import traceback
 from collections.abc import Callable, Iterable
 
 from crawler import early_signals
+from crawler.printable import flush_output
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 # runs in the child: it gets the child's end of a socket pair, and returns the exit code
@@ -97,8 +98,7 @@ def fork_children(
     process (more precisely, with the thread that forks them). `siblings` are the other running children.
     """
     gc.freeze()  # without this, a garbage collection in a child would copy all memory pages of imported modules
-    sys.stdout.flush()
-    sys.stderr.flush()
+    flush_output()
     parent = os.getpid()
     children: list[ForkedChild] = []
     for _ in range(count):
@@ -109,8 +109,8 @@ def fork_children(
             if helpers:
                 end_with_parent(parent)
             for sibling in (*siblings, *children):
-                # if this child kept the parent's end of a sibling's link, the sibling would not notice the
-                # end of the parent
+                # otherwise, a sibling would not notice that the parent has ended, because this child would
+                # keep the sibling's link open
                 sibling.link.close()
             _be_child(work, theirs)
         theirs.close()
@@ -130,7 +130,6 @@ def _be_child(work: Work, link: socket.socket) -> None:
     except BaseException:
         traceback.print_exc()
     finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
+        flush_output()
         logging.shutdown()
         os._exit(code)

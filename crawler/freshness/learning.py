@@ -22,12 +22,12 @@ the clock learns only from crawls of pages for which the source has announced no
 of changes found in these crawls with the number expected.
 
 Rates are per unit of plain time, not of the clock's time. With the clock's time, a change shared by a
-directory's pages was counted twice: once as changes and once as more time watched. So the rates of the site's
-pages fell. This harmed pages that need more visits than their neighbours: they were visited too rarely,
-because the rare crawls of the neighbours could not announce a change. The exception is a crawl with so few
-requests that visits of a page are further apart than the longest memory of the neighbourhood (four times the
-largest Ts). There, one edit of all pages would determine the rates of a site for years. So the clock's time
-counts with the weight 1 - `plain_share`.
+directory's pages was counted twice: as changes found, and as additional time watched. So the rates of the
+site's pages fell. This harmed pages that need more visits than their neighbours: they were visited too
+rarely, because the rare crawls of the neighbours could not announce a change. The exception is a crawl with
+so few requests that visits of a page are further apart than the longest memory of the neighbourhood (four
+times the largest Ts). There, one edit of all pages would determine the rates of a site for years. So the
+clock's time counts with the weight 1 - `plain_share`.
 
 Sites and directories are identified by the numbers that `add_site` and `add_directory` return.
 The caller keeps each page's k and T (float32), its last crawl, and its signals by source.

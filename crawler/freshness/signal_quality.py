@@ -91,11 +91,11 @@ change, it raised the gain from .84 to .97. If the numbers of signals do not go 
 sitemap), the weight is 0.
 
 The influence of a hostile source is bounded. At most `COUNTED_MAX` signals of a source are counted per
-interval. The number of changes that signals indicate is implausible if it exceeds the number that the page's
-rate predicts by more than one plus three standard deviations. In this case, k and S_true grow only by the
-expected number of changes in an interval with at least one. If the source was already trusted, they may grow
-by up to 16. Without this bound, a burst of signals that coincided with one change multiplied all rates of a
-site by six. b_s is at most `WEIGHT_MAX`. Finally, what a source reports on one site influences only this
+interval. The signals indicate an implausible number of changes if this number exceeds the number that the
+page's rate predicts by more than three standard deviations plus one. In this case, k and S_true grow only by
+the expected number of changes in an interval with at least one. If the source was already trusted, they may
+grow by up to 16. Without this bound, a burst of signals that coincided with one change multiplied all rates
+of a site by six. b_s is at most `WEIGHT_MAX`. Finally, what a source reports on one site influences only this
 site, except through the honesty of the source, to which every site contributes.
 
 The file is Cython in pure-Python mode (see `value_kernel.py`), with attributes declared in
@@ -126,7 +126,7 @@ _CLAIMED = cython.declare(cython.double, 2.0)
 _RECALL_WEIGHT = cython.declare(cython.double, 2.0)
 _PRECISION_MAX = cython.declare(cython.double, 0.999999)
 _WEIGHT_MAX = cython.declare(cython.double, 13.8)  # -ln(1 - _PRECISION_MAX)
-# after the first signal of a source, its count is this until a crawl is judged
+# the count of a source from its first signal until a crawl is judged
 _HEARD = cython.declare(cython.double, 1e-6)
 _TRUSTED_PRECISION = cython.declare(cython.double, 0.5)
 # after this number of true signals, a source may be trusted

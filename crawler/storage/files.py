@@ -1,4 +1,4 @@
-"""Durable files: append, sync, replace, lock, and free disk space.
+"""Durable files: append, sync, replace and lock files, and find the free space of a disk.
 
 The guarantee of each operation after a crash:
 
@@ -236,14 +236,19 @@ def cut(path: Path, length: int) -> int:
 
 def free_bytes(path: Path) -> int:
     """Return the free space in bytes, for this user, of the disk that holds `path`."""
-    space = os.statvfs(path)
+    space = _space(path)
     return space.f_bavail * space.f_frsize
 
 
 def total_bytes(path: Path) -> int:
     """Return the size in bytes of the disk that holds `path`."""
-    space = os.statvfs(path)
+    space = _space(path)
     return space.f_blocks * space.f_frsize
+
+
+def _space(path: Path) -> os.statvfs_result:
+    with _store_errors(path, "read the free space"):
+        return os.statvfs(path)
 
 
 def reserve(path: Path, length: int) -> None:
@@ -423,8 +428,8 @@ class Lock:
         return f"Lock({self.path}, {'held' if self._descriptor >= 0 else 'released'})"
 
 
-def is_held(path: Path) -> bool:
-    """Return whether a process holds the lock at `path` at this moment."""
+def is_held(path: Path, boot_id: str = "") -> bool:
+    """Return whether a process holds the lock at `path` at this moment. With `boot_id`, only that start of it counts."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -432,7 +437,7 @@ def is_held(path: Path) -> bool:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
-        return True
+        return not boot_id or boot_id in path.read_text(encoding="utf-8", errors="replace").split()
     finally:
         os.close(descriptor)
     return False

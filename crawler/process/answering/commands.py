@@ -29,6 +29,7 @@ from crawler.process.answering.explainer import Explainer, Steps
 from crawler.process.answering.withdrawing import Withdrawing
 from crawler.process.committing.portions import portions
 from crawler.process.opening.stages import Stages
+from crawler.process.results.retired import retiring
 from crawler.records import LinkFlag, PageState, PeerStatus
 from crawler.robots.cache import RobotsCopy
 from crawler.storage.commit import Change, Maker
@@ -68,7 +69,7 @@ class Commands:
             stages.fingerprinter,
         )
         self._admission, self._signal_intake = stages.admission, stages.signal_intake
-        self._results, self._outbox = stages.results, stages.outbox
+        self._outbox = stages.outbox
         self._now = stages.clock.now
         self._ended_cleanly = stages.ended_cleanly
         self._commit = commit
@@ -85,7 +86,7 @@ class Commands:
                 stages.name,
                 stages.pages,
                 stages.intake.filter,
-                stages.results,
+                stages.frontier,
                 stages.fingerprinter,
                 stages.clock.now,
                 stages.point.making,
@@ -294,7 +295,7 @@ class Commands:
         except (re.error, OverflowError, RecursionError) as error:
             raise UsageError(f"{pattern!r} is not a valid regular expression: {error}") from error
         matches = re.compile(pattern).search
-        portions = self._results.retiring(matches, self._commit)
+        portions = retiring(self._frontier, self._now, matches, self._commit)
         while True:
             yield from self._point.making()
             try:

@@ -18,12 +18,13 @@ from typing import Any
 import msgspec
 
 from crawler.errors import UsageError
+from crawler.frontier.frontier import Frontier
 from crawler.pages.captures import end_of, fingerprint_of, unpack_capture, unpack_record
 from crawler.pages.erasure import Blanked, Erasing, list_bytes, listed_bytes
 from crawler.pages.page_cache import PageCache
 from crawler.pages.withdrawals import Withdrawal
 from crawler.process.answering.explainer import Steps
-from crawler.process.results.result_processor import ResultProcessor
+from crawler.process.results.retired import retiring
 from crawler.records import Capture
 from crawler.storage import keys
 from crawler.storage.commit import Change, Maker
@@ -57,7 +58,7 @@ class Withdrawing:
         name: str,
         pages: PageCache,
         url_filter: UrlFilter,
-        results: ResultProcessor,
+        frontier: Frontier,
         fingerprinter: Fingerprinter,
         now: Callable[[], float],
         making: Callable[[], Generator[None, None, None]],
@@ -66,7 +67,7 @@ class Withdrawing:
         self._name = name
         self._pages = pages
         self._url_filter = url_filter
-        self._results = results
+        self._frontier = frontier
         self._fingerprinter = fingerprinter
         self._now = now
         self._making = making
@@ -180,7 +181,7 @@ class Withdrawing:
 
     def _retire(self, rule: Withdrawal) -> Steps:
         """Drop the waiting URLs that the rule covers."""
-        portions = self._results.retiring(rule.is_about, self._commit)
+        portions = retiring(self._frontier, self._now, rule.is_about, self._commit)
         yield from self._making()
         while next(portions, _END) is not _END:
             yield

@@ -182,7 +182,7 @@ class Stages:
             trace=self.trace,
         )
         self.intake, self.knowledge, self.admission = made.link_filter, made.knowledge, made.admission
-        self.signal_intake, self.results = made.signal_intake, made.results
+        self.signal_intake, self.results, self.earlier = made.signal_intake, made.results, made.earlier
         self.received = made.received
         self.reads_anchors = made.reads_anchors  # whether the order of new URLs depends on anchor texts
 

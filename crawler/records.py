@@ -492,7 +492,8 @@ class FrontierCounts(msgspec.Struct, kw_only=True):
     """Counts URLs to do (including `in_flight`), URLs parked by each rule, hosts by state, requests, and look-ups.
 
     `hosts_reached` counts the hosts that have ever answered. `hosts_failing` counts the hosts whose latest
-    requests failed (`frontier/hosts/ranking.py`). `addresses` counts the IP addresses in memory.
+    requests failed (`frontier/hosts/ranking.py`), and `hosts_nameless` those of them that were given up because
+    their name does not exist. `addresses` counts the IP addresses in memory.
     """
 
     todo: int = 0
@@ -509,6 +510,7 @@ class FrontierCounts(msgspec.Struct, kw_only=True):
     hosts_refused: int = 0
     hosts_given_up: int = 0
     hosts_failing: int = 0
+    hosts_nameless: int = 0
     addresses: int = 0
     parked: int = 0
     parked_depth: int = 0

@@ -7,10 +7,11 @@ the files. The seed is printed in the header of a run.
 import asyncio
 import gc
 import inspect
+import logging
 import os
 import random
 import signal
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for tests in files:
         rng.shuffle(tests)
     items[:] = [item for tests in files for item in tests]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol() -> Generator[None, object, object]:
+    """Restore the crawler's logger and the handlers of signals after each test, because commands change both."""
+    log = logging.getLogger("crawler")
+    handlers, propagates, level = [*log.handlers], log.propagate, log.level
+    before = {number: signal.getsignal(number) for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)}
+    try:
+        return (yield)
+    finally:
+        log.handlers, log.propagate = handlers, propagates
+        log.setLevel(level)
+        for number, handler in before.items():
+            if handler is not None and signal.getsignal(number) is not handler:
+                signal.signal(number, handler)
 
 
 @pytest.hookimpl(tryfirst=True)

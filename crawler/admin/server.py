@@ -272,8 +272,8 @@ class AdminServer:
         if not known:
             raise HttpError(404, "unknown", "no URL of this host is known", host=host)
         path = self._files_of.pages_file
-        fetches = await asyncio.to_thread(lambda: ledger.of_host(ledger.tail_lines(path), host, 50))
-        return _json(host_pages.described(known[0]) | {"fetches": fetches["rows"][::-1]})
+        fetches = await asyncio.to_thread(ledger.latest_of_host, path, host, 50)
+        return _json(host_pages.described(known[0]) | {"fetches": fetches})
 
     async def _change(
         self, request: ServedRequest, connection: ServedConnection, path: str, host: str
@@ -295,7 +295,8 @@ class AdminServer:
             answers = await self._source.ask(command, first=name in actions.TO_ONE, patient=name != "stop")
             if answers.missing and name in actions.TO_OWNERS:
                 raise _absent(f"the change was not made in {', '.join(answers.missing)}, which", answers)
-        await self._looking.sample()
+        with suppress(CrawlerError):  # after `stop`, the processes may have ended
+            await self._looking.sample()
         return _json({"done": command["command"], "answers": answers})
 
     async def _set(self, settings: dict[str, str]) -> list[Any]:

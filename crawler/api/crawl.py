@@ -58,7 +58,7 @@ from crawler.pages.withdrawals import RuleFile
 from crawler.process.answering.commands import CHANGING
 from crawler.process.exchange.exchange import Member
 from crawler.process.fetching.reader import Extractor
-from crawler.process.lifecycle.limits import STOP_GRACE
+from crawler.process.lifecycle.limits import STOP_GRACE, SUPERVISOR_GONE
 from crawler.process.lifecycle.shutdown import within
 from crawler.process.live_services import LiveServices
 from crawler.process.opening.stages import Stages, reading
@@ -151,7 +151,7 @@ class Crawl:
         self._peers = place.peers
         if self._member is None and place.peers:
             raise UsageError("crawler.Crawl is one process; `crawler crawl --processes N` starts several")
-        if not self._supervised:  # with several processes, the supervisor has checked them
+        if not self._supervised:  # the supervisor of several processes has already checked their settings
             check_processes(self.config, self.directory)
         self.stages = Stages(
             self.config,
@@ -238,7 +238,9 @@ class Crawl:
         self._opened = False
         self.process.commit_rest()  # needed if the crawl was opened but never run
         self.process.close()
-        self.stages.close(clean=self.process.failure is None)
+        self.stages.close(
+            clean=self.process.failure is None, orphaned=self.process.stopped_by == SUPERVISOR_GONE
+        )
 
     def _close_items(self) -> None:
         items, self._items = self._items, None
@@ -494,7 +496,7 @@ class Crawl:
         """Carry out an order in all processes of the crawl, as the command line does."""
         from crawler.cli.withdraw import carry_out
 
-        order.rule(0.0)  # refuse a wrong order before anything is read
+        order.rule(0.0)  # refuse an order with an invalid target before anything is read
         self.directory.require()
         ready(self.directory, "withdraw")
         return carry_out(self.directory, [order])[-1]

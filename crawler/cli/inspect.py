@@ -15,7 +15,6 @@ from crawler.admin.render_reasons import REASONS
 from crawler.admin.status import Status, group, whole
 from crawler.admin.wait_causes import describe_cause
 from crawler.cli import access, options
-from crawler.consent.describing import header_text
 from crawler.errors import CrawlerError, UsageError
 from crawler.printable import printable
 from crawler.records import CACHED, HostStatus
@@ -383,6 +382,8 @@ def _get(argv: list[str]) -> int:
         lines = [f"HTTP {page['status']} {page['reason']}".rstrip()]
         lines += [f"{name}: {value}" for name, value in page["headers"]]
         if page["consent"]:
+            from crawler.consent.describing import header_text
+
             lines.append(f"X-Consent: {header_text(page['consent'])}")
         _write("\n".join(map(printable, lines)).encode() + b"\n", args.output)
     else:

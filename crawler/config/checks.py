@@ -275,11 +275,11 @@ def _check_server(text: str) -> None:
 
 def _check_sizes(section: str, values: msgspec.Struct) -> None:
     """Raise ConfigError for a size below the minimum of its field (msgspec checks plain numbers only)."""
-    for field in msgspec.structs.fields(values):
-        if get_origin(field.type) is not Annotated:
+    for name, kind in type(values).__annotations__.items():
+        if get_origin(kind) is not Annotated:
             continue
-        meta = get_args(field.type)[1]
+        meta = get_args(kind)[1]
         least = (meta.extra or {}).get("least", 0)
-        if least and getattr(values, field.name) < least:
-            value = int(getattr(values, field.name))
-            raise bad_setting(f"{section}.{field.name}", f"{value} is out of range; must be at least {least}")
+        if least and getattr(values, name) < least:
+            value = int(getattr(values, name))
+            raise bad_setting(f"{section}.{name}", f"{value} is out of range; must be at least {least}")

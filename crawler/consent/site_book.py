@@ -36,7 +36,7 @@ from crawler.urls.canonical import canonical, resolve
 
 TDMREP, RSL = "tdmrep", "rsl"
 WELL_KNOWN = "/.well-known/tdmrep.json"
-# maximum number of sites in memory; fewer are crawled at the same time
+# maximum number of sites in memory; it exceeds the number of sites that are crawled at the same time
 SITES_MAX = 4096
 SITE_BYTES = 2000  # memory of a site without statements
 FILES_OVERHEAD = 200  # bytes of memory per site, in addition to the size of its files
@@ -130,6 +130,7 @@ class SiteBook:
         token: our product token.
         fingerprint: the fingerprint of a URL (request form).
         record_of: a function (URL of a robots.txt, instant) -> `c/` key of the capture, or b"" if none is stored.
+        processes: the number of processes on this machine, which divide the memory among themselves.
     """
 
     def __init__(
@@ -141,10 +142,11 @@ class SiteBook:
         token: str,
         fingerprint: Callable[[str], int],
         record_of: Callable[[str, float], bytes],
+        processes: int = 1,
     ) -> None:
         self._store, self._robots, self._config, self._token = store, robots, config, token
         self._fingerprint, self._record_of = fingerprint, record_of
-        bytes_max = config.files_memory_max
+        bytes_max = config.files_memory_max // processes
         self._sites: _Recent[str, tuple[RobotsCopy, list[KnownFile], Site]] = _Recent(bytes_max)
         self._noted: _Recent[bytes, Site] = _Recent(bytes_max)
         self._files: _Recent[str, list[KnownFile]] = _Recent(bytes_max)

@@ -90,9 +90,9 @@ class CrawlDirectory:
         """Return whether the process `name` has ever started in this directory, even if its folder has been lost."""
         return (self.path / f"{name}{BEGUN}").exists()
 
-    def processes_begun(self) -> int:
-        """Return the number of processes that have ever started in this directory."""
-        return len([*self.path.glob(f"*{BEGUN}")])
+    def begun_names(self) -> set[str]:
+        """Return the names of the processes that have ever started in this directory."""
+        return {path.name.removesuffix(BEGUN) for path in self.path.glob(f"*{BEGUN}")}
 
     def forget_begun(self, name: str) -> None:
         """Allow a process whose folder is lost to start again.

@@ -50,7 +50,7 @@ _MORE = 1024  # compressed bytes that are read beyond the estimate if only a par
 _LAST_BLOCK = zlib.compress(_GAP, wbits=_RAW)
 _GZIP_START = b"\x1f\x8b\x08\x00" + _ANY_TIME_AND_SYSTEM
 _EMPTY_LAST_BLOCK = b"\x03\x00"
-_IsalError: type[Exception] = igzip_lib.IsalError  # type: ignore[assignment]  # its stub says instance
+_IsalError: type[Exception] = igzip_lib.IsalError  # type: ignore[assignment] # the stub declares an instance
 
 
 def compressor(level: int) -> Callable[[bytes], bytes]:

@@ -15,19 +15,20 @@ matched from the left, in time linear in the target, without regular expressions
 cost of a verdict, and `rules_max` bounds the cost of a file. Rules beyond these limits are ignored and
 counted.
 
-To be cautious, the parser also accepts lines without a colon (`disallow /x`) and common misspellings of
-disallow, which goes beyond the RFC.
+The parser also accepts lines without a colon (`disallow /x`) and common misspellings of disallow, which the
+RFC does not require. So a faulty line forbids a page rather than allowing it.
 """
 
 import re
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterator
+from typing import Generic, TypeVar
 
 import msgspec
 
 # Maximum number of rules per file, and of rules with wildcards. The largest files have some hundreds of
 # rules.
 RULES_MAX, WILDCARDS_MAX = (10_000, 1_000)
-SLICE_LINES = 4_000  # number of lines read between two pauses; they take some 5 ms
+SLICE_BYTES = 16 << 10  # number of bytes read between two pauses; they take .2 ms, at worst 5 ms
 BOM = b"\xef\xbb\xbf"
 UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 
@@ -59,8 +60,15 @@ _FIELDS = {
 # Matches the product token at the start of a user-agent line. Text after the token (`/1.0`, a comment) is
 # ignored.
 _AGENT = re.compile(r"([A-Za-z_-]+)(?=[\s/;(]|$)|(\*)(?=\s|$)")
+# Each repetition is possessive (`++`, `*+`), so that the time is linear even if a line has 500,000 blanks.
+_LINE = re.compile(rb"([^\r\n]*+)[\r\n]*+")
 # Matches nearly all lines. Matching lines are read in half the time that other lines take.
-_PLAIN_LINE = re.compile(rb"[ \t]*([A-Za-z-]+)[ \t]*:[ \t]*([!\"$-~]*)[ \t]*(?:#.*)?")
+_PLAIN_LINE = re.compile(rb"[ \t]*+([A-Za-z-]++)[ \t]*+:[ \t]*+([!\"$-~]*+)[ \t]*+(?:#.*+)?")
+# Matches consecutive lines of the same kind, allow or disallow, of which long files consist. All lines of a match are
+# read at once, in a tenth of the time.
+_REST = rb":[ \t]*+[!\"$-~]*+[ \t]*+[\r\n]++"
+_RULE_LINES = re.compile(rb"(?:[Dd]isallow%b)++|(?:[Aa]llow%b)++" % (_REST, _REST))
+_VALUE = re.compile(r":[ \t]*+([!-~]++)")  # the value of each line of `_RULE_LINES` that has one
 _PLAIN_FIELDS = {name.encode(): field for name, field in _FIELDS.items()}
 _BLANK = " \t\x0b\x0c\x00"
 _ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})")
@@ -97,22 +105,23 @@ class Parsed(msgspec.Struct, frozen=True, gc=False, array_like=True):
     group: str = ""
 
 
-class _ByPrefix:
-    """Rules, indexed by a prefix that their targets must have. Rules with the same prefix keep their order."""
+Kept = TypeVar("Kept")
 
-    __slots__ = ("_lengths", "_rules")
 
-    def __init__(self, items: Iterable[tuple[str, Rule]]) -> None:
-        self._rules: dict[str, list[Rule]] = {}
-        for prefix, rule in items:
-            self._rules.setdefault(prefix, []).append(rule)
-        self._lengths = sorted({len(prefix) for prefix in self._rules}, reverse=True)
+class _ByPrefix(Generic[Kept]):
+    """Values kept for each prefix that targets may have."""
 
-    def fitting(self, target: str) -> Iterator[list[Rule]]:
-        """For each prefix of `target` that has rules, yield these rules, the longest prefix first."""
+    __slots__ = ("_kept", "_lengths")
+
+    def __init__(self, kept: dict[str, Kept]) -> None:
+        self._kept = kept
+        self._lengths = sorted(set(map(len, kept)), reverse=True)
+
+    def fitting(self, target: str) -> Iterator[Kept]:
+        """Yield what is kept for each prefix of `target`, the longest prefix first."""
         for length in self._lengths:
-            if length <= len(target) and (rules := self._rules.get(target[:length])):
-                yield rules
+            if length <= len(target) and (kept := self._kept.get(target[:length])) is not None:
+                yield kept
 
 
 class RobotsRules:
@@ -129,16 +138,21 @@ class RobotsRules:
         self.crawl_delay = parsed.crawl_delay
         self.sitemaps = parsed.sitemaps
         rules = parsed.rules
-        self._plain = _ByPrefix((rule.pattern, rule) for rule in rules if not _is_wildcard(rule.pattern))
-        self._wildcards = _ByPrefix(
-            (_head(rule.pattern), rule) for rule in rules if _is_wildcard(rule.pattern)
-        )
+        plain: dict[str, Rule] = {}
+        wildcards: dict[str, list[Rule]] = {}
+        for rule in rules:
+            if _is_wildcard(rule.pattern):
+                wildcards.setdefault(_head(rule.pattern), []).append(rule)
+            else:
+                plain.setdefault(rule.pattern, rule)  # of an allow and a disallow rule, allow comes first
+        self._plain, self._wildcards = _ByPrefix(plain), _ByPrefix(wildcards)
         self._asked: tuple[str, Rule | None] | None = (
             None  # the latest verdict, cached because a URL is checked several times
         )
         # Approximate size in memory, in bytes. The cache limits the sum of these sizes.
         said = (*parsed.usage, *parsed.signals, *parsed.licenses)
-        self.weight = 500 + sum(300 + len(rule.pattern) for rule in rules) + 100 * len(self.sitemaps)
+        self.weight = 500 + 200 * len(rules) + 100 * len(self.sitemaps)
+        self.weight += sum([len(rule.pattern) for rule in rules])
         self.weight += sum(100 + len(line) for line in said)
 
     def allowed(self, target: str) -> bool:
@@ -155,7 +169,7 @@ class RobotsRules:
         return self._asked[1]
 
     def _decide(self, target: str) -> Rule | None:
-        best = next((rules[0] for rules in self._plain.fitting(target)), None)
+        best = next(self._plain.fitting(target), None)
         for rules in self._wildcards.fitting(target):
             # the rules are ordered by rank, so the search ends at the first rule that cannot win
             for rule in rules:
@@ -171,13 +185,13 @@ class RobotsRules:
         return f"Rules({len(rules)} rules, crawl_delay={self.crawl_delay}, {len(sitemaps)} sitemaps)"
 
 
-def _rank(rule: Rule) -> tuple[int, bool]:
+def _rank(rule: Rule) -> int:
     """Return the rank of a rule.
 
     The matching rule of the lowest rank decides. Longer patterns have lower ranks, and allow has a lower rank
     than disallow.
     """
-    return -len(rule.pattern), not rule.allow
+    return -2 * len(rule.pattern) - rule.allow
 
 
 def _head(pattern: str) -> str:
@@ -209,13 +223,21 @@ def read(
 def reading(
     body: bytes, token: str, *, rules_max: int = RULES_MAX, wildcards_max: int = WILDCARDS_MAX
 ) -> Generator[None, None, Parsed]:
-    """Parse `body` as `read` does, but pause after every `SLICE_LINES` lines."""
+    """Parse `body` as `read` does, but pause after every `SLICE_BYTES` bytes."""
     groups = _Groups(token.lower(), rules_max, wildcards_max)
-    lines = re.split(rb"[\r\n]+", body.removeprefix(BOM))
-    for begin in range(0, len(lines), SLICE_LINES):
-        for field, value in _fields(lines[begin : begin + SLICE_LINES]):
-            groups.add(field, value)
-        if begin + SLICE_LINES < len(lines):
+    at, pause_at = len(BOM) if body.startswith(BOM) else 0, SLICE_BYTES
+    while at < len(body):
+        if (rules := _RULE_LINES.match(body, at, pause_at)) is not None:
+            groups.add_rules(rules[0].decode("ascii"))
+            at = rules.end()
+        else:
+            line = _LINE.match(body, at)
+            assert line is not None, "the expression matches any text"
+            if (found := _field(line[1])) is not None:
+                groups.add(*found)
+            at = line.end()
+        if at >= pause_at:
+            pause_at = at + SLICE_BYTES
             yield
     return groups.parsed()
 
@@ -226,7 +248,7 @@ class _Choice(msgspec.Struct, eq=False):
     rules_left: int
     wildcards_left: int
     found: bool = False
-    rules: dict[Rule, None] | None = None
+    rules: dict[Rule, None] = {}
     crawl_delay: float | None = None
     ignored: int = 0
     usage: list[str] = []
@@ -240,9 +262,33 @@ class _Choice(msgspec.Struct, eq=False):
         elif field == _CRAWL_DELAY:
             self.crawl_delay = _longer(self.crawl_delay, _seconds(value))
         elif value and self._takes(value):
-            if self.rules is None:
-                self.rules = {}
             self.rules[Rule(pattern_of(value), field == _ALLOW)] = None
+
+    def add_rules(self, lines: str) -> None:
+        """Add the lines of a match of `_RULE_LINES`."""
+        allow, values = lines[0] in "Aa", _VALUE.findall(lines)
+        if not ("*" in lines or "$" in lines or "%" in lines):
+            taken = values[: self.rules_left]
+            self.rules_left -= len(taken)
+            self.ignored += len(values) - len(taken)
+        else:
+            taken = [pattern_of(value) for value in self._possible(values) if self._takes(value)]
+        for pattern in taken:
+            self.rules[Rule(pattern, allow)] = None
+
+    def _possible(self, values: list[str]) -> list[str]:
+        """Return the values that may be within the limits, and count the others.
+
+        Most lines of a hostile file are beyond a limit, and are skipped here in half the time.
+        """
+        if not self.rules_left:
+            possible = []
+        elif not self.wildcards_left:
+            possible = [value for value in values if "*" not in value and value[-1] != "$"]
+        else:
+            possible = values
+        self.ignored += len(values) - len(possible)
+        return possible
 
     def _takes(self, value: str) -> bool:
         """Return whether one more rule is within the limits. Count the rule in either case."""
@@ -289,6 +335,12 @@ class _Groups:
             for choice in self._present:
                 choice.add(field, value)
 
+    def add_rules(self, lines: str) -> None:
+        """Add the lines of a match of `_RULE_LINES`."""
+        self._in_head = False
+        for choice in self._present:
+            choice.add_rules(lines)
+
     def _add_agent(self, value: str) -> None:
         self._any_group = True
         if not self._in_head:
@@ -304,7 +356,7 @@ class _Groups:
 
     def parsed(self) -> Parsed:
         choice = self._own if self._own.found else self._any
-        rules = sorted(choice.rules or (), key=_rank)
+        rules = sorted(choice.rules, key=_rank)
         return Parsed(
             tuple(rules),
             choice.crawl_delay,
@@ -322,26 +374,23 @@ def _keep(lines: list[str], value: str) -> None:
         lines.append(value[: STATEMENT_OCTETS_MAX + 1])
 
 
-def _fields(lines: Iterable[bytes]) -> Iterator[tuple[int, str]]:
-    """Yield (field, value) of each readable line."""
-    for raw in lines:
-        plain = _PLAIN_LINE.fullmatch(raw)
-        if plain is not None and (known := _PLAIN_FIELDS.get(plain[1].lower())) is not None:
-            yield known, plain[2].decode("ascii")
-            continue
-        try:
-            line = raw.partition(b"#")[0].decode("utf-8").strip(_BLANK)
-        except UnicodeDecodeError:
-            continue
-        name, colon, value = line.partition(":")
-        if not colon or name.strip(_BLANK).lower() not in _FIELDS:
-            words = line.split()
-            if len(words) != 2:
-                continue
-            name, value = words
-        field = _FIELDS.get(name.strip(_BLANK).lower())
-        if field is not None:
-            yield field, value.strip(_BLANK)
+def _field(raw: bytes) -> tuple[int, str] | None:
+    """Return (field, value) of a line, or None if the line is unreadable."""
+    plain = _PLAIN_LINE.fullmatch(raw)
+    if plain is not None and (known := _PLAIN_FIELDS.get(plain[1].lower())) is not None:
+        return known, plain[2].decode("ascii")
+    try:
+        line = raw.partition(b"#")[0].decode("utf-8").strip(_BLANK)
+    except UnicodeDecodeError:
+        return None
+    name, colon, value = line.partition(":")
+    if not colon or name.strip(_BLANK).lower() not in _FIELDS:
+        words = line.split()
+        if len(words) != 2:
+            return None
+        name, value = words
+    field = _FIELDS.get(name.strip(_BLANK).lower())
+    return None if field is None else (field, value.strip(_BLANK))
 
 
 def _seconds(value: str) -> float | None:
@@ -396,7 +445,7 @@ def _unescape(match: re.Match[str]) -> str:
 
 
 def _is_wildcard(pattern: str) -> bool:
-    return "*" in pattern or pattern.endswith("$")
+    return "*" in pattern or pattern[-1:] == "$"
 
 
 def matches(pattern: str, target: str) -> bool:

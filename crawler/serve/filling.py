@@ -13,8 +13,9 @@ import heapq
 import itertools
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import suppress
+from typing import TypeVar
 
 from crawler.config import ServeConfig
 from crawler.errors import DamageError
@@ -25,6 +26,8 @@ from crawler.serve.page_handler import PageHandler
 from crawler.serve.representation import CopyForm
 from crawler.storage.keys import ASKED
 from crawler.storage.kv import after_prefix
+
+T = TypeVar("T")
 
 STEP = 0.002  # seconds of work between two rests, and so the longest time that a request waits
 # If other programs use the CPU, the work is late. Shorter rests make up for at most this number of seconds.
@@ -74,18 +77,24 @@ class Filler:
                 await asyncio.sleep(CHECK_INTERVAL)
                 continue
             done.append(form)
-            self._handler.head_cache.drop_prepared()
+            async for _ in self._with_rests(self._handler.head_cache.dropping_prepared()):
+                pass
             await self._fill(form, revision)
             self.passes += 1
 
     async def _fill(self, form: CopyForm, revision: int) -> None:
         """Prepare the answers in a form until there is no room, or until the withdrawals change."""
-        self._next, began = time.monotonic(), time.thread_time()
-        for url in self._urls():
+        async for url in self._with_rests(self._urls()):
             if revision != self._revision() or not self._handler.has_room():
                 return
             if url:
                 self._handler.prepare(url, form)
+
+    async def _with_rests(self, pieces: Iterator[T]) -> AsyncIterator[T]:
+        """Yield `pieces`, and rest after each step of work on them."""
+        self._next, began = time.monotonic(), time.thread_time()
+        for piece in pieces:
+            yield piece
             if (spent := time.thread_time() - began) >= STEP:
                 await self._rest(spent)
                 began = time.thread_time()

@@ -32,6 +32,7 @@ from crawler.process.exchange.exchange import Member
 from crawler.process.fetching.reader import fork_parser
 from crawler.process.lifecycle import shutdown
 from crawler.process.lifecycle.garbage_collection import collect_rarely
+from crawler.process.lifecycle.limits import SUPERVISOR_GONE
 from crawler.storage.rotating_file import reopen_on
 from crawler.supervision.parent import watch_parent
 from crawler.supervision.time_slices import use_long_slices
@@ -43,6 +44,8 @@ MESSAGE_BYTES_MAX = 64 << 20
 LOOPBACK = "127.0.0.1"
 ORPHAN_GRACE = 1.0  # seconds that an orphaned child may use to complete its fetches in flight
 CLEAR_LIMIT = 10.0  # seconds to end the tasks that remain in a child's loop
+
+log = logging.getLogger("crawler")
 
 
 class Start(msgspec.Struct):
@@ -182,7 +185,14 @@ class _Child:
         """Send the last message, and close the connection."""
         await shutdown.within(CLEAR_LIMIT, "report to the supervisor", self._confirmed(message))
         self._writer.close()
-        await shutdown.within(CLEAR_LIMIT, "supervisor's pipe", self._writer.wait_closed())
+        await shutdown.within(CLEAR_LIMIT, "supervisor's pipe", self._closed())
+
+    async def _closed(self) -> None:
+        """Wait until the connection is closed. If the supervisor has ended, log it."""
+        try:
+            await self._writer.wait_closed()
+        except ConnectionError:
+            log.warning("the supervisor has ended, so this process ends without a report to it")
 
     async def _confirmed(self, message: dict[str, Any]) -> None:
         """Send a message, and read messages until the supervisor confirms that it has received this one.
@@ -197,7 +207,9 @@ class _Child:
                     return
 
     def _say(self, message: dict[str, Any]) -> None:
-        self._writer.write(msgspec.json.encode(message) + b"\n")
+        """Send a message, unless the connection has been closed because the supervisor has ended."""
+        if not self._writer.is_closing():
+            self._writer.write(msgspec.json.encode(message) + b"\n")
 
     async def _listen(self, crawl: "Crawl") -> None:
         """Receive and obey messages of the supervisor until the supervisor has ended."""
@@ -218,7 +230,7 @@ class _Child:
             crawl.stop(reason)
 
     def _orphaned(self, crawl: "Crawl") -> None:
-        crawl.stop("supervisor gone", grace=ORPHAN_GRACE)
+        crawl.stop(SUPERVISOR_GONE, grace=ORPHAN_GRACE)
 
     async def _tell(self, crawl: "Crawl") -> None:
         """Send the status at each interval, if an interval is set."""

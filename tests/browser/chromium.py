@@ -94,8 +94,8 @@ class Page:
         return result["result"].get("value")
 
     async def until(self, expression: str) -> Any:
-        """Wait at most 30 s until an expression is true. Return its value."""
-        async with asyncio.timeout(30):
+        """Wait at most 90 s until an expression is true. Return its value."""
+        async with asyncio.timeout(90):
             while True:
                 with suppress(RuntimeError):
                     if value := await self.evaluate(expression):

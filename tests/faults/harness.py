@@ -282,7 +282,7 @@ def deaths(directory: Path) -> list[float]:
     """Return the times at which the supervisor noticed that a process had been killed, from the log of the crawl."""
     log = directory / "crawler.log"
     lines = log.read_text().splitlines() if log.exists() else []
-    killed = [line for line in lines if f": ended with signal {signal.SIGKILL};" in line]
+    killed = [line for line in lines if f": ended with signal {signal.SIGKILL} (" in line]
     return [datetime.strptime(line[:23], "%Y-%m-%d %H:%M:%S,%f").timestamp() for line in killed]
 
 

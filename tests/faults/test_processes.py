@@ -18,7 +18,7 @@ import msgspec
 import pytest
 
 from crawler.errors import DirectoryError
-from tests.faults.harness import TreeWeb, end, judge, pids, settings, several, start
+from tests.faults.harness import TreeWeb, end, judge, kill_at, pids, settings, several, start
 
 PAGES = 1500
 FLAGS = several(3)
@@ -60,6 +60,12 @@ def test_kills_of_random_processes_lose_nothing(tmp_path: Path) -> None:
     assert len(kills) >= 4
     assert found.flawless, found
     assert books(tmp_path / "crawl") == "holds"
+
+
+def test_the_harness_counts_the_kills_of_all_processes(tmp_path: Path) -> None:
+    """The harness counts lines of the log. After their wording changed, it counted none, and `crash.py` failed."""
+    with TreeWeb(tmp_path, 300, "--fanout", "3") as web:
+        assert len(kill_at(web, tmp_path / "crawl", "committed:5", *FLAGS)) == 3
 
 
 def crawl_with_fault(web: TreeWeb, directory: Path, fault: str, module: Sequence[str] = ("crawler",)) -> bool:

@@ -120,11 +120,12 @@ def test_a_child_obeys_messages_to_stop_or_about_the_end(
 @pytest.mark.parametrize("broken", [False, True])
 def test_a_child_without_a_supervisor_stops_by_itself(parent: Parent, broken: bool) -> None:
     """The child stops when the stream ends, or when the stream breaks because the child's messages were not read."""
-    parent.start()
+    parent.start(level=20)
     if not broken:
         parent.hear("port")
     parent.close()
     assert parent.process.wait(TIMEOUT) == 0
+    assert "Traceback" not in (parent.folder / "crawler.log").read_text()
 
 
 def test_a_child_whose_supervisor_has_ended_stops(parent: Parent) -> None:

@@ -68,10 +68,10 @@ class Commands:
             stages.intake,
             stages.fingerprinter,
         )
-        self._admission, self._signal_intake = stages.admission, stages.signal_intake
+        self._decisions = lambda: stages.decisions
         self._outbox = stages.outbox
         self._now = stages.clock.now
-        self._ended_cleanly = stages.ended_cleanly
+        self._died = stages.died
         self._commit = commit
         self._peers = peers or stages.views.waiting_for_peers
         self._explainer = Explainer.of(stages)
@@ -93,8 +93,9 @@ class Commands:
                 commit,
             ).withdraw,
         )  # fmt: skip
-        self._commands = {command.__name__: _checked(command) for command in commands}
-        self._commands["status"] = _checked(self._status)
+        self._commands: dict[str, Callable[..., Any]] = {command.__name__: command for command in commands}
+        self._commands["status"] = self._status
+        self._checked: dict[str, Callable[[Mapping[str, Any]], Any]] = {}
 
     def run(self, request: Mapping[str, Any]) -> Any:
         """Return the answer to a request {"command": name, argument: value, ...}, computed without pauses.
@@ -108,10 +109,11 @@ class Commands:
         """Return the same answer as `run`, but as a generator that pauses in long commands, so other work can run."""
         arguments = dict(request)
         name = arguments.pop("command", "")
-        command = self._commands.get(name) if isinstance(name, str) else None
-        if command is None:
+        if not isinstance(name, str) or name not in self._commands:
             raise UsageError(f"unknown command {name!r}")
-        answer = command(arguments)
+        if name not in self._checked:
+            self._checked[name] = _checked(self._commands[name])
+        answer = self._checked[name](arguments)
         if isinstance(answer, Generator):
             answer = yield from answer
         return answer.plain() if isinstance(answer, Status) else answer
@@ -138,7 +140,7 @@ class Commands:
             splitter=self._views.splitter_counts(),
             peers={self._context.name: self._peers()} if self._context.topology.peers else {},
             waiting=waiting,
-            members=[MemberStatus(self._context.name, "at_rest" if self._ended_cleanly() else "died", now)],
+            members=[MemberStatus(self._context.name, "died" if self._died() else "at_rest", now)],
             refreshing=self._views.refreshing(now, hosts),
         )
         return replace(status, **self.running())
@@ -225,13 +227,13 @@ class Commands:
             places.restrict(directory.settings.places())
             directory.settings.note_places(places.names)
         if good:
-            self._commit(partial(self._admission.seeds, good))
+            self._commit(partial(self._decisions().admission.seeds, good))
         return {"queued": len(good), "refused": refused}
 
     def signal(self, urls: list[str], source: str = "signal") -> Steps:
         """Accept signals that pages have changed; return what was done with each URL (`change_signals.Signalled`)."""
         said = Signalled()
-        self._commit(partial(self._signal_intake.decide, urls, source, said))
+        self._commit(partial(self._decisions().signal_intake.decide, urls, source, said))
         yield from self._point.making()
         return said.plain()
 

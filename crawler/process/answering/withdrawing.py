@@ -50,7 +50,7 @@ PAUSE_ENTRIES = 500  # number of entries examined between two pauses: about 5 ms
 class Withdrawing:
     """Carries out the steps of a withdrawal in one process.
 
-    `commit` queues a `Change`, and `making` builds all queued changes.
+    `commit` queues a `Change`, and `making` builds all queued changes. `retiring` drops the waiting URLs that match.
     """
 
     def __init__(
@@ -260,16 +260,19 @@ class Withdrawing:
         overwrite a block as to examine an entry.
         """
         listed: dict[bytes, int] = {}
-        for key, length in listed_bytes(self._pages.store, begin):
+        size = 0
+        for number, (key, length) in enumerate(listed_bytes(self._pages.store, begin)):
             if entries <= 0:
                 self._commit_blanks(listed)
                 return key
-            if sum(listed.values()) >= BYTES_AT_ONCE:
+            if size >= BYTES_AT_ONCE:
                 self._commit_blanks(listed)
-                listed = {}
-                yield
+                listed, size = {}, 0
             listed[key] = length
+            size += length
             entries -= 1 + length // BLOCK_BYTES
+            if number % PAUSE_ENTRIES == PAUSE_ENTRIES - 1:
+                yield
         self._commit_blanks(listed)
         return b""
 

@@ -19,6 +19,8 @@ import traceback
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
+from crawler.errors import CrawlerError
+
 T = TypeVar("T")
 
 log = logging.getLogger("crawler")
@@ -31,7 +33,10 @@ LOOKS = 4  # number of checks that the watchdog makes within its limit
 
 
 async def within(limit: float, step: str, work: Awaitable[object]) -> bool:
-    """Wait at most `limit` seconds for `work`. Return whether it ended. An exception of `work` is only logged."""
+    """Wait at most `limit` seconds for `work`. Return whether it ended.
+
+    An exception of `work` is only logged: in one line if the disk or a peer caused it, otherwise with its traceback.
+    """
     task = asyncio.ensure_future(work)
     done, _ = await asyncio.wait({task}, timeout=limit)
     if not done:
@@ -40,7 +45,8 @@ async def within(limit: float, step: str, work: Awaitable[object]) -> bool:
         _left_alone.append(step)
         return False
     if not task.cancelled() and (error := task.exception()) is not None:
-        log.error("shutdown: %s failed: %s", step, error, exc_info=error)
+        bug = None if isinstance(error, OSError | CrawlerError) else error
+        log.error("shutdown: %s failed: %s", step, error, exc_info=bug)
     return True
 
 

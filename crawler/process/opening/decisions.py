@@ -2,13 +2,12 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 from crawler.clock import Clock
-from crawler.config import Overrides
 from crawler.config.credentials import has_credentials
 from crawler.due.eliminator import Eliminator
 from crawler.frontier.frontier import Frontier
-from crawler.frontier.refresh.refreshing import Refresh
 from crawler.frontier.refresh.validators import Validators
 from crawler.pages.page_cache import PageCache
 from crawler.process.opening.assembly import make_stamping
@@ -26,31 +25,27 @@ from crawler.records import Link, LinkFlag
 from crawler.robots.cache import RobotsCache
 from crawler.splitter.inbox import Received
 from crawler.storage.commit import Change, Making
-from crawler.storage.keys import SCOPE_STATE
 from crawler.storage.kv import KeyValue
-from crawler.storage.reshard import load_json
 from crawler.urlfilter.link_filter import LinkFilter
-from crawler.urlfilter.url_filter import Scope, UrlFilter
-from crawler.urls.canonical import hostname
 from crawler.urls.clock_cache import ClockCache
 from crawler.urls.equivalence import Equivalences
 from crawler.urls.fingerprint import Fingerprinter
-from crawler.urls.trace import TraceWriter
+
+if TYPE_CHECKING:
+    from crawler.frontier.refresh.refreshing import Refresh
+    from crawler.urls.trace import TraceWriter
 
 _CREDIT = LinkFlag.CREDIT
 
 
 class Decisions:
-    """The objects of one process that decide: `link_filter`, `knowledge`, `admission`, `signal_intake` and `results`.
-
-    `hook` is a URL filter that the user supplies.
-    """
+    """The objects of one process that decide: `knowledge`, `admission`, `signal_intake` and `results`."""
 
     def __init__(
         self,
         context: ProcessContext,
         store: KeyValue,
-        hook: Callable[[str], bool] | None,
+        link_filter: LinkFilter,
         *,
         fingerprinter: Fingerprinter,
         equivalences: Equivalences,
@@ -58,8 +53,8 @@ class Decisions:
         pages: PageCache,
         due: Eliminator,
         frontier: Frontier,
-        refresh: Refresh | None,
-        trace: TraceWriter | None,
+        refresh: "Refresh | None",
+        trace: "TraceWriter | None",
     ) -> None:
         config, topology = context.config, context.topology
         ranking = named(config.order)
@@ -68,9 +63,8 @@ class Decisions:
         if ranking is not None:
             improve = _improving(frontier, context.clock)
             ordering = LinkScoring(ranking, config.order, config.cache.bits, improve)
-        self.link_filter = _link_filter(context, store, fingerprinter, hook, pages.withdrawals.stops)
         self.knowledge = SiteKnowledge(
-            self.link_filter.filter,
+            link_filter.filter,
             equivalences,
             fingerprinter,
             topology.peers,
@@ -80,7 +74,7 @@ class Decisions:
         # without peers, this cache is never used, so it is as small as possible
         sent = ClockCache(bits if topology.peers else 1)
         self.admission = Admission(
-            self.link_filter,
+            link_filter,
             self.knowledge,
             Seen(ClockCache(bits), due),
             Owners(topology.partition, context.name, sent),
@@ -89,7 +83,7 @@ class Decisions:
         )
         self.signal_intake = SignalIntake(
             self.admission,
-            self.link_filter,
+            link_filter,
             topology.partition,
             context.name,
             record=pages.record,
@@ -137,40 +131,10 @@ def _improving(frontier: Frontier, clock: Clock) -> Callable[[Sequence[Link], Ch
     return improve
 
 
-def _validators(context: ProcessContext, store: KeyValue, refresh: Refresh | None) -> Validators:
+def _validators(context: ProcessContext, store: KeyValue, refresh: "Refresh | None") -> Validators:
     """Return the object that knows which validators to trust. If there is a refresh schedule, use its object."""
     if refresh is not None:
         return refresh.validators
     validators = Validators(context.config.refresh)
     validators.open(store)
     return validators
-
-
-def _link_filter(
-    context: ProcessContext,
-    store: KeyValue,
-    fingerprinter: Fingerprinter,
-    hook: Callable[[str], bool] | None,
-    withdrawn: Callable[[str], bool],
-) -> LinkFilter:
-    config = context.config
-    url_filter = UrlFilter(
-        _scope(context, store),
-        config.filter,
-        config.traps,
-        allow_ports=config.network.allow_ports,
-        requisites=config.crawl.requisites,
-        hook=hook,
-        withdrawn=withdrawn,
-    )
-    return LinkFilter(url_filter, fingerprinter, length_max=config.urls.length_max)
-
-
-def _scope(context: ProcessContext, store: KeyValue) -> Scope:
-    """Return the scope, including what seeds and their redirects have added so far."""
-    config, state = context.config, load_json(store, SCOPE_STATE)
-    overrides = Overrides([own for own in config.override if own.scope is not None])
-    own = (lambda url: overrides.for_url(url, hostname(url)).scope) if overrides else None
-    if state is None:
-        return Scope(config.crawl.scope, kind_of=own, surts=config.crawl.surts)
-    return Scope.from_state(config.crawl.scope, state, kind_of=own, surts=config.crawl.surts)

@@ -17,6 +17,7 @@ its links.
 """
 
 from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -27,8 +28,6 @@ from crawler.errors import StoreError, Unexpected
 from crawler.extract.directives import header_directives
 from crawler.frontier.frontier import Frontier
 from crawler.frontier.outcome_policy import Decision, End
-from crawler.frontier.refresh.refetch_outcomes import result_of
-from crawler.frontier.refresh.refreshing import Refresh
 from crawler.frontier.refresh.validators import Validators
 from crawler.pages.captures import is_answer
 from crawler.pages.change_detection import SUCCESSES
@@ -54,6 +53,9 @@ from crawler.records import (
 from crawler.robots.cache import RobotsCache
 from crawler.storage.commit import Change, Making
 from crawler.urls.canonical import authority
+
+if TYPE_CHECKING:
+    from crawler.frontier.refresh.refreshing import Refresh
 
 _REFRESH = LinkFlag.REFRESH
 _AGAIN = LinkFlag.AGAIN
@@ -85,7 +87,7 @@ class ResultProcessor:
         robots: RobotsCache,
         following: LinkPolicy,
         unexpected: Unexpected | None = None,
-        refresh: Refresh | None = None,
+        refresh: "Refresh | None" = None,
         hear: Hear | None = None,
         credit: Credit | None = None,
         validators: Validators | None = None,
@@ -211,7 +213,7 @@ class ResultProcessor:
         assert self._refresh is not None and capturing.record is not None
         fetch_task, record = capturing.fetch_task, capturing.record
         if fetch_task.flags & _REFRESH:
-            result = result_of(
+            result = self._refresh.outcomes.result_of(
                 capturing.fetch.outcome,
                 unchanged=capturing.unchanged,
                 new_form=capturing.new_form,

@@ -1,13 +1,12 @@
 """Retires waiting URLs (`crawler retire`), and finds the place of a known URL in the frontier."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from functools import partial
 from typing import Any
 
 from crawler.due.eliminator import Eliminator
 from crawler.frontier.frontier import Frontier
 from crawler.process.committing import counters
-from crawler.process.results.admission import Counted
 from crawler.storage.commit import Change
 from crawler.storage.keys import PARKED
 
@@ -17,7 +16,7 @@ def retiring(
     now: Callable[[], float],
     matches: Callable[[str], object],
     commit: Callable[[Change], None],
-) -> Counted:
+) -> Generator[None, None, int]:
     """Drop matching to-do and parked URLs in portions, each with a `Change` for `commit`. Return their number."""
     count, begin = 0, PARKED
     while begin:

@@ -4,6 +4,7 @@ The stacks of tasks and threads are then logged.
 """
 
 import asyncio
+import io
 import logging
 import os
 import subprocess
@@ -14,6 +15,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from crawler.errors import StoreError
 from crawler.process.lifecycle import shutdown
 from crawler.process.lifecycle.shutdown import (
     FRAMES_SHOWN,
@@ -36,6 +38,21 @@ async def stubborn() -> None:
             await asyncio.Event().wait()
         except asyncio.CancelledError:
             pass
+
+
+@pytest.mark.parametrize(
+    ("error", "traceback"),
+    [(ValueError("x"), True), (BrokenPipeError(32, "Broken pipe"), False), (StoreError("full"), False)],
+)
+def test_only_a_step_that_fails_because_of_a_bug_logs_a_traceback(
+    caplog: pytest.LogCaptureFixture, error: Exception, traceback: bool
+) -> None:
+    async def fails() -> None:
+        raise error
+
+    assert asyncio.run(within(5.0, "step", fails()))
+    assert caplog.messages == [f"shutdown: step failed: {error}"]
+    assert bool(caplog.records[0].exc_info) is traceback
 
 
 def test_a_step_that_does_not_end_is_abandoned(caplog: pytest.LogCaptureFixture) -> None:
@@ -219,6 +236,17 @@ class Thread:
         return self.hangs
 
 
+class Stream(io.StringIO):
+    """A stream that records its name in `done` when it is flushed."""
+
+    def __init__(self, name: str, done: list[object]) -> None:
+        super().__init__()
+        self._name, self._done = name, done
+
+    def flush(self) -> None:
+        self._done.append(self._name)
+
+
 def test_only_threads_that_delay_the_exit_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """A thread that hangs is logged, and the process exits at once. All threads share one time limit."""
     done: list[object] = []
@@ -230,13 +258,13 @@ def test_only_threads_that_delay_the_exit_are_waited_for(monkeypatch: pytest.Mon
     monkeypatch.setattr(shutdown.time, "monotonic", lambda: now[0])
     monkeypatch.setattr(shutdown.os, "_exit", done.append)
     monkeypatch.setattr(logging, "shutdown", lambda: done.append("log"))
-    monkeypatch.setattr(sys, "stdout", SimpleNamespace(flush=lambda: done.append("out")))
-    monkeypatch.setattr(sys, "stderr", SimpleNamespace(flush=lambda: done.append("err")))
+    for name in ("stdout", "stderr"):
+        monkeypatch.setattr(sys, name, Stream(name, done))
     assert shutdown.leave(3) == 3
     assert done == [] and daemon.joined == [] and late.joined == [0.0]
     threads[2:] = [Thread(hangs=True)]
     shutdown.leave(4)
-    assert done == ["log", "out", "err", 4]
+    assert done == ["log", "stdout", "stderr", 4]
 
 
 @pytest.mark.parametrize(

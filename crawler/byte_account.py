@@ -41,7 +41,7 @@ class ByteAccount(Generic[_O]):
         assert limit > 0
         self._limit = limit
         self._small = small
-        self._shares: dict[_O, int] = {}  # shares of owners that may wait, oldest first
+        self._shares: dict[_O, int] = {}  # owners that may wait -> their shares, oldest first
         self._charges: dict[Hashable, int] = {}
         self._waiting: dict[_O, int] = {}  # waiting owner -> the number of bytes that it waits for
         self.held = 0  # the bytes of all owners

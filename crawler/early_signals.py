@@ -22,8 +22,8 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-# Asks a process to reopen its logs. The signal is blocked here, and so in child processes, because a service
-# manager may send it to these, too.
+# Asks a process to reopen its logs. The signal is blocked in this process and in its child processes, because
+# a service manager may send it to all of them.
 REOPEN = signal.SIGUSR1
 AT_ONCE = 130  # exit code after a second signal, or after a Ctrl-C before anything has begun
 _came: list[int] = []

@@ -109,8 +109,8 @@ def fork_children(
             if helpers:
                 end_with_parent(parent)
             for sibling in (*siblings, *children):
-                # if this child kept the parent's end of a sibling's link, the sibling would not notice the
-                # end of the parent
+                # otherwise, a sibling would not notice that the parent has ended, because this child would
+                # keep the sibling's link open
                 sibling.link.close()
             _be_child(work, theirs)
         theirs.close()

@@ -7,10 +7,11 @@ the files. The seed is printed in the header of a run.
 import asyncio
 import gc
 import inspect
+import logging
 import os
 import random
 import signal
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -65,9 +66,25 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items[:] = [item for tests in files for item in tests]
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol() -> Generator[None, object, object]:
+    """Restore the crawler's logger and the handlers of signals after each test, because commands change both."""
+    log = logging.getLogger("crawler")
+    handlers, propagates, level = [*log.handlers], log.propagate, log.level
+    before = {number: signal.getsignal(number) for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)}
+    try:
+        return (yield)
+    finally:
+        log.handlers, log.propagate = handlers, propagates
+        log.setLevel(level)
+        for number, handler in before.items():
+            if handler is not None and signal.getsignal(number) is not handler:
+                signal.signal(number, handler)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Run a test that is a coroutine function, for at most a minute, on uvloop as the crawler does.
+    """Run a test that is a coroutine function, for at most four minutes, on uvloop as the crawler does.
 
     If a test fails, its loop stays open, because closing it would wait for the tasks that the test left behind.
     """
@@ -75,7 +92,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
         return None
     arguments = {name: pyfuncitem.funcargs[name] for name in inspect.signature(pyfuncitem.obj).parameters}
     loop = uvloop.new_event_loop()
-    loop.run_until_complete(asyncio.wait_for(pyfuncitem.obj(**arguments), 60.0))
+    loop.run_until_complete(asyncio.wait_for(pyfuncitem.obj(**arguments), 240.0))
     for task in asyncio.all_tasks(loop):
         task.cancel()
     loop.call_soon(loop.stop)

@@ -22,6 +22,7 @@ def given() -> dict[str, object]:
         "leads": [os.getpgid(0) == os.getpid(), os.getsid(0) == os.getpid()],
         "umask": os.umask(0o022),
         "ignored": [number for number in range(1, 32) if signal.getsignal(number) is signal.SIG_IGN],
+        "blocked": sorted(signal.pthread_sigmask(signal.SIG_BLOCK, ())),
         "files": sorted(
             int(name) for name in os.listdir("/proc/self/fd") if os.path.exists(f"/proc/self/fd/{name}")
         ),

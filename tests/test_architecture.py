@@ -407,7 +407,7 @@ def test_csv_is_written_in_one_place() -> None:
     writers = {
         _relative(path)
         for path in _modules()
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in _nodes(path, "csv.")
         if isinstance(node, ast.Attribute) and ast.unparse(node) in ("csv.writer", "csv.DictWriter")
     }
     assert writers == {"printable.py", "lab/refresh/pages_file.py"}

@@ -70,13 +70,22 @@ def test_a_warm_program_is_given_the_same(monkeypatch: pytest.MonkeyPatch, tmp_p
     ):
         warm, cold = both(monkeypatch, "exit", "0", "ö", **options)
         assert different(warm, cold) == {} and warm[1:] == cold[1:]
+    warm_start._end_server()  # the next server starts while these settings are in force
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN), os.umask(0o077)
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGUSR1,))
     try:
         warm, cold = both(monkeypatch, "exit", "0", stdin=subprocess.DEVNULL, cwd=root)
     finally:
         signal.signal(signal.SIGHUP, before[0])
         os.umask(before[1])
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     assert different(warm, cold) == {} and signal.SIGHUP in warm[0]["ignored"] and warm[0]["umask"] == 0o077
+    assert signal.SIGUSR1 in warm[0]["blocked"]
+    warm, cold = both(monkeypatch, "exit", "0", stdin=subprocess.DEVNULL, cwd=root)
+    assert different(warm, cold) == {} and not {signal.SIGHUP, signal.SIGUSR1} & {
+        *warm[0]["ignored"],
+        *warm[0]["blocked"],
+    }
 
 
 @pytest.mark.parametrize(

@@ -90,6 +90,7 @@ def _start(*arguments: Any) -> int:
         "numbers": numbers,
         "umask": _umask(),
         "ignored": [number for number in _INHERITED if signal.getsignal(number) is signal.SIG_IGN],
+        "blocked": list(signal.pthread_sigmask(signal.SIG_BLOCK, ())),
     }
     with _lock:
         if not _servers:
@@ -224,6 +225,7 @@ def _become(request: dict[str, Any]) -> str:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for number in request["ignored"]:
         signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_SETMASK, request["blocked"])
     os.umask(request["umask"])
     os.chdir(request["folder"])
     sys.orig_argv[:] = request["words"]
@@ -263,7 +265,11 @@ def main() -> None:
     """Import the crawler, and start programs. In a started program, `_serve` returns, and the program is run."""
     link = socket.socket(fileno=int(sys.argv[1]))
     os.set_inheritable(link.fileno(), False)
+    # The test that needs the server first may ignore or block signals, but later programs must not inherit this.
+    for number in _INHERITED:
+        signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
     for name in MODULES:
         importlib.import_module(name)
     assert len(os.listdir("/proc/self/task")) == 1, "a module started a thread, so forking is unsafe"

@@ -40,6 +40,9 @@ COMMANDS: dict[str, tuple[str, type]] = {
     "set": ("settings", dict),
 }
 TO_ONE = frozenset({"seed"})
+# commands of which nothing remains in a process that is starting, unlike settings and pauses
+TO_OWNERS = frozenset({"block", "unblock", "retire"})
+_SEED_OPTIONS = ("render", "settings")  # optional arguments of `seed`, as `crawler seed --render --set`
 
 
 def token(directory: Path) -> str:
@@ -111,5 +114,7 @@ def parse(body: bytes) -> dict[str, Any]:
         raise HttpError(400, "bad_request", f"{name} needs {argument}")
     if isinstance(value, list) and (len(value) > URLS_MAX or not all(isinstance(url, str) for url in value)):
         raise HttpError(400, "bad_request", f"{name} takes at most {URLS_MAX} texts")
-    more = {"render": request["render"]} if name == "seed" and request.get("render") is not None else {}
-    return {"command": name, argument: value} | more
+    more = _SEED_OPTIONS if name == "seed" else ()
+    return {"command": name, argument: value} | {
+        option: request[option] for option in more if request.get(option) is not None
+    }

@@ -21,7 +21,7 @@ class CrawlFacts:
     def plain(self) -> dict[str, Any]:
         """Return {"directory", "id", "version", "seeds": the first hosts, "seeds_total"}."""
         try:
-            changed_at = self._directory.config_file.stat().st_mtime_ns
+            changed_at = self._directory.settings.file.stat().st_mtime_ns
         except OSError:
             changed_at = 0
         if not self._facts or changed_at != self._read_at:
@@ -30,7 +30,7 @@ class CrawlFacts:
 
     def _read(self) -> dict[str, Any]:
         try:
-            seeds = self._directory.seed_places()
+            seeds = self._directory.settings.places()
             crawl_id = self._directory.crawl_id() if self._directory.exists() else ""
         except (OSError, CrawlerError):  # show the facts that can be read
             seeds, crawl_id = [], ""

@@ -1,8 +1,8 @@
 """Estimates the remaining work of a crawl from its growth in about the last minute.
 
 On average, each URL that is done adds `brings` new URLs. `brings` is the number of links that the DUE found
-to be new, divided by the number of URLs that are done. If `brings` is below 1, the waiting URLs and all URLs
-that will follow from them form a geometric series,
+to be new, without seeds, divided by the number of URLs that are done. If `brings` is below 1, the waiting
+URLs and all URLs that will follow from them form a geometric series,
 
     left = (todo + pending * share of pending links that are new) / (1 - brings)
 

@@ -6,8 +6,8 @@
                  crawl needs a look
     unhealthy    a rule shows that the crawl, or one of its processes, does not do its work
     paused       healthy, and paused by the user
-    at rest      no process runs, and all ended cleanly
-    died         no process runs, and at least one did not end cleanly
+    at rest      no process runs, and the latest run of each ended cleanly
+    died         no process runs, and the latest run of at least one did not end cleanly
 
 Each broken rule is a `BrokenRule` with its severity and a sentence. `crawler status`, `crawler top`, `/status`,
 the metrics and the dashboard all show this verdict. Rates cover about the last
@@ -132,9 +132,13 @@ def _over(counters: Mapping[str, int], outcome: Outcome) -> int:
     return sum(counters.get(f"{source}.{outcome}", 0) for source in _SOURCES)
 
 
-def failures(counters: Mapping[str, int]) -> list[dict[str, Any]]:
-    """Describe the outcomes of `TROUBLE` that occurred, each with its count. The most frequent outcome comes first."""
-    counts = sorted(((_over(counters, outcome), str(outcome)) for outcome in TROUBLE), reverse=True)
+def failures(counters: Mapping[str, int], nameless: int = 0) -> list[dict[str, Any]]:
+    """Describe the outcomes of `TROUBLE` that occurred, each with its count. The most frequent outcome comes first.
+
+    `nameless` is the number of hosts whose name does not exist.
+    """
+    counts = [(_over(counters, outcome), str(outcome)) for outcome in TROUBLE]
+    counts = sorted([*counts, (nameless, str(Outcome.DNS_NOT_FOUND))], reverse=True)
     return [{"outcome": name, "said": describe_cause(name), "count": n} for n, name in counts if n]
 
 
@@ -164,7 +168,7 @@ def _stalled(status: CrawlSigns) -> Finding:
     recent, frontier = status.recent, status.frontier
     known = recent.get("span", 0.0) >= SPAN_MIN and "requests" in recent
     works = recent.get("requests", 0) > recent.get("failures", 0) or not frontier.todo
-    if status.paused or not known or works or not frontier.hosts_failing:
+    if status.paused or not known or works or not _failing(frontier):
         return UNHEALTHY, ""
     return UNHEALTHY, "no request has succeeded in the last minute"
 
@@ -178,11 +182,19 @@ def _requests(status: CrawlSigns) -> Finding:
 
 
 def _hosts(status: CrawlSigns) -> Finding:
-    failing, answered = status.frontier.hosts_failing, status.frontier.hosts_reached
+    failing, answered = _failing(status.frontier), status.frontier.hosts_reached
     severity = _of_share(failing, failing + answered)
     if failing < HOSTS_MIN or not severity:
         return UNHEALTHY, ""
-    return severity, f"{failing:,} hosts fail, {answered:,} have answered so far{_mostly(status.recent)}"
+    return severity, f"{failing:,} hosts fail and {answered:,} have answered so far{_mostly(status.recent)}"
+
+
+def _failing(frontier: FrontierCounts) -> int:
+    """Return the number of failing hosts that the verdict depends on.
+
+    Links to names that do not exist are usual. They count only if no host has answered, as DNS may then be at fault.
+    """
+    return frontier.hosts_failing - (frontier.hosts_nameless if frontier.hosts_reached else 0)
 
 
 def _of_share(failed: float, whole: float) -> str:
@@ -197,7 +209,7 @@ def _mostly(recent: Mapping[str, float]) -> str:
     counts = {name.removeprefix(_PREFIX): n for name, n in recent.items() if name.startswith(_PREFIX) and n}
     if not counts:
         return ""
-    return f", most often: {describe_cause(max(counts, key=lambda name: counts[name]))}"
+    return f"; most frequent failure: {describe_cause(max(counts, key=lambda name: counts[name]))}"
 
 
 def _peers(status: CrawlSigns) -> Finding:

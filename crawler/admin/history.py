@@ -41,27 +41,36 @@ def number_at(status: Mapping[str, Any], path: Sequence[str]) -> float:
 
 
 class RateSampler:
-    """Computes rates between successive samples of the status."""
+    """Computes rates between successive samples of the status.
+
+    The growth of the counters is computed for each process and then summed. So when a process answers again, what
+    it did before does not count as done at that instant. The curves begin when all processes have answered twice.
+    """
 
     def __init__(self) -> None:
-        self._before: dict[str, float] = {}
+        self._before: dict[str, dict[str, float]] = {}  # process -> its counters when it last answered
         self._then = 0.0
 
-    @property
-    def begun(self) -> bool:
-        """True if there is an earlier sample, which is needed to compute the rates of the next point."""
-        return bool(self._before)
+    def sample(
+        self, parts: Sequence[Mapping[str, Any]], status: Mapping[str, Any], now: float
+    ) -> dict[str, float]:
+        """Return the point for this instant, or {} if a process has not answered earlier. Rates are never negative.
 
-    def sample(self, status: Mapping[str, Any], now: float) -> dict[str, float]:
-        """Return the point for this instant. Rates are 0 in the first sample, and never negative."""
-        counters = {name: number_at(status, path) for name, path in RATES.items()}
+        `parts` are the statuses of the processes, and `status` is their sum. A part whose `now` is 0 is not an
+        answer, but repeats the last figures of a process that does not run.
+        """
         elapsed = now - self._then
-        point = {name: 0.0 for name in RATES}
-        if self._before and elapsed > 0.0:
-            for name, value in counters.items():
-                point[name] = max(0.0, (value - self._before[name]) / elapsed)
-        self._before, self._then = counters, now
-        return point | {name: number_at(status, path) for name, path in LEVELS.items()}
+        point = dict.fromkeys(RATES, 0.0)
+        known = all(part["name"] in self._before for part in parts)
+        for part in (part for part in parts if part["now"]):
+            counters = {name: number_at(part, path) for name, path in RATES.items()}
+            before = self._before.get(part["name"], counters)
+            self._before[part["name"]] = counters
+            if elapsed > 0.0:
+                for name, value in counters.items():
+                    point[name] += max(0.0, (value - before[name]) / elapsed)
+        self._then = now
+        return point | {name: number_at(status, path) for name, path in LEVELS.items()} if known else {}
 
 
 class History:

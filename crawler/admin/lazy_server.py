@@ -22,7 +22,7 @@ from crawler.serve import host_check
 from crawler.serve.listening import listen, origin
 
 if TYPE_CHECKING:
-    from crawler.admin.server import AdminServer
+    from crawler.admin.server import AdminServer, Search
 
 log = logging.getLogger("crawler")
 
@@ -31,12 +31,18 @@ class LazyAdminServer:
     """Listens in place of the admin server; it has the same arguments as `AdminServer`."""
 
     def __init__(
-        self, source: StatusSource, config: Config, directory: Path, now: Callable[[], float]
+        self,
+        source: StatusSource,
+        config: Config,
+        directory: Path,
+        now: Callable[[], float],
+        search: "Search",
     ) -> None:
         self._source = source
         self._config = config
         self._directory = directory
         self._now = now
+        self._search = search
         self._token = actions.token(directory)
         self._looking = Sampler(source, config.admin, now, directory)
         self._socket: socket.socket | None = None
@@ -66,7 +72,9 @@ class LazyAdminServer:
     async def _open(self) -> None:
         module = await asyncio.to_thread(importlib.import_module, "crawler.admin.server")
         assert self._socket is not None
-        server = module.AdminServer(self._source, self._config, self._directory, self._now, self._looking)
+        server = module.AdminServer(
+            self._source, self._config, self._directory, self._now, self._looking, self._search
+        )
         await server.start_on(self._socket)
         self.server = server
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,9 @@ log = logging.getLogger("crawler")
 
 INTERVAL = 1.0  # seconds between samples while somebody is watching
 PAUSE_MAX = 5.0  # seconds between samples while no page is open
-HOSTS_SHOWN = 20  # maximum number of hosts in /status; the dashboard lists hosts with /hosts
+HOSTS_SHOWN = (
+    20  # maximum number of hosts in /status; samples contain none, as the dashboard asks /hosts for them
+)
 
 
 class Sampler:
@@ -80,19 +82,23 @@ class Sampler:
 
     async def sample(self) -> None:
         """Take a sample."""
-        self._status = await self.status()
+        parts, self._status = await self._look(hosts=0)
         now = self._sampled_at = self._now()
-        knows_rates = self._pulse.begun
-        self._point = self._pulse.sample(self._status, now)
-        if knows_rates:
+        self._point = self._pulse.sample(parts, self._status, now)
+        if self._point:
             self.history.add(self._point, now)
         looked, self.sampled = self.sampled, asyncio.Event()
         looked.set()
 
     async def status(self) -> dict[str, Any]:
         """Return the current status of the whole crawl."""
-        parts = await self._source.ask({"command": "status", "hosts": HOSTS_SHOWN})
-        return whole([Status.of(part) for part in parts]).plain() | {"crawl": self._facts.plain()}
+        return (await self._look(HOSTS_SHOWN))[1]
+
+    async def _look(self, hosts: int) -> tuple[Sequence[dict[str, Any]], dict[str, Any]]:
+        """Return the status of each process, and that of the whole crawl, with at most `hosts` hosts per process."""
+        parts = await self._source.ask({"command": "status", "hosts": hosts})
+        merged = whole([Status.of(part) for part in parts])
+        return parts, merged.plain() | {"crawl": self._facts.plain()}
 
     def event(self) -> bytes:
         """Return the latest sample as JSON; `at` is its instant."""

@@ -16,7 +16,7 @@ Reading needs no token: by default the server listens on loopback only. A
 import asyncio
 import logging
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from importlib import resources
 from pathlib import Path
@@ -26,6 +26,7 @@ from urllib.parse import parse_qs, unquote
 import msgspec
 
 from crawler.admin import actions, bot, consent_page, host_pages, ledger, tails, withdrawal
+from crawler.admin.explanation import explanation, may_be_unfollowed
 from crawler.admin.sampling import Sampler
 from crawler.admin.status_source import Answers, StatusSource
 from crawler.config import Config
@@ -50,6 +51,8 @@ from crawler.serve.reply import Reply
 from crawler.serve.request_reader import ServedRequest
 
 log = logging.getLogger("crawler")
+
+Search = Callable[[str], Mapping[str, str]]
 
 WATCHERS_MAX = 16  # simultaneous event streams
 BODY_BYTES_MAX = 1 << 20
@@ -79,8 +82,15 @@ def _json(value: object) -> Reply:
     return _reply(msgspec.json.encode(value) + b"\n", "application/json")
 
 
+def _find_nothing(_url: str) -> dict[str, str]:
+    return {}
+
+
 class AdminServer:
-    """Shows and controls a crawl; `directory` contains the token and the log of fetches."""
+    """Shows and controls a crawl; `directory` contains the token and the log of fetches.
+
+    `search` is called in a thread for a URL that no process knows, and returns further facts about it for `why`.
+    """
 
     def __init__(
         self,
@@ -89,8 +99,11 @@ class AdminServer:
         directory: Path,
         now: Callable[[], float],
         looking: Sampler | None = None,
+        search: Search = _find_nothing,
     ) -> None:
         self._source = source
+        self._search = search
+        self._searching = asyncio.Lock()  # one search at a time, because a search reads many pages
         self._looking = looking or Sampler(source, config.admin, now, directory)
         self._config = config
         self._files_of = CrawlDirectory(directory)
@@ -180,11 +193,19 @@ class AdminServer:
     async def _why(self, fields: dict[str, str]) -> Reply:
         if not fields.get("url"):
             raise HttpError(400, "bad_request", "name the URL: /why?url=URL")
-        answers = await self._source.ask({"command": "why", "url": fields["url"]})
-        owned = [each for each in answers if each.get("owner", each.get("process")) == each.get("process")]
-        if not owned:
+        steps = explanation(fields["url"])
+        try:
+            answers = await self._source.ask(next(steps))
+            while True:
+                answers = await self._source.ask(steps.send(answers))
+        except StopIteration as end:
+            answer: dict[str, Any] | None = end.value
+        if answer is None:
             raise _absent(f"{answers[0]['owner']}, which owns this URL,", answers)
-        return _json(owned[0] | {"page_server": self._config.serve.address})
+        if may_be_unfollowed(answer):
+            async with self._searching:
+                answer |= await asyncio.to_thread(self._search, answer["url"])
+        return _json(answer | {"page_server": self._config.serve.address})
 
     async def _show_history(self, fields: dict[str, str]) -> Reply:
         return _json(self._looking.history.plain())
@@ -251,8 +272,8 @@ class AdminServer:
         if not known:
             raise HttpError(404, "unknown", "no URL of this host is known", host=host)
         path = self._files_of.pages_file
-        fetches = await asyncio.to_thread(lambda: ledger.of_host(ledger.tail_lines(path), host, 50))
-        return _json(host_pages.described(known[0]) | {"fetches": fetches["rows"][::-1]})
+        fetches = await asyncio.to_thread(ledger.latest_of_host, path, host, 50)
+        return _json(host_pages.described(known[0]) | {"fetches": fetches})
 
     async def _change(
         self, request: ServedRequest, connection: ServedConnection, path: str, host: str
@@ -270,13 +291,17 @@ class AdminServer:
         if command["command"] == "set":
             answers = await self._set(command["settings"])
         else:
-            answers = await self._source.ask(command, first=command["command"] in actions.TO_ONE)
-        await self._looking.sample()
+            name = command["command"]
+            answers = await self._source.ask(command, first=name in actions.TO_ONE, patient=name != "stop")
+            if answers.missing and name in actions.TO_OWNERS:
+                raise _absent(f"the change was not made in {', '.join(answers.missing)}, which", answers)
+        with suppress(CrawlerError):  # after `stop`, the processes may have ended
+            await self._looking.sample()
         return _json({"done": command["command"], "answers": answers})
 
     async def _set(self, settings: dict[str, str]) -> list[Any]:
         """Change settings of all processes, and save them."""
-        answers = await self._source.ask({"command": "set", "settings": settings})
+        answers = await self._source.ask({"command": "set", "settings": settings}, patient=True)
         safe_settings.record(self._files_of, settings)
         return answers
 

@@ -21,9 +21,9 @@ _DERIVED = ("outlook", "health", "crawl")  # sections of the tree that are not p
 class MemberStatus(msgspec.Struct, frozen=True):
     """A process of a crawl. Its state is `running`, `at_rest`, `died`, `missing` or `ended`.
 
-    If no process of the crawl runs, each process is `at_rest` if it ended cleanly, and otherwise has `died`. A
-    process is `missing` if it does not answer while others run. A process has `ended` if the crawl is ending
-    and this process has finished before the others.
+    If no process of the crawl runs, each process is `at_rest` if its latest run ended cleanly, and otherwise has
+    `died`. A process is `missing` if it does not answer while others run. A process has `ended` if the crawl is
+    ending and this process has finished before the others.
 
     `seen_at` is the instant at which the figures shown for the process were read; 0 if there are none.
     """
@@ -85,7 +85,9 @@ class Status(msgspec.Struct, kw_only=True):
         sections = msgspec.to_builtins(self)
         sections["splitter"] = sections["splitter"] or {}
         sections["outlook"] = msgspec.to_builtins(self.eta) | {"said": self.outlook}
-        sections["health"] = self.health.plain() | {"failures": failures(self.counters)}
+        sections["health"] = self.health.plain() | {
+            "failures": failures(self.counters, self.frontier.hosts_nameless)
+        }
         return nested(sections.pop("counters")) | sections
 
     @classmethod
@@ -218,6 +220,7 @@ _BY_NAME: dict[str, Callable[[Sequence[Any]], Any]] = {
     "ended": max,
     "span": max,
     "why_slow": _mean,  # these are shares of the time
+    "paused": lambda values: sorted({reason for value in values for reason in value}),
 }
 
 

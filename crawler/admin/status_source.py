@@ -1,18 +1,19 @@
 """The source of the admin server's answers: its own process, or several processes over their control sockets."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
 
-from crawler.admin.control_client import ANSWER_BYTES_MAX, short_path
+from crawler.admin.control_client import ANSWER_BYTES_MAX, RESTART_WAIT, short_path
 from crawler.admin.process_metrics import RecentErrors
 from crawler.admin.status import Status, resting
 from crawler.errors import CrawlerError, UsageError
 
 Request = Mapping[str, Any]
+_RETRY_INTERVAL = 0.1  # seconds between two requests to a process that may be restarting
 TIMEOUT = 10.0  # a process that does not answer within this many seconds is left out
 
 
@@ -25,8 +26,10 @@ class Answers(list[Any]):
 class StatusSource(Protocol):
     """The processes of a crawl, to which the admin server sends requests."""
 
-    async def ask(self, request: Request, *, first: bool = False) -> Answers:
+    async def ask(self, request: Request, *, first: bool = False, patient: bool = False) -> Answers:
         """Return the answers of all processes that answer. With `first`, return only one answer.
+
+        With `patient`, wait up to `RESTART_WAIT` seconds for a process that does not answer while others do.
 
         Raises:
             CrawlerError: all rejected the request; carries the reason of one.
@@ -43,7 +46,7 @@ class OwnProcess:
         self._run = run
         self.not_ready = not_ready
 
-    async def ask(self, request: Request, *, first: bool = False) -> Answers:
+    async def ask(self, request: Request, *, first: bool = False, patient: bool = False) -> Answers:
         return Answers([await self._run(request)])
 
 
@@ -74,20 +77,19 @@ class SiblingProcesses:
         self._missing: set[str] = set(folders)
         self._last: dict[str, Any] = {}
 
-    async def ask(self, request: Request, *, first: bool = False) -> Answers:
-        names = list(self._folders)[: 1 if first else None]
-        found = await asyncio.gather(*(self._ask(name, request) for name in names), return_exceptions=True)
-        answers = {
-            name: answer
-            for name, answer in zip(names, found, strict=True)
-            if not isinstance(answer, BaseException)
-        }
-        failures = [answer for answer in found if isinstance(answer, BaseException)]
-        missing = tuple(
-            name
-            for name, answer in zip(names, found, strict=True)
-            if isinstance(answer, BaseException) and not isinstance(answer, CrawlerError)
-        )
+    async def ask(self, request: Request, *, first: bool = False, patient: bool = False) -> Answers:
+        names = list(self._folders)
+        found = await (self._ask_one(names, request) if first else self._ask_each(names, request))
+        names = list(found)
+        give_up = asyncio.get_running_loop().time() + RESTART_WAIT
+        while (
+            patient and 0 < len(_silent(found)) < len(found) and asyncio.get_running_loop().time() < give_up
+        ):
+            await asyncio.sleep(_RETRY_INTERVAL)
+            found |= await self._ask_each(_silent(found), request)
+        answers = {name: answer for name, answer in found.items() if not isinstance(answer, BaseException)}
+        failures = [answer for answer in found.values() if isinstance(answer, BaseException)]
+        missing = tuple(_silent(found))
         self._missing = self._missing - set(names) | set(missing)
         if failures and not answers:
             raise failures[0] if isinstance(failures[0], CrawlerError) else CrawlerError("no process answers")
@@ -99,6 +101,20 @@ class SiblingProcesses:
             made[0] = _with_errors(made[0], self._supervision.errors)
         made.missing = missing
         return made
+
+    async def _ask_each(self, names: Sequence[str], request: Request) -> dict[str, Any]:
+        """Return the answer or the exception of each process."""
+        found = await asyncio.gather(*(self._ask(name, request) for name in names), return_exceptions=True)
+        return dict(zip(names, found, strict=True))
+
+    async def _ask_one(self, names: Sequence[str], request: Request) -> dict[str, Any]:
+        """Return the answer of the first process that answers, or the exception of the last one."""
+        found: dict[str, Any] = {}
+        for name in names:
+            found = await self._ask_each([name], request)
+            if not _silent(found):
+                break
+        return found
 
     def _resting(self, name: str) -> Any:
         last = self._last.get(name)
@@ -121,6 +137,15 @@ class SiblingProcesses:
 
     def not_ready(self) -> str:
         return f"{', '.join(sorted(self._missing))} did not answer" if self._missing else ""
+
+
+def _silent(found: Mapping[str, Any]) -> list[str]:
+    """Return the processes that did not answer. A process that rejects a request has answered."""
+    return [
+        name
+        for name, answer in found.items()
+        if isinstance(answer, BaseException) and not isinstance(answer, CrawlerError)
+    ]
 
 
 def _with_errors(status: Mapping[str, Any], errors: RecentErrors) -> dict[str, Any]:

@@ -1,16 +1,15 @@
-"""The latest lines of the log and of the log of fetches that match a filter, newest first.
+"""The latest matching lines of the log, and of the log of fetches, newest first.
 
 Only the last `TAIL_BYTES` of a file are read, so the cost of an answer is bounded: about 10 ms.
 """
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from crawler.admin.ledger import tail_lines
+from crawler.admin.ledger import latest_lines
 
 TAIL_BYTES = 8 << 20
 ROWS_MAX = 500
@@ -25,7 +24,7 @@ def fetches(path: Path, *, outcome: str = "", text: str = "", limit: int = 100) 
     marks = [part for part in (f'"outcome":"{outcome}"' if outcome else "", text) if part]
     needles = [mark.encode("utf-8", "replace") for mark in marks]
     rows: list[dict[str, Any]] = []
-    for line in _latest(path):
+    for line in latest_lines(path, TAIL_BYTES, needles[-1] if needles else b""):
         if len(rows) >= min(limit, ROWS_MAX):
             break
         if not all(needle in line for needle in needles):
@@ -47,7 +46,7 @@ def log_lines(path: Path, *, level: str = "debug", text: str = "", limit: int = 
     least, needle = LEVELS.get(level, 0), text.encode("utf-8", "replace").lower()
     rows: list[dict[str, str]] = []
     rest: list[bytes] = []
-    for line in _latest(path):
+    for line in latest_lines(path, TAIL_BYTES):
         if (found := _LEVEL.match(line)) is None:
             rest.append(line)
             continue
@@ -60,8 +59,3 @@ def log_lines(path: Path, *, level: str = "debug", text: str = "", limit: int = 
         if len(rows) >= min(limit, ROWS_MAX):
             break
     return rows
-
-
-def _latest(path: Path) -> Iterator[bytes]:
-    """Yield the complete lines in the last `TAIL_BYTES` of a rotated log, the last line first."""
-    yield from reversed([line for line in tail_lines(path, TAIL_BYTES) if line.endswith(b"\n")])

@@ -5,7 +5,7 @@ _WORDS = {
     "connect_error": "connection refused or timed out",
     "tls_error": "no TLS connection",
     "dns_error": "no answer from DNS",
-    "dns_not_found": "dns not found",
+    "dns_not_found": "the host name does not exist",
     "host_busy": "429 or 503",
     "temporary": "5xx or 408",
     "header_timeout": "no answer in time",

@@ -58,7 +58,7 @@ from crawler.pages.withdrawals import RuleFile
 from crawler.process.answering.commands import CHANGING
 from crawler.process.exchange.exchange import Member
 from crawler.process.fetching.reader import Extractor
-from crawler.process.lifecycle.limits import STOP_GRACE
+from crawler.process.lifecycle.limits import STOP_GRACE, SUPERVISOR_GONE
 from crawler.process.lifecycle.shutdown import within
 from crawler.process.live_services import LiveServices
 from crawler.process.opening.stages import Stages, reading
@@ -151,7 +151,7 @@ class Crawl:
         self._peers = place.peers
         if self._member is None and place.peers:
             raise UsageError("crawler.Crawl is one process; `crawler crawl --processes N` starts several")
-        if not self._supervised:  # with several processes, the supervisor has checked them
+        if not self._supervised:  # the supervisor of several processes has already checked their settings
             check_processes(self.config, self.directory)
         self.stages = Stages(
             self.config,
@@ -206,10 +206,10 @@ class Crawl:
         )
         self._switch_delivery()
         if not self._supervised:
-            self.directory.save_config(self.config)
+            self.directory.settings.save(self.config)
         if isinstance(self._seeds, Seeds):
-            self._seeds.places.restrict(self.directory.seed_places())
-            self._seeds.note = self.directory.note_places
+            self._seeds.places.restrict(self.directory.settings.places())
+            self._seeds.note = self.directory.settings.note_places
         await self.process.exchange.start()
         self.live = LiveServices(self.process)
         await self.live.start()
@@ -238,7 +238,9 @@ class Crawl:
         self._opened = False
         self.process.commit_rest()  # needed if the crawl was opened but never run
         self.process.close()
-        self.stages.close(clean=self.process.failure is None)
+        self.stages.close(
+            clean=self.process.failure is None, orphaned=self.process.stopped_by == SUPERVISOR_GONE
+        )
 
     def _close_items(self) -> None:
         items, self._items = self._items, None
@@ -401,7 +403,7 @@ class Crawl:
             return
         self.directory.require()
         ready(self.directory)
-        config = convert(self.directory.saved_config())
+        config = convert(self.directory.settings.load())
         for name in begun_names(self.directory):
             with reading(config, self.directory, name, clock=SystemClock()) as stages:
                 yield from stored_pages(stages, newest, allow)
@@ -494,7 +496,7 @@ class Crawl:
         """Carry out an order in all processes of the crawl, as the command line does."""
         from crawler.cli.withdraw import carry_out
 
-        order.rule(0.0)  # refuse a wrong order before anything is read
+        order.rule(0.0)  # refuse an order with an invalid target before anything is read
         self.directory.require()
         ready(self.directory, "withdraw")
         return carry_out(self.directory, [order])[-1]
@@ -522,8 +524,9 @@ class Crawl:
         settings, request = rendered_parts.separated(request, self.config.crawl.scope)
         if settings:
             await self.command({"command": "set", "settings": settings})
-            safe_settings.record(self.directory, settings)
         answer = await in_turns(self.live.commands.steps(request))
+        if request.get("command") == "set" and not self._supervised:
+            safe_settings.record(self.directory, request["settings"])
         if request.get("command") in CHANGING and not await self.process.kept():
             raise StoreError("the change is not on disk yet, because the disk is slow; try again")
         return answer

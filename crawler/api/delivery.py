@@ -53,7 +53,7 @@ Consume = Callable[[Page], Awaitable[bool]]  # page -> whether the consumer took
 _PACKAGE = Path(__file__).resolve().parents[1]
 _RANKED, _SEED, _OWN_REQUEST = LinkFlag.RANKED, LinkFlag.SEED, LinkFlag.OWN_REQUEST
 _URLS_A_TURN = 1_000  # number of waiting URLs that are examined before other tasks of the event loop may run
-# maximum number of requests to unreachable servers whose errbacks are called in a run
+# maximum number of unreachable requests per run whose errbacks are called
 _UNREACHED_MAX = 1_000_000
 _STORED = (Outcome.FETCHED, Outcome.EMPTY, Outcome.TRUNCATED, Outcome.UNCHANGED)
 
@@ -124,8 +124,8 @@ class Delivery:
         self._items = items
         self._processors = processors
         self._callbacks: dict[str, Callback] = {}
-        # keys of the handovers (what a request hands to its page) that are in a change which is not durable
-        # yet
+        # keys of the handovers of a change that is not durable yet; a handover is what a request passes to
+        # its page
         self._keeping: set[bytes] = set()
         self._syncing: asyncio.Task[None] | None = None
         # fingerprints of the requests that `deliver_unreached` has delivered

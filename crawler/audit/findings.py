@@ -129,7 +129,7 @@ class Auditor:
         self._urls = self._pages = 0
         self._sections = {name: Section(listed=[]) for name in CHECKS}
         self._dead: dict[int, _Dead] = {}
-        # fingerprint -> (URL, fingerprint and URL of its target)
+        # fingerprint of a redirect -> (its URL, fingerprint of its target, URL of its target)
         self._redirects: dict[int, tuple[str, int, str]] = {}
         self._found: dict[int, tuple[str, str, int]] = {}  # indexable pages: fingerprint -> (url, via, depth)
         self._noindex: set[int] = set()
@@ -325,7 +325,7 @@ class Auditor:
         for fingerprint, (url, behind, via) in ranked:
             count, sources = self._sources.get(fingerprint, (0, []))
             if not sources and fingerprint in self._external_ends & self._external_hops:
-                continue  # the finding about the link that redirects here is listed instead
+                continue  # instead of this page, the link that redirects to it is listed
             if not sources and via:  # the page `via` is not stored
                 count, sources = 1, [via]
             self._add(name, Finding(url, behind, tuple(sources), count))

@@ -1,8 +1,8 @@
 """Checks the language codes and return links of `<link rel=alternate hreflang>`.
 
 A code is x-default, or a language of ISO 639-1, optionally followed by a script of four letters and a region
-of ISO 3166-1. A link counts only if the page to which it leads links back. The links of all pages are kept as
-pairs of fingerprints (16 bytes per pair), which are compared at the end.
+of ISO 3166-1. A link from page A to page B counts only if B links back to A. The links of all pages are kept
+as pairs of fingerprints (16 bytes per pair), which are compared at the end.
 """
 
 import re

@@ -41,6 +41,12 @@ def unfollowed_link(path: Path, url: str, pages_max: int) -> Unfollowed | None:
         return next((each for each in found if each is not None), None)
 
 
+def unfollowed_facts(path: Path, url: str, pages_max: int) -> dict[str, str]:
+    """Return the verdict of `why` and the page with the link if there is a link that was not followed, otherwise {}."""
+    link = unfollowed_link(path, url, pages_max)
+    return {} if link is None else {"verdict": link.sentence(), "unfollowed_on": link.page}
+
+
 class _Search:
     def __init__(self, crawled: Crawled, url: str) -> None:
         self._crawled = crawled

@@ -208,12 +208,13 @@ def _rendering(found: Plan, goal: Goal) -> str:
 
 
 def _assumed(goal: Goal) -> str:
+    size = goal.page_bytes / KIB
     largest = f"; the largest host has {goal.largest_host:.2%} of the pages" if goal.largest_host else ""
     if 0.0 < goal.addresses < goal.hosts:
         addresses = f"{goal.addresses:,.0f} address{'' if round(goal.addresses) == 1 else 'es'}"
         largest += f"; {goal.hosts:,.0f} hosts at {addresses}"
     return (
-        f"{goal.page_bytes / KIB:,.0f} KiB (the largest {goal.largest_bytes / KIB:,.0f}), compressed to "
+        f"{size:,.{0 if size >= 10 else 2}f} KiB (the largest {goal.largest_bytes / KIB:,.0f}), compressed to "
         f"{goal.compressed:.0%}, {goal.coded:.0%} sent compressed; {goal.links:,.0f} links, {goal.urls:.3g} new URLs of "
         f"{goal.url_bytes:,.0f} characters, {goal.directories:.3g} directories per host; {goal.latency:.3g} s, "
         f"{goal.secure:.0%} over TLS, {goal.handshakes:.2g} handshakes{largest}"

@@ -83,15 +83,15 @@ class UnitCosts(msgspec.Struct, frozen=True):
     host_cpu: CostRange  # cost of a new host, for its connection, robots.txt and record
     handshake_cpu: CostRange  # cost of a new TLS connection: connecting and a full handshake
     secure_cpu: CostRange  # additional cost of a fetch over TLS, without the handshake
-    # additional cost of a fetch that finds the loop asleep, for turns, wake-ups and a commit
+    # additional cost of a fetch that finds the loop asleep: the cost of turns, wake-ups and a commit
     lone_cpu: CostRange
     unchanged_cpu: CostRange  # the refresh of a known page that has not changed
     page_store: CostRange  # a page's record, capture and entry, without its URL, in a compacted store
     page_store_log: CostRange  # record, capture and entry of a page before compaction
     page_journal: CostRange  # a page's line in pages.jsonl, without its URL
-    capture_warc: CostRange  # WARC records of a fetch without its body
+    capture_warc: CostRange  # WARC records of a fetch, without the bytes of the fetched body
     body_warc: CostRange  # bytes of WARC per byte of body compressed by gzip (level 6)
-    coded_warc: CostRange  # bytes of WARC per byte of a body that is sent compressed
+    coded_warc: CostRange  # bytes of WARC per byte of a body that the server sends compressed
     unchanged_warc: CostRange  # WARC records of a revisit
     known_bits: CostRange  # bits per known URL in the DUE, beyond log2 of the mean gap between fingerprints
     todo_disk: CostRange  # bytes per waiting URL of 77 characters
@@ -109,8 +109,9 @@ class UnitCosts(msgspec.Struct, frozen=True):
 
 
 # These unit costs are estimates, not measurements. The CPU time of whole crawls was divided according to a
-# profile. For the set `mid`, the sum agrees with the measurement: 1,851 us per page of 28 KiB and about 60
-# links, of which parsing takes 31 %, and filter and caches take 8 %. The ranges are estimated, too.
+# profile. For the set `mid`, the sum agrees with the measurement of 1,851 us per page. A page has 28 KiB and
+# about 60 links; parsing takes 31 % of the time, and filter and caches take 8 %. The ranges are estimated,
+# too.
 REFERENCE = UnitCosts(
     process_cpu=CostRange(0.4, 0.6, 1.0),
     page_cpu=CostRange(0.0010, 0.0011, 0.0017),

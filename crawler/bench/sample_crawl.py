@@ -30,6 +30,7 @@ _DEFLATED = 0.2
 
 class _Line(msgspec.Struct):
     url: str = ""
+    ts: str = ""
     bytes: int = 0
     took: float = 0.0
     status: int = 0
@@ -44,12 +45,17 @@ def facts(path: Path) -> dict[str, float]:
     directory = CrawlDirectory(path)
     if not directory.exists():
         raise UsageError(f"--sample {path}: not a crawl directory")
-    found = _of_lines(directory.pages_file)
+    report = _report(directory)
+    found, hosts_of_the_run = _of_lines(directory.pages_file, report.get("started", ""))
     if not found:
         raise UsageError(f"--sample {path}: the crawl has fetched no page")
-    politeness = directory.saved_config().get("politeness", {})
+    politeness = directory.settings.load().get("politeness", {})
     found |= {name: float(politeness[name]) for name in ("delay", "delay_factor") if name in politeness}
-    found |= _of_report(_report(directory), found["hosts"])
+    found |= _of_report(report)
+    if addresses := report.get("frontier", {}).get("addresses", 0):
+        # A run knows only the addresses of the hosts that it has requested itself.
+        share = min(addresses / hosts_of_the_run, 1.0) if hosts_of_the_run else 1.0
+        found["addresses"] = found["hosts"] * share
     return found
 
 
@@ -60,9 +66,13 @@ def _report(directory: CrawlDirectory) -> dict[str, Any]:
         return {}
 
 
-def _of_lines(journal: Path) -> dict[str, float]:
-    """Return the arguments derived from the journal lines of answered fetches, or {} if there are no such lines."""
+def _of_lines(journal: Path, started: str) -> tuple[dict[str, float], int]:
+    """Return the arguments derived from the journal lines of answered fetches, or {} if there are no such lines.
+
+    Also return the number of hosts that answered since `started`, a time as it is written in the journal.
+    """
     hosts: Counter[str] = Counter()
+    hosts_since: set[str] = set()
     directories: set[int] = set()
     count = secure = length = largest = 0
     took = 0.0
@@ -70,6 +80,8 @@ def _of_lines(journal: Path) -> dict[str, float]:
         scheme, _, rest = line.url.partition("://")
         host, _, target = rest.partition("/")
         hosts[host] += 1
+        if line.ts >= started:
+            hosts_since.add(host)
         directories.add(hash((host, target.rpartition("/")[0])))
         count += 1
         secure += scheme == "https"
@@ -77,8 +89,8 @@ def _of_lines(journal: Path) -> dict[str, float]:
         largest = max(largest, line.bytes)
         took += line.took
     if not count:
-        return {}
-    return {
+        return {}, 0
+    found = {
         "hosts": float(len(hosts)),
         "largest_host": hosts.most_common(1)[0][1] / count,
         "directories": len(directories) / len(hosts),
@@ -87,6 +99,7 @@ def _of_lines(journal: Path) -> dict[str, float]:
         "latency": max(took / count, 0.001),
         "largest": max(largest / KIB, 1.0),
     }
+    return found, len(hosts_since)
 
 
 def _lines(journal: Path) -> Any:
@@ -105,22 +118,20 @@ def _lines(journal: Path) -> Any:
                     yield line
 
 
-def _of_report(report: dict[str, Any], fetched_hosts: float) -> dict[str, float]:
+def _of_report(report: dict[str, Any]) -> dict[str, float]:
     """Return the arguments derived from the counters of a run, or {} if the run has not ended yet."""
     pages = float(sum(report.get("pages", {}).get(str(ended), 0) for ended in Outcome))
     if not pages:
         return {}
     decoded, wire = (float(report["bytes"].get(name, 0)) for name in ("decoded", "wire"))
+    frontier = report.get("frontier", {})
     found = {
         "page_size": max(decoded / pages / KIB, 0.01),
         "links": report["urls"].get("links", 0) / pages,
         "urls": report.get("due", {}).get("new", 0) / pages,
-        "known_hosts": float(report.get("frontier", {}).get("hosts", 0)),
+        "known_hosts": float(frontier.get("hosts", 0)),
         "handshakes": report.get("connections", {}).get("full", 0) / pages,
     }
-    frontier = report.get("frontier", {})
-    if addresses := frontier.get("addresses", 0):
-        found["addresses"] = fetched_hosts if addresses >= fetched_hosts else float(addresses)
     if waiting := frontier.get("todo", 0):
         largest = max((host["known"] for host in report.get("hosts", ())), default=0)
         found["largest_host"] = min(largest / (waiting + pages), 1.0)

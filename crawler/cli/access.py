@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from crawler.admin.control_client import RESTART_WAIT
 from crawler.crawl.directory import CrawlDirectory
 from crawler.errors import BusyError, CrawlerError, DamageError, DirectoryError, UsageError
 from crawler.printable import printable
@@ -19,10 +20,9 @@ if TYPE_CHECKING:
     from crawler.process.opening.stages import Stages
 
 END_WAIT = 600.0  # seconds to wait for the end of a crawl; its own limits end it much earlier
-RESTART_WAIT = 10.0  # seconds to wait for a missing process while other processes of the crawl answer
 # Requests that change nothing. If a process does not answer such a request, its directory is read instead,
 # without its lock.
-READING = frozenset(("status", "why", "get", "signals", "host", "hosts"))
+READING = frozenset(("status", "why", "page_url", "get", "signals", "host", "hosts"))
 
 
 def ask(path: Path, request: dict[str, Any], damage: list[str] | None = None) -> list[Any]:
@@ -84,9 +84,12 @@ def names(directory: CrawlDirectory) -> list[str]:
 def ask_first(path: Path, request: dict[str, Any]) -> Any:
     """Send a request to one process, which forwards it to the others; return its answer."""
     directory = CrawlDirectory(path)
-    name = names(directory)[0]
-    found, answer = _ask_running(directory, name, request)
-    return answer if found else ask_at_rest(directory, name, request)
+    known = names(directory)
+    for name in known:
+        found, answer = _ask_running(directory, name, request)
+        if found:
+            return answer
+    return _ask_missing(directory, known[0], request, running=False, reads=False, damage=None)
 
 
 def is_running(path: Path) -> bool:
@@ -106,18 +109,20 @@ def is_answered(path: Path) -> bool:
 def ask_running(path: Path, request: dict[str, Any]) -> list[Any]:
     """Send a request to every process of a running crawl; return the answers.
 
+    A process that does not answer may be starting, so wait for it, except with the request `stop`: the supervisor
+    stops all processes when one of them has been stopped.
+
     Raises:
         UsageError: the crawl is not running.
     """
     directory = CrawlDirectory(path)
-    answers = []
-    for name in names(directory):
-        found, answer = _ask_running(directory, name, request)
-        if found:
-            answers.append(answer)
-    if not answers:
+    found = {name: _ask_running(directory, name, request) for name in names(directory)}
+    if not any(answered for answered, _ in found.values()):
         raise UsageError(f"{path}: the crawl is not running")
-    return answers
+    if request["command"] != "stop":
+        for name in [name for name, (answered, _) in found.items() if not answered]:
+            found[name] = _ask_running(directory, name, request, wait=RESTART_WAIT)
+    return [answer for answered, answer in found.values() if answered]
 
 
 def _ask_running(
@@ -206,7 +211,7 @@ def reading(directory: CrawlDirectory, name: str) -> Iterator["Stages"]:
 def _saved(directory: CrawlDirectory) -> "Config":
     from crawler.config import convert
 
-    return convert(directory.saved_config())
+    return convert(directory.settings.load())
 
 
 def wait_for_end(path: Path) -> None:

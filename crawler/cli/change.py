@@ -109,7 +109,7 @@ def main(command: str, argv: list[str]) -> int:
 def _parted(args: argparse.Namespace, request: dict[str, Any]) -> dict[str, Any]:
     """Apply the part of a `seed` request that says which pages a browser renders; return the rest of the request."""
     directory = _directory(args)
-    scope = convert(directory.saved_config()).crawl.scope
+    scope = convert(directory.settings.load()).crawl.scope
     settings, rest = rendered_parts.separated(request | {"render": args.render}, scope)
     _apply(args, directory, settings)
     return rest
@@ -124,8 +124,12 @@ def _directory(args: argparse.Namespace) -> CrawlDirectory:
 
 def _apply(args: argparse.Namespace, directory: CrawlDirectory, wanted: dict[str, str]) -> bool:
     """Change settings of the crawl and save them; return whether it is running."""
-    safe_settings.changed(convert(directory.saved_config()), wanted)
+    safe_settings.changed(convert(directory.settings.load()), wanted)
     running = access.is_running(args.dir)
+    if not running and safe_settings.LOG_LEVEL in wanted:
+        raise UsageError(
+            f"{safe_settings.LOG_LEVEL}: the crawl is not running, and the log level is not saved; start it with -v or -q"
+        )
     if running:
         access.ask_running(args.dir, {"command": "set", "settings": wanted})
     safe_settings.record(directory, wanted)
@@ -153,12 +157,6 @@ def _request(command: str, args: argparse.Namespace) -> dict[str, Any]:
     if command == "signal":
         return {"command": command, "urls": args.arguments, "source": args.source}
     if command == "retire":
-        import re
-
-        try:
-            re.compile(args.arguments[0])
-        except re.error as error:
-            raise UsageError(f"retire {args.arguments[0]!r}: not a regular expression: {error}") from error
         return {"command": command, "pattern": args.arguments[0]}
     return {"command": command, "host": args.arguments[0]}
 

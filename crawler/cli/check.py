@@ -60,9 +60,9 @@ def _make_ready(directory: CrawlDirectory) -> None:
     try:
         ready(directory, "repair")
     except (ConfigError, DamageError):  # the damage is in the configuration or in a store
-        _print_repaired([directory.renew_config(), *mend_stores(directory)])
+        _print_repaired([directory.settings.renew(), *mend_stores(directory)])
         ready(directory, "repair")
-    _print_repaired([directory.renew_config()])
+    _print_repaired([directory.settings.renew()])
 
 
 def _print_repaired(lines: Iterable[str]) -> None:
@@ -103,7 +103,7 @@ def _repair(directory: CrawlDirectory, workers: int) -> list[str]:
     from crawler.upkeep.behind import recover_behind
     from crawler.upkeep.check import begin_repair, repair
 
-    config, clock = convert(directory.saved_config()), SystemClock()
+    config, clock = convert(directory.settings.load()), SystemClock()
     names = begun_names(directory)
     problems = [f"{name}: {_LOST_WHOLE}" for name in names if is_lost_whole(directory.process(name))]
     _print_repaired(begin_repair(directory, names))

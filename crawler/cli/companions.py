@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from crawler.admin.explanation import SEARCHED_MAX
 from crawler.clock import SystemClock
 from crawler.config import AdminConfig, Config
 from crawler.config.forms import http_origin
@@ -71,7 +72,12 @@ def _admin(
         return None
     from crawler.admin.lazy_server import LazyAdminServer, start_or_say
 
-    door = LazyAdminServer(source, config, directory, SystemClock().now)
+    def search(url: str) -> dict[str, str]:
+        from crawler.audit.unfollowed import unfollowed_facts  # imported here, because it is rarely needed
+
+        return unfollowed_facts(directory, url, SEARCHED_MAX)
+
+    door = LazyAdminServer(source, config, directory, SystemClock().now, search)
     if not start_or_say(door, config.admin.address, AdminConfig().address):
         return None
     if not quiet:

@@ -297,11 +297,11 @@ def seeds(config: Config, args: argparse.Namespace, layers: Layers, directory: C
         UsageError: a seed of the command line is outside the part of the web for which the directory's relaxed
             settings were given. Seeds of a file are checked while they are read.
     """
-    saved = str(directory.config_file)
+    saved = str(directory.settings.file)
     given = {key for key, source in layers.sources.items() if source != saved}
     places = SeedPlaces(config.crawl.scope, inherited(config, given) if directory.exists() else {})
     if directory.exists():
-        places.restrict(directory.seed_places())
+        places.restrict(directory.settings.places())
         places.check(args.urls)
     return Seeds(config, _raw_seeds(args), places)
 

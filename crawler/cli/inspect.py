@@ -10,11 +10,11 @@ import msgspec
 
 from crawler.admin import report
 from crawler.admin.eta import duration
+from crawler.admin.explanation import SEARCHED_MAX, explanation, may_be_unfollowed
 from crawler.admin.render_reasons import REASONS
 from crawler.admin.status import Status, group, whole
 from crawler.admin.wait_causes import describe_cause
 from crawler.cli import access, options
-from crawler.consent.describing import header_text
 from crawler.errors import CrawlerError, UsageError
 from crawler.printable import printable
 from crawler.records import CACHED, HostStatus
@@ -295,15 +295,17 @@ def _why(argv: list[str]) -> int:
     parser.add_argument(
         "--search",
         type=int,
-        default=20_000,
+        default=SEARCHED_MAX,
         metavar="N",
         help="search at most N stored pages for a nofollow link to a URL that was never found (20,000)",
     )
     args = parser.parse_args(argv)
     damage: list[str] = []
     answer = _explained(args, damage)
-    if args.search > 0 and answer.get("filter") == "accepted" and not answer["known"]:
-        _explain_unfollowed(args, answer)
+    if args.search > 0 and may_be_unfollowed(answer):
+        from crawler.audit.unfollowed import unfollowed_facts
+
+        answer |= unfollowed_facts(args.dir, answer["url"], args.search)
     if args.json:
         _print_json(answer)
     else:
@@ -314,22 +316,16 @@ def _why(argv: list[str]) -> int:
 
 def _explained(args: argparse.Namespace, damage: list[str]) -> dict[str, Any]:
     """Return the facts about a URL from the process that owns it. `damage` gets lines about missing segments."""
-    answers: list[dict[str, Any]] = access.ask(args.dir, {"command": "why", "url": args.url}, damage)
-    return next((found for found in answers if _knows_best(found)), answers[0] if answers else {})
-
-
-def _explain_unfollowed(args: argparse.Namespace, answer: dict[str, Any]) -> None:
-    """If a stored page links to the URL with `nofollow`, make this fact the verdict of `why`."""
-    from crawler.audit.unfollowed import unfollowed_link
-
-    link = unfollowed_link(args.dir, answer["url"], args.search)
-    if link is not None:
-        answer |= {"verdict": link.sentence(), "unfollowed_on": link.page}
-
-
-def _knows_best(answer: dict[str, Any]) -> bool:
-    """Return whether an answer comes from the process that owns the URL."""
-    return answer["owner"] == answer["process"] if "owner" in answer else answer.get("known", False)
+    steps = explanation(args.url)
+    try:
+        request = next(steps)
+        while True:
+            request = steps.send(
+                access.ask(args.dir, request, damage if request["command"] == "why" else None)
+            )
+    except StopIteration as end:
+        answer: dict[str, Any] = end.value
+        return answer
 
 
 def _why_text(answer: dict[str, Any], indent: str = "") -> str:
@@ -386,6 +382,8 @@ def _get(argv: list[str]) -> int:
         lines = [f"HTTP {page['status']} {page['reason']}".rstrip()]
         lines += [f"{name}: {value}" for name, value in page["headers"]]
         if page["consent"]:
+            from crawler.consent.describing import header_text
+
             lines.append(f"X-Consent: {header_text(page['consent'])}")
         _write("\n".join(map(printable, lines)).encode() + b"\n", args.output)
     else:

@@ -2,7 +2,7 @@
 
     GET the form's page --> its fields and the given ones --> POST --> redirects --> cookies, DIR/cookies.txt (0600)
 
-These cookies are written to `DIR/cookies.txt`, and the crawl starts with them as with the cookies of
+The session cookies are written to `DIR/cookies.txt`, and the crawl starts with them as with the cookies of
 `--load-cookies`. The requests of the login are made for the user, so robots.txt does not apply to them, and
 they are neither archived nor logged.
 """

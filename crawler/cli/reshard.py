@@ -64,7 +64,7 @@ def _target(args: argparse.Namespace, directory: CrawlDirectory) -> "tuple[Confi
     from crawler.crawl.topology import topology
     from crawler.splitter.partition import PROCESSES_MAX, Partition
 
-    saved = convert(directory.saved_config())
+    saved = convert(directory.settings.load())
     old = topology(saved, directory.path, process_names(saved)[0]).partition
     config = options.load(args, directory)
     if args.to.isascii() and args.to.isdigit():
@@ -105,7 +105,7 @@ def _recover(argv: list[str]) -> int:
     directory = CrawlDirectory(args.dir)
     directory.require()
     ready(directory, "recover", args.name)
-    names, config = directory.process_names(), convert(directory.saved_config())
+    names, config = directory.process_names(), convert(directory.settings.load())
     if args.name in names:
         raise DirectoryError(
             f"{directory.process(args.name)} exists; `crawler check --repair` brings back what it has lost; "

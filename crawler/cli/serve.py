@@ -14,13 +14,14 @@ from crawler.config import Config
 from crawler.crawl.directory import CrawlDirectory
 from crawler.errors import BusyError, DirectoryError, StoreError, may_not_write
 from crawler.pages.withdrawals import rules_changed_at
-from crawler.process.lifecycle.garbage_collection import frozen
+from crawler.process.lifecycle.garbage_collection import collect_briefly, frozen
 from crawler.serve.host_check import parse_address
 from crawler.serve.listening import listen, origin
 
 if TYPE_CHECKING:
     from crawler.admin.control import ControlServer, Handler
     from crawler.process.opening.stages import Stages
+    from crawler.storage.commit import CommitPoint
 
 log = logging.getLogger("crawler")
 
@@ -60,7 +61,8 @@ def main(command: str, argv: list[str]) -> int:
         stages, said = _opened(directory, stack)
         import uvloop
 
-        with frozen():  # a collection of all cached answers would block requests for 90 ms
+        collect_briefly()
+        with frozen():  # a garbage collection that visits all cached answers would block requests for 90 ms
             uvloop.run(_serve(directory, stages, config, args, listening, said))
     return 0
 
@@ -98,18 +100,33 @@ def _controls(directory: CrawlDirectory, stages: "dict[str, Stages]") -> "list[C
     from crawler.process.answering.commands import Commands
 
     def answering(name: str) -> "Handler":
-        commands = Commands(stages[name], stages[name].commits.commit_now)
+        point = stages[name].point
+        commands = Commands(stages[name], point.add)
         one_at_a_time = asyncio.Lock()
 
         async def answer(request: dict[str, Any]) -> Any:
             if request.get("command") not in ANSWERED:
                 raise BusyError(f"{directory.process(name)}: in use by `crawler serve`; stop it first")
             async with one_at_a_time:  # requests for pages are answered whenever the command pauses
-                return await in_turns(commands.steps(request))
+                try:
+                    return await in_turns(commands.steps(request))
+                finally:
+                    await _commit_queued(point)
 
         return answer
 
     return [ControlServer(directory.process(name), answering(name)) for name in stages]
+
+
+async def _commit_queued(point: "CommitPoint") -> None:
+    """Commit all queued changes. Another thread writes them, so no request waits for the disk."""
+    from crawler.admin.control import in_turns
+
+    while len(point):
+        await in_turns(point.making())
+        group = point.take_made()
+        await asyncio.to_thread(point.write, group)
+        point.committed(group)
 
 
 async def _follow_rules(directory: CrawlDirectory, stages: "dict[str, Stages]") -> None:

@@ -49,7 +49,7 @@ def main(_command: str, argv: list[str]) -> int:
         return _list(directory)
     if args.fetch:
         return _fetch(directory, quiet=args.quiet)
-    saved = convert(directory.saved_config()).pages
+    saved = convert(directory.settings.load()).pages
     config = replace(saved, ship=args.to or saved.ship, ship_delete=args.delete or saved.ship_delete)
     return _ship(directory, config, quiet=args.quiet)
 

@@ -7,6 +7,7 @@ from urllib.parse import unquote
 from crawler.config import Layers
 from crawler.errors import UsageError
 from crawler.urls.canonical import canonical, hostname
+from crawler.urls.typed_url import split_login
 
 
 def checked(text: str) -> str:
@@ -35,13 +36,9 @@ def basic(user: str, password: str) -> str:
 
 def without_login(url: str) -> tuple[str, str]:
     """Return a URL without its user and password, and the header that is made from them ("" if the URL has none)."""
-    scheme, separator, rest = url.partition("://")
-    place, slash, path = rest.partition("/")
-    login, at, host = place.rpartition("@")
-    if not separator or not at:
-        return url, ""
+    plain, login = split_login(url)
     user, _, password = login.partition(":")
-    return f"{scheme}://{host}{slash}{path}", basic(unquote(user), unquote(password))
+    return plain, basic(unquote(user), unquote(password)) if login else ""
 
 
 def add_logins(args: Namespace, layers: Layers) -> None:

@@ -136,7 +136,7 @@ def _end_journal(directory: CrawlDirectory) -> None:
 def _lead(
     directory: CrawlDirectory, order: TakeDown, ask: Callable[[dict[str, Any]], list[Any]]
 ) -> Withdrawn:
-    rules = RuleFile(directory.path, convert(directory.saved_config()).pages.withdrawals_max)
+    rules = RuleFile(directory.path, convert(directory.settings.load()).pages.withdrawals_max)
     steps = withdrawal.conduct(order, rules, SystemClock().now())
     try:
         request = next(steps)

@@ -119,6 +119,7 @@ def _check_forms(config: Config) -> None:
     """Raise ConfigError for text that does not have the syntax of its key."""
     from crawler.urls.canonical import canonical  # imported here because these modules load slowly
     from crawler.urls.surt_prefix import surt_prefix
+    from crawler.urls.typed_url import LOGIN_REFUSED, split_login
 
     splitter, serve = config.splitter, config.serve
     with _of("identity.token"):
@@ -158,6 +159,9 @@ def _check_forms(config: Config) -> None:
                 "crawl.surts", f"{text!r} is not a SURT prefix such as http://(org,example,)/docs/"
             )
     for url in config.seeds:
+        plain, login = split_login(url)
+        if login:
+            raise bad_setting("seeds", f"{plain!r}: {LOGIN_REFUSED}")
         if canonical(url) is None:
             raise bad_setting("seeds", f"{url!r} is not an http(s) URL")
     for line in serve.websub:
@@ -271,11 +275,11 @@ def _check_server(text: str) -> None:
 
 def _check_sizes(section: str, values: msgspec.Struct) -> None:
     """Raise ConfigError for a size below the minimum of its field (msgspec checks plain numbers only)."""
-    for field in msgspec.structs.fields(values):
-        if get_origin(field.type) is not Annotated:
+    for name, kind in type(values).__annotations__.items():
+        if get_origin(kind) is not Annotated:
             continue
-        meta = get_args(field.type)[1]
+        meta = get_args(kind)[1]
         least = (meta.extra or {}).get("least", 0)
-        if least and getattr(values, field.name) < least:
-            value = int(getattr(values, field.name))
-            raise bad_setting(f"{section}.{field.name}", f"{value} is out of range; must be at least {least}")
+        if least and getattr(values, name) < least:
+            value = int(getattr(values, name))
+            raise bad_setting(f"{section}.{name}", f"{value} is out of range; must be at least {least}")

@@ -276,7 +276,7 @@ class FilterConfig(_Section, frozen=True):
     exclude_extensions: tuple[str, ...] = ()  # file name extensions, such as ".zip"
     accept: tuple[str, ...] = ()  # kinds of files, such as "pdf", "image/*", "report-*.csv"; () = all
     reject: tuple[str, ...] = ()
-    memo_bytes_max: ByteCount = ByteCount(24 << 20)  # memory for cached results of raw links
+    memo_bytes_max: ByteCount = ByteCount(24 << 20)  # memory for the cached results of the link filter
 
 
 class TrapsConfig(_Section, frozen=True):

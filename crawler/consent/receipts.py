@@ -23,8 +23,7 @@ from crawler.errors import DamageError
 from crawler.storage.keys import RECEIPT
 from crawler.storage.kv import KeyValue, seal, unseal
 
-# size of a digest in bytes; the two digests of a page, and the bytes of all receipts per page, take at most
-# 40 bytes
+# size of a digest in bytes; so the receipts take at most 40 bytes per page, two digests included
 DIGEST_BYTES = 14
 
 

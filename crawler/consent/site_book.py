@@ -36,7 +36,7 @@ from crawler.urls.canonical import canonical, resolve
 
 TDMREP, RSL = "tdmrep", "rsl"
 WELL_KNOWN = "/.well-known/tdmrep.json"
-# maximum number of sites in memory; fewer are crawled at the same time
+# maximum number of sites in memory; it exceeds the number of sites that are crawled at the same time
 SITES_MAX = 4096
 SITE_BYTES = 2000  # memory of a site without statements
 FILES_OVERHEAD = 200  # bytes of memory per site, in addition to the size of its files

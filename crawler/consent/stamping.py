@@ -93,8 +93,8 @@ class Stamping:
             self._put_new(fingerprint, site.digest, site.data, batch)
             self._put_new(fingerprint, made.stamp.digest, made.data, batch)
             self._put[key] = (
-                # a failed commit group ends the process; so later pages may rely on keys that are not
-                # committed yet
+                # later pages may rely on keys that are not committed yet, because the process ends if a
+                # commit group fails
                 None
             )
             if len(self._put) > KEYS_CACHED_MAX:
@@ -167,7 +167,7 @@ def own_statements(
     If the answer repeats a known copy, the meta elements of that copy apply; `earlier` is the receipt that
     contains them. Header fields that a 304 does not send keep their earlier values (RFC 9111, section 3.2).
     """
-    fields = _own_fields(fetch.headers)
+    fields = _own_fields(fetch.headers) if fetch.has_any(_FIELDS) else ()
     if not fields and extracted is not None and not extracted.statements and not extracted.licenses:
         return _SCANNED if extracted.parse_limit else _SILENT
     if repeats and fetch.status == 304 and earlier is not None:

@@ -21,47 +21,31 @@ does not reveal the seed.
 import errno
 import hashlib
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from zlib import crc32
 
 import msgspec
-from msgspec import structs
 
-from crawler.config import Config, convert, read_file, to_toml
-from crawler.config.credentials import add_credentials, credentials_of, without_credentials
 from crawler.crawl.plain_files import strange_entry
-from crawler.errors import ConfigError, DamageError, DirectoryError, StoreError
-from crawler.records import UNDECODABLE
-from crawler.storage.engines import AUTO, another_engine, chosen, engine_of
-from crawler.storage.files import atomic_write, rename, sync_directory
+from crawler.crawl.saved_settings import SavedSettings
+from crawler.errors import DamageError, DirectoryError, StoreError
+from crawler.storage.files import atomic_write, sync_directory
 
 SEED_BYTES = 16
 FORMAT = 4  # number of the current storage format; `upgrade/` has a step from each earlier format to the next
 BEGUN = ".begun"
-# A comment of the configuration names the hosts of the seeds for which the user gave looser settings. Because it
-# is a comment, these settings do not apply if another crawl uses this file as its configuration.
-_PLACES = "# Looser settings were given for the seeds at: "
-_HEAD = "# Written by crawler, up to the line that says so; `--set` and flags change it, or an editor."
-_END = "# The end."
 _NOT_OURS = (errno.EACCES, errno.EPERM, errno.EROFS)  # no permission to write, but the disk works
 
 
 class CrawlDirectory:
-    """Paths and identity of one crawl directory."""
+    """Paths and identity of one crawl directory. `settings` are the settings in force, as saved in it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.settings = SavedSettings(self)
         self._is_plain = False  # True once `strange_entry` has examined the files
-
-    @property
-    def config_file(self) -> Path:
-        return self.path / "crawl.toml"
-
-    @property
-    def credentials_file(self) -> Path:
-        return self.path / "credentials"
 
     @property
     def report_file(self) -> Path:
@@ -88,10 +72,10 @@ class CrawlDirectory:
         Raises:
             DirectoryError: the directory contains a link, pipe or device where a crawl has files.
         """
-        self._require_plain()
+        self.require_plain()
         return (self.path / "seed").exists()
 
-    def _require_plain(self) -> None:
+    def require_plain(self) -> None:
         """Examine the directory once, before the first file in it is opened."""
         if not self._is_plain and (problem := strange_entry(self.path)):
             raise DirectoryError(problem)
@@ -105,6 +89,10 @@ class CrawlDirectory:
     def has_begun(self, name: str) -> bool:
         """Return whether the process `name` has ever started in this directory, even if its folder has been lost."""
         return (self.path / f"{name}{BEGUN}").exists()
+
+    def begun_names(self) -> set[str]:
+        """Return the names of the processes that have ever started in this directory."""
+        return {path.name.removesuffix(BEGUN) for path in self.path.glob(f"*{BEGUN}")}
 
     def forget_begun(self, name: str) -> None:
         """Allow a process whose folder is lost to start again.
@@ -148,6 +136,13 @@ class CrawlDirectory:
                 f"{self.path}: written by a newer crawler in format {number}; this one reads formats up to {FORMAT}"
             )
         return number
+
+    def require_format(self) -> None:
+        """Raise DirectoryError if the directory contains a crawl of an earlier format."""
+        if self.exists() and (number := self.format()) < FORMAT:
+            raise DirectoryError(
+                f"{self.path}: is stored in format {number}, and was not upgraded to {FORMAT}"
+            )
 
     def note_format(self, number: int) -> None:
         """Record the number of the format in which the whole directory is now stored."""
@@ -216,118 +211,8 @@ class CrawlDirectory:
     def crawl_id(self) -> str:
         return hashlib.blake2b(self.seed(), digest_size=8, person=b"crawl id").hexdigest()
 
-    def save_config(self, config: Config) -> None:
-        """Save `config` as the configuration in force, without the limits of the run but with the engine of the stores.
-
-        Raises:
-            DirectoryError: the existing stores use another engine.
-        """
-        config = self._with_engine(config)
-        if found := credentials_of(config):
-            atomic_write(self.credentials_file, msgspec.json.encode(found) + b"\n", mode=0o600)
-        else:
-            self.credentials_file.unlink(missing_ok=True)
-        self.write_config(config, self.seed_places())
-
-    def _with_engine(self, config: Config) -> Config:
-        engine = config.store.engine
-        found = {engine_of(self.process(name) / "store") for name in self.process_names()} - {None}
-        if found and engine not in (AUTO, *found):
-            raise another_engine(self.path, str(found.pop()), engine)
-        engine = found.pop() or engine if found else chosen(engine)
-        return structs.replace(config, store=structs.replace(config.store, engine=engine))
-
-    def config_text(self, config: Config) -> str:
-        """Return the text of crawl.toml with the hosts of the seeds, but without credentials and limits of a run."""
-        return _config_text(config, self.seed_places())
-
-    def write_config(self, config: Config, places: Iterable[str]) -> None:
-        """Write crawl.toml: settings without credentials and limits of a run, and the hosts of the seeds."""
-        atomic_write(self.config_file, _config_text(config, places).encode())
-
-    def renew_config(self) -> str:
-        """Replace a lost configuration by the defaults; return what was done, or "" if the configuration is intact.
-
-        A file that cannot be read is kept under another name, so that the user can look at it.
-        """
-        kept = ""
-        if not self._config_problem():
-            try:
-                convert(self._read_tree())
-                return ""
-            except ConfigError:
-                damaged = self.config_file.with_suffix(".damaged")
-                rename(self.config_file, damaged)
-                kept = f"; the unreadable file is kept as {damaged.name}"
-        count = max(1, len(self.process_names()), len([*self.path.glob(f"*{BEGUN}")]))
-        self.write_config(self._with_engine(convert({"crawl": {"processes": count}})), ())
-        return f"{self.config_file.name} has the defaults; give the crawl's settings again when you continue it{kept}"
-
-    def _config_problem(self) -> str:
-        """Return what is wrong with the configuration file, or "".
-
-        Before a run has ended, a missing file is not a problem.
-        """
-        if not self.config_file.exists():
-            return "missing" if self.report_file.exists() else ""
-        lines = self.config_file.read_bytes().splitlines()
-        return "cut short" if lines[:1] == [_HEAD.encode()] and lines[-1] != _END.encode() else ""
-
-    def seed_places(self) -> list[str]:
-        """Return the places of the crawl's seeds, in the form that `relaxed_settings.slot_of` returns."""
-        if self._config_problem() or not self.config_file.exists():
-            return []
-        for line in self.config_file.read_text(encoding="utf-8", errors="replace").splitlines():
-            if line.startswith(_PLACES):
-                try:
-                    return msgspec.json.decode(line.removeprefix(_PLACES), type=list[str])
-                except UNDECODABLE:
-                    return []
-        return []
-
-    def note_places(self, places: Iterable[str]) -> None:
-        """Save the hosts of the seeds."""
-        self.write_config(convert(self.saved_config()), places)
-
-    def _config_tree(self) -> dict[str, Any]:
-        if self.exists() and (number := self.format()) < FORMAT:
-            raise DirectoryError(
-                f"{self.path}: is stored in format {number}, and was not upgraded to {FORMAT}"
-            )
-        return self._read_tree()
-
-    def _read_tree(self) -> dict[str, Any]:
-        self._require_plain()
-        if problem := self._config_problem():
-            raise DamageError(
-                f"{self.config_file} is {problem}, and the crawl's settings are lost; `crawler check --repair` "
-                "replaces them by the defaults; then give your settings again"
-            )
-        return read_file(self.config_file) if self.config_file.exists() else {}
-
     def save_report(self, report: Mapping[str, Any]) -> None:
         atomic_write(self.report_file, msgspec.json.format(msgspec.json.encode(report), indent=1) + b"\n")
-
-    def saved_config(self) -> dict[str, Any]:
-        """Return the configuration of the last run as a nested mapping; {} if there is none.
-
-        Raises:
-            DirectoryError: the directory has an earlier format, because `upgrade.ready` was not called before.
-        """
-        return self._with_credentials(self._config_tree())
-
-    def former_config(self) -> dict[str, Any]:
-        """Return the saved configuration of a directory of any format, with the keys of that format."""
-        return self._with_credentials(self._read_tree())
-
-    def _with_credentials(self, tree: dict[str, Any]) -> dict[str, Any]:
-        try:
-            add_credentials(tree, msgspec.json.decode(self.credentials_file.read_bytes()))
-        except (FileNotFoundError, PermissionError):
-            pass  # there are no credentials, or this user lacks permission to read them
-        except (OSError, ValueError) as error:
-            raise DirectoryError(f"{self.credentials_file}: cannot be read: {error}") from error
-        return tree
 
 
 def _with_crc(number: int) -> bytes:
@@ -343,8 +228,3 @@ def _numbered(data: bytes) -> int | None:
         return int(digits) if int(crc, 16) == crc32(digits) else None
     except ValueError:
         return None
-
-
-def _config_text(config: Config, places: Iterable[str]) -> str:
-    settings = to_toml(without_credentials(config), skip_run_keys=True)
-    return "\n".join([_HEAD, settings, _PLACES + msgspec.json.encode(list(places)).decode(), _END, ""])

@@ -10,9 +10,11 @@ from crawler.errors import DamageError
 
 def begun_names(directory: CrawlDirectory) -> list[str]:
     """Return the names of the processes of a crawl that is ready, even of those whose store or folder is lost."""
-    here = directory.process_names()
-    lost = [name for name in process_names(convert(directory.saved_config())) if directory.has_begun(name)]
-    return sorted({*here, *lost}, key=lambda name: (len(name), name))
+    names = set(directory.process_names())
+    if directory.begun_names() - names:
+        configured = process_names(convert(directory.settings.load()))
+        names.update(name for name in configured if directory.has_begun(name))
+    return sorted(names, key=lambda name: (len(name), name))
 
 
 def is_lost_whole(folder: Path) -> bool:

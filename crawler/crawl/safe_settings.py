@@ -90,7 +90,7 @@ def _is_part(table: Mapping[str, Any]) -> bool:
 
 def record(directory: CrawlDirectory, settings: Mapping[str, str]) -> None:
     """Save the settings in crawl.toml, so that they apply when the crawl is continued."""
-    directory.save_config(changed(convert(directory.saved_config()), settings))
+    directory.settings.save(changed(convert(directory.settings.load()), settings))
 
 
 def live_part(config: Config, saved: Mapping[str, object]) -> Config:

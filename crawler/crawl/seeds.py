@@ -15,6 +15,7 @@ from crawler.crawl.identity import Contact
 from crawler.crawl.relaxed_settings import SeedPlaces
 from crawler.storage.files import new_file
 from crawler.urls.canonical import canonical, hostname
+from crawler.urls.typed_url import LOGIN_REFUSED, split_login
 
 log = logging.getLogger("crawler")
 
@@ -54,18 +55,19 @@ class Seeds:
             self.note(self.places.names)
 
     def _accept(self, raw_url: str) -> str:
-        url = canonical(raw_url) or ""
+        plain, login = split_login(raw_url)
+        url = "" if login else canonical(plain) or ""
         if url:
             self._contact.check(hostname(url))
             self.places.add(url)
         else:
-            self._refuse(raw_url)
+            self._refuse(plain, LOGIN_REFUSED if login else "not an http(s) URL")
         return url
 
-    def _refuse(self, raw_url: str) -> None:
+    def _refuse(self, raw_url: str, why: str) -> None:
         self.refused += 1
         if self.refused <= REFUSED_SHOWN:
-            log.error("seed %r is not an http(s) URL", raw_url[:200])
+            log.error("seed %r is refused: %s", raw_url[:200], why)
         if self.refused == REFUSED_SHOWN:
             log.error("further invalid seeds are counted but not listed")
 

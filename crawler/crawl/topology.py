@@ -66,11 +66,11 @@ def check_processes(config: Config, directory: CrawlDirectory) -> None:
     Raises:
         UsageError: the number or the names of the processes differ.
     """
-    if not directory.process_names() or not directory.config_file.exists():
+    if not directory.process_names() or not directory.settings.file.exists():
         # either the directory is new, or a reshard has put a process here; the process's store then contains
         # the table
         return
-    held, names = process_names(convert(directory.saved_config())), process_names(config)
+    held, names = process_names(convert(directory.settings.load())), process_names(config)
     if held != names:
         raise UsageError(
             f"{directory.path}: the processes of this crawl are {', '.join(held)}, not {', '.join(names)}; "

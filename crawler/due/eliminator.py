@@ -254,7 +254,7 @@ class Eliminator:
             pieces = self._waiting.take()
             if not self._waiting.count:
                 self._waiting_since = None
-            # if it is set, it stays, because the remaining links may have waited just as long
+            # an earlier `_waiting_since` stays, because the remaining links may have waited since then
             elif self._waiting_since is None:
                 self._waiting_since = now
             self._flush = FlushPlan(

@@ -1,10 +1,10 @@
 """Merges sorted runs in steps. Each step merges one window of keys, which fits into a chunk.
 
 Each input run may use a share of the chunk, in proportion to the number of keys that are left in that run.
-The window must not extend beyond the last key of a share, unless the share ends its run, because the next
-keys of that run are not in the chunk. So the window ends at the smallest of these last keys. From each share,
-the keys up to that point are merged: first the two smallest parts, then the result with the next part, and so
-on.
+The window must not extend beyond the last key of a share, because the next keys of the share's run are not in
+the chunk. The exception is a share that ends its run. So the window ends at the smallest of these last keys.
+From each share, the keys up to that point are merged: first the two smallest parts, then the result with the
+next part, and so on.
 
     input 0   . . . . . . . . . e|. . . . .        e: last key of the share,
     input 1   . . . . . . .|. e                       the smallest ends the window

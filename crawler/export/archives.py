@@ -123,7 +123,7 @@ def opened(path: Path) -> Iterator[Crawled]:
         check_for_loss(directory.process(name))
     if not names:
         raise DirectoryError(f"{path}: nothing was crawled here yet; `crawler crawl` starts a crawl")
-    config = convert(directory.saved_config())
+    config = convert(directory.settings.load())
     with contextlib.ExitStack() as stack:
         archives = []
         withdrawals = Withdrawals(path)

@@ -63,7 +63,7 @@ def _repeats(path: str, others: Sequence[str]) -> bool:
                 any(_has(each, capture.url, capture.fetched_at) for each in rest)
                 for fingerprint, capture in captures
                 if is_copy(capture)
-                and fingerprint == crawled.fingerprint(capture.url)  # a cached run uses only such copies
+                and fingerprint == crawled.fingerprint(capture.url)  # a cached run uses only these copies
             )
     except (DamageError, DirectoryError):
         return False

@@ -63,7 +63,8 @@ _TOKENS = (
 _TOKEN = re.compile(_TOKENS % (_RAW_NAMES, _ATTRIBUTES, b"", _ATTRIBUTES))
 # group `text` is empty for `<script/>`
 _XML_TOKEN = re.compile(_TOKENS % (_RAW_NAMES, _ATTRIBUTES, rb"(?<!/>)", _ATTRIBUTES))
-# The second part matches white space at the end, without which the time would be quadratic in its length.
+# The second part matches white space at the end. Without this part, the time would be quadratic in the length
+# of the white space.
 _ATTRIBUTE = re.compile(
     rb"[\t\n\f\r /]*+([^\t\n\f\r />][^\t\n\f\r />=]*+)(?:%b*+=%b*+(%b))?+|[\t\n\f\r /]++" % (_WS, _WS, _VALUE)
 )

@@ -25,11 +25,11 @@ if cython.compiled:
 COMPILED: bool = cython.compiled
 
 NOTHING, START, END = range(3)  # results of `next_tag`
-# the kinds of text before a tag, by the first character of the text that is not blank
+# the kinds of text before a tag, by the first character that is not white space
 BLANK, TEXT, NUL = range(3)
 
-# Numbers for the elements that must be distinguished. Attributes are read for A to IFRAME; IFRAME to
-# NOFRAMES contain raw text.
+# Numbers for the elements that must be distinguished. Attributes are read for the elements from A to IFRAME.
+# The elements from IFRAME to NOFRAMES contain raw text.
 NAMES = (
     b"a", b"area", b"link", b"meta", b"base", b"input", b"iframe", b"title", b"textarea", b"style", b"script", b"xmp",
     b"noembed", b"noframes", b"noscript", b"basefont", b"bgsound", b"html", b"head", b"body", b"br", b"p", b"form",

@@ -141,7 +141,7 @@ class Client:
         began, started = self._clock.now(), time.monotonic()
         try:
             fetch = await self._fetch(request, began, started)
-        except StoreError:  # writing the part of a large file failed
+        except StoreError:  # part of a large file could not be written
             raise
         except Exception as error:
             text = self._unexpected.note(error, f"fetching {request.url}")
@@ -396,6 +396,7 @@ class Client:
                 reason=received.reason,
                 version=received.version,
                 headers=received.fields,
+                names=tuple(received.known),
                 head_block=received.block,
                 body=answer.body,
                 content=answer.content,

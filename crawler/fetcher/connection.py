@@ -3,7 +3,7 @@
     idle --exchange--> asking --answer complete--> idle (or closed)
       '--- any byte, or the end ---> closed
 
-A read is at most 64 KiB, which bounds the bytes read beyond a limit. After each `REST_BYTES` of an answer,
+A read is at most 64 KiB, so at most 64 KiB are read beyond a limit. After each `REST_BYTES` of an answer,
 the connection stops reading (it "rests") until the client resumes it. The client resumes a few connections
 per turn of the event loop (`read_turns.py`). Without these rests, one turn could read 2 MiB from each of
 hundreds of servers, and short answers would wait for them. Once reading has used its share of a turn, reads

@@ -1,7 +1,8 @@
-"""Keeps a limited number of idle connections, one per host, each about as long as the gap of its host lasts.
+"""Keeps a limited number of idle connections, at most one per host.
 
-The pool is a plain object; `now` is monotonic time. The protocol `Idle` lists what the pool needs of a
-connection. If a connection leaves the pool other than by `take` or `forget`, the pool closes it.
+A connection is kept about as long as the gap of its host lasts. The pool is a plain object; `now` is
+monotonic time. The protocol `Idle` lists what the pool needs of a connection. If a connection leaves the pool
+other than by `take` or `forget`, the pool closes it.
 """
 
 from itertools import islice

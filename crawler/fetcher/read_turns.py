@@ -1,9 +1,9 @@
 """Chooses which resting connections are read next. Short answers are read before long ones.
 
 A connection rests once reading has used its share of a turn of the event loop, and after each 128 KiB of an
-answer. A connection is fresh while reading its answer has taken less than `FRESH` seconds; fresh connections
-are resumed before all others (like new flows in fq_codel, RFC 8290, 4.2). Without this rule, a page queued
-after 500 bodies of two-byte chunks would wait half a second for each of its pieces. A turn resumes up to
+answer. A connection is fresh until the reading of its answer has taken `FRESH` seconds; fresh connections are
+resumed before all others (like new flows in fq_codel, RFC 8290, 4.2). Without this rule, a page queued after
+500 bodies of two-byte chunks would wait half a second for each of its pieces. A turn resumes up to
 `RESUMED_MAX` fresh connections. Then it resumes other connections: at least one, and as many as fit into the
 share of the turn, judging by the recent cost of reading from a connection.
 
@@ -16,13 +16,13 @@ from collections import deque
 from typing import Generic, TypeVar
 
 SHARE = 0.005  # seconds of reading per turn of the loop
-# A connection is fresh while reading its answer has taken less than this many seconds. Reading a page of 100 kB takes
-# 0.2 ms, and reading 64 KiB of two-byte chunks takes 3 ms.
+# A connection is fresh until the reading of its answer has taken this many seconds. Reading a page of 100 kB
+# takes 0.2 ms, and reading 64 KiB of two-byte chunks takes 3 ms.
 FRESH = 0.002
 RESUMED_MAX = 8  # maximum number of connections resumed per turn; they read 1 MiB in some 2 ms
 OTHERS = 3.0
-# A turn has no other work if all but reading takes at most this many seconds of CPU. Even an empty turn takes
-# 0.05 ms.
+# A turn has no other work if everything except reading takes at most this many seconds of CPU. Even an empty
+# turn takes 0.05 ms.
 IDLE = 0.0003
 _FADING = 0.9
 

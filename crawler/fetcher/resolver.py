@@ -31,7 +31,7 @@ _HOSTS_FILE = Path("/etc/hosts")
 _HOSTS_FILE_MAX = 16 << 20
 # seconds to wait for AAAA after A (RFC 8305: 0.05), as many servers drop the AAAA query
 _RESOLUTION_DELAY = 0.25
-_ABANDONED = 4  # maximum number of look-ups that no caller waits for, per look-up that a caller waits for
+_ABANDONED = 4  # maximum number of abandoned look-ups per look-up that a caller still waits for
 
 
 # (addresses with their TTL; the reason why there is no answer, or "")

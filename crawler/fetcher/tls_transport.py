@@ -3,12 +3,12 @@
     TCP transport --ciphertext--> buffer_updated --> OpenSSL --plain text--> the protocol above
                   <--------------- write <------------'
 
-This module replaces uvloop's TLS protocol, which takes 130 to 210 KiB for each idle connection and leaves a
-cycle of references when it ends. Each connection of that protocol has its own read buffer of 256 KiB, and
-memory BIOs as large as the largest read. Here all connections of a client share one buffer for ciphertext,
-OpenSSL gets at most `_SLICE` bytes at once, and no cycle is left at the end. After a page of 30 KB, a
-connection holds 56 KiB (with uvloop 145 KiB), which are freed as soon as the connection ends. A fetch with a
-full handshake takes 0.95 ms of CPU time (with uvloop, 1.35 ms).
+This module replaces uvloop's TLS protocol, which takes 130 to 210 KiB for each idle connection, and leaves a
+cycle of references when a connection ends. Each connection of that protocol has its own read buffer of 256
+KiB, and memory BIOs as large as the largest read. Here all connections of a client share one buffer for
+ciphertext, OpenSSL gets at most `_SLICE` bytes at once, and no cycle is left at the end. After a page of 30
+KB, a connection holds 56 KiB (with uvloop 145 KiB), which are freed as soon as the connection ends. A fetch
+with a full handshake takes 0.95 ms of CPU time (with uvloop, 1.35 ms).
 
 Hundreds of servers may answer between two turns of the event loop, and a step of a full
 handshake takes up to a millisecond, so `Handshakes` spreads the steps over turns.

@@ -1,4 +1,4 @@
-"""Opens connections through an HTTP proxy with aiohttp, by CONNECT for https and forwarded requests for http.
+"""Opens connections through an HTTP proxy with aiohttp: https URLs with CONNECT, and http URLs with forwarded requests.
 
 Connecting has a time limit, and so has the TLS handshake with the target. The time of the handshake begins
 when aiohttp makes the TLS object, which the TLS context reports.

@@ -15,7 +15,7 @@ cdef class ChangeRates:
     cdef void _grow(self) except *
     cpdef double rate(self, Py_ssize_t site, double k, double t) noexcept
     cpdef double expected(self, Py_ssize_t site, double k, double t, double clock) noexcept
-    cpdef void match(self, Py_ssize_t site, double k, double t, double clock) noexcept
+    cpdef void match(self, Py_ssize_t site, double k, double t, double clock, double unsaid=*) noexcept
     cpdef double observe(self, Py_ssize_t site, float k, float t, double clock, double gain) noexcept
     cpdef void forget(self, Py_ssize_t site, double k, double t) noexcept
     cpdef void renew(self, Py_ssize_t site) noexcept

@@ -52,7 +52,7 @@ The file is Cython in pure-Python mode (see `value_kernel.py`), with attributes 
 
 import cython
 import numpy as np
-from cython.cimports.libc.math import expm1, log1p
+from cython.cimports.libc.math import expm1, log, log1p
 
 from crawler.freshness.columns import Column, rows_of
 
@@ -74,6 +74,7 @@ _VARIATION_LOW = cython.declare(cython.double, 0.2)
 _VARIATION_HIGH = cython.declare(cython.double, 5.0)
 _CRAWL_VARIATION_LOW = cython.declare(cython.double, 0.3)
 _CRAWL_VARIATION_HIGH = cython.declare(cython.double, 4.0)
+_SURELY = cython.declare(cython.double, 1e-12)  # smaller probabilities count as this one
 
 
 @cython.ccall
@@ -146,24 +147,34 @@ class ChangeRates:
     @cython.ccall
     @cython.exceptval(check=False)
     def match(
-        self, site: cython.Py_ssize_t, k: cython.double, t: cython.double, clock: cython.double
+        self,
+        site: cython.Py_ssize_t,
+        k: cython.double,
+        t: cython.double,
+        clock: cython.double,
+        unsaid: cython.double = 1.0,
     ) -> cython.void:
-        """Set `gain` and `watched` to the increases of k and t after a crawl that found a change in the time `clock`."""
+        """Set `gain` and `watched` to the increases of k and t after a crawl that found a change.
+
+        The page was not watched during the time `clock`. `unsaid` is the probability that all signals of this time
+        were false.
+        """
         prior: cython.double = 1.0 / self.variations[site]
         shape: cython.double = prior + k
         span: cython.double = prior / self.means[site] + t
         x: cython.double = log1p(clock / span)
-        once: cython.double = -expm1(-shape * x)
+        hidden: cython.double = log(max(unsaid, _SURELY))
+        once: cython.double = -expm1(hidden - shape * x)
         self.gain = 1.0
         self.watched = 0.0
         if once > 0.0:
-            mean: cython.double = shape / span * (-expm1(-(shape + 1.0) * x) / once)
+            mean: cython.double = shape / span * (-expm1(hidden - (shape + 1.0) * x) / once)
             square: cython.double = (
-                shape * (shape + 1.0) / (span * span) * (-expm1(-(shape + 2.0) * x) / once)
+                shape * (shape + 1.0) / (span * span) * (-expm1(hidden - (shape + 2.0) * x) / once)
             )
-            matched: cython.double = mean / (square - mean * mean)
+            matched: cython.double = max(mean / (square - mean * mean), span)
             self.gain = max(mean * matched - shape, 0.0)
-            self.watched = max(matched - span, 0.0)
+            self.watched = matched - span
 
     @cython.ccall
     @cython.exceptval(check=False)

@@ -19,12 +19,12 @@ theta)). While tau is small, V and D are nearly proportional to the square of ta
 applied to the square root of their sum, within a bracket (`hub_wait`).
 
 *theta* is learned from credit. The hub that was the first to show a URL gets a credit of 1 if that URL became
-a page of its own, and 0 otherwise. This measures how many pages the hub finds that the other hubs, at their
-present rates of fetching, do not find first. The first copy of a hub earns nothing, because it is unknown how
-long its links had been there. For each hub, two numbers are kept in single precision, as of the hub's last
-crawl: the pages found, and the time watched. Both decay with a half-life of 90 days. The resulting rate is
-shrunk towards a rate of the hub's directory. This is the rate at which the pages of the directory that have
-found nothing so far find their first new page:
+a page of its own, and 0 otherwise. This measures how many new pages the hub finds before the other hubs find
+them at their present rates of fetching. The first copy of a hub earns nothing, because it is unknown how long
+its links had been there. For each hub, two numbers are kept in single precision, as of the hub's last crawl:
+the pages found, and the time watched. Both decay with a half-life of 90 days. The resulting rate is shrunk
+towards a rate of the hub's directory. This is the rate at which the pages of the directory that have found
+nothing so far find their first new page:
 
     theta_c = (first_c + 1/2) / (watched_c + 365 d)
     theta_s = (first_s + 60 d theta_c) / (watched_s + 60 d)
@@ -40,9 +40,10 @@ copied. First finds led to .775 and 4.1 days. A page that never showed a new pag
 0, and watched is the T of its change rate. When it shows its first new page, its `watched` starts from that
 T.
 
-*Lists.* A page is a list if its first copy was the first to show some URLs (links > 0). A list is expected to
-show new pages even before it has shown any. On the histories of the league, a list of n pages shows about
-.0003 n new pages per day, from n = 2 to n = 60. Therefore the prior of such a page is proportional to n:
+*Lists.* A page is a list if its first copy showed URLs that no other page had shown before (links > 0). A
+list is expected to show new pages even before it has shown any. On the histories of the league, a list of n
+pages shows about .0003 n new pages per day, from n = 2 to n = 60. Therefore the prior of such a page is
+proportional to n:
 
     beta_c = (found_c + 1/2) / (sum of n watched_c + 1500 d)
     beta_s = (found_s + 1500 d beta_c) / (sum of n watched_s + 1500 d)
@@ -93,7 +94,7 @@ _CRAWL_DAYS = cython.declare(cython.double, 365.0)
 _SITE_DAYS = cython.declare(cython.double, 60.0)
 _DIRECTORY_DAYS = cython.declare(cython.double, 30.0)
 _HUB_DAYS = cython.declare(cython.double, 15.0)
-# Pseudo observations of lists, in pages and in days times links.
+# Pseudo observations of lists: a number of new pages, and a number of days times links.
 _LIST_SHAPE = cython.declare(cython.double, 0.3)
 _LINK_FOUND = cython.declare(cython.double, 0.5)
 _LINK_DAYS = cython.declare(cython.double, 1500.0)

@@ -10,6 +10,8 @@ cdef class Learning:
     cdef public double scale
     cdef public double plain_share
     cdef readonly double watched
+    cdef double counted_gain
+    cdef double counted_watched
     cdef readonly double bias
     cdef readonly double found
     cdef readonly double told
@@ -38,6 +40,9 @@ cdef class Learning:
     cpdef void assign(self, Parameters page, Py_ssize_t site, double k, double t, double importance,
         double trust=*) noexcept
     cdef double _own_precision(self, Py_ssize_t site, double rate) noexcept
+    cdef void _count(
+        self, Py_ssize_t site, double k, double t, double elapsed, double clock, double[::1] counts, bint changed,
+        double reliable) noexcept
     cpdef double signals(self, Py_ssize_t site, double[::1] counts) noexcept
     cpdef double expected(
         self, Py_ssize_t site, double k, double t, double clock, double[::1] counts, double trust=*) noexcept

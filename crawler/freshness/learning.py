@@ -22,12 +22,12 @@ the clock learns only from crawls of pages for which the source has announced no
 of changes found in these crawls with the number expected.
 
 Rates are per unit of plain time, not of the clock's time. With the clock's time, a change shared by a
-directory's pages was counted twice: once as changes and once as more time watched. So the rates of the site's
-pages fell. This harmed pages that need more visits than their neighbours: they were visited too rarely,
-because the rare crawls of the neighbours could not announce a change. The exception is a crawl with so few
-requests that visits of a page are further apart than the longest memory of the neighbourhood (four times the
-largest Ts). There, one edit of all pages would determine the rates of a site for years. So the clock's time
-counts with the weight 1 - `plain_share`.
+directory's pages was counted twice: as changes found, and as additional time watched. So the rates of the
+site's pages fell. This harmed pages that need more visits than their neighbours: they were visited too
+rarely, because the rare crawls of the neighbours could not announce a change. The exception is a crawl with
+so few requests that visits of a page are further apart than the longest memory of the neighbourhood (four
+times the largest Ts). There, one edit of all pages would determine the rates of a site for years. So the
+clock's time counts with the weight 1 - `plain_share`.
 
 Sites and directories are identified by the numbers that `add_site` and `add_directory` return.
 The caller keeps each page's k and T (float32), its last crawl, and its signals by source.
@@ -38,7 +38,7 @@ The file is Cython in pure-Python mode (see `value_kernel.py`), with attributes 
 """
 
 import cython
-from cython.cimports.libc.math import expm1, log1p
+from cython.cimports.libc.math import exp, expm1, log1p
 
 from crawler.change_signals import SOURCES
 from crawler.freshness.value_kernel import ALL_TERMS, KINDS
@@ -68,6 +68,8 @@ _BIAS_LOW = cython.declare(cython.double, 0.25)
 _BIAS_HIGH = cython.declare(cython.double, 4.0)
 # factor by which the sums decay per crawl: a memory of 2,000 crawls
 _KEPT = cython.declare(cython.double, 0.9995)
+# pages whose signals are good with at least this probability show which model of false signals is right
+_RELIABLE = cython.declare(cython.double, 0.5)
 
 
 @cython.cclass
@@ -94,7 +96,7 @@ class Learning:
         self.terms = ALL_TERMS
         self.neighbourhood = neighbourhood
         self.scale, self.plain_share = scale, 1.0
-        self.watched = 0.0
+        self.watched = self.counted_gain = self.counted_watched = 0.0
         self.bias = 1.0
         self.found = self.told = 0.0
         self.rates = ChangeRates(unit)
@@ -238,6 +240,10 @@ class Learning:
         """Return the probability that a crawl now finds a change, given the page's signals."""
         w: cython.double = self.quality.reliability(site, trust)
         silent: cython.double = 1.0 - w * self.quality.recall(site)
+        counted: cython.double = w * self.quality.counted[site]
+        if counted > 0.0:
+            k += counted * self.quality.counted_signals(site, counts)
+            t += counted * self.quality.per_change(site) * clock
         unchanged: cython.double = self.bias * log1p(-self.rates.expected(site, k, t, silent * clock))
         signals: cython.double = self.quality.signals(site, counts)
         own: cython.double = w * self._own_precision(site, self.rates.rate(site, k, t))
@@ -248,7 +254,7 @@ class Learning:
     def _own_precision(self, site: cython.Py_ssize_t, rate: cython.double) -> cython.double:
         """Return the combined precision of the signals of all sources, for a page of this rate."""
         pooled: cython.double = -expm1(-self.quality.pooled_weight(site))
-        return precision_at(pooled, rate, self.rates.means[site])
+        return self.quality.precision_of(site, pooled, rate)
 
     @cython.ccall
     @cython.exceptval(check=False)
@@ -271,7 +277,8 @@ class Learning:
         """
         clock: cython.double = self.clock(site, directory, elapsed, now)
         unannounced: cython.bint = self._is_unannounced(counts)
-        recall: cython.double = self.quality.reliability(site, trust) * self.quality.recall(site)
+        reliable: cython.double = self.quality.reliability(site, trust)
+        recall: cython.double = reliable * self.quality.recall(site)
         raw: cython.double = self.rates.expected(site, k, t, clock)
         expected: cython.double = self._put_right(raw)
         if self.neighbourhood and unannounced:
@@ -295,15 +302,66 @@ class Learning:
         watched: cython.double = plain * elapsed + (1.0 - plain) * clock
         # the time during which signals would have arrived
         quiet: cython.double = recall * watched if unannounced else 0.0
+        # the weight of the model in which the number of signals is evidence of the rate
+        counted: cython.double = reliable * self.quality.counted[site]
+        if self.quality.heard(site):
+            self._count(site, k, t, elapsed, watched, counts, changed, reliable)
+        told_k: cython.double = k
+        told_t: cython.double = t + quiet
+        if counted > 0.0:
+            told_k += counted * self.quality.counted_signals(site, counts)
+            told_t += counted * (self.quality.per_change(site) * elapsed - quiet)
         gain: cython.double = self.quality.observe(
-            site, counts, self.rates.rate(site, k, t + quiet), watched, changed, trust
+            site, counts, self.rates.rate(site, told_k, told_t), watched, changed, trust
         )
         self.watched = watched
         if changed and unannounced:
             self.rates.match(site, k, t + quiet, (1.0 - recall) * watched)
             gain = self.rates.gain
             self.watched = quiet + self.rates.watched
+        if counted > 0.0:
+            gain += counted * (self.counted_gain - gain)
+            self.watched += counted * (self.counted_watched - self.watched)
         return self.rates.observe(site, k, t, self.watched, gain)
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def _count(
+        self,
+        site: cython.Py_ssize_t,
+        k: cython.double,
+        t: cython.double,
+        elapsed: cython.double,
+        clock: cython.double,
+        counts: cython.double[::1],
+        changed: cython.bint,
+        reliable: cython.double,
+    ) -> cython.void:
+        """Compute the increases of k and T if the number of signals is evidence of the rate (`signal_quality.py`).
+
+        Set `counted_gain` and `counted_watched` to them. Compare the predictions with those of the other model.
+        """
+        n: cython.double = self.quality.counted_signals(site, counts)
+        seen: cython.double = self.quality.per_change(site) * elapsed
+        silent: cython.double = (1.0 - reliable * self.quality.recall(site)) * clock
+        signals: cython.double = self.quality.signals(site, counts)
+        precision: cython.double = -expm1(-self.quality.pooled_weight(site))
+        unsaid: cython.double = exp(signals * log1p(-reliable * precision))
+        if reliable > _RELIABLE:
+            quiet: cython.double = clock - silent if n <= 0.0 else 0.0
+            own: cython.double = precision_at(precision, self.rates.rate(site, k, t), self.rates.means[site])
+            unsaid_plain: cython.double = exp(signals * log1p(-reliable * own))
+            self.quality.score(
+                site,
+                1.0 - (1.0 - self.rates.expected(site, k, t + quiet, silent)) * unsaid_plain,
+                1.0 - (1.0 - self.rates.expected(site, k + n, t + seen, silent)) * unsaid,
+                changed,
+            )
+        self.counted_gain, self.counted_watched = n, seen + silent
+        if changed:
+            self.rates.match(site, k + n, t + seen, silent, unsaid)
+            self.counted_gain = n + self.rates.gain
+            self.counted_watched = seen + self.rates.watched
 
     @cython.cfunc
     @cython.exceptval(check=False)

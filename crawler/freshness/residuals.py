@@ -266,7 +266,7 @@ def converged_terms(signals: cython.double, c: cython.double) -> cython.double:
         return 0.0
     spread: cython.double = sqrt(_TAIL)
     scale: cython.double = 1.0 + 1.0 / c
-    # sqrt(y) for the last such term
+    # sqrt(y) for the last term that is not negligible
     root: cython.double = (spread + sqrt(_TAIL + 4.0 * signals * scale)) / (2.0 * scale)
     last: cython.double = signals - root * root / c
     return ceil(last) if last > 0.0 else 0.0

@@ -11,6 +11,9 @@ cdef class SignalQuality:
     cdef double[::1] recalls
     cdef double[::1] good
     cdef double[::1] judged
+    cdef double[::1] changes
+    cdef readonly double[::1] scores
+    cdef readonly double[::1] counted
     cdef readonly double trust
     cdef double[:, ::1] announced
     cdef double[:, ::1] claimed
@@ -36,6 +39,13 @@ cdef class SignalQuality:
     cpdef double weight(self, Py_ssize_t site, Py_ssize_t source) noexcept
     cpdef double recall(self, Py_ssize_t site) noexcept
     cdef double _own_precision(self, Py_ssize_t site, Py_ssize_t source, double rate) noexcept
+    cpdef double precision_of(self, Py_ssize_t site, double precision, double rate) noexcept
+    cpdef double counted_signals(self, Py_ssize_t site, double[::1] counts) noexcept
+    cpdef double per_change(self, Py_ssize_t site) noexcept
+    cpdef double interim_changes(self, Py_ssize_t site, double[::1] counts, double trust) noexcept
+    cpdef double interim_watched(self, Py_ssize_t site, double trust) noexcept
+    cpdef void score(self, Py_ssize_t site, double plain, double counting, bint changed) noexcept
+    cdef void _set_score(self, Py_ssize_t site, double score) noexcept
     cpdef double pooled_weight(self, Py_ssize_t site) noexcept
     cpdef double signals(self, Py_ssize_t site, double[::1] counts) noexcept
     cpdef double staleness(self, Py_ssize_t site, double[::1] counts) noexcept

@@ -35,6 +35,7 @@ succeed.
 
 import random
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -55,11 +56,13 @@ from crawler.frontier.outstanding import Outstanding
 from crawler.frontier.pauses import HostBlocks, Pauses
 from crawler.frontier.permission import Permission, Robots
 from crawler.frontier.refetches import Refetches
-from crawler.frontier.refresh.refreshing import Refresh
 from crawler.frontier.under_way import UnderWay
 from crawler.frontier.views import FrontierViews
 from crawler.records import Fetch, FetchTask, Link
 from crawler.storage.kv import Batch, KeyValue
+
+if TYPE_CHECKING:
+    from crawler.frontier.refresh.refreshing import Refresh
 
 
 class Frontier:
@@ -91,7 +94,7 @@ class Frontier:
         rng: random.Random,
         processes: int = 1,
         priority: Callable[[Link], int] | None = None,
-        refresh: Refresh | None = None,
+        refresh: "Refresh | None" = None,
         withdrawn: Callable[[str], bool] = lambda url: False,
     ) -> None:
         self._rng = rng
@@ -146,7 +149,7 @@ class Frontier:
             DamageError: a stored record is damaged.
         """
         self._registry.open(now, clean)
-        self._authorities.load(self._store)
+        self._authorities.load(self._store, self._hosts)
         self._gates.open(now)
         self.intake.unpark()
         self.intake.index.open()

@@ -19,7 +19,7 @@ from crawler.records import FetchTask, TaskKind
 from crawler.robots.cache import VerdictKind
 
 LOOKS_MAX = 256  # number of entries of a host examined per turn; each may need a check of robots.txt
-IDLE_MAX = 16  # the maximum number of hosts without a URL in memory to which one call gives a turn
+IDLE_MAX = 16  # one call gives a turn to at most this many hosts that have no URL in memory
 
 _TASK_OF = {
     VerdictKind.ALLOWED: TaskKind.PAGE,

@@ -45,7 +45,8 @@ _NO_OVERRIDE = Override()
 _DENIED_GAP = 0.01  # minimum seconds between two denied URLs of a host, because checking a URL takes CPU time
 _OTHERS_LOOKED_AT = 64  # number of a host's entries that are searched for another authority
 _REFRESH = LinkFlag.REFRESH
-_SUSPECT = 2  # before an entry has this many strikes, a failure is a strike only if the host was well
+# an entry with fewer strikes than this gets another strike only if the host worked before the failure
+_SUSPECT = 2
 _NO_ADDRESS = (Outcome.DNS_NOT_FOUND, Outcome.ADDRESS_DENIED)
 
 

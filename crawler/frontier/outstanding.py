@@ -7,8 +7,8 @@
 A fetch task that waits for a redirect hop is *aside*: it frees its fetch slot and address. The task keeps its
 host, but hops of other tasks may use that host; otherwise two fetch tasks that redirect to each other's hosts
 would deadlock. A request that has held its fetch slot for a long time while other tasks need a slot is
-*slow*: it frees the slot, but keeps its host and its address. When slow requests exceed `SLOW_SHARE` of the
-slots, further slow requests are ended.
+*slow*: it frees the slot, but keeps its host and its address. The number of slow requests is limited to
+`SLOW_SHARE` times the number of slots; further slow requests are ended.
 """
 
 from crawler.frontier.discovery import entries
@@ -17,7 +17,7 @@ from crawler.frontier.hosts.table import HostTable
 from crawler.records import FetchTask, TaskKind
 
 # The maximum number of slow requests, which continue without a fetch slot, as a share of the fetch slots.
-# Each slow request uses one connection more than the fetch slots need.
+# A slow request holds a connection although it holds no fetch slot.
 SLOW_SHARE = 0.5
 _WITH_PLACE = (TaskKind.PAGE, TaskKind.ROBOTS)
 
@@ -37,7 +37,7 @@ class Outstanding:
         self.requests = 0
         self._fetch_tasks = 0
         self._refetches = 0  # refetches given out since the start
-        self._aside: set[int] = set()  # keys of the hosts whose fetch task is aside
+        self._aside: set[int] = set()  # keys of the hosts whose fetch task continues without a fetch slot
         self._slow: set[int] = set()  # host keys of slow requests, until their fetch tasks are released
         self._slow_max = int(concurrency * SLOW_SHARE)
 

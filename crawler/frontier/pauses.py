@@ -6,6 +6,8 @@ from crawler.frontier.hosts.table import SILENCED, HostFlag
 from crawler.frontier.refetches import Refetches
 from crawler.storage.kv import Batch
 
+USER = "user"  # the reason of a pause that the user wants
+
 
 class Pauses:
     """The reasons why no fetch task is given out, such as the user or a nearly full disk.
@@ -24,11 +26,11 @@ class Pauses:
         """The reasons, sorted."""
         return tuple(sorted(self._reasons))
 
-    def pause(self, reason: str = "user") -> None:
+    def pause(self, reason: str = USER) -> None:
         """Give out nothing until `resume` is called with the same reason."""
         self._reasons.add(reason)
 
-    def resume(self, reason: str = "user") -> None:
+    def resume(self, reason: str = USER) -> None:
         """End the pause with this reason."""
         self._reasons.discard(reason)
 

@@ -9,6 +9,7 @@ In a crawl without refresh there is no schedule, and these calls do nothing.
 
 import math
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from crawler.frontier.discovery import entries
 from crawler.frontier.discovery.intake import Intake
@@ -16,9 +17,11 @@ from crawler.frontier.hosts.borrowed_hosts import ASK_AGAIN
 from crawler.frontier.hosts.dispatch_gates import DispatchGates
 from crawler.frontier.hosts.front_host import FrontHost, Refetch
 from crawler.frontier.hosts.table import NO_ORDER, SILENCED, HostState
-from crawler.frontier.refresh.portion import Portion
-from crawler.frontier.refresh.refetch_claims import RefetchClaims
 from crawler.frontier.share import Share
+
+if TYPE_CHECKING:
+    from crawler.frontier.refresh.portion import Portion
+    from crawler.frontier.refresh.refetch_claims import RefetchClaims
 
 _TRIED = 16  # maximum number of known pages that one call tries
 _NO_ROOM = 1.0  # seconds until the next try of a host that did not fit into the front
@@ -33,8 +36,8 @@ class Refetches:
 
     def __init__(
         self,
-        claims: RefetchClaims | None,
-        portion: Portion | None,
+        claims: "RefetchClaims | None",
+        portion: "Portion | None",
         gates: DispatchGates,
         intake: Intake,
         patience: float,
@@ -96,7 +99,7 @@ class Refetches:
             self._bench.sleep(host)
             yield host
 
-    def _host_of(self, refetch: Refetch, claims: RefetchClaims, now: float) -> FrontHost | None:
+    def _host_of(self, refetch: Refetch, claims: "RefetchClaims", now: float) -> FrontHost | None:
         """Return the page's host in the front if the host is free.
 
         Otherwise block the host in the schedule and return None.

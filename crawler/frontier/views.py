@@ -120,6 +120,7 @@ class FrontierViews:
         }
         counts |= {f"hosts_{state}": int(((flags & flag) != 0).sum()) for flag, state in _SILENT_STATES}
         counts["hosts_failing"] = int(ranking.failing(registry.hosts, self._authorities.troubled).sum())
+        counts["hosts_nameless"] = ranking.nameless(registry.hosts)
         counts |= {f"parked_{rule}": registry.parked[index] for index, rule in enumerate(RULES) if rule}
         return counts | {"requests": self._outstanding.requests, "look_ups": self._gates.look_ups.under_way}
 

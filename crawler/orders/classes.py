@@ -9,9 +9,9 @@ many powers of ten, so the scale is logarithmic. A linear scale of 256 steps wou
 into one class. The key of a queue entry has one byte for the priority anyway, so fewer than eight bits would
 save nothing.
 
-A link without a score has the class NEUTRAL, the default priority. The class of a link is stored in its
-flags, in bits that no `LinkFlag` uses, as the difference from NEUTRAL. So a link without a score is encoded as
-if there were no classes.
+A link without a score has the class NEUTRAL, the default priority. The class of a link is stored in those
+bits of its flags that no `LinkFlag` uses. The stored number is the difference between the class and NEUTRAL.
+So a link without a score is encoded as if there were no classes.
 """
 
 from math import log2

@@ -8,9 +8,9 @@ is news is passed on anyway:
 
 The table has 2^bits entries of 16 bytes, indexed by fingerprint. A link to another URL with the same index
 overwrites the entry. A URL that the table has forgotten begins again at the base score. Its earlier small
-scores are then lost, so they do not contribute to a sum that would raise its class. A single link still does
-if its score is above the class that the URL has in the queue. The table is lost when the process ends, like
-the URL caches.
+scores are then lost, so they do not contribute to a sum that would raise its class. A single link still
+improves the class of a waiting URL if the score of the link is above this class. The table is lost when the
+process ends, like the URL caches.
 """
 
 import numpy as np

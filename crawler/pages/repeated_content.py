@@ -14,7 +14,7 @@ import mmh3
 # The path of a page is removed because an error page may contain it. It is not removed from longer pages than this,
 # because error pages are short.
 COMPARED_BYTES_MAX = 64 << 10
-PATH_CHARS_MIN = 4  # a shorter path may occur in any text
+PATH_CHARS_MIN = 4  # a path with fewer characters than this could occur in any text by chance
 _ESCAPED = re.compile(r"[&<>\"']")  # characters that `html.escape` replaces
 
 

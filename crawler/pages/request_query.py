@@ -121,7 +121,7 @@ def _parts(content_type: str, body: bytes) -> Iterable[tuple[str, bytes]]:
     message = BytesParser(policy=HTTP).parsebytes(head + body)
     if not message.is_multipart():
         raise ValueError("no boundary")
-    for part in message.iter_parts():  # type: ignore[attr-defined]  # of the policy's message
+    for part in message.iter_parts():  # type: ignore[attr-defined] # the policy's type of message has this method
         name = part.get_param("name", header="content-disposition")
         content = part.get_payload(decode=True)
         if name is not None and isinstance(content, bytes):

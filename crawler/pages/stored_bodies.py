@@ -2,10 +2,10 @@
 
     pread --> inflate --> skip WARC and HTTP header --> payload --> (content coding undone)
 
-Each arrow is a generator, and each piece has at most `PIECE_BYTES`. So a body of any size needs only the
-memory of a few pieces. The record's header gives the length of the payload. The length of the decoded content
-is known only after the content has been read once. If coded content is truncated, the content before the
-break is yielded, as in `pages/reading.py`. A broken WARC member is reported as damage.
+In this list, each arrow is a generator, and each piece has at most `PIECE_BYTES`. So a body of any size needs
+only the memory of a few pieces. The record's header gives the length of the payload. The length of the
+decoded content is known only after the content has been read once. If coded content is truncated, the content
+before the break is yielded, as in `pages/reading.py`. A broken WARC member is reported as damage.
 """
 
 import os
@@ -28,7 +28,7 @@ _HEAD_BYTES_MAX = 1 << 20
 _GZIP = 31
 _GAP = b"\r\n\r\n"
 _LENGTH = re.compile(rb"\r\ncontent-length[ \t]*:[ \t]*([0-9]{1,18})[ \t]*(?:\r\n|\Z)", re.IGNORECASE)
-_IsalError: type[Exception] = igzip_lib.IsalError  # type: ignore[assignment]  # its stub says instance
+_IsalError: type[Exception] = igzip_lib.IsalError  # type: ignore[assignment] # the stub declares an instance
 
 Pieces = Callable[[], Iterator[bytes]]
 Field = tuple[bytes, bytes]

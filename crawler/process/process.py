@@ -27,7 +27,6 @@ from crawler.errors import CrawlerError, StoreError
 from crawler.fetcher.direct_requests import DirectRequests
 from crawler.fetcher.fetch_request import FetchRequest
 from crawler.forked_children import ForkedChild
-from crawler.frontier.refresh.portion import share_of
 from crawler.process.answering.commands import Commands
 from crawler.process.committing.commit_loop import CommitLoop
 from crawler.process.exchange.exchange import ExchangeParts, Loops, Member
@@ -92,7 +91,7 @@ class Process:
         self._seeding = True
         self._background = Tasks(self.fail)
         config, unexpected = stages.config, stages.results.unexpected
-        reader = Reader(config, extractor, parser, reads_anchors=stages.reads_anchors)
+        reader = Reader(config, extractor, parser, reads_anchors=stages.decisions.reads_anchors)
         processes = len(stages.topology.names)
         network = self._environment.network(
             with_key_file(config, pages_file.parent), self._clock, reader, unexpected, processes=processes
@@ -219,7 +218,7 @@ class Process:
         self.exchange.set_rate(config.crawl.rate)
         self.fetch_slots.concurrency = config.crawl.concurrency
         if self._refresh is not None:
-            self._refresh.portion.share.set(share_of(config.refresh))
+            self._refresh.portion.configure(config.refresh)
         self.wake()
 
     def stop(self, reason: str, *, grace: float = STOP_GRACE) -> None:

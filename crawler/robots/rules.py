@@ -15,8 +15,8 @@ matched from the left, in time linear in the target, without regular expressions
 cost of a verdict, and `rules_max` bounds the cost of a file. Rules beyond these limits are ignored and
 counted.
 
-To be cautious, the parser also accepts lines without a colon (`disallow /x`) and common misspellings of
-disallow, which goes beyond the RFC.
+The parser also accepts lines without a colon (`disallow /x`) and common misspellings of disallow, which the
+RFC does not require. So a faulty line forbids a page rather than allowing it.
 """
 
 import re
@@ -109,7 +109,7 @@ Kept = TypeVar("Kept")
 
 
 class _ByPrefix(Generic[Kept]):
-    """What is kept for each prefix that targets may have."""
+    """Values kept for each prefix that targets may have."""
 
     __slots__ = ("_kept", "_lengths")
 

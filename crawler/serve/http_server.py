@@ -16,6 +16,7 @@ import socket
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
+from http import HTTPStatus
 from pathlib import Path
 from typing import cast
 
@@ -44,15 +45,7 @@ PAUSE_PIECES = 4  # number of pieces of a streamed body that are sent before oth
 _FULL = (
     b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 )
-_REASONS = {
-    200: "OK", 202: "Accepted", 204: "No Content", 302: "Found", 400: "Bad Request", 403: "Forbidden", 404: "Not Found",
-    405: "Method Not Allowed", 408: "Request Timeout", 409: "Conflict", 410: "Gone", 412: "Precondition Failed",
-    413: "Content Too Large",
-    414: "URI Too Long", 415: "Unsupported Media Type", 416: "Range Not Satisfiable", 421: "Misdirected Request",
-    422: "Unprocessable Content", 429: "Too Many Requests", 431: "Request Header Fields Too Large",
-    451: "Unavailable For Legal Reasons", 500: "Internal Server Error", 502: "Bad Gateway",
-    503: "Service Unavailable", 504: "Gateway Timeout",
-}  # fmt: skip
+_REASONS = {status.value: status.phrase for status in HTTPStatus}
 _JSON = ((b"Content-Type", b"application/json"), *SANDBOX[1:])
 
 Handle = Callable[[ServedRequest, "ServedConnection"], Awaitable["Sending"]]
@@ -61,7 +54,7 @@ Handle = Callable[[ServedRequest, "ServedConnection"], Awaitable["Sending"]]
 def json_reply(status: int, content: bytes, more: tuple[tuple[str, str], ...] = ()) -> Reply:
     """Return a reply with a JSON body."""
     fields = [*_JSON, *((name.encode(), value.encode("latin-1", "replace")) for name, value in more)]
-    return Reply(status, head(status, _REASONS.get(status, "Unknown"), fields), len(content), content)
+    return Reply(status, head(status, _REASONS[status], fields), len(content), content)
 
 
 def whole_error(refusal: HttpError) -> bytes:
@@ -86,7 +79,7 @@ def error_reply(refusal: HttpError, accept: str = "") -> Reply:
 
     The reply must not be cached, because the page may be fetched or withdrawn at any time.
     """
-    status, reason = refusal.status, _REASONS.get(refusal.status, "Unknown")
+    status, reason = refusal.status, _REASONS[refusal.status]
     readable = wants_page(accept)
     kind = b"text/html; charset=utf-8" if readable else b"application/json"
     content = refusal.page(reason) if readable else refusal.content()

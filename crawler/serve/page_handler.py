@@ -41,7 +41,6 @@ class OwnedByOther(Exception):
     """Another process of the crawl, `owner`, must answer. The request, with its `body`, is forwarded to `owner`."""
 
     def __init__(self, owner: str, body: bytes = b"") -> None:
-        super().__init__(owner)
         self.owner = owner
         self.body = body
 
@@ -214,7 +213,7 @@ class PageHandler:
             shown = self._built(archive, located, ParsedRequest(Route.PAGE, url=url), form, key)
             self._check_allowed(url)
             shown.ready.prepare()
-        except (HttpError, CrawlerError):  # nothing is prepared; a client that asks for it gets the error
+        except (HttpError, CrawlerError):  # clients that ask for the page get the error
             return
         if shown.ready.stored is not None and not shown.ready.too_long:
             _release(shown)

@@ -23,7 +23,7 @@ import msgspec
 
 from crawler.http_dates import parse_date
 from crawler.serve.http_error import HttpError
-from crawler.urls.canonical import canonical
+from crawler.urls.typed_url import typed_url
 
 TARGET_CHARS_MAX = 16_384  # enough for a URL of 8,192 octets, half of which are escaped
 _FIELDS_MAX = 16
@@ -171,7 +171,7 @@ def _url(text: str) -> str:
     Raises:
         HttpError: 400, it is not a URL.
     """
-    url = canonical(text if "://" in text else f"http://{text}")
+    url = typed_url(text)
     if url is None:
         raise HttpError(400, "bad_request", "this is not an http(s) URL that can be stored")
     return url

@@ -8,7 +8,7 @@ request that is found in this way need not be parsed.
 """
 
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 
 import msgspec
 from msgspec.structs import replace
@@ -116,10 +116,11 @@ class ResponseCache:
             self.store(shown)
             self._kept.move_to_end(shown.key, last=False)
 
-    def drop_prepared(self) -> None:
-        """Drop the answers that no client has requested yet."""
-        for shown in [shown for shown in self._kept.values() if shown.prepared]:
-            self._forget(self._kept.pop(shown.key))
+    def dropping_prepared(self) -> Iterator[None]:
+        """Drop the answers that no client has requested yet, with a pause after each."""
+        while self._kept and next(iter(self._kept.values())).prepared:
+            self._forget(self._kept.popitem(last=False)[1])
+            yield
 
     def store(self, shown: CachedResponse) -> None:
         """Store an answer in place of any other answer under its key."""
@@ -143,5 +144,7 @@ class ResponseCache:
         sizes = [shown.ready.size for shown in self._kept.values()]
         assert sizes == [shown.counted for shown in self._kept.values()]
         assert self.bytes == sum(sizes) <= self.bytes_max
+        order = [shown.prepared for shown in self._kept.values()]
+        assert order == sorted(order, reverse=True), "prepared answers come first"
         for request, shown in self._by_request.items():
             assert shown.request == request and self._kept[shown.key] is shown

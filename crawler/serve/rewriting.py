@@ -3,8 +3,8 @@
 Links and frames point to `/page?url=...&rewrite=1`. Requisites (images, style sheets) point there, too, so
 that references within style sheets are rewritten. A URL that the cache lacks gets 404 with the reason.
 
-A browser ignores the refresh of a page in a sandbox without scripts, so a page that only forwards its readers
-would be a dead end. So a link to the copy of the target is added at the end of such a page.
+A browser ignores a meta refresh in a sandbox without scripts, so a page that only forwards its readers would
+be a dead end. So a link to the copy of the target is added at the end of such a page.
 """
 
 from html import escape

@@ -5,9 +5,9 @@
     hub   -> we     POST /websub/TOKEN, the feed, X-Hub-Signature: sha256=HMAC(S, body)   answered 2xx
 
 TOKEN consists of the number of the process that subscribed (its slot) and 16 random bytes. The token is a
-capability: only its holder can confirm a subscription or deliver. If a process receives a request with a
-token of another process, it forwards the request to that process. A delivery with a wrong signature is
-answered with 202 and ignored, as section 8 demands. Each entry of a delivery is one signal.
+capability: only its holder can confirm a subscription or deliver a notification. If a process receives a
+request with a token of another process, it forwards the request to that process. A delivery with a wrong
+signature is answered with 202 and ignored, as section 8 demands. Each entry of a delivery is one signal.
 
 A subscription that its hub has not verified is requested again, at growing intervals. A subscription whose
 lease is about to end is requested again under the same callback. Then the hub extends the subscription

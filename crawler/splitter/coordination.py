@@ -57,8 +57,8 @@ import msgspec
 
 from crawler.splitter.wire import Counters, PastEnd
 
-# Maximum number of messages to a peer whose counters are remembered until the peer echoes them. If
-# there are more, the oldest are merged.
+# Maximum number of messages to a peer that wait for the peer's echo. The counters of these messages are
+# remembered. If there are more, the oldest are merged.
 _OUTSTANDING_MAX = 256
 
 
@@ -184,7 +184,8 @@ class Coordination:
         self.silence_max = silence_max
         self._progress = progress
         self.ended = False
-        # False until the end of the crawl is stored; before that, this process would forget it in a crash
+        # False while the end of the crawl is known but not stored, because a crash would then make this
+        # process forget it
         self.tells_end = True
         self._number = 0
         self._peers = {name: _Peer() for name in names if name != me}
@@ -227,7 +228,7 @@ class Coordination:
         if last is not None and last.boot != counters.boot:  # a restarted peer holds none of our values
             peer.held, peer.echo = None, 0
         peer.heard, peer.heard_at = counters, now
-        # if they differ, the echo answers an earlier start of this process
+        # if the boot numbers differ, the echo answers an earlier start of this process
         if counters.echo_boot == self.boot:
             peer.echo = counters.echo
         while peer.outstanding and peer.outstanding[0].number <= peer.echo:

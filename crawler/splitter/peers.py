@@ -315,7 +315,7 @@ class Peers:
         self._closing = False
         self._strangers = Strangers()
         self._refused_by: set[str] = set()
-        # for each peer at whose address no process listens, the time since when
+        # for each peer at whose address no process listens, the instant since which none has listened
         self._closed_since: dict[str, float] = {}
         self.last_ending: dict[str, str] = {}  # for each peer, the reason why its last connection ended
 

@@ -40,7 +40,8 @@ import msgspec
 from msgspec import Meta
 
 from crawler.errors import DamageError
-from crawler.splitter.wire import ProtocolError, chained, link_count
+from crawler.records import Link
+from crawler.splitter.wire import ProtocolError, chained, decode_entry, link_count
 from crawler.storage.keys import OUTBOX, OUTBOX_STATE
 from crawler.storage.kv import Batch, KeyValue, scan_prefix, seal, unseal
 
@@ -478,6 +479,13 @@ class Spool:
             raise DamageError(f"store: outbox entry {key!r} is missing; run `crawler check`")
         unseal(key, entry)
         return entry
+
+    def waiting(self) -> Iterator[list[Link]]:
+        """Yield the links of each committed entry that the peer has not confirmed."""
+        number = self.acked + 1
+        while number <= self.committed:
+            yield decode_entry(self._read(number))
+            number = max(number, self.acked) + 1
 
     def _check(self) -> None:
         """Assert all invariants that hold between calls in the loop thread while no group is being committed."""

@@ -74,7 +74,7 @@ class Frame(IntEnum):
     REFUSE = 5  # either side: the reason for closing
     ENTRIES = 6  # dialler: entries of its outbox
     ACK = 7  # listener: the number of the last durable entry, and the listener's counters
-    RESYNC = 8  # listener: an entry is missing; send again from the entry after this number on
+    RESYNC = 8  # listener: an entry is missing; send the entries after this number again
     HEARTBEAT = 9  # either side: its counters, sent as a sign of life
 
 
@@ -106,7 +106,7 @@ Epoch = Annotated[bytes, Meta(min_length=8, max_length=8)]
 class PastEnd(IntEnum):
     """An earlier end of the crawl, as far as a process knows of one when it starts."""
 
-    NONE = 0  # no end is known
+    NONE = 0  # no earlier end of the crawl is known
     HOLDS = 1  # the crawl had ended, and this process has done nothing since then
     VOID = 2  # the crawl had ended, but later work or other limits have made it unfinished again
 

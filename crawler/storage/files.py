@@ -1,4 +1,4 @@
-"""Durable files: append, sync, replace, lock, and free disk space.
+"""Durable files: append, sync, replace and lock files, and find the free space of a disk.
 
 The guarantee of each operation after a crash:
 
@@ -428,8 +428,8 @@ class Lock:
         return f"Lock({self.path}, {'held' if self._descriptor >= 0 else 'released'})"
 
 
-def is_held(path: Path) -> bool:
-    """Return whether a process holds the lock at `path` at this moment."""
+def is_held(path: Path, boot_id: str = "") -> bool:
+    """Return whether a process holds the lock at `path` at this moment. With `boot_id`, only that start of it counts."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -437,7 +437,7 @@ def is_held(path: Path) -> bool:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
-        return True
+        return not boot_id or boot_id in path.read_text(encoding="utf-8", errors="replace").split()
     finally:
         os.close(descriptor)
     return False

@@ -115,6 +115,7 @@ FAMILIES = (
 
 # The keys of `m/`, each with one value. `METAS` lists their owners.
 CLEAN = b"m/clean"  # this key exists from a clean end until the next opening
+RUNNING = b"m/running"  # boot id of a run of the crawl; exists from its start until its clean end
 STATE = b"m/state"  # number of openings and clean ends so far
 # the progress of this process and its peers at the end of the crawl, when no process had work left
 ENDED = b"m/ended"
@@ -133,10 +134,11 @@ SCOPE_STATE = b"m/scope"  # the scope of the seeds and their redirects
 EQUIVALENCES = b"m/equivalences"  # pairs of authorities that are proven to be names of one site
 RUN = b"m/run"  # the current run, and the counters as they were when it began
 INCARNATION = b"m/incarnation"  # number of the latest start of this process; peers refuse earlier starts
-OUTBOX_STATE = b"m/outbox/"  # followed by the name of a peer: epoch and numbers of the outbox for it
+OUTBOX_STATE = b"m/outbox/"  # and the name of a peer: epoch and entry numbers of its outbox
 
 METAS: Mapping[bytes, Family] = {
     CLEAN: Family(CLEAN, "process", Travel.ANEW, sealed=False),
+    RUNNING: Family(RUNNING, "process", Travel.ANEW, sealed=False),
     STATE: Family(STATE, "process", Travel.ANEW),
     ENDED: Family(ENDED, "process", Travel.ANEW),
     BUCKET_TABLE: Family(BUCKET_TABLE, "process", Travel.ANEW, sealed=False),

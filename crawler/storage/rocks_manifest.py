@@ -1,9 +1,9 @@
 """Finds losses in RocksDB's own bookkeeping that RocksDB does not notice.
 
 The two losses are the same as those of LevelDB (`manifest.py`). Without `CURRENT`, RocksDB creates an empty
-store. A truncated manifest gives an earlier state. The method by which `manifest.py` recognizes a truncated
-manifest does not work here: when RocksDB opens a store, it may name in the manifest an oldest log that it
-never creates. If the named log does not exist, the oldest existing log must begin where the manifest ends:
+store. A truncated manifest gives an earlier state. `manifest.py` recognizes a truncated manifest by a method
+that does not work here: when RocksDB opens a store, the manifest may name an oldest log that RocksDB never
+creates. If the named log does not exist, the oldest existing log must begin where the manifest ends:
 
     it has records    the first one is write S + 1, where S is the last write in tables when the log was named
     it is empty       its number was allocated before the end of the manifest (a clean close leaves such a log)
@@ -48,7 +48,7 @@ class _Known(NamedTuple):
     """The state at the end of a manifest."""
 
     log: int = 0  # the oldest live log
-    # number of the last write that was in a table, not only in a log, when `log` became the oldest
+    # the number of the last write that was already in a table when `log` became the oldest live log
     sequence: int = 0
     next_file: int = 0
 

@@ -4,10 +4,12 @@
 
 FD is one end of a socket pair. The supervisor writes one JSON object per line. The first is `Start`. Later
 messages are {"addresses": {name: port}} whenever ports become known, {"ended": true} when a process has found
-that the crawl has ended, and {"stop": reason} when the child should stop. The child first writes {"port": n},
-then {"status": ...} at the interval given in `Start`, and finally {"report": ...} or, after an error,
-{"failure": message}. The child ends after the supervisor has answered this with {"reported": true}. If the
-stream ends, the supervisor has ended. The child also watches the process of the supervisor (`parent.py`).
+that the crawl has ended, {"paused": true or false} when the user has paused or resumed the crawl, and
+{"stop": reason} when the child should stop. The child first writes {"port": n}, then {"status": ...} at the
+interval given in `Start`, {"paused": true or false} when it receives such a command, and finally
+{"report": ...} or, after an error, {"failure": message}. The child ends after the supervisor has answered
+this with {"reported": true}. If the stream ends, the supervisor has ended. The child also watches the process
+of the supervisor (`parent.py`).
 """
 
 import asyncio
@@ -30,6 +32,7 @@ from crawler.process.exchange.exchange import Member
 from crawler.process.fetching.reader import fork_parser
 from crawler.process.lifecycle import shutdown
 from crawler.process.lifecycle.garbage_collection import collect_rarely
+from crawler.process.lifecycle.limits import SUPERVISOR_GONE
 from crawler.storage.rotating_file import reopen_on
 from crawler.supervision.parent import watch_parent
 from crawler.supervision.time_slices import use_long_slices
@@ -61,6 +64,7 @@ class Start(msgspec.Struct):
     supervisor: int
     seeds_file: str
     ended: bool = False
+    paused: bool = False
     status_interval: float = 0.0
     level: int = logging.WARNING
     json_log: bool = False
@@ -165,6 +169,8 @@ class _Child:
                 crawl.stop("signal")
             watch_parent(start.supervisor, lambda: loop.call_soon_threadsafe(self._orphaned, crawl))
             self._exchange = crawl.process.exchange
+            crawl.live.commands.set_paused(start.paused)
+            crawl.live.commands.tell_paused = lambda paused: self._say({"paused": paused})
             self._say({"port": self._exchange.address[1]})
             tasks = [asyncio.create_task(self._listen(crawl)), asyncio.create_task(self._tell(crawl))]
             try:
@@ -201,7 +207,9 @@ class _Child:
                     return
 
     def _say(self, message: dict[str, Any]) -> None:
-        self._writer.write(msgspec.json.encode(message) + b"\n")
+        """Send a message, unless the connection has been closed because the supervisor has ended."""
+        if not self._writer.is_closing():
+            self._writer.write(msgspec.json.encode(message) + b"\n")
 
     async def _listen(self, crawl: "Crawl") -> None:
         """Receive and obey messages of the supervisor until the supervisor has ended."""
@@ -216,11 +224,13 @@ class _Child:
                 self._exchange.set_address(name, (LOOPBACK, port))
         if "ended" in message:
             self._exchange.learn_end()
+        if "paused" in message:
+            crawl.live.commands.set_paused(message["paused"])
         if reason := message.get("stop"):
             crawl.stop(reason)
 
     def _orphaned(self, crawl: "Crawl") -> None:
-        crawl.stop("supervisor gone", grace=ORPHAN_GRACE)
+        crawl.stop(SUPERVISOR_GONE, grace=ORPHAN_GRACE)
 
     async def _tell(self, crawl: "Crawl") -> None:
         """Send the status at each interval, if an interval is set."""

@@ -4,6 +4,7 @@
         seeds      checked here, written to DIR/seeds.run, read by every child (each queues its own)
         ports      each child listens on its own port and learns those of the others
         progress   the status of the children, added up; at the end their reports, merged
+    pause      a child that receives `pause` or `resume` tells the supervisor, which tells all children
         stop       a first signal asks all children to stop, a second kills them
 
 Children start as forks (`forked_children.py`), so modules are imported only once. A child that dies is
@@ -85,6 +86,7 @@ class Supervisor:
         self.report: dict[str, Any] = {}
         self.stopped_by = ""
         self.ended = False
+        self.paused = False
         self.failure: CrawlerError | None = None
         self.ports: dict[str, int] = {}
         self._config = config
@@ -120,9 +122,9 @@ class Supervisor:
         topology(self._config, self.directory.path, self._children[0].name)
         self.directory.create()
         with Lock(self.directory.path / "supervisor.lock", "supervisor"):
-            self.directory.save_config(self._config)
-            self._seeds.places.restrict(self.directory.seed_places())
-            self._seeds.note = self.directory.note_places
+            self.directory.settings.save(self._config)
+            self._seeds.places.restrict(self.directory.settings.places())
+            self._seeds.note = self.directory.settings.note_places
             self._seed_file.write(self._seeds)
             shipper = Shipper(self.directory.path, self._config.pages, self.clock.now)
             shipper.start()
@@ -179,7 +181,7 @@ class Supervisor:
         splitter = self._config.splitter
         splitter = replace(splitter, listen="127.0.0.1:0", backoff_max=min(splitter.backoff_max, BACKOFF_MAX))
         config = replace(self._config, seeds=(), splitter=splitter)
-        config = live_part(config, self.directory.saved_config())
+        config = live_part(config, self.directory.settings.load())
         return Start(
             config=msgspec.to_builtins(config, enc_hook=lambda value: value + 0),
             directory=str(self.directory.path),
@@ -190,6 +192,7 @@ class Supervisor:
             supervisor=os.getpid(),
             seeds_file=str(self._seed_file.path),
             ended=self.ended,
+            paused=self.paused,
             status_interval=self._status_interval,
             level=self._level,
             json_log=self._json_log,
@@ -205,6 +208,12 @@ class Supervisor:
         if not self.ended:
             self.ended = True
             self._tell({"ended": True})
+
+    def note_paused(self, paused: bool) -> None:
+        """Tell all children that the user has paused or resumed the crawl."""
+        if paused != self.paused:
+            self.paused = paused
+            self._tell({"paused": paused})
 
     def stop(self, reason: str = "stopped") -> None:
         """Ask all children to start no new work, to commit, and to end within the time limit."""
@@ -346,6 +355,8 @@ class _Child:
                 self._supervisor.listening(self.name, message["port"])
             if "status" in message:
                 self.status = msgspec.convert(message["status"], Status)
+            if "paused" in message:
+                self._supervisor.note_paused(message["paused"])
             if "failure" in message:
                 self._said = message["failure"]
                 self.tell({"reported": True})

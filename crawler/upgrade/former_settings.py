@@ -66,11 +66,11 @@ def renew_settings(directory: CrawlDirectory) -> None:
         DamageError: the file is cut short or missing.
         StoreError: the disk failed; the old file is unchanged.
     """
-    if directory.config_file.exists():
-        name = directory.config_file.name
-        tree = renewed(directory.former_config(), name)
+    if directory.settings.file.exists():
+        name = directory.settings.file.name
+        tree = renewed(directory.settings.load_former(), name)
         for path, former in FORMER_DEFAULTS.items():
             if (value := _taken(tree, path)) is not None and value != former:
                 section, _, key = path.partition(".")
                 tree[section][key] = value
-        directory.save_config(convert(_without_bad_seeds(tree, name)))
+        directory.settings.save(convert(_without_bad_seeds(tree, name)))

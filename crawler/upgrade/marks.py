@@ -35,14 +35,14 @@ def renew_marks(directory: CrawlDirectory) -> None:
         DamageError: a store cannot be read.
         StoreError: the disk failed.
     """
-    config = convert(directory.former_config())
+    config = convert(directory.settings.load_former())
     places: dict[str, None] = {}
     for name in directory.process_names():
         with closing(open_store(directory.process(name) / "store")) as store:
             _renew_store(store, config)
             places |= dict.fromkeys(_places(store, config))
-    if places and directory.config_file.exists() and not directory.seed_places():
-        directory.write_config(config, places if len(places) <= PLACES_MAX else [ANYWHERE])
+    if places and directory.settings.file.exists() and not directory.settings.places():
+        directory.settings.write(config, places if len(places) <= PLACES_MAX else [ANYWHERE])
 
 
 def _renew_store(store: KeyValue, config: Config) -> None:

@@ -1,4 +1,4 @@
-"""`crawler check`: reads and compares all data of a process, and reports the repairs made when it was opened."""
+"""`crawler check`: reads and compares all data of a process, and reports the repairs made when the store was opened."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing

@@ -57,7 +57,7 @@ def _deliver(sender: Stages, receiver: Stages) -> None:
         for sequence, entry in enumerate(entries, first):
             receiver.inbox.accept(sender.name, sequence, entry)
             for received in receiver.inbox.take():
-                receiver.commits.commit(partial(receiver.received, received))
+                receiver.commits.commit(partial(receiver.decisions.received, received))
         if not entries:
             break
         spool.acknowledge(receiver.inbox.durable(sender.name))

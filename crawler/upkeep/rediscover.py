@@ -85,7 +85,7 @@ def _span_scope(stages: Stages) -> None:
     for _ in knowledge.given(change, seeds):
         pass
     if config.crawl.scope in ("host", "domain"):
-        places = CrawlDirectory(stages.directory.parent).seed_places()
+        places = CrawlDirectory(stages.directory.parent).settings.places()
         knowledge.spread(
             change, [f"http://{name.removeprefix('*.')}/" for name in places if name != ANYWHERE]
         )

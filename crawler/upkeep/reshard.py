@@ -69,7 +69,7 @@ class Resharding:
         say: Callable[[str], None],
     ) -> None:
         self._directory = directory
-        self._old_config = convert(directory.saved_config())
+        self._old_config = convert(directory.settings.load())
         self._old = process_names(self._old_config)
         self._config, self._target = config, target
         self._clock, self._say = clock, say
@@ -162,7 +162,7 @@ class Resharding:
         switch = Switch(
             old=self._old,
             new=list(self._target.names),
-            config=self._directory.config_text(self._config),
+            config=self._directory.settings.text(self._config),
             table=self._target.encode().decode(),
         )
         keep_journal(self._directory.path, Journal(COMMAND, facts=msgspec.to_builtins(switch)))
@@ -206,7 +206,7 @@ def finish(directory: CrawlDirectory) -> bool:
     for name in set(switch.old) - set(switch.new):
         directory.forget_begun(name)
     atomic_write(directory.path / TABLE_FILE, switch.table.encode())
-    atomic_write(directory.config_file, switch.config.encode())
+    atomic_write(directory.settings.file, switch.config.encode())
     sync_directory(directory.path)
     shutil.rmtree(built, ignore_errors=True)
     shutil.rmtree(replaced, ignore_errors=True)

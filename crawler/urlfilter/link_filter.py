@@ -50,7 +50,7 @@ from crawler.urls.fingerprint import Fingerprinter
 COMPILED: bool = cython.compiled
 
 
-# Matches the beginning of hrefs whose result depends on the whole base, or that the parser trims.
+# Matches the beginning of an href if its result depends on the whole base, or if the parser trims it.
 _NOT_BY_DIRECTORY = re.compile(r"$|[ ?]|https?:(?![/\\])", re.IGNORECASE)
 # size in bytes of an entry without its characters: slot, link, integer and two string headers
 _ENTRY_BYTES = 300

@@ -37,8 +37,8 @@ COMPILED: bool = cython.compiled
 
 LENGTH_MAX = 8192  # octets; RFC 9110 section 4.1 asks for at least 8,000
 RAW_LENGTH_FACTOR = 8  # a text longer than this many times the limit is not parsed
-# version of _SESSION_PATH and _SESSION_QUERY, which must rise with every change of them, since keys change,
-# too
+# version of _SESSION_PATH and _SESSION_QUERY; it must rise with every change to them, because the keys of
+# URLs change
 SESSION_IDS_VERSION = 2
 
 # The reasons why a raw URL has no request form. The URL filter explains the names.
@@ -251,10 +251,11 @@ def _without_session(url: str) -> str:
     return path + mark + query
 
 
-# Plain references. The parser does not change their segments. A segment has no colon, which could end a
-# scheme. It does not begin with a dot, as a dot segment does. It has no characters that must be escaped. The
-# host of a plain reference is in its final form: in lower case and without a port. The last label of the host
-# begins with a letter, because it might otherwise be a number. All repetitions are possessive.
+# Plain references. The parser does not change the segments of a plain reference. A segment has no colon,
+# which could end a scheme. It does not begin with a dot, as a dot segment does. It has no characters that
+# must be escaped. The host of a plain reference is in its final form: in lower case and without a port. The
+# last label of the host begins with a letter, because it might otherwise be a number. All repetitions are
+# possessive.
 _SEGMENT = r"[\w~+,;=@()!$&*-][\w.~+,;=@()!$&*-]*+"
 _PATH = rf"(?:{_SEGMENT}/)*+(?:{_SEGMENT}(?:\?[\w.~=&;/+%:,@!$()*?-]*+)?+)?+"
 _PLAIN_RELATIVE = re.compile(rf"((?:\.\./)*+|/){_PATH}", re.ASCII)

@@ -345,7 +345,8 @@ class ClockCache:
             self._words[victim] = victim << 2
             return victim
         # The victim is the first of a circle with more members. Its slot, in which the circle begins, must
-        # stay in use. So the successor moves there. If it linked back to the victim, it now links to itself.
+        # stay in use. So the successor moves there. If the successor linked to the victim, it now links to
+        # itself.
         self._words[victim] = self._words[successor] | 2
         self._moves += 1
         return successor

@@ -25,8 +25,8 @@ PROOFS = 5  # number of redirects, each to the same path on one other authority,
 # Maximum number of pairs, which take 250 bytes each. Beyond it, no pair is proven, so each redirect costs a
 # request.
 _PROVEN_MAX = 100_000
-# Maximum number of authorities that are remembered. For each, the number of its redirects is known, or that
-# it has answered. The least recently seen one is dropped.
+# Maximum number of authorities that are remembered. For each of them, either the number of redirects is
+# known, or the fact that it has answered. The least recently seen one is dropped.
 _TRIAL_MAX = 20_000
 _ANSWERED = ("", 0)
 

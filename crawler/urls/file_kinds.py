@@ -16,27 +16,72 @@ import fnmatch
 import functools
 import re
 from collections.abc import Iterable
-from typing import Any
 
 _TYPE = re.compile(r"[a-z0-9!#$&^_.+-]+/(\*|[a-z0-9!#$&^_.+-]+)", re.IGNORECASE)
 # Media types of files that lead to other files
 _PAGES = frozenset({"text/html", "application/xhtml+xml", "application/xml", "text/xml", "text/css"})
 
 
-@functools.lru_cache(1)
-def _types() -> Any:
-    """Return Python's own table of media types.
+# Endings that Python's own table lacks in some or all versions, by media type (IANA's registry and Debian's mime.types)
+_MORE_ENDINGS = {
+    "application/epub+zip": "epub",
+    "application/gzip": "gz tgz",
+    "application/java-archive": "jar",
+    "application/octet-stream": "deb dmg img iso msi pkg rpm",
+    "application/vnd.android.package-archive": "apk",
+    "application/vnd.ms-fontobject": "eot",
+    "application/vnd.oasis.opendocument.presentation": "odp",
+    "application/vnd.oasis.opendocument.spreadsheet": "ods",
+    "application/vnd.oasis.opendocument.text": "odt",
+    "application/vnd.openxmlformats-officedocument.presentationml.presentation": "pptx",
+    "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet": "xlsx",
+    "application/vnd.openxmlformats-officedocument.wordprocessingml.document": "docx",
+    "application/vnd.rar": "rar",
+    "application/x-7z-compressed": "7z",
+    "application/x-bittorrent": "torrent",
+    "application/x-bzip2": "bz2 tbz2",
+    "application/x-mobipocket-ebook": "mobi",
+    "application/x-xz": "txz xz",
+    "application/zstd": "zst",
+    "audio/flac": "flac",
+    "audio/mp4": "m4a",
+    "audio/ogg": "oga ogg opus",
+    "audio/x-ms-wma": "wma",
+    "font/otf": "otf",
+    "font/ttf": "ttf",
+    "font/woff": "woff",
+    "font/woff2": "woff2",
+    "image/avif": "avif",
+    "image/jxl": "jxl",
+    "image/svg+xml": "svgz",
+    "image/vnd.adobe.photoshop": "psd",
+    "image/webp": "webp",
+    "text/calendar": "ics",
+    "video/mp4": "m4v",
+    "video/ogg": "ogv",
+    "video/x-flv": "flv",
+    "video/x-matroska": "mkv",
+    "video/x-ms-wmv": "wmv",
+}
 
-    With the system's table, crawls would differ between machines.
+
+@functools.lru_cache(1)
+def _types() -> dict[str, str]:
+    """Return media types by the ending of a file name, such as ".pdf".
+
+    They are those of Python's own table and of `_MORE_ENDINGS`. With the system's table, crawls would differ
+    between machines.
     """
     import mimetypes  # imported here, because few crawls use kinds and the import also reads the system's table
 
-    return mimetypes.MimeTypes()
+    more = {f".{ending}": kind for kind, endings in _MORE_ENDINGS.items() for ending in endings.split()}
+    return {**mimetypes.MimeTypes().types_map[True], **more}
 
 
 def _type_by_name(name: str) -> str:
     """Return the media type that the end of a file name suggests, or "" if there is none."""
-    return _types().guess_type(name)[0] or ""
+    _, dot, ending = name.rpartition(".")
+    return _types().get(dot + ending, "")
 
 
 class _Wanted:
@@ -88,7 +133,7 @@ class Kinds:
         [True, True, False, False, True, True]
         """
         name = _name(url)
-        guess = _type_by_name("x" + name)
+        guess = _type_by_name(name)
         if self._reject.name(name) or self._reject.type(guess):
             return False
         if not self._accept or not guess or guess in _PAGES:

@@ -1,8 +1,8 @@
 """The public suffix list, read once per process, on first use.
 
-The library that holds the list would convert each of some 10,000 rules to A-labels. The conversion would
-block the event loop for 40 ms, or longer on a busy machine. So this module converts the rules itself, but
-only the few hundred rules that are not ASCII.
+The library that holds the list cannot be used, because it would convert each of some 10,000 rules to
+A-labels. The conversion would block the event loop for 40 ms, or longer on a busy machine. So this module
+converts the rules itself, but only the few hundred rules that are not ASCII.
 """
 
 from collections.abc import Iterator

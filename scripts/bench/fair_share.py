@@ -153,7 +153,7 @@ def crawl_measured(out: Path, arguments: list[str], *, stacks: bool) -> int:
         )
         out.write_text(json.dumps(found | {"seen": turns[0].seen.most_common(12) if turns else []}))
 
-    # the program ends without the interpreter's last garbage collection, so `write` cannot follow it
+    # no garbage collection happens at the end of the program, so `write` may be its last step
     atexit.register(write)
     sys.argv = ["crawler", *arguments]
     return program()

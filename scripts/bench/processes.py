@@ -18,14 +18,15 @@ same for any number of pages. Crawls with different numbers of processes take tu
 repeats counts, because other load can only add to the cost.
 
 Hosts are assigned to processes by the hashes of their names, so one process has more to do than the others
-and ends last. On a set, `ahead` is the speed-up over a single process while all processes have work: it is
-measured until one of them has received its last answer. `largest` is the share of all answers that the
-process with the most answers received.
+and ends last. For each set of pages, `ahead` is the speed-up over a single process while all processes have
+work: it is measured until one of them has received its last answer. `largest` is the share of all answers
+that the process with the most answers received.
 
 On a shared core, other load disturbs even the cheapest repeat. `--constant`, which needs linux-perf, samples
-the crawls. It compares the CPU of all repeats in units of the CPU that SHA-1 and deflate use. This work is
-the same for any number of processes, and other load slows it down as much as the rest. The printed error is
-the error of the mean over the repeats. The CPU in the table includes the CPU of perf.
+the crawls. It compares the CPU of all repeats in units of the CPU that SHA-1 and deflate use. The work of the
+web's server is the same for any number of processes, and other load slows it down as much as it slows down
+the crawler. The printed error is the error of the mean over the repeats. The CPU in the table includes the
+CPU of perf.
 """
 
 import os

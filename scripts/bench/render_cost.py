@@ -47,7 +47,8 @@ fetch('/api/' + n + '.json').then(a => a.json()).then(page => {
 """
 _SHARED = ("/one.js", "/two.js", "/app.js", "/style.css")
 
-# Run by the Python of Playwright: (program of the browser, URLs) -> pages whose title their script has set
+# Run with Playwright's Python. Arguments: the browser's program and URLs. Result: the pages whose script has
+# set the title.
 _PLAYWRIGHT = """
 import asyncio, json, sys
 from playwright.async_api import async_playwright

@@ -30,7 +30,8 @@ CONFIG = ExtractConfig()
 URL = "http://h.example/dir/page.html"
 PAGES = [Context(URL, token="me", obey_robots=obey) for obey in (True, False)]
 SHOWN_MAX = 10
-# a page with different results is shortened as long as it still has them, by pieces of these numbers of bytes
+# A page with different results is made shorter by pieces of these numbers of bytes, as long as the results
+# still differ.
 STEPS = (64, 16, 4, 1)
 
 

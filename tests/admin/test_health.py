@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from crawler.admin.health import RULES, TROUBLE, BrokenRule, health, recent_requests
+from crawler.admin.health import RULES, TROUBLE, BrokenRule, failures, health, recent_requests
 from crawler.admin.status import MemberStatus, Status, whole
 from crawler.records import FrontierCounts, Outcome, PeerStatus
 
@@ -51,17 +51,22 @@ ILL: list[tuple[str, dict[str, Any], str]] = [
     (
         "requests",
         {"recent": growth(100, 51, connect_error=30, reset=21)},
-        "51 of 100 requests failed in the last minute, most often: connection refused or timed out",
+        "51 of 100 requests failed in the last minute; most frequent failure: connection refused or timed out",
     ),
     (
         "hosts",
         {"frontier": FrontierCounts(todo=9, hosts=440, hosts_reached=40, hosts_failing=400), "recent": {}},
-        "400 hosts fail, 40 have answered so far",
+        "400 hosts fail and 40 have answered so far",
     ),
     (
         "deaths",
         {"errors": [error(400) | DEATH, error(30) | DEATH, error(599) | DEATH]},
         f"processes died 3 times in the last 10 minutes, the latest: {CAUSE}",
+    ),
+    (
+        "hosts",
+        {"frontier": FrontierCounts(todo=9, hosts=30, hosts_failing=30, hosts_nameless=30), "recent": {}},
+        "30 hosts fail and 0 have answered so far",
     ),
     ("peers", {"peers": DISCONNECTED}, "no connection from p0 to p1 (7 links wait)"),
 ]  # fmt: skip
@@ -69,12 +74,12 @@ WEAK: list[tuple[str, dict[str, Any], str]] = [
     (
         "requests",
         {"recent": growth(100, 50, reset=50)},
-        "50 of 100 requests failed in the last minute, most often: connection closed without an answer",
+        "50 of 100 requests failed in the last minute; most frequent failure: connection closed without an answer",
     ),
     (
         "hosts",
         {"frontier": FrontierCounts(todo=9, hosts=70, hosts_reached=40, hosts_failing=30), "recent": {}},
-        "30 hosts fail, 40 have answered so far",
+        "30 hosts fail and 40 have answered so far",
     ),
     (
         "deaths",
@@ -96,6 +101,10 @@ WEAK: list[tuple[str, dict[str, Any], str]] = [
 
 WELL: dict[str, dict[str, Any]] = {
     "as usual": {},
+    "links to names that do not exist": {
+        "frontier": FrontierCounts(todo=30, hosts=70, hosts_reached=40, hosts_failing=30, hosts_nameless=30),
+        "recent": growth(0, 0),
+    },
     "just started": {"recent": {}, "processes": [{"name": "p0", "loop_lag": 0.0}]},
     "one host with a long gap": {"recent": growth(0, 0)},
     "few requests, all failed": {"recent": {**growth(3, 3), "span": 10.0}},
@@ -171,3 +180,10 @@ def test_requests_for_pages_refreshes_and_robots_txt_are_counted() -> None:
     assert (grown["requests"], grown["failures"]) == (11, 5)
     assert (grown["failed.connect_error"], grown["failed.reset"]) == (3, 2)
     assert Outcome.GONE not in TROUBLE
+    first, *others = failures(counters, nameless=7)
+    assert (first["outcome"], first["said"], first["count"]) == (
+        "dns_not_found",
+        "the host name does not exist",
+        7,
+    )
+    assert [each["outcome"] for each in others] == ["connect_error", "reset"]

@@ -24,7 +24,7 @@ async def _get(port: int, path: str) -> bytes:
 
 
 def _door(folder: Path, source: Processes) -> LazyAdminServer:
-    return LazyAdminServer(source, Config(), folder, lambda: 100.0)
+    return LazyAdminServer(source, Config(), folder, lambda: 100.0, lambda url: {})
 
 
 @pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])

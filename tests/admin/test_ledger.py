@@ -2,6 +2,10 @@
 
 from pathlib import Path
 
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from crawler.admin import ledger
 
 
@@ -46,3 +50,35 @@ def test_only_the_end_of_a_long_log_is_read(tmp_path: Path) -> None:
 def test_host_names_are_read_from_names_and_urls() -> None:
     assert ledger.host_name("EXAMPLE.org") == ledger.host_name("https://example.org/x") == "example.org"
     assert ledger.host_name("no host!") == ledger.host_name("") == ""
+
+
+@given(
+    st.lists(st.sampled_from([b"a", b"ab", b"", b"\n", b"\n\n", b"b"]), max_size=40),
+    st.sampled_from([b"", b"a", b"ab", b"c"]),
+    st.integers(1, 9),
+    st.integers(1, 60),
+)
+def test_the_latest_lines_are_those_of_the_tail_in_reverse(
+    tmp_path_factory: pytest.TempPathFactory, parts: list[bytes], needle: bytes, block: int, tail: int
+) -> None:
+    path = tmp_path_factory.mktemp("log") / "pages.jsonl"
+    path.with_name("pages.jsonl.1").write_bytes(b"".join(parts[:9]) + b"\n")
+    path.write_bytes(b"".join(parts[9:]))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ledger, "BLOCK_BYTES", block)
+        found = list(ledger.latest_lines(path, tail, needle))
+    whole = [line for line in ledger.tail_lines(path, tail) if line.endswith(b"\n") and needle in line]
+    assert found == whole[::-1]
+
+
+def test_the_latest_requests_to_a_host_have_the_gaps_of_the_ledger(tmp_path: Path) -> None:
+    path = tmp_path / "pages.jsonl"
+    lines = [
+        line(f"http://{'a' if n % 3 else 'data'}.org/{n}", f"2026-01-01T00:{n // 60:02}:{n % 60:02}.000Z")
+        for n in range(90)
+    ]
+    path.write_bytes(b"".join(lines))
+    rows = ledger.of_host(lines, "a.org")["rows"]
+    assert ledger.latest_of_host(path, "a.org", 50) == rows[:-51:-1]
+    assert ledger.latest_of_host(path, "a.org", 500) == rows[::-1]
+    assert ledger.latest_of_host(path, "b.org", 50) == []

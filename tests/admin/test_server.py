@@ -12,7 +12,7 @@ from crawler.admin import server
 from crawler.admin.server import AdminServer
 from crawler.admin.status_source import Answers
 from crawler.config import Config
-from crawler.errors import UsageError
+from crawler.errors import CrawlerError, UsageError
 from tests.admin.test_metrics import status
 from tests.serve.support import Response
 
@@ -31,9 +31,10 @@ class Processes:
         self.why = ""
         self.slow: asyncio.Event | None = None  # until this event is set, no process answers
         self.gone: tuple[str, ...] = ()
+        self.stops = False  # if True, the processes do not answer after `stop`
         self.owners = ["p0", "p1"]  # the processes that answer the command `why`
 
-    async def ask(self, request: Mapping[str, Any], *, first: bool = False) -> Answers:
+    async def ask(self, request: Mapping[str, Any], *, first: bool = False, patient: bool = False) -> Answers:
         answers = Answers(await self._answers(request))
         answers.missing = self.gone
         return answers
@@ -42,6 +43,8 @@ class Processes:
         self.asked.append(dict(request))
         if self.slow is not None:
             await self.slow.wait()
+        if self.stops and {"command": "stop"} in self.asked[:-1]:
+            raise CrawlerError("no process answers")
         if request["command"] == "status":
             return [status("p0"), status("p1")]
         if request["command"] == "hosts":
@@ -153,6 +156,13 @@ async def test_changes_need_the_token(watched: Watched) -> None:
         assert (await watched.do({"command": "retire", "pattern": "("}, token)).status == 400
         assert (await watched.ask("/", "Host: rebound.example")).status == 421
         assert (await watched.ask("/", method="DELETE")).status == 405
+
+
+async def test_stop_is_confirmed_although_the_processes_end_at_once(watched: Watched) -> None:
+    async with watched:
+        watched.source.stops = True
+        done = await watched.do({"command": "stop"}, f"X-Admin-Token: {watched.server.token}")
+        assert done.status == 200 and done.json["done"] == "stop"
 
 
 async def test_events_come_each_second(watched: Watched) -> None:

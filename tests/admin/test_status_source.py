@@ -3,15 +3,15 @@
 import asyncio
 import logging
 from pathlib import Path
-from types import SimpleNamespace
 
 import msgspec
 import pytest
 
-from crawler.admin.process_metrics import RecentErrors
 from crawler.admin.status import MemberStatus, Status, whole
 from crawler.admin.status_source import SiblingProcesses
+from crawler.config import convert
 from crawler.errors import UsageError
+from crawler.supervision.supervisor import Supervisor
 
 
 async def test_requests_at_the_same_time_do_not_mix_up_who_answered(tmp_path: Path) -> None:
@@ -57,13 +57,13 @@ async def test_the_parent_adds_its_errors_and_knows_which_processes_have_ended(t
         writer.write(msgspec.json.encode({"ok": True, "result": running.plain()}) + b"\n")
         writer.close()
 
-    parent = SimpleNamespace(ending=False, errors=RecentErrors())
+    parent = Supervisor(convert({"crawl": {"processes": 2}}), tmp_path, [])
     parent.errors.handle(logging.makeLogRecord({"levelno": logging.ERROR, "msg": "b: ended with signal 9"}))
     for name in "ab":
         (tmp_path / name).mkdir()
     server = await asyncio.start_unix_server(answer, tmp_path / "a" / "control.sock")
     source = SiblingProcesses({name: tmp_path / name for name in "ab"}, parent)
-    for parent.ending, state in ((False, "missing"), (True, "ended")):
+    for parent.ended, state in ((False, "missing"), (True, "ended")):
         status = whole([Status.of(part) for part in await source.ask({"command": "status"})])
         assert [member.state for member in status.members] == ["running", state]
         assert [each["message"] for each in status.errors] == ["b: ended with signal 9"]

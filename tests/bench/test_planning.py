@@ -442,6 +442,19 @@ def test_a_sample_that_was_cut_off_counts_the_urls_that_wait(tmp_path: Path) -> 
     assert found["addresses"] == 1.0, "all names lead to 127.0.0.1"
 
 
+def test_a_sample_of_several_runs_has_the_addresses_of_all_its_hosts(tmp_path: Path) -> None:
+    """The report of the last run counts only the addresses of the few hosts that this run requested."""
+    with Web({"/robots.txt": (404, {}, "")}, address="0.0.0.0") as web:
+        hosts = [f"127.0.0.{number}" for number in range(1, 7)]
+        for host in hosts:
+            web.routes[f"{host}/"] = page()
+        crawl(tmp_path / "sample", *(web.url("/", host) for host in hosts), "--delay", 0.01)
+        assert facts(tmp_path / "sample")["addresses"] == 6.0
+        web.routes[f"{hosts[0]}/more"] = page()
+        crawl(tmp_path / "sample", web.url("/more", hosts[0]), "--delay", 0.01)
+    assert facts(tmp_path / "sample")["addresses"] == facts(tmp_path / "sample")["hosts"] == 6.0
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -39,7 +39,7 @@ class Three:
         self.errors: list[dict[str, Any]] = []
         self._frontier = frontier
 
-    async def ask(self, request: Mapping[str, Any], *, first: bool = False) -> Answers:
+    async def ask(self, request: Mapping[str, Any], *, first: bool = False, patient: bool = False) -> Answers:
         await self.answers.wait()
         answers = Answers(self._answers(request))
         answers.missing = self.missing()
@@ -110,6 +110,12 @@ async def again(folder: Path, source: Three, former: AdminServer) -> AdminServer
     return server
 
 
+async def states(page: Page) -> list[str]:
+    """Return the states of the processes that the page shows."""
+    cells = "[...document.querySelectorAll('#processes tbody td:nth-child(2)')].map(e => e.textContent)"
+    return list(await page.evaluate(cells))
+
+
 async def is_red(page: Page) -> bool:
     return bool(await page.evaluate("document.querySelector('#state.bad, #health.bad') !== null"))
 
@@ -140,6 +146,15 @@ async def test_a_missing_process_is_shown_in_a_red_row(tmp_path: Path) -> None:
         await reads(page, "verdict", "Healthy")
         assert await page.evaluate("document.querySelector('tr.gone')") is None
         assert await page.evaluate("document.getElementById('lacking').hidden")
+
+
+async def test_an_axis_of_zeros_has_different_numbers(tmp_path: Path) -> None:
+    async with watching(tmp_path, Three()) as (_, page):
+        await page.until("document.querySelectorAll('[data-curve=new] .scale span').length === 3")
+        await page.until("document.querySelector('[data-curve=new] .line').getAttribute('points') !== ''")
+        numbers = "new Set([...e.children].map(f => f.textContent)).size"
+        scales = await page.evaluate(f"[...document.querySelectorAll('.scale')].map(e => {numbers})")
+        assert set(scales) == {3}
 
 
 async def test_a_slow_crawl_is_not_reported_as_dead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,6 +192,11 @@ async def test_the_page_distinguishes_a_clean_end_from_an_error(
         await reads(page, "verdict", verdict)
         assert await is_red(page) == red and failure in await shown(page, "problems")
         assert "Fetched3,000" in await shown(page, "tiles")
+        assert (
+            "Pages/s-" in await shown(page, "tiles") and await shown(page, "left") == "the crawl does not run"
+        )
+        assert await states(page) == ["ended"] * 3
+        assert await page.evaluate("document.title") == f"{verdict} - crawler"
         new = await again(tmp_path, source, server)
         await reads(page, "verdict", "Healthy")
         assert not await is_red(page)
@@ -199,6 +219,7 @@ async def test_a_lost_crawl_shows_its_last_error(tmp_path: Path) -> None:
             assert not await is_red(page)
             await reads(page, "verdict", "The crawl does not answer")
             assert await is_red(page) and "store: cannot write" in await shown(page, "problems")
+            assert await states(page) == ["no answer"] * 3
         await reads(page, "verdict", "Healthy")
 
 
@@ -221,9 +242,12 @@ async def test_the_dashboard_with_ten_thousand_hosts(tmp_path: Path) -> None:
         assert (await shown(page, "hosts-said")).startswith("10,000 hosts, 40 of them failing.")
         names = "[...document.querySelectorAll('#hosts button')].map(e => e.dataset.host)"
         assert all(name.startswith("dead") for name in (await page.evaluate(names))[:40])
-        await page.evaluate("document.querySelector('#failures button').click()")
-        await page.until(f"{names}.length === 40")
-        await page.evaluate("document.getElementById('hosts-cause').value = ''")
+        for place in ("failures", "outcomes"):  # the outcomes of robots.txt lead to hosts, too
+            await page.evaluate(
+                f"document.querySelector('#{place} button[data-cause=connect_error]').click()"
+            )
+            await page.until(f"{names}.length === 40")
+            await page.evaluate("document.getElementById('hosts-cause').value = ''")
         await page.evaluate("document.getElementById('hosts-search').value = 'good99'")
         await page.evaluate("document.getElementById('hosts-search').dispatchEvent(new Event('input'))")
         await page.until(f"{names}.length > 0 && {names}.every(name => name.includes('good99'))")

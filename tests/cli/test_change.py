@@ -75,18 +75,3 @@ def test_retire_reports_what_it_did(
         capsys.readouterr().out
         == "1,002 waiting URLs dropped; stored pages are kept and refreshed as before\n"
     )
-
-
-def test_a_crawl_runs_if_any_of_its_processes_answers(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """Once, while the first process of a crawl was being restarted, `crawler set` took the crawl for a stopped one."""
-    answering = {"p1"}
-    monkeypatch.setattr(access, "names", lambda directory: ["p0", "p1"])
-    monkeypatch.setattr(
-        access, "_ask_running", lambda directory, name, request: (name in answering, {"from": name})
-    )
-    assert access.is_running(tmp_path)
-    assert access.ask_running(tmp_path, {"command": "set"}) == [{"from": "p1"}]
-    answering.clear()
-    assert not access.is_running(tmp_path)

@@ -42,7 +42,7 @@ def test_spider_waits_for_a_second_try_of_dead_hosts(
     with Web({"/": page()}) as web:
         ran = run("crawl", web.url(), "--dir", tmp_path, *quick, "--spider", *given)
     assert ran.code == 0, ran
-    assert CrawlDirectory(tmp_path).saved_config()["crawl"]["patience"] == patience
+    assert CrawlDirectory(tmp_path).settings.load()["crawl"]["patience"] == patience
 
 
 @pytest.mark.parametrize(

@@ -48,6 +48,7 @@ VALUES = [
     Bad("[serve]\nwebsub = ['http://a.org/f http://h.org/']", 2, "serve.websub: hubs call back"),
     Bad("[network]\nallow_ports = [99999]", 2, "network.allow_ports[0]: expected a whole number <= 65535"),
     Bad("seeds = ['http://a.org/', 'htp:/x']", 1, "seeds: 'htp:/x' is not an http(s) URL"),
+    Bad("seeds = ['http://u:p@a.org/']", 1, "seeds: 'http://a.org/': a login in a URL is read only by"),
     Bad("[crawl]\nsurts = ['nothing at all']", 2, "crawl.surts: 'nothing at all' is not a SURT prefix"),
     Bad("[crawl]\nconcurrency = 0", 2, "crawl.concurrency: expected a whole number >= 1"),
     Bad("[politeness]\ndelay = 'soon'", 2, "politeness.delay: expected a time"),
@@ -118,12 +119,12 @@ def test_changes_of_a_crawl_give_the_same_error(
     assert str(raised.value).startswith(f"configuration: {bad.said}"), str(raised.value)
     directory = CrawlDirectory(tmp_path / "crawl")
     directory.create()
-    directory.save_config(convert({}))
-    before = directory.config_file.read_bytes()
+    directory.settings.save(convert({}))
+    before = directory.settings.file.read_bytes()
     words = [f"{key}={value}" for key, value in settings(bad).items()]
     assert cli.main(["set", *words, "--dir", str(directory.path)]) == 2
     assert f"configuration: {bad.said}" in capsys.readouterr().err
-    assert directory.config_file.read_bytes() == before
+    assert directory.settings.file.read_bytes() == before
 
 
 def test_errors_name_the_flag_or_variable(

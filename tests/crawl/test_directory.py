@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import stat
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -117,97 +118,105 @@ def test_a_damaged_state_number_is_ignored(crawl: CrawlDirectory, damage: bytes)
 
 
 def test_limits_of_a_run_are_not_saved(crawl: CrawlDirectory) -> None:
-    assert crawl.saved_config() == {} and crawl.seed_places() == []
-    crawl.save_config(convert({"crawl": {"max_pages": 7, "depth": 3}, "seeds": ["http://a.org/"]}))
-    kept = convert(crawl.saved_config())
+    assert crawl.settings.load() == {} and crawl.settings.places() == []
+    crawl.settings.save(convert({"crawl": {"max_pages": 7, "depth": 3}, "seeds": ["http://a.org/"]}))
+    kept = convert(crawl.settings.load())
     assert (kept.crawl.max_pages, kept.crawl.depth) == (0, 3)
-    assert kept.seeds == ("http://a.org/",) and not crawl.credentials_file.exists()
+    assert kept.seeds == ("http://a.org/",) and not crawl.settings.credentials_file.exists()
 
 
 def test_credentials_are_saved_in_a_separate_file(crawl: CrawlDirectory) -> None:
     config = convert(SECRET)
-    crawl.save_config(config)
-    assert "Basic" not in crawl.config_file.read_text() and "a=b" not in crawl.config_file.read_text()
-    assert stat.S_IMODE(crawl.credentials_file.stat().st_mode) == 0o600
-    kept = convert(crawl.saved_config())
+    crawl.settings.save(config)
+    assert "Basic" not in crawl.settings.file.read_text() and "a=b" not in crawl.settings.file.read_text()
+    assert stat.S_IMODE(crawl.settings.credentials_file.stat().st_mode) == 0o600
+    kept = convert(crawl.settings.load())
     assert kept.identity.headers == config.identity.headers
     assert kept.override[0].headers == config.override[0].headers
-    crawl.save_config(Config())
-    assert not crawl.credentials_file.exists() and convert(crawl.saved_config()).identity.headers == ()
+    crawl.settings.save(Config())
+    assert (
+        not crawl.settings.credentials_file.exists() and convert(crawl.settings.load()).identity.headers == ()
+    )
 
 
 def test_invalid_credentials_are_rejected_and_unreadable_ones_ignored(
     crawl: CrawlDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    crawl.save_config(convert(SECRET))
-    crawl.credentials_file.write_text("{")
+    crawl.settings.save(convert(SECRET))
+    crawl.settings.credentials_file.write_text("{")
     with pytest.raises(DirectoryError, match="credentials: cannot be read"):
-        crawl.saved_config()
+        crawl.settings.load()
 
     def forbidden(self: Path) -> bytes:
-        if self == crawl.credentials_file:
+        if self == crawl.settings.credentials_file:
             raise PermissionError
         return real(self)
 
     real = Path.read_bytes
     monkeypatch.setattr(CrawlDirectory, "_config_problem", lambda self: "")
     monkeypatch.setattr(Path, "read_bytes", forbidden)
-    assert convert(crawl.saved_config()).identity.headers == ("X-Who: me",)
+    assert convert(crawl.settings.load()).identity.headers == ("X-Who: me",)
 
 
 def test_the_hosts_of_seeds_are_saved_with_the_settings(crawl: CrawlDirectory) -> None:
-    crawl.save_config(convert({"crawl": {"depth": 3}}))
-    crawl.note_places(["a.org", 'b"\n.org'])
-    assert crawl.seed_places() == ["a.org", 'b"\n.org']
-    crawl.save_config(convert(crawl.saved_config()))
-    assert crawl.seed_places() == ["a.org", 'b"\n.org'], "a change of settings keeps the hosts of seeds"
-    assert convert(crawl.saved_config()).crawl.depth == 3
-    text = crawl.config_file.read_text()
-    crawl.config_file.write_text(text.replace('["a.org"', '["a.org'))
-    assert crawl.seed_places() == []
+    crawl.settings.save(convert({"crawl": {"depth": 3}}))
+    crawl.settings.note_places(["a.org", 'b"\n.org'])
+    assert crawl.settings.places() == ["a.org", 'b"\n.org']
+    crawl.settings.save(convert(crawl.settings.load()))
+    assert crawl.settings.places() == ["a.org", 'b"\n.org'], "a change of settings keeps the hosts of seeds"
+    assert convert(crawl.settings.load()).crawl.depth == 3
+    text = crawl.settings.file.read_text()
+    crawl.settings.file.write_text(text.replace('["a.org"', '["a.org'))
+    assert crawl.settings.places() == []
 
 
 def test_a_truncated_settings_file_is_rejected(crawl: CrawlDirectory) -> None:
     """A truncated crawl.toml must not be read as a short configuration with default politeness and no seed hosts."""
-    crawl.save_config(convert({"crawl": {"depth": 3}}))
-    crawl.note_places(["a.org"])
-    assert crawl.renew_config() == ""
-    lines = crawl.config_file.read_text().splitlines(keepends=True)
-    crawl.config_file.write_text("".join(lines[:-1]))
-    assert crawl.seed_places() == []
+    crawl.settings.save(convert({"crawl": {"depth": 3}}))
+    crawl.settings.note_places(["a.org"])
+    assert crawl.settings.renew() == ""
+    lines = crawl.settings.file.read_text().splitlines(keepends=True)
+    crawl.settings.file.write_text("".join(lines[:-1]))
+    assert crawl.settings.places() == []
     with pytest.raises(DamageError, match="cut short"):
-        crawl.saved_config()
+        crawl.settings.load()
     for name in ("p0", "p1"):
         crawl.note_state(name, 0)
     (crawl.process("p0") / "store").mkdir(parents=True)
-    assert "has the defaults" in crawl.renew_config()
-    assert convert(crawl.saved_config()).crawl.processes == 2, "the number of processes that have begun"
-    assert crawl.renew_config() == "" and crawl.seed_places() == []
+    assert "has the defaults" in crawl.settings.renew()
+    assert convert(crawl.settings.load()).crawl.processes == 2, "the number of processes that have begun"
+    assert crawl.settings.renew() == "" and crawl.settings.places() == []
 
 
 def test_a_settings_file_of_the_user_needs_no_end_mark(crawl: CrawlDirectory) -> None:
-    crawl.config_file.write_text("[crawl]\ndepth = 4\n")
-    assert convert(crawl.saved_config()).crawl.depth == 4 and crawl.renew_config() == ""
-    crawl.config_file.write_text("")
-    assert crawl.saved_config() == {}
+    crawl.settings.file.write_text("[crawl]\ndepth = 4\n")
+    assert convert(crawl.settings.load()).crawl.depth == 4 and crawl.settings.renew() == ""
+    crawl.settings.file.write_text("")
+    assert crawl.settings.load() == {}
 
 
 @pytest.mark.parametrize("stores", [1, 3])
 def test_a_missing_file_counts_as_lost_after_a_run(crawl: CrawlDirectory, stores: int) -> None:
     for number in range(stores):
         (crawl.process(f"p{number}") / "store").mkdir(parents=True)
-    assert crawl.saved_config() == {}, "no run has ended yet"
+    assert crawl.settings.load() == {}, "no run has ended yet"
     crawl.save_report({"pages": 1})
     assert json.loads(crawl.report_file.read_text()) == {"pages": 1}
     with pytest.raises(DamageError, match="missing"):
-        crawl.saved_config()
-    crawl.renew_config()
-    assert convert(crawl.saved_config()).crawl.processes == stores
+        crawl.settings.load()
+    crawl.settings.renew()
+    assert convert(crawl.settings.load()).crawl.processes == stores
 
 
 def test_the_file_names_are_fixed(crawl: CrawlDirectory) -> None:
     """The file names must not change, because commands, users and other programs rely on them."""
-    files = (crawl.config_file, crawl.credentials_file, crawl.report_file, crawl.pages_file, crawl.log_file)
+    files = (
+        crawl.settings.file,
+        crawl.settings.credentials_file,
+        crawl.report_file,
+        crawl.pages_file,
+        crawl.log_file,
+    )
     assert [file.name for file in files] == [
         "crawl.toml",
         "credentials",
@@ -252,17 +261,17 @@ def test_links_and_pipes_in_place_of_files_are_refused(tmp_path: Path, make: Any
     """Regression: the crawler wrote through a link `crawler.log`, and `status` waited forever for a pipe `crawl.toml`."""
     ready_directory(tmp_path)
     make(tmp_path / name)
-    for use in ("exists", "require", "create", "saved_config", "former_config"):
+    for use in ("exists", "require", "create", "settings.load", "settings.load_former"):
         with pytest.raises(DirectoryError, match=f"{name} is a (symbolic link|pipe)"):
-            getattr(CrawlDirectory(tmp_path), use)()
+            attrgetter(use)(CrawlDirectory(tmp_path))()
 
 
 @pytest.mark.parametrize("name", ["crawl.toml", "seed", "crawler.log"])
 def test_links_and_pipes_are_refused_before_a_crawl_has_begun(tmp_path: Path, name: str) -> None:
     os.mkfifo(tmp_path / name)
-    for use in ("create", "saved_config"):
+    for use in ("create", "settings.load"):
         with pytest.raises(DirectoryError, match="is a pipe"):
-            getattr(CrawlDirectory(tmp_path), use)()
+            attrgetter(use)(CrawlDirectory(tmp_path))()
 
 
 def test_folders_of_a_process_may_be_on_other_disks(tmp_path: Path) -> None:

@@ -87,12 +87,12 @@ def test_above_the_limit_of_hosts_every_host_is_covered() -> None:
 def test_the_seeds_hosts_are_kept_when_other_settings_change(tmp_path: Path) -> None:
     directory = CrawlDirectory(tmp_path)
     directory.create()
-    directory.save_config(convert(LOOSE))
-    assert directory.seed_places() == []
-    directory.note_places(["a.test", "*.b.test"])
-    directory.save_config(convert({}))
-    assert directory.seed_places() == ["a.test", "*.b.test"]
-    saved = convert(directory.saved_config())
+    directory.settings.save(convert(LOOSE))
+    assert directory.settings.places() == []
+    directory.settings.note_places(["a.test", "*.b.test"])
+    directory.settings.save(convert({}))
+    assert directory.settings.places() == ["a.test", "*.b.test"]
+    saved = convert(directory.settings.load())
     assert replace(saved, store=Config().store) == Config(), (
         "all settings but the store's engine are defaults"
     )
@@ -103,24 +103,24 @@ def test_lost_settings_are_not_replaced_silently(tmp_path: Path, damage: str) ->
     """Regression: a crawl.toml that was deleted, or truncated between two lines, was silently replaced by defaults."""
     directory = CrawlDirectory(tmp_path)
     directory.create()
-    assert directory.saved_config() == {}, "no crawl has begun yet"
-    directory.save_config(convert({"politeness": {"delay": 30.0}}))
+    assert directory.settings.load() == {}, "no crawl has begun yet"
+    directory.settings.save(convert({"politeness": {"delay": 30.0}}))
     directory.save_report({})
-    text = directory.config_file.read_text()
+    text = directory.settings.file.read_text()
     if damage == "cut":
-        directory.config_file.write_text(text[: text.index("[robots]")])
+        directory.settings.file.write_text(text[: text.index("[robots]")])
     else:
-        directory.config_file.unlink()
+        directory.settings.file.unlink()
     with pytest.raises(DamageError, match="check --repair"):
-        directory.saved_config()
-    assert "defaults" in directory.renew_config()
+        directory.settings.load()
+    assert "defaults" in directory.settings.renew()
     assert_defaults(directory)
 
 
 def assert_defaults(directory: CrawlDirectory) -> None:
-    saved = convert(directory.saved_config())
+    saved = convert(directory.settings.load())
     assert replace(saved, store=Config().store) == Config() and saved.store.engine != "auto"
-    assert directory.renew_config() == ""
+    assert directory.settings.renew() == ""
 
 
 @pytest.mark.parametrize(
@@ -130,12 +130,12 @@ def test_unreadable_settings_are_renamed(tmp_path: Path, old: str, new: str) -> 
     """Regression: after a flipped byte in the file, `check --repair` refused the crawl forever."""
     directory = CrawlDirectory(tmp_path)
     directory.create()
-    directory.save_config(convert({"politeness": {"delay": 30.0}}))
+    directory.settings.save(convert({"politeness": {"delay": 30.0}}))
     directory.save_report({})
-    damaged = directory.config_file.read_text().replace(old, new, 1)
-    directory.config_file.write_text(damaged)
+    damaged = directory.settings.file.read_text().replace(old, new, 1)
+    directory.settings.file.write_text(damaged)
     with pytest.raises(ConfigError):
-        convert(directory.saved_config())
-    assert "crawl.damaged" in directory.renew_config()
+        convert(directory.settings.load())
+    assert "crawl.damaged" in directory.settings.renew()
     assert (tmp_path / "crawl.damaged").read_text() == damaged
     assert_defaults(directory)

@@ -52,9 +52,9 @@ def test_other_settings_and_invalid_values_are_rejected() -> None:
 def test_changed_settings_are_saved_for_the_next_run(tmp_path: Path) -> None:
     crawl = CrawlDirectory(tmp_path)
     crawl.create()
-    crawl.save_config(convert({"crawl": {"depth": 3}}))
+    crawl.settings.save(convert({"crawl": {"depth": 3}}))
     record(crawl, {"politeness.delay": "5"})
-    kept = convert(crawl.saved_config())
+    kept = convert(crawl.settings.load())
     assert (kept.crawl.depth, kept.politeness.delay) == (3, 5)
 
 

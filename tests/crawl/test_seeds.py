@@ -91,7 +91,7 @@ def test_a_long_seed_is_cut_in_the_log(
     monkeypatch.setattr(logging.getLogger("crawler"), "propagate", True)
     monkeypatch.setattr(logging.getLogger("crawler"), "handlers", [])
     list(Seeds(convert(CONTACT), ["x:" + "y" * 1000]))
-    assert caplog.messages == [f"seed {'x:' + 'y' * 198!r} is not an http(s) URL"]
+    assert caplog.messages == [f"seed {'x:' + 'y' * 198!r} is refused: not an http(s) URL"]
 
 
 def test_a_seeds_file_has_no_rejected_seeds(tmp_path: Path) -> None:

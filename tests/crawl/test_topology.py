@@ -62,7 +62,7 @@ def test_a_crawl_keeps_its_processes(tmp_path: Path) -> None:
     check_processes(config_of(2), crawl)
     (tmp_path / "p0" / "store").mkdir(parents=True)
     check_processes(config_of(2), crawl)  # p0 may have been moved here; its store contains the table
-    crawl.save_config(config_of(1))
+    crawl.settings.save(config_of(1))
     check_processes(config_of(1), crawl)
     with pytest.raises(UsageError, match="are p0, not p0, p1; use `crawler reshard`"):
         check_processes(config_of(2), crawl)

@@ -1,11 +1,14 @@
-"""Test that every interface of a crawl withholds the same pages, both while the crawl runs and while it does not.
+"""Test that every interface of a crawl gives the same answers, both while the crawl runs and while it does not.
 
-A webmaster can demand in three ways that a page is not shown: by a request to the operator (`withdraw`), by
-`noarchive`, or by a robots.txt that forbids the page (`serve.on_disallow = "withhold"`). The crawl has three
-processes.
+All interfaces withhold the same pages. A webmaster can demand in three ways that a page is not shown: by a
+request to the operator (`withdraw`), by `noarchive`, or by a robots.txt that forbids the page
+(`serve.on_disallow = "withhold"`).
 """
 
+import asyncio
 import json
+import os
+import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,9 +17,11 @@ from typing import Any
 import pytest
 
 import crawler as api
+from crawler.cli import access
+from crawler.errors import NoSeedError
 from tests.end_to_end.test_live import Running, ask
 from tests.end_to_end.test_withdraw import do, serving
-from tests.end_to_end.web import FAST, ReceivedRequest, Web, page, run
+from tests.end_to_end.web import FAST, SETTINGS, ReceivedRequest, Web, page, run
 
 HOSTS = [f"127.20.0.{n}" for n in range(1, 7)]  # each process owns at least one of these hosts
 ENDLESS = "127.20.0.99"  # an endless host that keeps the crawl running
@@ -115,3 +120,173 @@ def test_all_entrances_withhold_the_same_pages(tmp_path: Path, web: Web) -> None
     with serving(directory) as port:
         views = shown(directory, known, port, 0)
         assert views == dict.fromkeys(views, set(urls(web, "/open")))
+
+
+# rule, words of the command, request to the admin port
+ROWS: tuple[tuple[str, list[str], dict[str, Any]], ...] = (
+    *(
+        (f"set {key}={value}", ["set", f"{key}={value}"], {"command": "set", "settings": {key: value}})
+        for key, value in (
+            ("crawl.rate", "900"),
+            ("log.level", "info"),
+            ("log.level", "loud"),
+            ("politeness.delay", "x"),
+            ("politeness.delay", "-1"),
+            ("crawl.concurrency", "9999"),
+            ("refresh.share", "0.5"),
+            ("pages.prefix", "x"),
+        )
+    ),
+    *(
+        (f"{name} {host}", [name, host], {"command": name, "host": host})
+        for name in ("block", "unblock")
+        for host in ("127.20.0.2", "http://127.20.0.2:81/a", "nowhere.example", "bad host!")
+    ),
+    *(
+        (f"retire {pattern}", ["retire", pattern], {"command": "retire", "pattern": pattern})
+        for pattern in ("/nothing/", "(", "a{99999999999999}")
+    ),
+    *(
+        (f"seed {url}", ["seed", url], {"command": "seed", "urls": [url]})
+        for url in ("ftp://x/", "htp:/x", "http://127.20.0.1:1/", "example.org", "http://u:p@127.20.0.1/")
+    ),
+    *(
+        (f"withdraw {order}", ["withdraw", *words], {"command": "withdraw", **order})
+        for words, order in (
+            (["nonsense"], {"url": "nonsense"}),
+            (["--host", "bad host!"], {"host": "bad host!"}),
+            (["--before", "yesterday"], {"before": "yesterday"}),
+            (["http://127.20.0.1/x", "--undo"], {"url": "http://127.20.0.1/x", "undo": True}),
+        )
+    ),
+    ("pause", ["pause"], {"command": "pause"}),
+    ("resume", ["resume"], {"command": "resume"}),
+)
+LOOKED_UP = ("/open", "/later", "/nofollow", "/never", "/redirect", "/gone", "/denied", "/queued")
+
+
+def explained(found: dict[str, Any]) -> dict[str, Any]:
+    """Return the facts that do not depend on when, and by which entrance, the question was asked."""
+    return {name: found.get(name) for name in ("verdict", "filter", "record", "unfollowed_on", "found_on")}
+
+
+def without_log_of(error: str) -> str:
+    return error.removeprefix("crawler: ").strip()
+
+
+@pytest.mark.parametrize("processes", [1, 3])
+def test_all_entrances_give_the_same_answer(tmp_path: Path, web: Web, processes: int) -> None:
+    """The command line and the admin port accept or reject the same requests, with the same reason.
+
+    `why`, `get` and the page server agree about a URL, even if its scheme is missing. The verdict is the same
+    with one and with three processes, live and at rest.
+    """
+    host = HOSTS[0]
+    links = '<a rel=nofollow href="/nofollow">n</a><a href="/redirect">r</a><a href="/gone">g</a><a href="/denied">d</a>'
+    web.routes |= {"/": page(*PATHS, f"http://{HOSTS[1]}:{web.port}/across", head=links), "/across": "across"}
+    web.routes |= {"/redirect": (302, {"Location": "/open"}, ""), f"{ENDLESS}/": page("/1")}
+    web.routes["/robots.txt"] = (*ROBOTS[:2], "User-agent: *\nDisallow: /denied\n")
+    seeds = [*urls(web, "/"), web.url("/", ENDLESS)]
+    flags = (*FAST, "--processes", str(processes), "--scope", "host", "--set", "crawl.rate=1000")
+    running = Running(tmp_path, seeds, *flags)
+    verdicts: dict[str, list[dict[str, Any]]] = {}
+    try:
+        running.until(
+            lambda: all("/gone" in web.paths(each) and "/taken" in web.paths(each) for each in HOSTS)
+        )
+        for rule, words, request in ROWS:
+            done, (status, said) = run(*words, "--dir", running.folder), do(running, **request)
+            assert (status, bool(done.err)) in ((200, False), (400, True)), (rule, done, said)
+            if status == 400:
+                assert without_log_of(done.err) == said["why"], rule
+            elif refused := [each for answer in said["answers"] for each in answer.get("refused", ())]:
+                assert done.code == 2 and all(each["why"] in done.text for each in refused), rule
+        assert running.status()["paused"] == []
+        assert (
+            do(running, command="seed", urls=[web.url("/x", host)], settings={"crawl.scope": "any"})[0] == 400
+        )
+        running.until(lambda: "/redirect" in web.paths(host))
+        for path in LOOKED_UP[:-1]:
+            url = web.url(path, host)
+            for spelling in (url, *([url.removeprefix("http://")] if path == "/open" else [])):
+                answer = json.loads(ask(running.admin, f"/why?url={spelling}")[2])
+                views = [explained(why_of(running.folder, spelling)), explained(answer)]
+                assert views[0] == views[1] == verdicts.setdefault(path, views)[0], (path, views)
+                shown = run("get", spelling, "--headers", "--dir", running.folder)
+                status, _, body = ask(running.serve, f"/page?url={spelling}")
+                got = int(shown.text.split()[1]) if shown.code == 0 else json.loads(body)["why"] in shown.err
+                assert got in (status, True), (path, status, shown)
+        across = why_of(running.folder, web.url("/across", HOSTS[1]))["found_on"]
+        assert (
+            across
+            == json.loads(ask(running.admin, f"/why?url={web.url('/across', HOSTS[1])}")[2])["found_on"]
+        )
+        assert across.endswith(f":{web.port}/")
+    finally:
+        running.end()
+    for path in LOOKED_UP[:-1]:
+        assert explained(why_of(running.folder, web.url(path, host))) == verdicts[path][0], path
+    assert "nofollow" in verdicts["/nofollow"][0]["verdict"]
+    for each in HOSTS:  # the process that receives the seeds keeps some of them for their owners
+        assert run("seed", web.url("/queued", each), "--dir", running.folder).code == 0
+        assert why_of(running.folder, web.url("/queued", each))["verdict"].startswith("To do: ")
+    assert run("set", "log.level=debug", "--dir", running.folder).code == 2
+
+
+def test_a_setting_changed_by_python_is_kept_as_by_the_command(tmp_path: Path, web: Web) -> None:
+    async def change() -> None:
+        async with api.Crawl(
+            SETTINGS, directory=tmp_path / "crawl", seeds=web.url("/open", HOSTS[0])
+        ) as crawl:
+            await crawl.command({"command": "set", "settings": {"politeness.delay": "0.75"}})
+
+    asyncio.run(change())
+    assert "delay = 0.75" in (tmp_path / "crawl" / "crawl.toml").read_text()
+
+
+def test_a_seed_with_a_login_is_used_or_refused_but_never_fetched_without_it(
+    tmp_path: Path, web: Web, caplog: pytest.LogCaptureFixture
+) -> None:
+    """`crawler crawl URL` uses the login; a seeds file and Python once dropped it silently."""
+    url = web.url("/open", f"me:secret@{HOSTS[0]}")
+    (tmp_path / "seeds").write_text(url)
+    assert run("crawl", url, "--dir", tmp_path / "cli", *FAST).code == 0
+    assert web.asked[-1].headers["Authorization"].startswith("Basic ") and len(web.paths()) == 1
+    assert run("crawl", "--seeds", tmp_path / "seeds", "--dir", tmp_path / "file", *FAST).code == 4
+    with pytest.raises(NoSeedError):
+        api.run(url, directory=tmp_path / "python", config=SETTINGS)
+    assert len(web.paths()) == 1 and "secret" not in caplog.text
+    assert "secret" not in (tmp_path / "file" / "crawler.log").read_text()
+
+
+def test_a_process_that_restarts_misses_no_command(tmp_path: Path, web: Web) -> None:
+    """Once, a process that was restarted went on while the crawl was paused, and did not learn of a block over HTTP.
+
+    While the first process was being restarted, `crawler set` took the crawl for a stopped one, and a seed over
+    HTTP and a signal were refused.
+    """
+    running = Running(tmp_path, [*urls(web, "/"), web.url("/", ENDLESS)], *FLAGS, "--scope", "host")
+    folder = running.folder
+
+    def kill(name: str) -> None:
+        processes = running.until(lambda: len(found := running.status()["processes"]) == 3 and found)
+        os.kill(next(each["pid"] for each in processes if each["name"] == name), signal.SIGKILL)
+
+    try:
+        running.until(lambda: all("/taken" in web.paths(host) for host in HOSTS))
+        assert run("pause", "--dir", folder).code == 0
+        kill("p1")
+        status, said = do(running, command="block", host="nowhere.example")
+        assert status == 200 and len(said["answers"]) == 3
+        paused = [access.ask(folder, {"command": "status", "hosts": 0})[n]["paused"] for n in range(3)]
+        assert paused == [["user"]] * 3 and running.status()["paused"] == ["user"]
+        kill("p0")
+        assert run("set", "crawl.rate=900", "--dir", folder).text == "crawl.rate = 900\n"
+        kill("p2")
+        assert run("resume", "--dir", folder).code == 0
+        running.until(lambda: running.status()["paused"] == [])
+        kill("p0")
+        assert do(running, command="seed", urls=[web.url("/s", HOSTS[0])])[1]["answers"][0]["queued"] == 1
+        assert run("signal", web.url("/open", HOSTS[1]), "--dir", folder).code == 0
+    finally:
+        running.end()

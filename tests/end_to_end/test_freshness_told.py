@@ -70,7 +70,7 @@ def _served(served: StoredCrawl, stages: Stages, now: float) -> dict[str, float 
 
 
 def _config(directory: Path, *, refreshes: bool) -> Config:
-    tree = CrawlDirectory(directory).saved_config()
+    tree = CrawlDirectory(directory).settings.load()
     if not refreshes:
         tree = {name: section for name, section in tree.items() if name != "refresh"}
         tree["refresh"] = {"speed": REFRESH["speed"]}
@@ -176,7 +176,7 @@ def test_pages_that_were_never_refreshed_have_no_probability(tmp_path: Path) -> 
     with Web({"/": "<title>Home</title>"}) as web:
         crawl(tmp_path / "crawl", web.url())
         crawl(tmp_path / "crawl", web.url())
-    config = convert(CrawlDirectory(tmp_path / "crawl").saved_config())
+    config = convert(CrawlDirectory(tmp_path / "crawl").settings.load())
     with at_rest(config, CrawlDirectory(tmp_path / "crawl"), "p0", clock=SystemClock()) as stages:
         assert list(_served(StoredCrawl({"p0": served_process(stages)}), stages, 1.0).values()) == [None]
     assert _rows(tmp_path / "crawl", tmp_path / "rows", 2e9) == {web.url(): None}

@@ -134,7 +134,7 @@ def read(directory: Path) -> list[str]:
     from crawler.upkeep.check import check
 
     crawled, problems = CrawlDirectory(directory), list[str]()
-    config = convert(crawled.saved_config())
+    config = convert(crawled.settings.load())
     for name in crawled.process_names():
         with reading(config, crawled, name, clock=SystemClock()) as stages:
             problems += [f"{name}: {line}" for line in check(stages)]

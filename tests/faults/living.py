@@ -71,7 +71,7 @@ def living_web(start: float, speed: float, pages: int, horizon: float = 300.0) -
 def left(crawl: Path, web: ChangingWeb, speed: float) -> Left:
     """Open a copy of a crawl's directory. Return its content and errors."""
     directory = CrawlDirectory(crawl)
-    config = convert(directory.saved_config())
+    config = convert(directory.settings.load())
     with at_rest(config, directory, "p0", clock=SystemClock(), restore=False) as stages:
         assert stages.views.freshness is not None
         stages.views.freshness._check()

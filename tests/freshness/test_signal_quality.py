@@ -239,6 +239,45 @@ def test_pages_of_one_site_can_have_good_and_worthless_signals(odd: tuple[float,
     learning._check()
 
 
+def _signalled(noise: str) -> tuple[Learning, np.ndarray, np.ndarray, np.ndarray]:
+    """Crawl 60 pages 20 times; half of the changes have a signal. There are two false signals per change.
+
+    The false signals go to pages in proportion to their rates ("changes"), to all pages alike ("alike"), or to
+    pages in proportion to the rates of other pages ("others"). Return the true rates, k and T, too.
+    """
+    rng, learning, counts = np.random.default_rng(6), Learning(unit=1.0, scale=30.0), np.zeros(SOURCES)
+    site, directory = learning.add_site(), learning.add_directory()
+    rates = rng.lognormal(0.0, 1.0, 60) / 60.0
+    false = {"changes": 2.0 * rates, "alike": np.full(60, 2.0 * rates.mean()), "others": 2.0 * rates[::-1]}
+    k, t, trust = np.zeros(60, np.float32), np.zeros(60, np.float32), np.zeros(60)
+    for crawl in range(1_200):
+        page, now = crawl % 60, float(crawl)
+        changes = rng.poisson(rates[page] * 60.0)
+        counts[0] = min(rng.binomial(changes, 0.5) + rng.poisson(false[noise][page] * 60.0), 15)
+        if counts[0]:
+            learning.quality.note_signal(site, 0)
+        k[page] = learning.observe(
+            site, directory, k[page], t[page], 60.0, now, counts, changes > 0, trust[page]
+        )
+        t[page] += np.float32(learning.watched)
+        trust[page] = learning.quality.trust
+        learning.renew(site)
+        learning.renew_crawl()
+    learning._check()
+    return learning, rates, k, t
+
+
+def test_the_number_of_signals_is_evidence_only_where_it_goes_with_the_changes() -> None:
+    learning, true, k, t = _signalled("changes")
+    assert learning.quality.counted[0] > 0.9
+    assert learning.quality.per_change(0) == pytest.approx(2.5, rel=0.25)
+    learned = np.array([learning.rates.rate(0, float(a), float(b)) for a, b in zip(k, t, strict=True)])
+    assert np.corrcoef(np.log(learned), np.log(true))[0, 1] > 0.95
+    assert learned.mean() == pytest.approx(true.mean(), rel=0.15)
+    for noise in ("alike", "others"):
+        assert _signalled(noise)[0].quality.counted[0] == 0.0
+
+
 def test_parameters_follow_what_was_learned() -> None:
     learning, page = Learning(unit=1.0, scale=30.0), Parameters()
     quiet = learning.add_site()

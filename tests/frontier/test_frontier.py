@@ -465,6 +465,7 @@ def test_a_name_that_does_not_exist_is_given_up_for_this_run() -> None:
     assert crawl.done == ["https://a.org/"]
     found = crawl.frontier.views.explain("https://gone.org/x", crawl.now)
     assert (found["state"], found["cause"], found["todo"]) == ("given_up", "dns_not_found", 2)
+    assert crawl.frontier.views.counters()["hosts_nameless"] == 1
     assert crawl.frontier.views.counters()["hosts_given_up"] == 1
     crawl.stop()
     later = Crawl(store=store, now=crawl.now + 3600)

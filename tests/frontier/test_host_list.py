@@ -73,6 +73,22 @@ def test_search_and_cause(crawl: Crawl) -> None:
     assert found["matched"] == 13 and all("dead" in name for name in names(found))
 
 
+@pytest.mark.parametrize("clean", [True, False])
+def test_hosts_that_fail_are_listed_as_failing_after_a_restart(crawl: Crawl, clean: bool) -> None:
+    """Before their next request, which may be hours away, 20 hosts with an unusual port counted as sound."""
+    if clean:
+        crawl.stop()
+    again = Crawl(
+        config(crawl={"patience": "1 d"}), store=crawl.store, answer=refusing, now=crawl.now, clean=clean
+    )
+    found = page(again, "failing", 40, cause="connect_error")
+    assert {name.startswith("dead") for name in names(found)} == {True}
+    assert (found["hosts"], found["failing"], found["matched"]) == (44, 40, 40)
+    again._answer = lambda fetch_task, now: fetched(fetch_task.url)
+    again.run(100_000.0)
+    assert page(again, "failing")["failing"] == 0
+
+
 def test_a_host_that_answers_again_is_no_longer_listed_as_failing(crawl: Crawl) -> None:
     crawl._answer = lambda fetch_task, now: fetched(fetch_task.url)
     crawl.run(100_000.0)

@@ -502,7 +502,7 @@ class OrderedFew(Ordered, FewHosts):
 
 
 FrontierMachine.TestCase.settings = FewHosts.TestCase.settings = Ordered.TestCase.settings = settings(
-    max_examples=60,
+    max_examples=30,
     stateful_step_count=60,
     deadline=None,
     suppress_health_check=list(HealthCheck),

@@ -8,7 +8,8 @@ from typing import Any, Self
 import msgspec
 
 from crawler.change_signals import Signalled
-from crawler.config import ServeConfig
+from crawler.config import ConsentConfig, ServeConfig
+from crawler.consent.use_rule import UseRule
 from crawler.serve.interfaces import Ahead, AheadState, Located
 from crawler.serve.page_handler import PageHandler
 from crawler.serve.rewriting import rewriter
@@ -67,7 +68,8 @@ class Served:
         self.crawl = CrawlOfSite(self.site)
         self.config = msgspec.structs.replace(ServeConfig(), **config)
         self.now = START + 100.0
-        handler = PageHandler(self.crawl, self.config, rewriter())
+        rule = UseRule.of(self.config.allow, ConsentConfig())
+        handler = PageHandler(self.crawl, self.config, rewriter(), rule)
         self.handler = handler
         self.server = PageServer(handler, self.config, lambda: self.now, ready=lambda: "")
         self.port = 0

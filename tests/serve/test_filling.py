@@ -83,6 +83,19 @@ async def test_the_first_visit_finds_everything_prepared(tmp_path: Path, inflate
         assert (await served.get(AT + "short")).body == b"<p>page</p>"
 
 
+def test_a_prepared_page_is_prepared_again_only_after_it_has_changed(
+    tmp_path: Path,
+    inflated: list[int],  # noqa: F811
+) -> None:
+    served, form = made(tmp_path), CopyForm("http://127.0.0.1:80", frozenset())
+    for _ in range(2):
+        served.handler.prepare(SITE + "0", form)
+        assert len(inflated) == 1
+    served.store(SITE + "0", long(1000), at=10.0)
+    served.handler.prepare(SITE + "0", form)
+    assert len(inflated) == 2
+
+
 async def test_clients_of_another_kind_are_prepared_for(tmp_path: Path) -> None:
     """If the memory holds the heads of one form only, unrequested heads give way to those of new clients."""
     async with made(tmp_path, head_bytes_max=PAGES * 4000) as served, filled(served) as filler:
@@ -158,6 +171,29 @@ async def test_nothing_is_prepared_while_requests_arrive(
         await filler_task
         await task
         assert len(disk_of(served)) == PAGES
+
+
+async def test_pages_of_a_crawl_are_prepared_while_it_fetches_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pages that the crawl stores later are prepared in a later pass."""
+    monkeypatch.setattr(filling, "REPEAT_INTERVAL", 0.0)
+    async with made(tmp_path) as served:
+        fetching = True
+        form, disk = CopyForm(f"http://127.0.0.1:{served.port}", frozenset()), disk_of(served)
+        archives = [served.site.cache]
+        filler = Filler(served.handler, archives, form, served.config, lambda: 0, lambda: fetching)
+        task = asyncio.ensure_future(filler.run())
+        for _ in range(500):
+            await asyncio.sleep(0)
+        assert len(disk) == 0
+        fetching = False
+        await until(lambda: len(disk) == PAGES)
+        served.store(f"{SITE}new", long(PAGES))
+        await until(lambda: len(disk) == PAGES + 1)
+        assert (await served.get(f"{AT}new")).body == long(PAGES)
+        assert served.handler.response_cache.misses == 0
+        task.cancel()
 
 
 async def _first_pass(served: Served) -> None:

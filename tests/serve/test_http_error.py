@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from crawler.serve.http_error import HttpError, wants_page
+from crawler.serve.http_server import error_reply
 from crawler.serve.interfaces import Ahead, AheadState
 from tests.serve.support import Served
 
@@ -54,6 +55,12 @@ def test_text_of_a_page_or_a_client_is_escaped() -> None:
     page = Text(error.page("Not Found"))
     assert "img" not in page.tags and "script" not in page.tags
     assert "<img src=x>" in page.text and "http://a.example/?<script>&{x}" in page.text
+
+
+@pytest.mark.parametrize(("status", "reason"), [(401, "Unauthorized"), (415, "Unsupported Media Type")])
+def test_the_status_line_has_the_reason_phrase_of_the_standard(status: int, reason: str) -> None:
+    reply = error_reply(HttpError(status, "refused", "why"))
+    assert reply.head.startswith(f"HTTP/1.1 {status} {reason}\r\n".encode())
 
 
 async def test_a_browser_gets_a_page_and_a_program_json(tmp_path: Path) -> None:

@@ -61,3 +61,17 @@ def test_the_size_of_the_cache_is_bounded() -> None:
     for _ in range(5000):
         ask(cache, rng.randrange(40), rng.choice([20, 100, 125, 126, 2000]))
     assert 0 < cache.bytes <= BOUND
+
+
+def test_prepared_answers_are_dropped_one_at_a_time() -> None:
+    """Answers that clients have requested stay, also those that were prepared first."""
+    cache = ResponseCache(BOUND)
+    ask(cache, 0)
+    for key in range(1, 6):
+        cache.prepare(answer(key))
+        cache._check()
+    ask(cache, 3)
+    for left, _ in enumerate(cache.dropping_prepared(), start=1):
+        cache._check()
+        assert len(cache) == 6 - left
+    assert {key for key in range(6) if cache.find(key)} == {0, 3}

@@ -359,6 +359,16 @@ async def test_missing_withheld_and_stale_pages(served: Served) -> None:
         assert other.status == 421 and other.json["owner"] == "p1"
 
 
+async def test_a_server_for_one_use_shows_only_copies_that_permit_it(tmp_path: Path) -> None:
+    """The site of the copies has not said anything about the use, which counts as a refusal here."""
+    served = Served(tmp_path, allow="train-ai")
+    served.store()
+    async with served:
+        for target in (AT, "/timegate/" + PAGE, PAGE):
+            refused = await served.get(target)
+            assert refused.status == 451 and refused.json["state"] == "consent", target
+
+
 @pytest.mark.parametrize(
     ("verdict", "status", "fields", "shown"),
     [

@@ -218,6 +218,8 @@ async def test_directives_are_checked_at_each_request(
             assert (await answers(reader, 1))[0].status == 451
         writer.close()
         assert (await served.get(AT, *asked, method="HEAD")).status == 451
+        for door in ("/timegate/", "/timemap/link/", ""):
+            assert (await served.get(door + PAGE)).status == 451, door
 
 
 async def test_damage_is_not_served(tmp_path: Path) -> None:

@@ -129,7 +129,7 @@ def test_a_closed_file_opens_again(tmp_path: Path) -> None:
 def test_a_renamed_file_is_reopened_when_the_signal_comes(tmp_path: Path) -> None:
     """At SIGUSR1, a process closes the renamed file even if it writes nothing. The program waits for the new file."""
     program = """
-import os, signal, sys
+import os, signal, sys, time
 from pathlib import Path
 from crawler import early_signals
 from crawler.storage.rotating_file import RotatingFile, reopen_on
@@ -141,7 +141,7 @@ reopen_on(early_signals.REOPEN)
 path.rename(path.with_name("log.1"))
 os.kill(os.getpid(), signal.SIGUSR1)
 while not path.exists():
-    os.sched_yield()
+    time.sleep(0.002)
 file.write(b"two\\n", 0.0)
 file.close()
 file.reopen()

@@ -1,12 +1,11 @@
 """Test the supervisor: the end of a crawl, the merged report, and children that do not stop."""
 
 import asyncio
+import logging
 import os
 import signal
-import socket
-import sys
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -19,9 +18,9 @@ from crawler.records import SplitterCounts
 from crawler.storage.engines import open_store
 from crawler.storage.files import Lock
 from crawler.supervision import supervisor as supervision
-from crawler.supervision.child import Start
 from crawler.supervision.supervisor import Supervisor, merged_report
 from tests.admin.test_status import report
+from tests.end_to_end.web import SETTINGS, Web, page
 
 TWO = {"crawl": {"processes": 2}, "identity": {"contact": "x@example.org"}}
 
@@ -149,136 +148,127 @@ def test_processes_are_forked_if_possible(tmp_path: Path, monkeypatch: pytest.Mo
     assert [child._waiting for child in supervisor._children] == ["one", "two"]
 
 
-# -- a complete crawl with simulated processes
+# -- a complete crawl with real processes
 
 
-class Canned:
-    """Replaces a forked process.
-
-    It sends its port, and then its report: immediately if `at_once`, else when asked to stop.
-    """
-
-    pid = 0
-
-    def __init__(
-        self, port: int, *, at_once: str = "", stubborn: bool = False, immortal: bool = False
-    ) -> None:
-        self.link, self._theirs = socket.socketpair()
-        self._port, self._at_once, self._stubborn, self._immortal = port, at_once, stubborn, immortal
-        self.returncode: int | None = None
-        self.heard: list[Any] = []
-        self.seeds = ""
-        self._over = asyncio.Event()
-
-    async def live(self) -> None:
-        reader, self._writer = await asyncio.open_connection(sock=self._theirs)
-        writer = self._writer
-        self.start = msgspec.json.decode(await reader.readline(), type=Start)
-        self.seeds = Path(self.start.seeds_file).read_text()
-
-        def say(message: object) -> None:
-            writer.write(msgspec.json.encode(message) + b"\n")
-
-        say({"port": self._port})
-        if self._at_once:
-            counters = {"pages.fetched": 1}
-            say({"report": report(stopped_by=self._at_once, counters=counters, started=1e12, ended=0.0)})
-        while not self._at_once and (line := await reader.readline()):
-            self.heard.append(msgspec.json.decode(line))
-            if "stop" in self.heard[-1] and not (self._stubborn or self._immortal):
-                say({"report": report(stopped_by=self.heard[-1]["stop"])})
-                break
-        if not self._immortal:
-            self._end(0)
-
-    def _end(self, code: int) -> None:
-        if self.returncode is None:
-            self.returncode = code
-            self._over.set()
-            self._writer.close()
-
-    def kill(self) -> None:
-        if not self._immortal:
-            self._end(-9)
-
-    async def wait(self) -> int:
-        await self._over.wait()
-        assert self.returncode is not None
-        return self.returncode
+QUICK = (
+    TWO | SETTINGS | {"crawl": {"processes": 2, "drain_max": 1.0, "shutdown_step_max": 0.5, "patience": 5}}
+)
 
 
-QUICK = TWO | {"crawl": {"processes": 2, "drain_max": 0.01, "shutdown_step_max": 0.01}}
+@pytest.fixture
+def web() -> Iterator[Web]:
+    """Serve two hosts: one has two pages, and the pages of the other do not end."""
+    with Web(
+        {"/": page("/a"), "/a": page()}, address="0.0.0.0", other=lambda asked: page(asked.path + "x")
+    ) as web:
+        yield web
 
 
-def crawled(folder: Path, *, stop: str = "", **canned: Any) -> tuple[Supervisor, list[Canned], Any]:
-    """Run a crawl of two `Canned` processes; return the supervisor, these processes, and the report or the error."""
+class Supervised:
+    """A supervisor with two real processes that crawl; `act` is called once they have fetched a page."""
 
-    async def play() -> tuple[Supervisor, list[Canned], Any]:
-        supervisor = Supervisor(convert(QUICK), folder, ["http://127.0.0.1:9/"])
-        processes = [Canned(port, **canned) for port in (5, 6)]
-        for child, process in zip(supervisor._children, processes, strict=True):
-            child.adopt(process)  # type: ignore[arg-type]
-        lives = [asyncio.create_task(process.live()) for process in processes]
-        running = asyncio.create_task(supervisor.run())
-        for _ in range(5000):
-            if not stop or len(supervisor.ports) == 2 or running.done():
-                break
-            await asyncio.sleep(0.001)
-        if stop:
-            supervisor.stop(stop)
-        (ended,) = await asyncio.gather(running, return_exceptions=True)
-        for life in lives:
-            life.cancel()
-        await asyncio.gather(*lives, return_exceptions=True)
-        for writer in (
-            *(each._writer for each in processes),
-            *(each._writer for each in supervisor._children),
-        ):
-            if writer is not None:
-                writer.close()
-        await asyncio.sleep(0)
-        return supervisor, processes, ended
+    def __init__(self, folder: Path, seed: str, act: Callable[["Supervised"], Awaitable[None]]) -> None:
+        self.supervisor = Supervisor(convert(QUICK), folder, [seed], status_interval=0.05)
+        self._act = act
+        self.pids: dict[str, int] = {}
 
-    return asyncio.run(play())
+    async def run(self) -> Any:
+        """Return the report, or the error with which the crawl ended."""
+        running = asyncio.create_task(self.supervisor.run())
+        try:
+            await self.until(lambda: len(self.supervisor.ports) == 2 and self.fetched() > 0, running)
+            self.pids = self.now()
+            await self._act(self)
+            (ended,) = await asyncio.gather(running, return_exceptions=True)
+            return ended
+        finally:
+            for child in self.supervisor._children:
+                supervision._Child.kill(child)
+                if child._process is not None:
+                    await child._process.wait()
+                if child._writer is not None:
+                    child._writer.close()
+            await asyncio.sleep(0)
+
+    async def until(self, found: Callable[[], object], running: Any = None) -> None:
+        async with asyncio.timeout(120):
+            while not found() and not (running is not None and running.done()):
+                await asyncio.sleep(0.01)
+
+    def fetched(self) -> int:
+        return self.supervisor.status().counters.get("pages.fetched", 0)
+
+    def now(self) -> dict[str, int]:
+        return {
+            each.name: each._process.pid for each in self.supervisor._children if each._process is not None
+        }
 
 
-def test_a_crawl_from_its_seeds_to_the_report(tmp_path: Path) -> None:
-    supervisor, processes, ended = crawled(tmp_path / "crawl", at_once="done")
-    assert [each.start.name for each in processes] == ["p0", "p1"]
-    assert [each.seeds for each in processes] == ["http://127.0.0.1:9/\n"] * 2
+async def _wait(_: Supervised) -> None:
+    """Let the crawl end by itself."""
+
+
+def test_a_crawl_from_its_seeds_to_the_report(tmp_path: Path, web: Web) -> None:
+    web._other = (404, {}, "")
+    supervised = Supervised(tmp_path / "crawl", web.url("/", "127.0.0.2"), _wait)
+    ended, supervisor = asyncio.run(supervised.run()), supervised.supervisor
     assert ended == supervisor.report and ended["pages"] == {"fetched": 2} and ended["processes"] == 2
     directory = supervisor.directory
     assert msgspec.json.decode(directory.report_file.read_bytes()) == ended
-    assert not (directory.path / "seeds.run").exists() and directory.seed_places() == ["127.0.0.1"]
-    assert convert(directory.saved_config()).crawl.processes == 2
-    assert supervisor.ports == {"p0": 5, "p1": 6} and supervisor.ended and supervisor.failure is None
+    assert not (directory.path / "seeds.run").exists() and directory.settings.places() == ["127.0.0.2"]
+    assert convert(directory.settings.load()).crawl.processes == 2
+    assert supervisor.ended and supervisor.failure is None
     with Lock(directory.path / "supervisor.lock", "supervisor"):
         pass  # the supervisor has released its lock
     assert 0.0 <= ended["seconds"] < 60.0
 
 
-def test_a_stopped_crawl_reports_what_it_has_done(tmp_path: Path) -> None:
-    supervisor, processes, ended = crawled(tmp_path / "crawl", stop="signal")
-    assert ended["stopped_by"] == "signal" and supervisor._stopping is not None
-    assert supervisor._stopping.cancelled(), "all processes have ended in time"
-    for each in processes:
-        assert {"stop": "signal"} in each.heard and {"addresses": {"p0": 5, "p1": 6}} in each.heard
-        assert each.returncode == 0
+def test_a_killed_process_is_restarted_without_the_planted_fault(
+    tmp_path: Path, web: Web, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each process is killed at its first start only. A stop then ends the crawl in time."""
+    monkeypatch.setenv("CRAWLER_FAULT", "committed:1")
+    monkeypatch.setattr(logging.getLogger("crawler"), "propagate", True)
+
+    async def act(crawl: Supervised) -> None:
+        assert os.readlink(f"/proc/{crawl.pids['p0']}/fd/0") == "/dev/null"
+        assert os.getsid(crawl.pids["p0"]) != os.getsid(0), (
+            "signals from a terminal reach only the supervisor"
+        )
+        crawl.supervisor.stop("signal")
+
+    supervised = Supervised(tmp_path / "crawl", web.url("/x", "127.0.0.1"), act)
+    assert asyncio.run(supervised.run())["stopped_by"] == "signal" and supervised.supervisor.failure is None
+    assert f"{KILLED}; restarting it in 0.2 s" in caplog.text and "0.4 s" not in caplog.text
+    stopping = supervised.supervisor._stopping
+    assert stopping is not None and stopping.cancelled(), "all processes have ended in time"
 
 
-def test_processes_that_do_not_stop_are_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Regression: the supervisor waited for its children without a limit, so it hung if a child was suspended."""
+@pytest.mark.parametrize("immortal", [False, True])
+def test_processes_that_do_not_stop_are_killed(
+    tmp_path: Path, web: Web, monkeypatch: pytest.MonkeyPatch, immortal: bool
+) -> None:
+    """Once, the supervisor waited for its children without a limit, so it hung if a child was suspended.
+
+    Processes that survive a kill are reported.
+    """
     monkeypatch.setattr(supervision, "STOP_GRACE", 0.0)
-    supervisor, processes, ended = crawled(tmp_path / "crawl", stop="signal", stubborn=True)
-    assert [each.returncode for each in processes] == [-9, -9]
-    assert ended["stopped_by"] == "signal" and supervisor.failure is None, "the supervisor killed them itself"
+    monkeypatch.setattr(supervision, "SHUTDOWN_STEPS", 1)
 
+    async def act(crawl: Supervised) -> None:
+        os.kill(crawl.pids["p0"], signal.SIGSTOP)
+        if immortal:
+            crawl.supervisor._children[0].kill = lambda: None  # type: ignore[method-assign]
+        crawl.supervisor.stop("signal")
 
-def test_processes_that_survive_a_kill_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(supervision, "STOP_GRACE", 0.0)
-    supervisor, _, ended = crawled(tmp_path / "crawl", stop="signal", immortal=True)
-    assert isinstance(ended, CrawlerError) and "did not end" in str(ended)
-    assert supervisor.directory.report_file.exists(), "the report of what is known is written"
+    supervised = Supervised(tmp_path / "crawl", web.url("/x", "127.0.0.1"), act)
+    ended = asyncio.run(supervised.run())
+    assert supervised.supervisor.directory.report_file.exists(), "the report of what is known is written"
+    if immortal:
+        assert isinstance(ended, CrawlerError) and "did not end" in str(ended)
+    else:
+        assert ended["stopped_by"] == "signal" and supervised.supervisor.failure is None
 
 
 @pytest.mark.parametrize("check", ["check_start", "check_processes", "topology"])
@@ -292,34 +282,6 @@ def test_an_impossible_crawl_is_rejected_before_it_creates_files(
     with pytest.raises(UsageError, match="not so"):
         asyncio.run(Supervisor(convert(QUICK), tmp_path / "crawl", []).run())
     assert not (tmp_path / "crawl").exists()
-
-
-async def test_a_child_is_restarted_as_a_new_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The child inherits one end of a socket pair, and no other file.
-
-    A planted fault affects only the first start of a child.
-    """
-    asked: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
-
-    async def create(*argv: Any, **named: Any) -> Any:
-        (number,) = named["pass_fds"]
-        assert os.fstat(number) and argv[-1] == str(number)
-        asked.append((argv, named))
-        return "process"
-
-    monkeypatch.setattr(supervision.asyncio, "create_subprocess_exec", create)
-    monkeypatch.setenv("CRAWLER_FAULT", "x")
-    child = Supervisor(convert(TWO), tmp_path, [])._children[0]
-
-    for process in (None, "before"):
-        child._process = process  # type: ignore[assignment]
-        started, ours = await child._start()
-        assert started == "process"  # type: ignore[comparison-overlap]
-        ours.close()
-    (argv, first), (_, second) = asked
-    assert argv[:3] == (sys.executable, "-m", "crawler.supervision")
-    assert first["env"]["CRAWLER_FAULT"] == "x" and "CRAWLER_FAULT" not in second["env"]
-    assert first["start_new_session"] and first["stdin"] == asyncio.subprocess.DEVNULL
 
 
 @pytest.mark.parametrize(
@@ -347,74 +309,6 @@ def test_the_supervisor_adds_only_its_time_to_the_report(tmp_path: Path) -> None
     assert (nothing.processes, nothing.cpu_seconds, nothing.peak_rss_bytes) == (0, 0.0, 0)
     assert nothing.started == supervisor.started <= nothing.ended and nothing.problems == []
     assert supervision._on_the_way(None) == []
-
-
-# -- one child of the supervisor, without a real process
-
-
-def runs(two: Two, monkeypatch: pytest.MonkeyPatch, ends: list[tuple[int, float]]) -> list[float]:
-    """Run p0 again after each of its ends; return the pauses between the starts.
-
-    `ends` has the (exit code, seconds) of each run.
-    """
-    clock, naps = [0.0], []
-
-    async def run_once() -> int:
-        code, lasted = ends.pop(0)
-        clock[0] += lasted
-        return code
-
-    async def nap(seconds: float) -> None:
-        naps.append(seconds)
-
-    monkeypatch.setattr(two.p0, "_run_once", run_once)
-    monkeypatch.setattr(supervision, "time", SimpleNamespace(monotonic=lambda: clock[0]))
-    monkeypatch.setattr(supervision.asyncio, "sleep", nap)
-    return naps
-
-
-async def test_a_child_that_dies_is_started_again_later_each_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    with Two(tmp_path) as two:
-        naps = runs(two, monkeypatch, [(-9, 1.0), (1, 1.0), (0, 1.0)])
-        await two.p0.run()
-        assert sum(naps) == pytest.approx(0.2 + 0.4) and max(naps) <= 0.2
-        assert two.supervisor.failure is None and two.told == []
-    assert f"{KILLED}; restarting it in 0.2 s" in caplog.text
-    assert "p0: ended with exit code 1; restarting it in 0.4 s" in caplog.text
-
-
-async def test_a_start_that_lasted_begins_a_new_count(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with Two(tmp_path) as two:
-        naps = runs(two, monkeypatch, [(-9, 1.0), (-9, 1.0), (-9, 60.0), (0, 0.0)])
-        await two.p0.run()
-        assert sum(naps) == pytest.approx(0.2 + 0.4 + 0.2)
-
-
-async def test_a_child_with_a_permanent_error_fails_the_crawl(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with Two(tmp_path) as two:
-        naps = runs(two, monkeypatch, [(3, 1.0)])
-        await two.p0.run()
-        failure = two.supervisor.failure
-        assert failure is not None and failure.exit_code == 3 and naps == []
-        assert "p0: ended with exit code 3" in str(failure)
-        two.supervisor.fail(CrawlerError("later"))
-        assert two.supervisor.failure is failure, "the first failure counts"
-
-
-async def test_a_stop_ends_the_wait_for_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with Two(tmp_path) as two:
-        naps = runs(two, monkeypatch, [])
-        await two.p0._wait(0.5)
-        assert naps == pytest.approx([0.2, 0.2, 0.1])
-        two.supervisor.stopped_by = "signal"
-        await two.p0._wait(0.5)
-        assert len(naps) == 3
 
 
 def listen(two: Two, *lines: object) -> Any:
@@ -448,7 +342,7 @@ def test_the_instructions_to_a_child(tmp_path: Path) -> None:
         convert(settings), tmp_path, ["http://a.org/"], status_interval=2.0, json_log=True
     )
     supervisor.directory.create()
-    supervisor.directory.save_config(convert(TWO | {"politeness": {"delay": 9}}))
+    supervisor.directory.settings.save(convert(TWO | {"politeness": {"delay": 9}}))
     supervisor.listening("p1", 5)
     start = supervisor.start_of("p0")
     config = convert(start.config)
@@ -499,18 +393,3 @@ def test_a_crawl_without_any_page_reports_the_cause(tmp_path: Path) -> None:
     supervisor.failure = CrawlerError("p0: ended")
     with pytest.raises(CrawlerError, match="p0: ended"):
         supervisor._finish()
-
-
-def test_a_child_that_is_not_running_gets_no_message(tmp_path: Path) -> None:
-    supervisor = Supervisor(convert(TWO), tmp_path, [])
-    child = supervisor._children[0]
-    child.tell({"stop": "x"})
-    child.kill()
-    assert not child.runs
-    lines: list[bytes] = []
-    closing = [False]
-    child._writer = SimpleNamespace(is_closing=lambda: closing[0], write=lines.append)  # type: ignore[assignment]
-    child.tell({"stop": "x"})
-    closing[0] = True
-    child.tell({"stop": "y"})
-    assert lines == [b'{"stop":"x"}\n']

@@ -59,7 +59,7 @@ def crawl(path: Path, *, pending: bool = False) -> CrawlDirectory:
     directory = CrawlDirectory(path)
     directory.create(SEED)
     joint = Joint(path, **TREE)
-    directory.save_config(joint.stages.config)
+    directory.settings.save(joint.stages.config)
     joint.seeds(*SEEDS[:2])
     for _ in WEB:
         fetch_task = joint.fetch_task()
@@ -76,7 +76,7 @@ def crawl(path: Path, *, pending: bool = False) -> CrawlDirectory:
 
 
 def opened(directory: CrawlDirectory, name: str = "p0") -> Any:
-    return at_rest(convert(directory.saved_config()), directory, name, clock=VirtualClock())
+    return at_rest(convert(directory.settings.load()), directory, name, clock=VirtualClock())
 
 
 def held(directory: CrawlDirectory) -> Held:

@@ -349,7 +349,7 @@ def test_keys_of_buckets_that_another_process_owns_are_named(tmp_path: Path) -> 
     two = convert(support.TREE | {"crawl": {"processes": 2}})
     directory = CrawlDirectory(tmp_path)
     directory.create(support.SEED)
-    directory.save_config(two)
+    directory.settings.save(two)
     with at_rest(two, directory, "p0", clock=VirtualClock()) as stages:
         assert check(stages) == []
         write(stages.store, {HOST + b"\xff" * 8: seal(b""), PAGE + b"\x00" * 8: seal(b"")})

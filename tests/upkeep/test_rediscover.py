@@ -169,8 +169,8 @@ def test_a_lost_scope_is_rebuilt_from_the_places_of_all_seeds(
     """Some seeds are from files and commands. Of these seeds, only the hosts were saved."""
     joint = open_joint(crawl={"scope": scope})
     directory = CrawlDirectory(joint.stages.directory.parent)
-    directory.save_config(joint.stages.config)
-    directory.note_places(places)
+    directory.settings.save(joint.stages.config)
+    directory.settings.note_places(places)
     assert spanned(joint) == entries
 
 

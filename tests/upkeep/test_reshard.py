@@ -45,7 +45,7 @@ def crawl(path: Path, processes: int) -> CrawlDirectory:
     """Make a crawl whose processes have found `URLS`, most of which belong to another process."""
     directory = CrawlDirectory(path)
     directory.create(SEED)
-    directory.save_config(config_of(processes))
+    directory.settings.save(config_of(processes))
     clock = VirtualClock()
     with ExitStack() as stack:
         for place, name in enumerate(process_names(config_of(processes))):
@@ -101,7 +101,7 @@ def move(directory: CrawlDirectory, processes: int, epoch: int) -> list[str]:
 
 def test_after_any_reshard_each_url_is_at_its_owner_once(tmp_path: Path) -> None:
     directory = crawl(tmp_path / "crawl", 2)
-    directory.note_places(["a.org"])
+    directory.settings.note_places(["a.org"])
     epoch, before = 1, None
     for processes in (3, 1, 4, 2):
         epoch += 1
@@ -115,9 +115,11 @@ def test_after_any_reshard_each_url_is_at_its_owner_once(tmp_path: Path) -> None
         before = everything
         assert not (directory.path / BUILT).exists() and not (directory.path / REPLACED).exists()
         assert directory.process_names() == process_names(config_of(processes))
-        assert convert(directory.saved_config()).crawl.processes == processes
+        assert convert(directory.settings.load()).crawl.processes == processes
         assert Partition.read(directory.path / TABLE_FILE).epoch == epoch
-        assert directory.seed_places() == ["a.org"], "without hosts, relaxed settings would apply to no seed"
+        assert directory.settings.places() == ["a.org"], (
+            "without hosts, relaxed settings would apply to no seed"
+        )
 
 
 def test_the_started_processes_are_those_of_the_new_table(tmp_path: Path) -> None:
@@ -160,7 +162,7 @@ def test_refresh_state_moves_with_its_pages(tmp_path: Path) -> None:
     """A page that moves keeps its last crawl, learned rates, signals, importance, requests and deadline."""
     directory = CrawlDirectory(tmp_path / "crawl")
     directory.create(SEED)
-    directory.save_config(kept_fresh(2))
+    directory.settings.save(kept_fresh(2))
     for name in ("p0", "p1"):
         with at_rest(kept_fresh(2), directory, name, clock=VirtualClock()) as stages:
             refresh, now, change = stages.refresh, stages.clock.now(), Change()
@@ -367,7 +369,7 @@ def test_each_step_is_durable_before_the_next_begins(tmp_path: Path, monkeypatch
         *[("reach", "reshard replaced", True)] * 2,
         *[("reach", "reshard renamed", True)] * 3,
         ("atomic_write", TABLE_FILE, True),
-        ("atomic_write", directory.config_file.name, True),
+        ("atomic_write", directory.settings.file.name, True),
         ("sync_directory", root, True),
         ("end_journal", root, True),
     ]
@@ -442,7 +444,7 @@ def test_a_switch_is_completed_after_a_crash_at_any_step(
         assert {path.stem for path in directory.path.glob("*.begun")} == set(new)
         whose = {path.parent.parent.name: path.read_text() for path in directory.path.glob("*/store/whose")}
         assert whose == {name: f"new {name}" for name in new}
-        assert directory.config_file.read_text() == "[crawl]\nprocesses = 3\n"
+        assert directory.settings.file.read_text() == "[crawl]\nprocesses = 3\n"
         assert (directory.path / TABLE_FILE).read_text() == '{"epoch": 2}'
         left_over = {BUILT, REPLACED, JOURNAL} & {path.name for path in directory.path.iterdir()}
         assert left_over == set()

@@ -6,17 +6,23 @@ const CONFIRM = 5000; // ms in which the second press of Stop counts
 const CONTROLS = ["pause", "resume", "stop"];
 let token = "", live = false, paused = false, host = "";
 
-// The link printed at the start has the token after "#", which browsers send to no server.
-const brought = /^#token=([0-9a-f]{32})$/.exec(location.hash);
-if (brought) {
-  sessionStorage.setItem("token", brought[1]);
-  history.replaceState(null, "", location.pathname);
+// The link printed at the start has the token after "#", which browsers send to no server. If the page is already
+// open, the browser does not load it again for such a link, but reports a change of the fragment.
+function take() {
+  const brought = /^#token=([0-9a-f]{32})$/.exec(location.hash);
+  if (brought) {
+    sessionStorage.setItem("token", brought[1]);
+    history.replaceState(null, "", location.pathname);
+  }
+  use(sessionStorage.getItem("token") || "");
 }
 
 function outcome(command, answers) {
   if (command === "seed") return [`${count(answers[0].queued)} queued`, ...answers[0].refused.map((each) => `refused: ${each.url}: ${each.why}`)].join("; ");
   if (command === "retire") return `${several(answers.reduce((sum, each) => sum + each.retired, 0), "waiting URL")} dropped; stored pages are kept`;
-  if (command === "withdraw") return `${several(answers[0].pages, "page")} (${bytes(answers[0].bytes)}) withdrawn`;
+  if (command === "block") return "blocked: no new request is sent to this host";
+  if (command === "unblock") return "unblocked";
+  if (command === "withdraw") return answers[0].pages === 0 ? "withdrawn before it was fetched" : `${several(answers[0].pages, "page")} (${bytes(answers[0].bytes)}) withdrawn`;
   if (command === "set") return `set: ${Object.entries(answers[0].set).map(([key, value]) => `${key} = ${value}`).join(", ")}`;
   if (command === "pause") return "paused: requests under way are finished, no new one is made";
   if (command === "resume") return "resumed";
@@ -34,7 +40,9 @@ export async function withdraw(what, output) {
   const counted = await send({ command: "withdraw", dry_run: true, ...what }).catch(() => null);
   if (!counted || !counted.ok) return act({ command: "withdraw", ...what }, output);
   const found = (await counted.json()).answers[0];
-  if (confirm(`Take down ${several(found.pages, "stored page")} (${bytes(found.bytes)})? What is taken down is not fetched again.`)) act({ command: "withdraw", ...what }, output);
+  const question = found.pages ? `Take down ${several(found.pages, "stored page")} (${bytes(found.bytes)})? What is taken down is not fetched again.`
+    : "No stored page matches. Withdraw it nevertheless, so that it is never fetched?";
+  if (confirm(question)) act({ command: "withdraw", ...what }, output);
 }
 
 // Send a command; write what the server says to `output`, an element beside the control.
@@ -46,7 +54,10 @@ export async function act(command, output) {
     const found = await answer.json();
     say(output, answer.ok ? outcome(command.command, found.answers) : `${command.command} refused: ${found.why || found.error}`);
     output.classList.toggle("bad", !answer.ok || Boolean(found.answers[0].refused && found.answers[0].refused.length));
-    if (answer.status === 403) use("");
+    if (answer.status === 403) {
+      sessionStorage.removeItem("token");
+      use("");
+    }
   } catch {
     say(output, `${command.command}: the crawl did not answer`);
     output.classList.add("bad");
@@ -121,12 +132,15 @@ export function start() {
   onSubmit("withdraw", (url, output) => withdraw({ url }, output));
   onSubmit("set", (text, output) => {
     const at = text.indexOf("=");
-    if (at < 1) say(output, "Write it as key=value, for example politeness.delay=5");
-    else act({ command: "set", settings: { [text.slice(0, at).trim()]: text.slice(at + 1).trim() } }, output);
+    if (at < 1) {
+      say(output, "Write it as key=value, for example politeness.delay=5");
+      output.className = "said bad";
+    } else act({ command: "set", settings: { [text.slice(0, at).trim()]: text.slice(at + 1).trim() } }, output);
   });
   onSubmit("token", (secret) => {
     sessionStorage.setItem("token", secret);
     use(secret);
   });
-  use(sessionStorage.getItem("token") || "");
+  addEventListener("hashchange", take);
+  take();
 }

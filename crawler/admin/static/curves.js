@@ -3,6 +3,7 @@
 import { $, bytes, count, make, rate, read, say } from "./elements.js";
 
 const percent = (n) => `${(100 * n).toFixed(1)} %`;
+const LEAST = new Map([[count, 2], [rate, 0.2], [bytes, 2], [percent, 0.02]]); // the least top of an axis, for values of 0
 const CURVES = [
   ["pages", "Pages fetched", "pages/s", rate],
   ["bytes", "Received", "per second", bytes],
@@ -15,10 +16,10 @@ const CURVES = [
   ["fresh", "Share of copies expected to be current", "", percent, true],
   ["found", "New pages published", "pages/day", rate, true],
 ]; // the last entry: shown only if it was ever above 0
-const EVERY = 5000; // ms
+const EVERY = 60000; // ms between two looks at the server's history; meanwhile, each sample adds a point
 
 const figures = new Map();
-let history = { times: [] }, isLive = () => true;
+let history = { times: [] }, isLive = () => true, loaded = false;
 
 function svg(name, attributes) {
   const element = document.createElementNS("http://www.w3.org/2000/svg", name);
@@ -26,10 +27,10 @@ function svg(name, attributes) {
   return element;
 }
 
-// The least number of the form 1, 2 or 5 times a power of ten that is at least n.
+// The least number that is at least n and of the form 1, 2, 4, 6 or 8 times a power of ten. So half of it is short, too.
 function round(n) {
   const power = 10 ** Math.floor(Math.log10(Math.max(n, 1e-3)));
-  return [1, 2, 5, 10].map((factor) => factor * power).find((value) => value >= n * 0.9999);
+  return [1, 2, 4, 6, 8, 10].map((factor) => factor * power).find((value) => value >= n * 0.9999);
 }
 
 function figure(name, title, unit) {
@@ -64,12 +65,13 @@ function clock(instant, span) {
 }
 
 export function draw() {
+  if (document.hidden) return;
   const times = history.times, first = times[0] || 0, last = times.at(-1) || 0, span = Math.max(1, last - first);
   for (const [name, title, unit, format, rare] of CURVES) {
     const values = history[name] || [];
     if (rare && !values.some((value) => value > 0)) continue;
     if (!figures.has(name)) figures.set(name, figure(name, title, unit));
-    const parts = figures.get(name), top = round(Math.max(format === count ? 2 : 1e-9, ...values));
+    const parts = figures.get(name), top = round(Math.max(LEAST.get(format), ...values));
     const points = values.map((value, k) => `${(1000 * (times[k] - first) / span).toFixed(1)},${(100 - 98 * value / top).toFixed(1)}`);
     parts.line.setAttribute("points", points.join(" "));
     parts.area.setAttribute("points", points.length ? `0,100 ${points.join(" ")} 1000,100` : "");
@@ -97,21 +99,21 @@ function nearest(times, instant) {
 
 // Add a live point behind the history, until the history itself has it.
 export function add(sample) {
-  if (!history.times.length || sample.at <= history.times.at(-1)) return;
+  if (!loaded || sample.point.pages === undefined || sample.at <= (history.times.at(-1) || 0)) return;
   history.times.push(sample.at);
   for (const [name] of CURVES) (history[name] = history[name] || []).push(sample.point[name] || 0);
   draw();
 }
 
-async function load() {
+export async function load() {
   try {
     history = await read("/history");
+    loaded = true;
     draw();
   } catch { /* the state of the connection is shown above */ }
 }
 
 export function start(live) {
   isLive = live;
-  load();
   setInterval(() => isLive() && load(), EVERY);
 }

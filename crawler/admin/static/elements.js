@@ -7,7 +7,9 @@ const short = new Intl.NumberFormat("en", { notation: "compact", maximumFraction
 export const count = (n) => (n < 100000 ? whole.format(n) : short.format(n));
 export const several = (n, word) => `${count(n)} ${word}${n === 1 ? "" : "s"}`;
 export const rate = (n) => (n < 10 ? n.toFixed(1) : count(n));
-export const words = (name) => name.replaceAll("_", " ");
+const said = new Map(); // outcomes in the server's words
+export const learn = (outcomes) => { for (const each of outcomes) said.set(each.outcome, each.said); };
+export const words = (name) => said.get(name) || name.replaceAll("_", " ");
 export const time = (seconds) => new Date(1000 * seconds).toLocaleTimeString();
 
 // The same words as `duration` in admin/eta.py, for lengths that only the page knows.
@@ -53,23 +55,49 @@ export function fill(list, rows) {
 }
 
 // Rows are [cells...]; a cell is text, a number, or an element. A head that ends in "#" is a column of numbers.
-// On narrow screens each row is a card whose cells show their heads (`data-head`). Focus inside the table is kept.
+// On narrow screens each row is a card whose cells show their heads (`data-head`). Rows with the same key, which is
+// that of an element in them or else the text of the first cell, keep their elements, and so selection and focus.
 export function table(target, heads, rows, empty) {
-  const kept = target.contains(document.activeElement) ? document.activeElement.dataset.key : null;
   const numeric = heads.map((text) => text.endsWith("#"));
   const names = heads.map((text) => text.replace("#", ""));
-  const head = make("tr", { role: "row" }, ...names.map((text, k) => make("th", { scope: "col", role: "columnheader", class: numeric[k] ? "number" : "" }, text)));
-  const body = rows.map((cells) => make("tr", { role: "row" }, ...cells.map((cell, k) => {
-    const attributes = { role: "cell", class: numeric[k] ? "number" : "text", "data-head": names[k] };
-    return make("td", attributes, cell instanceof Node ? cell : typeof cell === "number" ? count(cell) : String(cell));
-  })));
-  if (!rows.length) body.push(make("tr", { role: "row" }, make("td", { role: "cell", colspan: heads.length }, empty || "none")));
-  target.setAttribute("role", "table");
-  target.replaceChildren(make("thead", { role: "rowgroup" }, head), make("tbody", { role: "rowgroup" }, ...body));
-  if (kept) {
-    const again = [...target.querySelectorAll("[data-key]")].find((element) => element.dataset.key === kept);
-    if (again) again.focus();
+  if (target.dataset.heads !== heads.join()) {
+    target.dataset.heads = heads.join();
+    target.classList.toggle("pairs", heads.length === 2);
+    target.setAttribute("role", "table");
+    const head = names.map((text, k) => make("th", { scope: "col", role: "columnheader", class: numeric[k] ? "number" : "" }, text));
+    target.replaceChildren(make("thead", { role: "rowgroup" }, make("tr", { role: "row" }, ...head)), make("tbody", { role: "rowgroup" }));
   }
+  const body = target.lastChild, old = new Map([...body.children].map((row) => [row.dataset.key, row])), used = new Set();
+  const wanted = rows.map((cells) => {
+    const marked = cells.find((cell) => cell instanceof Element && cell.dataset.key);
+    let key = marked ? marked.dataset.key : String(cells[0] instanceof Element ? cells[0].textContent : cells[0]);
+    while (used.has(key)) key += " ";
+    used.add(key);
+    const row = old.get(key) || make("tr", { role: "row", "data-key": key }, ...names.map((name, k) =>
+      make("td", { role: "cell", class: numeric[k] ? "number" : "text", "data-head": name })));
+    cells.forEach((cell, k) => put(row.children[k], cell));
+    return row;
+  });
+  if (!rows.length) wanted.push(make("tr", { role: "row" }, make("td", { role: "cell", colspan: heads.length }, empty || "none")));
+  arrange(body, wanted);
+}
+
+function put(place, cell) {
+  if (!(cell instanceof Element)) say(place, typeof cell === "number" ? count(cell) : String(cell));
+  else if (!place.firstElementChild || place.firstElementChild.outerHTML !== cell.outerHTML) place.replaceChildren(cell);
+}
+
+// Make `rows` the children of `body`. Move as few of them as possible, since a moved element loses the focus.
+function arrange(body, rows) {
+  const kept = new Set(rows);
+  for (const row of [...body.children]) if (!kept.has(row)) row.remove();
+  const focused = document.activeElement;
+  let at = body.firstChild;
+  for (const row of rows) {
+    if (row === at) at = at.nextSibling;
+    else body.insertBefore(row, at);
+  }
+  if (focused !== document.activeElement && body.contains(focused)) focused.focus({ preventScroll: true });
 }
 
 export async function read(path) {

@@ -1,6 +1,6 @@
 // The list of all hosts, ranked and searched by the server, and the panel of one host. Both are live.
 
-import { $, count, duration, fill, make, read, say, table, time, words } from "./elements.js";
+import { $, count, duration, fill, make, read, say, several, table, time, words } from "./elements.js";
 import * as actions from "./actions.js";
 
 const EVERY = 2000; // ms
@@ -14,7 +14,7 @@ const FACTS = {
   todo: "to fetch", known: "known URLs", parked: "parked URLs", failures: "failures in a row", refusals: "refusals in a row",
   gap: "gap between requests", ready_at: "next request from", next_retry_at: "next retry", slowdown: "slowed down by the factor",
 };
-let open = "", asked = 0;
+let open = "", asked = 0, listedAt = 0;
 
 const state = (host) => (STATES[host.state] || words(host.state)) + (host.said ? `: ${host.said}` : "");
 
@@ -24,15 +24,16 @@ export async function refresh() {
   try {
     const found = await read(`/hosts?${query}`);
     if (number === asked) list(found);
-  } catch (error) { say($("hosts-said"), `The list is not available: ${error.message}`); }
+  } catch (error) { say($("hosts-said"), `The list is ${listedAt ? `that of ${time(listedAt)}` : "not available"}: ${error.message}`); }
 }
 
 function list(found) {
+  listedAt = Date.now() / 1000;
   const shown = found.rows.length, filtered = found.matched !== found.hosts;
   const lacking = found.missing.length ? ` Without the hosts of ${found.missing.join(", ")}.` : "";
   const unsearched = found.unsearched ? ` ${count(found.unsearched)} hosts were not searched; write the whole name.` : "";
-  say($("hosts-said"), `${count(found.hosts)} hosts, ${count(found.failing)} of them failing. ` +
-    (filtered ? `${count(found.matched)} match; ` : "") + `${count(shown)} are listed.${unsearched}${lacking}`);
+  say($("hosts-said"), `${several(found.hosts, "host")}, ${count(found.failing)} of them failing. ` +
+    (filtered ? `Matching: ${count(found.matched)}. ` : "") + `Listed: ${count(shown)}.${unsearched}${lacking}`);
   const rows = found.rows.map((host) => {
     const name = make("button", { type: "button", class: "link", "data-key": host.host, "data-host": host.host }, host.host);
     return [name, state(host), host.todo && host.wait > 0.05 ? duration(host.wait) : "", host.todo, host.known, host.failures, host.slowdown > 1 ? `x ${host.slowdown.toFixed(1)}` : ""];

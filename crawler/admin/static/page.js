@@ -1,6 +1,6 @@
 // The dashboard: the verdict, the figures and the tables, from one event a second.
 
-import { $, bytes, count, duration, fill, make, rate, say, several, table, time, words } from "./elements.js";
+import { $, bytes, count, duration, fill, learn, make, rate, say, several, table, time, words } from "./elements.js";
 import { connect } from "./connection.js";
 import * as actions from "./actions.js";
 import * as curves from "./curves.js";
@@ -14,7 +14,7 @@ const isLive = () => connection === "live" || connection === "late";
 const HOSTS = {
   reached: "have answered so far", front: "active", ready: "ready, not active yet", waiting: "waiting for their next request",
   excluded: "over the limit of hosts per domain", blocked: "blocked by the operator", refused: "dropped after too many refusals",
-  given_up: "given up in this run", failing: "failing",
+  given_up: "given up in this run", failing: "failing", nameless: "whose name does not exist",
 };
 const WAITS = {
   host: "minimum gap of a host", address: "minimum gap of an address", rate: "overall rate limit",
@@ -22,7 +22,7 @@ const WAITS = {
 };
 const LINKS = {
   accepted: "accepted by the URL filter", cache_hits: "dropped as recently seen", received: "received from other processes",
-  links: "found on pages", seeds: "from the seeds", done: "fetched or given up",
+  links: "found on pages", seeds: "from the seeds", new_seeds: "from the seeds, not known before", done: "fetched or given up",
   resharded: "moved here from other processes", to_due: "passed to duplicate elimination", to_outbox: "queued for other processes",
 };
 // The reasons are those of `render_reasons.py`.
@@ -44,7 +44,8 @@ const BETWEEN = {
   scope_told: "sites in scope, sent", scope_heard: "sites in scope, received", signals_told: "change signals sent", signals_heard: "change signals received",
   credits_told: "importance sent", credits_heard: "importance received",
 };
-const DUE = { known: "known URLs", new: "new URLs", pending: "waiting for the next flush", runs: "sorted runs" };
+const DUE = { known: "links to known URLs", new: "links to new URLs", pending: "waiting for the next flush", runs: "sorted runs" };
+const ROBOTS = { fetched: "read", gone: "the site has none (404 or 410)" };
 
 // -- the verdict ------------------------------------------------------------------
 
@@ -56,6 +57,7 @@ function verdict() {
     reconnecting: "Reconnecting", lost: "The crawl does not answer", stopped: "Stopped", failed: "Ended with an error",
   }[state] || "Connecting";
   say($("verdict"), title);
+  document.title = state === "healthy" ? `${speed()} pages/s - crawler` : `${title} - crawler`;
   $("health").className = { unhealthy: "bad", lost: "bad", failed: "bad", degraded: "warn", healthy: "good" }[state] || "calm";
   const texts = connection === "live" ? health.problems.map((each) => each.text) : [about(connection)];
   const list = $("problems");
@@ -68,6 +70,10 @@ function verdict() {
 }
 
 let ending = null;
+
+// While the crawl does not run, nothing is fetched, so its last rates and the time left would be untrue.
+const ended = () => ["lost", "stopped", "failed"].includes(connection);
+const speed = () => rate((latest.point.pages || 0) + (latest.point.again || 0));
 
 function about(state) {
   const seen = `the figures are those of ${time(latest.at)}`;
@@ -106,31 +112,34 @@ function failures(list) {
   if (again) again.focus();
 }
 
-function show(sample) {
-  latest = sample;
-  const { status, point } = sample;
-  const frontier = status.frontier || {}, pages = status.pages || {}, health = status.health || {};
-  const started = Math.min(...(status.processes || []).map((process) => process.started));
-  const speed = rate((point.pages || 0) + (point.again || 0)), again = (status.refresh || {}).done || 0;
-  document.title = `${speed} pages/s - crawler`;
+function show() {
+  const { status } = latest, health = status.health || {};
+  learn(health.failures || []);
   crawl(status.crawl);
   failures(health.failures || []);
-  say($("left"), (status.outlook || {}).said || "not known yet");
+  figures();
+  members(status);
+  details(status);
+  actions.allowCrawl(isLive(), status.paused || []);
+  hosts.offer(health.failures || []);
+  tails.offer(Object.keys(status.pages || {}));
+}
+
+function figures() {
+  const { status, point } = latest;
+  const frontier = status.frontier || {}, pages = status.pages || {}, again = (status.refresh || {}).done || 0;
+  const started = Math.min(...(status.processes || []).map((process) => process.started));
+  say($("left"), ended() ? "the crawl does not run" : (status.outlook || {}).said || "not known yet");
   fill($("tiles"), [
-    ["Pages/s", speed],
-    ["Received/s", bytes(point.bytes || 0)],
+    ["Pages/s", ended() ? "-" : speed()],
+    ["Received/s", ended() ? "-" : bytes(point.bytes || 0)],
     ["Fetched", count(pages.fetched || 0)],
     ...(again ? [["Fetched again", count(again)]] : []),
     ["To fetch", count(frontier.todo || 0)],
     ["Hosts", count(frontier.hosts || 0)],
     ["Failing hosts", count(frontier.hosts_failing || 0)],
-    ["Running for", duration(sample.at - started) || "-"],
+    [ended() ? "Ran for" : "Running for", duration(latest.at - started) || "-"],
   ]);
-  members(status);
-  details(status);
-  actions.allowCrawl(isLive(), status.paused || []);
-  hosts.offer(health.failures || []);
-  tails.offer(Object.keys(pages));
 }
 
 // After a clean end, no process is missing, although the last sample may have been taken while they ended one by one.
@@ -142,7 +151,8 @@ function members(status) {
 }
 
 function processes(status, missing) {
-  const alive = (status.processes || []).map((p) => [p.name, "running", String(p.pid), duration(p.cpu_seconds), bytes(p.rss_bytes), p.descriptors, `${Math.ceil(1000 * (p.loop_lag || 0))} ms`]);
+  const now = { lost: "no answer", stopped: "ended", failed: "ended" }[connection] || "running";
+  const alive = (status.processes || []).map((p) => [p.name, now, String(p.pid), duration(p.cpu_seconds), bytes(p.rss_bytes), p.descriptors, `${Math.ceil(1000 * (p.loop_lag || 0))} ms`]);
   const gone = missing.map((m) => [m.name, m.seen_at ? `not running, last seen at ${time(m.seen_at)}` : "not running", "", "", "", "", ""]);
   table($("processes"), ["process", "state", "pid#", "CPU#", "memory#", "open files#", "event-loop delay#"], [...gone, ...alive]);
   $("processes").querySelectorAll("tbody tr").forEach((row, k) => row.classList.toggle("gone", k < gone.length));
@@ -162,11 +172,15 @@ function rendered(counts) {
 function details(status) {
   rendered(status.rendered || {});
   const frontier = status.frontier || {}, urls = status.urls || {};
+  const troubles = new Set(((status.health || {}).failures || []).map((each) => each.outcome));
   const outcomes = Object.entries(status.pages || {}).sort((a, b) => b[1] - a[1]);
   const ofRobots = Object.entries(status.robots || {}).filter(([, n]) => n > 0 && !name.endsWith("_ignored")).sort((a, b) => b[1] - a[1]);
   table($("outcomes"), ["outcome", "fetches#"], [...outcomes.map(([name, n]) => [
     make("button", { type: "button", class: "link", "data-outcome": name, "data-key": name }, words(name)), n]),
-    ...ofRobots.map(([name, n]) => [`robots.txt: ${words(name)}`, n])], "no fetch yet");
+    ...ofRobots.map(([name, n]) => {
+      const text = `robots.txt: ${ROBOTS[name] || words(name)}`;
+      return [troubles.has(name) ? make("button", { type: "button", class: "link", "data-cause": name, "data-key": text }, text) : text, n];
+    })], "no fetch yet");
   const states = Object.entries(frontier).filter(([name, n]) => name.startsWith("hosts_") && n).map(([name, n]) => [`hosts: ${HOSTS[name.slice(6)] || words(name.slice(6))}`, n]);
   const waited = Object.entries(status.waited || {}).filter(([, n]) => n > 0).map(([name, n]) => [`waiting: ${WAITS[name] || words(name)}`, duration(n)]);
   table($("waits"), ["state or cause", "hosts or time#"], [...states, ...waited]);
@@ -188,28 +202,38 @@ document.addEventListener("click", (event) => {
   } else if (button.dataset.outcome) tails.withOutcome(button.dataset.outcome);
 });
 
+// A page that nobody sees is not drawn.
+document.addEventListener("visibilitychange", () => {
+  if (document.hidden || !latest) return;
+  show();
+  curves.draw();
+});
+
 actions.start();
 hosts.start(isLive);
 tails.start(isLive);
 curves.start(isLive);
 connect(
   (sample) => {
+    if (!isLive()) curves.load();
     connection = "live";
-    show(sample);
+    latest = sample;
     curves.add(sample);
+    if (!document.hidden) show();
     verdict();
     state();
   },
   (next, end) => {
     connection = next;
     ending = end;
-    if (latest) verdict();
+    if (latest) {
+      verdict();
+      figures();
+      members(latest.status);
+    }
     state();
     actions.allowCrawl(isLive(), latest ? latest.status.paused || [] : []);
-    if (end) {
-      say($("control-said"), "");
-      if (latest) members(latest.status);
-    }
+    if (end) say($("control-said"), "");
     curves.draw();
   },
 );

@@ -4,24 +4,29 @@ import { $, duration, make, read, say, table, words } from "./elements.js";
 
 const EVERY = 2000; // ms
 const LIMIT = 100;
+let fetchesAsked = 0, logAsked = 0; // numbers of requests; an answer that a later request has overtaken is not shown
 
 async function fetches() {
+  const number = ++fetchesAsked;
   const query = new URLSearchParams({ outcome: $("fetches-outcome").value, text: $("fetches-text").value.trim(), limit: LIMIT });
   try {
     const { rows } = await read(`/fetches?${query}`);
+    if (number !== fetchesAsked) return;
     table($("fetches"), ["when", "URL", "outcome", "status#", "took#"], rows.map((row) => [
       new Date(row.ts).toLocaleTimeString(), make("button", { type: "button", class: "link", "data-key": `${row.ts} ${row.url}`, "data-url": row.url }, row.url),
       words(row.outcome || ""), row.status ? String(row.status) : "", row.took ? duration(row.took) : "",
-    ]), "no fetch matches");
+    ]), "none of the latest fetches matches");
   } catch { /* the state of the connection is shown above */ }
 }
 
 async function log() {
+  const number = ++logAsked;
   const query = new URLSearchParams({ level: $("log-level").value, text: $("log-text").value.trim(), limit: LIMIT });
   try {
     const { rows } = await read(`/log?${query}`);
+    if (number !== logAsked) return;
     const lines = rows.map((row) => make("div", { class: ["error", "critical"].includes(row.level) ? "bad" : "" }, row.line));
-    $("log").replaceChildren(...(lines.length ? lines : ["no line matches"]));
+    $("log").replaceChildren(...(lines.length ? lines : ["none of the latest lines matches"]));
   } catch { /* the state of the connection is shown above */ }
 }
 

@@ -3,16 +3,17 @@
 Anybody may link to a dead port, for example to `http://host:1/`. A failure before any answer (connection,
 TLS, robots.txt) is charged to the scheme and port of the URL, that is, to its authority. The waits of a
 failing authority grow like those of a failing host. Meanwhile, the host's other authorities are tried first.
-After a request to an unknown port, a host requests no other unknown port for `STRANGER_GAPS` gaps, and its
-other URLs are fetched meanwhile. So even a thousand dead ports take only one ninth of the host's turns. A
-failure is charged to the host only if the host has no other authority to try and the port is the default port
-of the scheme.
+After a request to an unknown port of a host, no other unknown port of this host is requested for
+`STRANGER_GAPS` gaps. The host's other URLs are fetched meanwhile. So even a thousand dead ports take only one
+ninth of the host's turns. A failure is charged to the host only if the host has no other authority to try and
+the port is the default port of the scheme.
 
 Only the `ENTRIES_MAX` authorities that failed last are kept in memory. If an authority is forgotten, it is
 requested again. The number of failures and the last outcome are also stored, under `z/`, for the verdicts of
 the report (`frontier/waiting_urls.py`). Waits are not stored, so every run tries each authority again.
 `troubled` contains the hosts whose latest request failed before any answer. They are shown as failing
-although no failure is charged to them. Durations are in seconds; instants are seconds on the process clock.
+although no failure is charged to them. After a restart, only those of them that have never answered are known.
+Durations are in seconds; instants are seconds on the process clock.
 """
 
 import itertools
@@ -23,6 +24,7 @@ import msgspec
 
 from crawler.config import PolitenessConfig
 from crawler.frontier.hosts.politeness import backoff
+from crawler.frontier.hosts.table import NOWHERE, HostFlag, HostTable
 from crawler.records import Blame, Fetch, Outcome, TaskKind
 from crawler.storage.keys import FAILING
 from crawler.storage.kv import KeyValue, scan_prefix, seal, unseal
@@ -44,13 +46,20 @@ class Authorities:
         # Host slot -> (failures since the host's last answer, the end of the latest wait, the last outcome).
         self.troubled: dict[int, tuple[int, float, str]] = {}
 
-    def load(self, store: KeyValue) -> None:
-        """Record which authorities have stored failures.
+    def load(self, store: KeyValue, hosts: HostTable) -> None:
+        """Record which authorities have stored failures. Of these, hosts that have never answered are in trouble.
 
         The stored failures of an authority are deleted once it answers.
+
+        Raises:
+            DamageError: a value is damaged.
         """
-        found = itertools.islice(scan_prefix(store, FAILING), ENTRIES_MAX)
-        self._stored = {key[_NAME_AT:].decode() for key, _ in found}
+        for key, value in itertools.islice(scan_prefix(store, FAILING), ENTRIES_MAX):
+            self._stored.add(key[_NAME_AT:].decode())
+            slot = hosts.find(int.from_bytes(key[len(FAILING) : _NAME_AT], "big"))
+            if slot != NOWHERE and not hosts.flags[slot] & HostFlag.REACHED:
+                failing = msgspec.msgpack.decode(unseal(key, value), type=Failing)
+                self.troubled[slot] = failing.tries, 0.0, failing.outcome
 
     def __len__(self) -> int:
         return len(self._waits)

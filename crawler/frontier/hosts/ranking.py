@@ -5,9 +5,10 @@ first. All hosts, including those outside the front, are ranked by the columns o
 numpy, 10 ms for 100,000 hosts. Only the names of hosts that are shown are read. A rank is a single number, so
 that the lists of several processes can be merged.
 
-A host counts as failing in three cases. Its latest requests failed, whether for a page, its robots.txt or its
-address. Or the crawl has given it up, or has stopped requesting it because it refused too many requests in a
-row. Or the scheme and port that were tried last could not be connected to (`Authorities.troubled`).
+A host counts as failing in three cases. Its latest requests failed. They may have been requests for pages,
+for robots.txt or for the host's address. Or the crawl has given it up, or has stopped requesting it because
+it refused too many requests in a row. Or the scheme and port that were tried last could not be connected to
+(`Authorities.troubled`).
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,6 +17,7 @@ import numpy as np
 
 from crawler.frontier.hosts.politeness import CAUSES
 from crawler.frontier.hosts.table import HostFlag, HostTable
+from crawler.records import Outcome
 
 ORDERS = ("busy", "failing", "wait", "size")
 # A number greater than every count of URLs. Multiples of it are added to these counts, so that hosts are ranked
@@ -40,6 +42,12 @@ def with_cause(hosts: HostTable, troubled: Troubles, cause: str) -> np.ndarray:
     mask &= hosts.array("cause") == index
     mask[_slots(troubled)] = [latest == cause for _, _, latest in troubled.values()]
     return mask
+
+
+def nameless(hosts: HostTable) -> int:
+    """Return the number of hosts that were given up because their name does not exist."""
+    given_up = (hosts.array("flags") & HostFlag.GIVEN_UP) != 0
+    return int((given_up & (hosts.array("cause") == CAUSES.index(Outcome.DNS_NOT_FOUND))).sum())
 
 
 def ranks(order: str, hosts: HostTable, troubled: Troubles, busy: Iterable[int], now: float) -> np.ndarray:

@@ -17,7 +17,8 @@ slot is reclaimed:
    answered and has held its slot for `PROMPT_MAX`, or that of a host that answered before and has held its slot
    for `crowded_timeout`.
 
-While nearly all slots are taken, each slot that the others hold beyond their share is reclaimed, too.
+While nearly all slots are taken, the hosts that are not prompt also lose each slot that they hold beyond
+their share.
 """
 
 from collections import deque
@@ -41,7 +42,7 @@ class SlotShares:
         self._others_max = max(1, ceil(concurrency * share))
         # Prompt hosts with a fetch slot: host slot -> the instant at which the host took it, oldest first.
         self._prompt: dict[int, float] = {}
-        self._others: dict[int, float] = {}  # the same for hosts that are not prompt
+        self._others: dict[int, float] = {}  # like `_prompt`, for hosts that are not prompt
         # host slot -> the seconds for which the host's running task has held fetch slots that it no longer
         # holds
         self._had: dict[int, float] = {}

@@ -8,7 +8,8 @@ its page first, and each host has at most one request in flight over all arms.
     number of a host = its number in every arm
 
 If an arm finds no free host, another arm fetches, and the first arm keeps its claim to the missed fetches, up
-to CLAIM_MAX. So the rates stay equal despite politeness, and no fetch waits for an arm.
+to CLAIM_MAX. So the rates stay equal despite politeness, and a fetch never has to wait until its arm has its
+turn.
 """
 
 from collections.abc import Sequence

@@ -12,9 +12,9 @@ reaches the level. The deadline does not change until the page's next crawl or s
 
 A page's clock runs faster while its directory and site are changing (`freshness/neighbourhood.py`). The base
 deadline does not take this effect into account. The effect makes the deadlines of all pages of a directory
-earlier by the same time, the offset, unless the pages were just crawled. So no page is touched when a
-neighbour changes: the offset of the directory is used in its host's heap of directories, and the offset of
-the host in the heap of all hosts. Offsets fall with time, and deadlines then become later, so the key of an
+earlier by the same time, the offset, unless the pages were just crawled. So a neighbour's change does not
+touch any page. The heap of the host's directories uses the offset of each directory, and the heap of all
+hosts uses the offset of each host. Offsets fall with time, and deadlines then become later, so the key of an
 entry in a heap may be too early. `due` computes the exact value.
 
 *Signals.* A signal makes a deadline earlier, because it adds its signal time to the age of the page. Pages
@@ -59,7 +59,7 @@ _BITS = cython.declare(cython.Py_ssize_t, COUNTER_BITS)  # number of bits of the
 # time between two checks of a page whose ceiling is just below the level, in mean revisit intervals
 _AGAIN_SHARE = cython.declare(cython.double, 0.25)
 _SIGNAL_MAX = cython.declare(cython.uint, (1 << COUNTER_BITS) - 1)  # maximum count per source
-_SIGNALS_MAX = cython.declare(cython.uint, 0xFFFFFFFF)  # maximum count if all sources share one counter
+_SIGNALS_MAX = cython.declare(cython.uint, 0xFFFFFFFF)  # maximum count if all sources share a counter
 # weight of the latest fetch in the mean share of hubs
 _SHARE_STEP = cython.declare(cython.double, 1.0 / 32.0)
 # While hubs have more than their share, each fetch multiplies their worth by this factor.
@@ -110,12 +110,12 @@ class Deadlines:
             changes: cython.double = self.tables.rows[page].changes
             watched: cython.double = self.tables.rows[page].watched
             if self.policy == BY_VALUE and not self.plain:
-                seen: cython.double = self.learning.quality.share_watched(host)
+                trust: cython.double = self.tables.trust(page)
+                seen: cython.double = self.learning.quality.interim_watched(host, trust)
                 if seen > 0.0:  # until the next crawl, announced changes count as changes of the page
-                    w: cython.double = self.learning.quality.reliability(host, self.tables.trust(page))
                     self.unpack(self.tables.rows[page].signals)
-                    changes += w * self.learning.quality.announced_changes(host, self.counts)
-                    watched += w * seen * max(self.controller.previous - self.tables.crawled[page], 0.0)
+                    changes += self.learning.quality.interim_changes(host, self.counts, trust)
+                    watched += seen * max(self.controller.previous - self.tables.crawled[page], 0.0)
             self.learning.assign(
                 self.page, host, changes, watched, self.tables.importance(page), self.tables.trust(page)
             )
@@ -382,8 +382,8 @@ class Deadlines:
             due = self._again(host, now)
         elif self.clocked:
             due = crawled + elapsed_of(wait, excess, self.controller.scale)
-            # If a quiet neighbourhood becomes active, no offset makes the key earlier at first. So the page is
-            # checked again soon.
+            # If a quiet neighbourhood becomes active, the key must become earlier, but an offset cannot make
+            # it earlier at first. So the page is checked again soon.
             if excess < 0.0:
                 due = min(due, now + _QUIET_SHARE * self.controller.scale)
         return min(due, crawled + self.tables.max_age(page))

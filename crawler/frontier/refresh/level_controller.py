@@ -4,8 +4,7 @@
 
 *The common level adjusts itself.* If a page is taken before it is due, the level is too high for the
 bandwidth, and falls. If a page is taken late, the level is too low, and rises. The exception is a page that
-had to wait for its host. A host that was busy until now and is rarely idle makes pages late whatever the
-level is.
+had to wait for its host. If a host was busy until now and is rarely idle, its pages are late at any level.
 
 *A host's own level* is `boost` times the common level. It exceeds the common level only while the host is
 rarely idle. Because of politeness, a saturated host cannot serve its due pages in time, and under the common
@@ -52,7 +51,7 @@ _IDLE_WEIGHT = cython.declare(cython.double, 1.0 / 128.0)  # weight of one fetch
 _IDLE_STEP = cython.declare(cython.double, 16.0)
 # the time between takes is averaged over this number of takes
 _TICK_TAKES = cython.declare(cython.double, 1000.0)
-# a time between two takes that is longer than this many times the mean is a pause
+# a time between two takes counts as a pause if it exceeds the mean by this factor
 _PAUSE = cython.declare(cython.double, 10.0)
 _SCALE_EVERY = cython.declare(cython.Py_ssize_t, 64)  # takes
 _LEVEL_MIN = cython.declare(cython.double, 1e-200)

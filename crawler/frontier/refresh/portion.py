@@ -18,10 +18,10 @@ from crawler.frontier.refresh.site_clock import SiteClock
 from crawler.frontier.share import Share
 
 BUSY_SHARE = 0.8  # a process is busy if its rate limit makes it wait for at least this share of the time
-_BUSY_SMOOTHING = 20.0  # seconds over which that share is averaged
+_BUSY_SMOOTHING = 20.0  # seconds over which the share of waiting time is averaged
 
 
-def share_of(config: RefreshConfig) -> float | Literal["auto"]:
+def _share_of(config: RefreshConfig) -> float | Literal["auto"]:
     """Return the share of the fetches that are refetches, or "auto", which is the default of an endless crawl.
 
     With "auto", each fetch goes to the known page or to the new URL, whichever has the higher value.
@@ -55,13 +55,17 @@ class Portion:
         self._clock = clock
         self._config = config
         self._importance = importance
-        self.share = Share(share_of(config))
+        self.share = Share(_share_of(config))
         self.endless = config.endless
         self.balance = Balance(name)
         self.known = self.busy = 1.0
         self._waited = 0.0
         self._levelled_at = -math.inf
         self.set_rate(rate)
+
+    def configure(self, config: RefreshConfig) -> None:
+        """Apply a new share of refetches."""
+        self.share.set(_share_of(config))
 
     def set_rate(self, rate: float) -> None:
         """In an endless crawl, use the whole rate of this process for refreshes; a rate of 0 changes nothing."""

@@ -1,6 +1,6 @@
 # mypy: disable-error-code=valid-type
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False, initializedcheck=False
-"""The heaps of pages, directories and hosts, and the choice of the first page.
+"""The heaps of pages, directories and hosts, and the choice of the page that is fetched next.
 
     eligible hosts               by first deadline of the host, less its offset
       host: its directories      by first deadline of the directory, less its offset
@@ -12,11 +12,12 @@ A page is in exactly one of these places: the heap of its directory, the heap of
 A host whose level is above the common level goes first as soon as it may be requested. Otherwise, the host's
 own level would delay its turn, and the delay would raise this level further.
 
-*Keys are optimistic*, that is, they may be too early, because offsets only fall between crawls, and levels
-move in small steps. When an entry reaches the top of its heap, it is checked: its offset and its value are
-recomputed. If the key of the entry was too early, the entry is put back with the correct key, and the next
-entry is checked. A page is taken only with a correct key, even if it is worth the level. Otherwise, the host
-with the largest offset would always go first, because its key would be the earliest.
+*Keys are optimistic*: a key may be too early. The reasons are that between crawls, offsets can fall but not
+rise, and that levels move in small steps. When an entry reaches the top of its heap, it is checked: its
+offset and its value are recomputed. If the key of the entry was too early, the entry is put back with the
+correct key, and the next entry is checked. A page is taken only with a correct key, even if its value already
+reaches the level. Otherwise, the host with the largest offset would always go first, because its key would be
+the earliest.
 
 *Due pages are ordered by their values.* The more the value of a due page exceeds the level, the earlier is
 its key (`Deadlines.due_by_worth`). Due pages are therefore taken in the order of Algorithm 1 of Busa-Fekete
@@ -27,9 +28,9 @@ page with the first deadline has nearly the greatest value, because the interval
 The interval of a hub may be a hundred times shorter, so a hub at the top is ordered by its value, and not by
 its deadline (`Deadlines.early_by_worth`).
 
-*Bounded work.* A look is one search for the page to fetch next. It corrects at most CHECKS_MAX keys and
-releases at most RELEASES_MAX waiting hosts and pages; the next look continues. After a large move of the
-level, a sweep recomputes the keys of all pages, a few at a time.
+*Bounded work.* A look is one search for the page to fetch next. It corrects at most CHECKS_MAX keys, and
+releases at most RELEASES_MAX waiting hosts and pages. The next search continues this work. After a large move
+of the level, a sweep recomputes the keys of all pages, a few at a time.
 """
 
 import cython
@@ -65,13 +66,13 @@ else:
         Tables,
     )
 
-# maximum number of hosts or pages that one look releases
+# maximum number of hosts or pages that one search for the best page releases
 _RELEASES_MAX = cython.declare(cython.Py_ssize_t, 64)
 # all keys are recomputed if the smaller of the old and the new level is below this share of the larger
 _SWEEP_FROM = cython.declare(cython.double, 0.95)
 # Error of a key, relative to the age at which its page is due.
 _KEY_TOLERANCE = cython.declare(cython.double, 1e-3)
-CHECKS_MAX = 64  # keys recomputed by one look; each costs about 2 us
+CHECKS_MAX = 64  # number of keys that one search for the best page recomputes; each costs about 2 us
 
 
 @cython.cclass

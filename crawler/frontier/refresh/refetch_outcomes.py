@@ -41,27 +41,6 @@ _FAILURES = frozenset(
 )  # fmt: skip
 
 
-def result_of(
-    outcome: Outcome, *, unchanged: bool, new_form: bool = False, stored: bool = True
-) -> RefreshOutcome:
-    """Return the result that the schedule records for the outcome of a request.
-
-    `new_form` is True if the answer cannot be compared with the stored copy. `stored` is True if the copy is
-    kept, that is, if there is no `noarchive`.
-    """
-    if outcome in _SHOWN:
-        if not stored:
-            return RefreshOutcome.DENIED
-        if new_form:
-            return RefreshOutcome.NEW_FORM
-        return RefreshOutcome.UNCHANGED if unchanged else RefreshOutcome.CHANGED
-    if outcome in (Outcome.REDIRECT, Outcome.BAD_REDIRECT):
-        return RefreshOutcome.MOVED
-    if outcome in (Outcome.ROBOTS_DENIED, Outcome.WITHDRAWN):
-        return RefreshOutcome.DENIED
-    return RefreshOutcome.FAILED if outcome in _FAILURES else RefreshOutcome.GONE
-
-
 def is_fit(record: PageRecord) -> bool:
     """Return whether the page has a copy that should be kept fresh and can be renewed by a plain GET."""
     return record.state is PageState.STORED and not record.noarchive and not record.flags & _NEVER_REFRESHED
@@ -100,6 +79,27 @@ class RefetchOutcomes:
         self._portion = portion
         self._news = news
         self._births = births
+
+    @staticmethod
+    def result_of(
+        outcome: Outcome, *, unchanged: bool, new_form: bool = False, stored: bool = True
+    ) -> RefreshOutcome:
+        """Return the result that the schedule records for the outcome of a request.
+
+        `new_form` is True if the answer cannot be compared with the stored copy. `stored` is True if the copy is
+        kept, that is, if there is no `noarchive`.
+        """
+        if outcome in _SHOWN:
+            if not stored:
+                return RefreshOutcome.DENIED
+            if new_form:
+                return RefreshOutcome.NEW_FORM
+            return RefreshOutcome.UNCHANGED if unchanged else RefreshOutcome.CHANGED
+        if outcome in (Outcome.REDIRECT, Outcome.BAD_REDIRECT):
+            return RefreshOutcome.MOVED
+        if outcome in (Outcome.ROBOTS_DENIED, Outcome.WITHDRAWN):
+            return RefreshOutcome.DENIED
+        return RefreshOutcome.FAILED if outcome in _FAILURES else RefreshOutcome.GONE
 
     def conditions(self, fetch_task: FetchTask, now: float) -> tuple[str, str]:
         """Return (ETag, Last-Modified) for a conditional request; a value is "" if it is not to be sent."""

@@ -67,13 +67,14 @@ else:
 _INFINITY = cython.declare(cython.double, float("inf"))
 # number of bulk signals processed, and of keys recomputed, by one call of `work`
 _WORK_SLICE = cython.declare(cython.Py_ssize_t, 256)
-_SWEEP_ROWS = cython.declare(cython.Py_ssize_t, 4)  # keys recomputed per look while a sweep lasts
+# number of keys that each search for the best page recomputes during a sweep
+_SWEEP_ROWS = cython.declare(cython.Py_ssize_t, 4)
 # Number of fetches after which the measured rate is precise enough for a first level.
 _FIRST_TAKES = cython.declare(cython.Py_ssize_t, 8)
 _VALUED = ("ncis", "greedy", "cis")
 
-# If fewer URLs than this were found first on the first copy of a page, the page becomes a hub only when one of
-# its refetches finds a new page.
+# If the first copy of a page shows fewer new URLs than this, the page becomes a hub only when one of its
+# refetches finds a new page.
 LINKS_LEAST = 4
 LINKS_MOST = 1000  # more links than this do not increase the expected number of new pages
 

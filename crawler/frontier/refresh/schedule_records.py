@@ -78,7 +78,8 @@ class Records:
     def site_state(self, host: int) -> tuple[int, list[float]]:
         """Return the host's key and its numbers. A number in brackets after a name is the number of its values.
 
-        The numbers are: clock (3), signals (18), boost, credence (3), hubs (3), exposure, pages judged (2).
+        The numbers are: clock (3), signals (18), boost, credence (3), hubs (3), exposure, pages judged (2),
+        changes, score of the number of signals.
         If the site has a weekly rhythm, the numbers of the rhythm follow.
         """
         self.flights.require_host(host)
@@ -113,11 +114,11 @@ class Records:
         _finite(numbers)
         host: cython.int = self.tables.host(host_key)
         self.learning.sites.restore(host, *numbers[:3])
-        self.learning.quality.restore(host, np.append(numbers[3:21], numbers[28:31]))
+        self.learning.quality.restore(host, np.append(numbers[3:21], numbers[28:33]))
         self.tables.host_rows[host].boost = min(max(numbers[21], 1.0), RATIO_MAX)
         self.learning.credence.restore(host, *numbers[22:25])
         self.learning.discovery.restore_site(host, *numbers[25:28])
-        self.learning.seasons.restore(host, numbers[31:])
+        self.learning.seasons.restore(host, numbers[33:])
 
     def restore_hub(self, page: int, found: float, watched: float, links: float) -> None:
         """Restore the result of `hub_state`, and add it to the sums of the site."""

@@ -1,4 +1,4 @@
-"""The clock of the sites, on which the schedule runs: the crawl's clock times `refresh.speed`."""
+"""The clock of the sites, which the schedule uses. It runs `refresh.speed` times as fast as the crawl's clock."""
 
 
 class SiteClock:

@@ -46,12 +46,13 @@ _PAGE_TYPE = np.dtype(
 assert _PAGE_TYPE.itemsize == _PAGE.size
 _ROW_TYPE = np.dtype([("version", "u1"), ("checksum", "<u4"), *_PAGE_TYPE.descr])  # with the seal
 assert _ROW_TYPE.itemsize == SEAL_BYTES + _PAGE.size
-_SITE_NUMBERS = 31
+_SITE_NUMBERS = 33
 _SITE = struct.Struct(f"<{_SITE_NUMBERS}d")
 # the record of a site with a weekly rhythm
 _PACED_SITE = struct.Struct(f"<{_SITE_NUMBERS + RHYTHM_NUMBERS}d")
-# Earlier versions did not judge the signals of single pages. In their records, a site has this many numbers.
-_UNJUDGED = 29
+# Earlier versions did not count signals. In their records, a site has this many numbers before its rhythm.
+_UNCOUNTED = 31
+_UNCOUNTED_SITES = [8 * _UNCOUNTED, 8 * (_UNCOUNTED + RHYTHM_NUMBERS)]
 # The form stored by versions that derived the recall from announced changes.
 _SITE_UNEXPOSED = struct.Struct("<28d")
 # the indexes of two instants in `site_state`: that of the change counts, and that of the counts of new pages
@@ -163,7 +164,7 @@ def load(schedule: Schedule | Arms, store: KeyValue, now: float) -> Loaded:
     if (value := store.get(keys.REFRESH_BIAS)) is not None:
         schedule.records.bias = _BIAS.unpack(unseal(keys.REFRESH_BIAS, value))
     for key, payload in _records(
-        store, keys.REFRESH_SITE, _SITE.size, _PACED_SITE.size, _SITE_UNEXPOSED.size
+        store, keys.REFRESH_SITE, _SITE.size, _PACED_SITE.size, _SITE_UNEXPOSED.size, *_UNCOUNTED_SITES
     ):
         site = _site_numbers(payload)
         site[_SITE_INSTANTS] = np.minimum(site[_SITE_INSTANTS], now)
@@ -186,10 +187,15 @@ def load(schedule: Schedule | Arms, store: KeyValue, now: float) -> Loaded:
 
 
 def _site_numbers(payload: bytes) -> np.ndarray:
-    """Return the numbers of a site's record; if it has no exposure, add the exposure that keeps its recall unchanged."""
+    """Return the numbers of a site's record, with zeros for those that its version did not have.
+
+    Without an exposure, it is the one that keeps the recall unchanged.
+    """
     numbers = np.frombuffer(payload, "<f8")
     if len(payload) == _SITE_UNEXPOSED.size:
         numbers = np.append(numbers, numbers[3:11].sum() + numbers[19])
+    if len(payload) in _UNCOUNTED_SITES:
+        numbers = np.insert(numbers, _UNCOUNTED, np.zeros(_SITE_NUMBERS - _UNCOUNTED))
     return np.append(numbers, np.zeros(max(_SITE_NUMBERS - len(numbers), 0)))
 
 

@@ -9,16 +9,19 @@ probability that a copy is current does not depend on the caller. Opening costs 
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from crawler.config import Config
 from crawler.config.overrides import Overrides
 from crawler.errors import ConfigError
 from crawler.frontier.refresh.importance import Importance, read_values
-from crawler.frontier.refresh.refreshing import Refresh
 from crawler.records import PageRecord
 from crawler.storage.keys import REFRESH
 from crawler.storage.kv import KeyValue, scan_prefix
 from crawler.urls.fingerprint import Fingerprinter
+
+if TYPE_CHECKING:
+    from crawler.frontier.refresh.refreshing import Refresh
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +43,7 @@ def stored_view(
     *,
     processes: int = 1,
     name: str = "p0",
-) -> Refresh | None:
+) -> "Refresh | None":
     """Return the schedule of a store, for queries only. Return None if the store never had a schedule.
 
     Args:
@@ -71,12 +74,16 @@ def unopened(
     *,
     processes: int,
     name: str,
-) -> Refresh:
+) -> "Refresh":
     """Return the `Refresh` object of a process, which may be running or not, before it has read the store.
 
     Args:
         values: the values in the importance file, by fingerprint.
     """
+    from crawler.frontier.refresh.refreshing import (
+        Refresh,
+    )  # a crawl without refresh needs none of its modules
+
     return Refresh(
         config.refresh,
         record=record,

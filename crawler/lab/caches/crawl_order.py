@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from crawler.lab.caches.traces import Trace
 from crawler.lab.caches.url_caches import Misses, Stream, misses
 from crawler.lab.compiled import compiled
+from crawler.lab.progress_line import OnProgress, silent
 from crawler.urls.trace import is_cross
 
 Order = NDArray[np.int64]
@@ -64,7 +65,13 @@ def reordered(trace: Trace, order: Order) -> NDArray[np.uint64]:
 
 
 def by_order(
-    trace: Trace, sizes: Sequence[int], *, policy: str = "CLOCK", stream: str = "full", seed: int = 1
+    trace: Trace,
+    sizes: Sequence[int],
+    *,
+    policy: str = "CLOCK",
+    stream: str = "full",
+    seed: int = 1,
+    report: OnProgress = silent,
 ) -> dict[str, Misses]:
     """Return, for each order in `ORDERS`, the misses of a policy at each size, (sizes,)."""
     found = {}
@@ -73,6 +80,7 @@ def by_order(
         if stream == "cross":
             words = words[is_cross(words)]
         found[name] = misses(policy, Stream(words), sizes).sum(axis=1)
+        report(len(found) / len(ORDERS))
     return found
 
 

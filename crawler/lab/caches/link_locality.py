@@ -25,6 +25,7 @@ Then it chooses the shares and the sizes of L' and L'' so that a synthetic trace
 rates as the trace at all sizes 2^0 .. 2^20 (least squares, Nelder and Mead's simplex).
 """
 
+import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -37,6 +38,7 @@ from crawler.errors import UsageError
 from crawler.lab.caches.traces import Trace, hosts_at_a_time
 from crawler.lab.compiled import compiled
 from crawler.lab.extras import require
+from crawler.lab.progress_line import OnProgress, silent
 from crawler.urls.trace import PAGE
 
 _CHUNK_LINKS = 1 << 20
@@ -52,7 +54,7 @@ class LinkLocality:
     """
 
     repeat: float = 0.29
-    adjacent: float = 0.97  # share of the repeats that copy the link just before
+    adjacent: float = 0.97  # share of the repeats that copy the preceding link
     global_share: float = 0.02
     popular_share: float = 0.05
     wide_share: float = 0.74
@@ -110,7 +112,7 @@ class LinkLocality:
 
 
 def generate(
-    model: LinkLocality, threads: int, links: int, seed: int
+    model: LinkLocality, threads: int, links: int, seed: int, report: OnProgress = silent
 ) -> Iterator[tuple[NDArray[np.uint64], NDArray[Any]]]:
     """Yield a synthetic trace of about `links` links, in parts (words, pages) of about 10^6 links each."""
     kernels = compiled("locality_kernels")
@@ -127,6 +129,7 @@ def generate(
         for name, column in zip(("host", "links", "thread"), columns, strict=True):
             records[name] = column[:pages]
         made += n
+        report(made / links)
         yield words[:n], records
 
 
@@ -189,14 +192,19 @@ def lru_rates(words: NDArray[np.uint64]) -> NDArray[np.float64]:
     return kernels.lru_misses(ids, distinct, _FIT_SIZES, 1).sum(axis=1) / len(words)
 
 
-def fit(trace: Trace, *, threads: int = 0, seed: int = 1, evaluations: int = 120) -> Fit:
+def fit(
+    trace: Trace, *, threads: int = 0, seed: int = 1, evaluations: int = 120, report: OnProgress = silent
+) -> Fit:
     """Fit the model to the first `FIT_LINKS` links of a trace; compare it with `evaluations` synthetic traces."""
     optimize = require("scipy.optimize")
     trace = trace.head(FIT_LINKS)
     start, threads = counted(trace, threads)
     measured = lru_rates(trace.words())
 
+    compared = itertools.count(1)
+
     def rates(point: NDArray[np.float64]) -> NDArray[np.float64]:
+        report(next(compared) / (evaluations + 1))
         return lru_rates(synthetic_words(_at(start, point), threads, len(trace.links), seed))
 
     found = optimize.minimize(

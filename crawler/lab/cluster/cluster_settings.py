@@ -82,7 +82,7 @@ class Observed(msgspec.Struct):
     cloned_at: float = 0.0
     restored: dict[str, float] = {}  # name of a process -> when its disk was last restored from a backup
     told_to_stop: dict[int, float] = {}  # life -> the instant at which it received TERM
-    # life -> the limit on pages per host and depth under which it ran, if there was one
+    # life -> its limit on the pages per host and on the depth, if there was one
     limits: dict[int, int] = {}
     begun: dict[int, float] = {}  # life -> its beginning, in seconds from the start of the run
     survivors: dict[str, str] = {}  # name of a process -> the machine on which it finished

@@ -51,7 +51,7 @@ KINDS = (
 )
 ACTS = ("term", "rerun", "limits", "block", "retire", "withdraw", "signal", "notice", "reshard")
 USUAL = KINDS[:-3]  # The last three kinds (clones, restored backups, empty disks) are judged by other rules.
-# Maps each point of the code that a crawling process reaches to a number n. A fault at this point happens at
+# Maps each point of the code at which a fault may happen to a number n. A fault at this point happens at
 # one of the first n visits.
 POINTS = {
     "seeds loading": 1,
@@ -95,7 +95,8 @@ TIGHT = (2, 8)  # range of the limit on pages per host and on depth
 # fail
 ROOM_MAX = 10_000.0
 BACKUP_MAX = 30.0  # maximum seconds from the copy of a disk to its use
-ENDING_POINTS = ("stopping", "closing")  # reached once, by a process that ends; used only if they are named
+# only a process that ends reaches these points, once; they are used only if they are named
+ENDING_POINTS = ("stopping", "closing")
 RESET_POINTS = ("entries accepted", "acks sent", "entries sent", "")
 # seconds from a point to the kill after it (log-uniform); a message, a sync or a group takes about as long
 BEHIND = (0.001, 0.3)

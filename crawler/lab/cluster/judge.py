@@ -20,7 +20,8 @@ left behind       a process waited for others that had ended, although no fault 
 miscounted        a counting law did not hold when a process ended
 bug               an unexpected exception
 
-Rules about acts of the operator and limits are in `act_rules.py`, those about the stores in `stored_rules.py`.
+Rules about acts of the operator and about limits are in `act_rules.py`; rules about the stores are in
+`stored_rules.py`.
 """
 
 import gzip

@@ -43,7 +43,7 @@ class Life:
         self.number = number
         self.dead = False
         self.frozen_until = 0.0  # the instant until which the process is suspended
-        self.descriptors: set[int] = set()  # the open file descriptors of the life
+        self.descriptors: set[int] = set()  # the open file descriptors of the current process
 
     def __repr__(self) -> str:
         return f"Life({self.machine.label} {self.number}{', dead' * self.dead})"

@@ -70,13 +70,13 @@ class Population:
         for name in names:
             self.add_address(name)
         self.config = config_of(settings, world.web)
-        self._limit = 0  # the limit on pages per host and depth; 0 = none
+        self._limit = 0  # the limit on the pages per host and on the depth; 0 = none
         self.machines: list[Machine] = []
         for name in names:
             self.add_machine(name, name, folder / name)
         self.running: dict[str, tuple[Life, Process]] = {}
         self.opened: dict[str, Stages] = {}  # the stages of the last life on each machine
-        self.stored: dict[str, Stored] = {}  # the data that the last life on each machine has stored
+        self.stored: dict[str, Stored] = {}  # the data that the latest process on each machine has stored
         # Machine -> a process that lost links. At its next start, the process of the machine must first recover
         # these links from its own archive.
         self._to_recover: dict[str, str] = {}

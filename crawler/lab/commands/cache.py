@@ -23,11 +23,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from crawler.clock import SystemClock
 from crawler.errors import UsageError
 from crawler.lab.caches import crawl_order, link_locality, url_caches
 from crawler.lab.caches.traces import Trace
 from crawler.lab.caches.url_caches import BITS_MAX, CONTENDERS, PAPER_POLICIES, POLICIES, Stream
 from crawler.lab.commands.trace import add_synthetic, count, model_of
+from crawler.lab.progress_line import ProgressLine
 from crawler.lab.refresh import pages_file
 
 Rates = dict[str, NDArray[np.float64]]
@@ -108,7 +110,8 @@ def _trace(args: argparse.Namespace, folder: Path | None) -> Trace:
         if len(trace.links) >= 1 << 31:
             raise UsageError(f"{folder}: more than 2^31 links; use fewer with --first N")
         return trace
-    parts = link_locality.generate(model_of(args), args.threads, args.links, args.seed)
+    report = ProgressLine("synthetic trace", SystemClock())
+    parts = link_locality.generate(model_of(args), args.threads, args.links, args.seed, report)
     info = {"source": "synthetic trace of the link-locality model", "threads": args.threads}
     return Trace.joined(parts, info)
 
@@ -170,7 +173,8 @@ def _by_order(trace: Trace, bits: range, args: argparse.Namespace) -> Rates:
     """Print the miss rates of CLOCK with the pages in other orders."""
     sizes = [1 << b for b in bits]
     requests = max(1, len(trace.words(args.stream)))
-    found = crawl_order.by_order(trace, sizes, stream=args.stream, seed=args.seed)
+    report = ProgressLine("cache order", SystemClock())
+    found = crawl_order.by_order(trace, sizes, stream=args.stream, seed=args.seed, report=report)
     rates = {name: values / requests for name, values in found.items()}
     print(f"{trace.name}: misses of CLOCK, % of requests, {args.stream}\n" + _table(bits, rates))
     for name, curve in rates.items():
@@ -208,7 +212,9 @@ def _per_thread(trace: Trace, bits: range, args: argparse.Namespace) -> Rates:
 
 def _locality(trace: Trace, bits: range, args: argparse.Namespace) -> Rates:
     """Print the link-locality model whose miss rates are closest to the miss rates of the trace."""
-    fit = link_locality.fit(trace, threads=int(trace.info.get("threads", 0)), seed=args.seed + 1)
+    report = ProgressLine("cache locality", SystemClock())
+    threads = int(trace.info.get("threads", 0))
+    fit = link_locality.fit(trace, threads=threads, seed=args.seed + 1, report=report)
     rates = {"trace": fit.measured, "fitted model": fit.fitted}
     print(f"{trace.name}: misses of LRU, % of requests\n" + _table(range(len(fit.measured)), rates))
     print(f"{fit.threads} hosts at a time; {fit.describe()}")

@@ -124,7 +124,15 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"--processes must be 1 to {PROCESSES_MAX}")
     shared = GameSetting(str(args.data), pages, args.days, args.seed)
     world = _world(shared, arms[0])
-    if max(budgets) * world.change_rate * world.horizon > FETCHES_MAX:
+    # the fetches of the longest game from the birth of the first page on
+    fetches = max(budgets) * world.change_rate * (world.horizon - float(world.born.min()))
+    drawn = args.living and args.hubs == living.NEWS  # the world `news` is drawn, and needs no histories
+    if round(fetches, 6) < 1.0 and not drawn:
+        raise UsageError(
+            f"--data {args.data}: the histories are too short, or change too rarely, to compare policies: "
+            "no game has a fetch"
+        )
+    if fetches > FETCHES_MAX:
         raise UsageError(
             f"a game needs more than {FETCHES_MAX:,} fetches; lower --budgets, --pages or --days"
         )
@@ -140,17 +148,11 @@ def run(args: argparse.Namespace) -> int:
     if args.calibration:
         return _calibrate(tasks, args.processes or cores())
     games = _play_all(tasks, args.processes or cores(), ProgressLine("league", SystemClock()))
-    undecided = list(scores.undecided(games))
-    if len(undecided) == len(arms) * len(budgets) and not any(fetches for *_, fetches in undecided):
-        raise UsageError(
-            f"--data {args.data}: the histories are too short, or change too rarely, to compare policies: "
-            "no game has a fetch"
-        )
     rows = scores.rows_of(games)
     print(scores.tables(rows, policies, arms, budgets))
-    for arm, budget, fetches in undecided:
+    for arm, budget, played in scores.undecided(games):
         print(
-            f"{arm} at {budget:g}x: all policies have the same score, with {fetches:,} fetches; use longer "
+            f"{arm} at {budget:g}x: all policies have the same score, with {played:,} fetches; use longer "
             "histories, more pages or a larger budget to tell them apart",
             file=sys.stderr,
         )
@@ -188,10 +190,13 @@ def _living(args: argparse.Namespace, shared: GameSetting, policies: list[str], 
 
 
 def _calibrate(tasks: list[GameTask], processes: int) -> int:
-    found = dict(zip(tasks, results(_judge, tasks, processes), strict=True))
+    report, found = ProgressLine("league", SystemClock()), {}
+    for task, sums in zip(tasks, results(_judge, tasks, processes), strict=True):
+        found[task] = sums
+        report(len(found) / len(tasks))
     for arm, policy in dict.fromkeys((task.arm, task.policy) for task in tasks):
-        sums = [found[task] for task in tasks if (task.arm, task.policy) == (arm, policy)]
-        print(f"{policy}, {arm}\n{calibration.table(calibration.deciles(sums))}\n")
+        those = [found[task] for task in tasks if (task.arm, task.policy) == (arm, policy)]
+        print(f"{policy}, {arm}\n{calibration.table(calibration.deciles(those))}\n")
     return 0
 
 

@@ -17,10 +17,12 @@ from pathlib import Path
 
 import numpy as np
 
+from crawler.clock import SystemClock
 from crawler.errors import UsageError
 from crawler.lab.order.link_graph import LinkGraph, of_folder, synthetic
 from crawler.lab.order.planted_quality import PLANTINGS, WORD, plant
 from crawler.lab.order.walk import found_after, walk
+from crawler.lab.progress_line import ProgressLine
 from crawler.lab.refresh import pages_file
 
 ORDERS = ("oracle", "pagerank", "words", "opic", "depth", "breadth-first")
@@ -76,16 +78,20 @@ def run(args: argparse.Namespace) -> int:
     else:
         graphs = {seed: synthetic(args.pages, args.hosts, seed) for seed in seeds}
     print(_about(graphs[args.seed]))
-    rows = []
-    print(_line(COLUMNS))
+    rows, found = [], []
+    report, runs = ProgressLine("order", SystemClock()), len(kinds) * len(orders) * len(seeds)
+    print(_line(COLUMNS), flush=True)
     with tempfile.NamedTemporaryFile("w", suffix=".weights") as weights:
         weights.write(WEIGHTS)
         weights.flush()
         for kind in kinds:
             for order in orders:
-                found = [_found(graphs[seed], kind, order, seed, args.rate, weights.name) for seed in seeds]
-                mean = np.mean(found, axis=0)
-                error = np.std(found, axis=0, ddof=1) / len(seeds) ** 0.5 if len(seeds) > 1 else 0 * mean
+                for seed in seeds:
+                    found.append(_found(graphs[seed], kind, order, seed, args.rate, weights.name))
+                    report(len(found) / runs)
+                last = found[-len(seeds) :]
+                mean = np.mean(last, axis=0)
+                error = np.std(last, axis=0, ddof=1) / len(seeds) ** 0.5 if len(seeds) > 1 else 0 * mean
                 row = [kind, order, *(float(x) for pair in zip(mean, error, strict=True) for x in pair)]
                 rows.append(row)
                 print(_line(row), flush=True)

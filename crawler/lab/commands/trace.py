@@ -21,10 +21,12 @@ from typing import Any
 
 import numpy as np
 
+from crawler.clock import SystemClock
 from crawler.errors import UsageError
 from crawler.lab.caches import link_locality, traces
 from crawler.lab.caches.traces import Trace
 from crawler.lab.caches.url_caches import Stream
+from crawler.lab.progress_line import ProgressLine
 from crawler.urls.trace import is_cross
 
 
@@ -110,7 +112,8 @@ def _synth(args: argparse.Namespace) -> int:
         "tags": "none: links of the link-locality model",
         "model": {field.name: getattr(model, field.name) for field in fields(model)},
     }
-    parts = link_locality.generate(model, args.threads, args.links, args.seed)
+    report = ProgressLine("synthetic trace", SystemClock())
+    parts = link_locality.generate(model, args.threads, args.links, args.seed, report)
     trace = traces.write(args.trace, info, parts)
     print(f"{args.trace}: {len(trace.links):,} links on {len(trace.pages):,} pages")
     return 0

@@ -5,8 +5,8 @@
 
 The command prints the seed URL and serves until Ctrl-C (or --seconds). The sizes of hosts follow Zipf's law;
 their addresses are 127.64.0.1, 127.64.0.2, ... The hosts have sitemaps, redirects, pages that fail the first
-time, a robots.txt, traps, downtime, and pages that change. At the end, the command prints the number of pages
-that were answered, and of requests that robots.txt forbids. Crawl it with
+time, a robots.txt, traps, downtime, and pages that change. At the end, the command prints how many pages were
+answered, and how many requests robots.txt forbids. Crawl it with
 
     crawler crawl URL --scope any --allow-network 127.64.0.0/10
 """

@@ -1,4 +1,4 @@
-"""Draws the figures of Busa-Fekete et al. (2025), Appendix E, about estimators, and a comparison of estimators.
+"""Draws the figures of Busa-Fekete et al. (2025), Appendix E, about estimators. Also draws a comparison of estimators.
 
 Figure 13 is about the naive estimator, Figure 14 about maximum likelihood.
 

@@ -1,4 +1,4 @@
-"""Draws the figures of Busa-Fekete et al. (2025) about crawl rates: 5, 7, 10. Each dot is a page."""
+"""Draws figures 5, 7 and 10 of Busa-Fekete et al. (2025), which are about crawl rates. Each dot is a page."""
 
 from typing import Any
 

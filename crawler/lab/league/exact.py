@@ -99,7 +99,7 @@ class Exact(Ranked):
             ]
         )
         clocks = np.maximum(now - self.last, 0.0)
-        changes, watched = self._told(clocks, reliable)
+        changes, watched = self._told(clocks)
         rates = np.array(
             [
                 learning.rates.rate(site, k, t)
@@ -121,19 +121,22 @@ class Exact(Ranked):
         recall = np.array([quality.recall(site) for site in sites])
         recall[precision <= 0.0] = 0.0
         own = precision[where]
-        odds = own / (1.0 - own) * rates / np.asarray(learning.rates.mean)[where]
-        own = np.clip(reliable * odds / (1.0 + odds), 1e-12, PRECISION_MAX)
+        own = [
+            quality.precision_of(site, p, rate)
+            for site, p, rate in zip(where.tolist(), own.tolist(), rates.tolist(), strict=True)
+        ]
+        own = np.clip(reliable * np.array(own), 1e-12, PRECISION_MAX)
         pages = Pages.from_quality(self._importance, rates, own, reliable * recall[where])
         return crawl_values(pages, clocks, self._signals.astype(np.int64), by=self._kind)
 
-    def _told(self, elapsed: np.ndarray, reliable: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return k (the changes) and T (the time watched) of each page.
-
-        They include the changes that trusted sources have announced since the last crawl.
-        """
-        quality = self._learning.quality
-        seen = np.array([quality.share_watched(site) for site in range(len(self._until))])
-        true = np.array([quality.precision(site, 0) for site in range(len(self._until))])
-        share = np.where(self.present, reliable * seen[self._where], 0.0)
-        announced = np.where(seen > 0.0, true, 0.0)[self._where] * reliable * self._signals
-        return self._changes + announced, self._watched + share * np.where(self.present, elapsed, 0.0)
+    def _told(self, elapsed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return k (the changes) and T (the time watched) of each page, with those of signals since the last crawl."""
+        quality, counts = self._learning.quality, np.zeros(SOURCES)
+        changes, watched = self._changes.astype(np.float64), self._watched.astype(np.float64)
+        for page in np.flatnonzero(self.present).tolist():
+            site, trust = int(self._where[page]), float(self._trust[page])
+            if (seen := quality.interim_watched(site, trust)) > 0.0:
+                counts[0] = self._signals[page]
+                changes[page] += quality.interim_changes(site, counts, trust)
+                watched[page] += seen * elapsed[page]
+        return changes, watched

@@ -310,112 +310,143 @@ def play(
     calibration: Calibration | None = None,
 ) -> LivingResult:
     """Let the policy spend `rate` fetches per second. If `told`, births are announced and hubs are not fetched."""
-    size, horizon, warm = len(world), world.horizon, WARMUP * world.horizon
-    ends = np.minimum(world.died, horizon).tolist()
-    born, died = world.born.tolist(), world.died.tolist()
-    known, had = [False] * size, [False] * size
-    last, seen = [0.0] * size, [0] * size
-    current, via = [0.0] * size, [-1] * size
-    delays: list[float] = []
-    # for each hub, the number of its nodes that were born before its last fetch
-    shown = [0] * len(world.hubs)
-    listed = [0] * len(world.hubs)
-    coming = sorted((at, node) for node, at in enumerate(born[: world.pages]) if at > 0.0) if told else []
-    fetches = hub_fetches = new_fetches = gone = idle = met = 0
+    game = _Game(world, policy, told=told)
+    game.begin()
+    for tick in range(int(rate * world.horizon)):
+        now = (tick + 0.5) / rate
+        game.announce(now)
+        if calibration is not None:
+            calibration.sample(game.seen, now)
+        node = policy.claim_next(now)
+        if node < 0:
+            game.idle += 1
+        else:
+            game.fetch(node, now)
+    return game.result()
 
-    def bank(node: int, until: float) -> None:
-        times, place = world.changes[node], seen[node]
-        stale = times[place] if place < len(times) else horizon
-        current[node] += max(0.0, min(stale, until, ends[node]) - max(last[node], warm))
 
-    def keep(node: int, now: float) -> bool:
+class _Game:
+    """What a policy knows of a world and has copied of it, and the counts from which its result follows."""
+
+    def __init__(self, world: LivingWorld, policy: Finder, *, told: bool) -> None:
+        self._world, self._policy, self._told = world, policy, told
+        size = self._size = len(world)
+        self._warm = WARMUP * world.horizon
+        self._ends = np.minimum(world.died, world.horizon).tolist()
+        self._born, self._died = world.born.tolist(), world.died.tolist()
+        self._known, self._had = [False] * size, [False] * size
+        self._last = [0.0] * size
+        self.seen = [0] * size  # for each node, the number of its changes up to its last copy
+        self._current, self._via = [0.0] * size, [-1] * size
+        self._delays: list[float] = []
+        # for each hub, the number of its nodes that were born before its last fetch
+        self._shown = [0] * len(world.hubs)
+        self._listed = [0] * len(world.hubs)
+        born = enumerate(self._born[: world.pages])
+        self._coming = sorted(((at, node) for node, at in born if at > 0.0), reverse=True) if told else []
+        self._fetches = self._hub_fetches = self._new_fetches = self._gone = self.idle = 0
+
+    def begin(self) -> None:
+        """Copy the nodes that exist at the start."""
+        for node in range(self._size):
+            if self._born[node] <= 0.0 and not (self._told and self._world.is_hub(node)):
+                self._known[node] = True
+                self._keep(node, 0.0)
+                self._policy.add(node, 0.0)
+        for number, hub in enumerate(self._world.hubs):
+            self._shown[number] = bisect_right(hub.births, (0.0, self._size))
+            self._listed[number] = bisect_right(hub.always, (0.0, self._size))
+        if not self._told:
+            _expect_first(self._world, self._policy)
+
+    def announce(self, now: float) -> None:
+        """Tell the policy of the pages that were born up to now."""
+        while self._coming and self._coming[-1][0] <= now:
+            at, node = self._coming.pop()
+            self._known[node] = True
+            self._policy.find(node, at)
+
+    def fetch(self, node: int, now: float) -> None:
+        """Fetch a node, and tell the policy what came of it."""
+        is_gone, is_new = now >= self._died[node], not self._had[node]
+        self._fetches += 1
+        self._hub_fetches += self._world.is_hub(node)
+        self._gone += is_gone
+        self._new_fetches += is_new
+        if is_new:
+            self._fetch_new(node, is_gone, now)
+        elif is_gone:
+            self._bank(node, now)
+            self._last[node] = now
+            self._policy.remove(node, now)
+        else:
+            self._policy.record_outcome(node, now, self._keep(node, now))
+        if self._world.is_hub(node):
+            self._show(node, is_new, now)
+
+    def _fetch_new(self, node: int, is_gone: bool, now: float) -> None:
+        if is_gone:
+            self._policy.miss(node, now)
+        else:
+            self._keep(node, now)
+            self._policy.add(node, now)
+            if self._born[node] >= self._warm and not self._world.is_hub(node):
+                self._delays.append(now - self._born[node])
+        if self._via[node] >= 0:
+            self._policy.credit(self._via[node], float(not is_gone), now)
+
+    def _bank(self, node: int, until: float) -> None:
+        """Add the time in which the copy of the node was current."""
+        times, place = self._world.changes[node], self.seen[node]
+        stale = times[place] if place < len(times) else self._world.horizon
+        begun = max(self._last[node], self._warm)
+        self._current[node] += max(0.0, min(stale, until, self._ends[node]) - begun)
+
+    def _keep(self, node: int, now: float) -> bool:
         """Make a copy of the node; return whether the node has changed since the last copy."""
-        if had[node]:
-            bank(node, now)
-        place = bisect_right(world.changes[node], now, seen[node])
-        changed = place > seen[node]
-        seen[node], last[node], had[node] = place, now, True
+        if self._had[node]:
+            self._bank(node, now)
+        place = bisect_right(self._world.changes[node], now, self.seen[node])
+        changed = place > self.seen[node]
+        self.seen[node], self._last[node], self._had[node] = place, now, True
         return changed
 
-    def show(node: int, first: bool, now: float) -> None:
+    def _show(self, node: int, first: bool, now: float) -> None:
         """Inform the policy of the unknown pages that the hub shows.
 
         Pages in the first copy of a hub earn no credit.
         """
-        number = node - world.pages
-        hub = world.hubs[number]
-        begin, shown[number] = shown[number], bisect_right(hub.births, (now, size))
-        new = hub.births[begin : shown[number]]
+        number, end = node - self._world.pages, (now, self._size)
+        hub = self._world.hubs[number]
+        begin, self._shown[number] = self._shown[number], bisect_right(hub.births, end)
+        new = hub.births[begin : self._shown[number]]
         if hub.most:
-            alive = [pair for pair in hub.births[: shown[number]] if died[pair[1]] > now]
+            alive = [pair for pair in hub.births[: self._shown[number]] if self._died[pair[1]] > now]
             new = tuple(alive[-hub.most :])
-        before, listed[number] = listed[number], bisect_right(hub.always, (now, size))
-        unknown = [other for _, other in new + hub.always[before : listed[number]] if not known[other]]
-        unknown = [other for other in unknown if died[other] > now]
+        before, self._listed[number] = self._listed[number], bisect_right(hub.always, end)
+        shown = new + hub.always[before : self._listed[number]]
+        unknown = [other for _, other in shown if not self._known[other] and self._died[other] > now]
         for other in unknown:
-            known[other], via[other] = True, -1 if first else node
-            policy.find(other, now)
+            self._known[other], self._via[other] = True, -1 if first else node
+            self._policy.find(other, now)
         if first:
-            policy.expect(node, len(unknown), now)
+            self._policy.expect(node, len(unknown), now)
 
-    for node in range(size):
-        if born[node] <= 0.0 and not (told and world.is_hub(node)):
-            known[node] = True
-            keep(node, 0.0)
-            policy.add(node, 0.0)
-    for number, hub in enumerate(world.hubs):
-        shown[number] = bisect_right(hub.births, (0.0, size))
-        listed[number] = bisect_right(hub.always, (0.0, size))
-    if not told:
-        _expect_first(world, policy)
-    for tick in range(int(rate * horizon)):
-        now = (tick + 0.5) / rate
-        while met < len(coming) and coming[met][0] <= now:
-            known[coming[met][1]] = True
-            policy.find(coming[met][1], coming[met][0])
-            met += 1
-        if calibration is not None:
-            calibration.sample(seen, now)
-        node = policy.claim_next(now)
-        if node < 0:
-            idle += 1
-            continue
-        fetches += 1
-        hub_fetches += world.is_hub(node)
-        is_gone, is_new = now >= died[node], not had[node]
-        gone += is_gone
-        new_fetches += is_new
-        if is_new:
-            if is_gone:
-                policy.miss(node, now)
-            else:
-                keep(node, now)
-                policy.add(node, now)
-                if born[node] >= warm and not world.is_hub(node):
-                    delays.append(now - born[node])
-            if via[node] >= 0:
-                policy.credit(via[node], float(not is_gone), now)
-        elif is_gone:
-            bank(node, now)
-            last[node] = now
-            policy.remove(node, now)
-        else:
-            policy.record_outcome(node, now, keep(node, now))
-        if world.is_hub(node):
-            show(node, is_new, now)
-    for node in range(size):
-        if had[node]:
-            bank(node, horizon)
-    there = np.maximum(np.minimum(world.died, horizon) - np.maximum(world.born, warm), 0.0)
-    pages = world.born[: world.pages]
-    return LivingResult(
-        current=np.array(current),
-        there=there,
-        delays=np.array(delays),
-        born=int(((pages >= warm) & (pages < horizon)).sum()),
-        fetches=fetches,
-        hub_fetches=hub_fetches,
-        new_fetches=new_fetches,
-        gone=gone,
-        idle=idle,
-    )
+    def result(self) -> LivingResult:
+        """Return the result at the horizon."""
+        world, horizon, warm = self._world, self._world.horizon, self._warm
+        for node in range(self._size):
+            if self._had[node]:
+                self._bank(node, horizon)
+        pages = world.born[: world.pages]
+        return LivingResult(
+            current=np.array(self._current),
+            there=np.maximum(np.minimum(world.died, horizon) - np.maximum(world.born, warm), 0.0),
+            delays=np.array(self._delays),
+            born=int(((pages >= warm) & (pages < horizon)).sum()),
+            fetches=self._fetches,
+            hub_fetches=self._hub_fetches,
+            new_fetches=self._new_fetches,
+            gone=self._gone,
+            idle=self.idle,
+        )

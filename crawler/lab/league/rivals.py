@@ -10,9 +10,9 @@
     oracle         GREEDY with each page's true long-run rate
     clairvoyant    knows all changes: fetches the stale page whose copy will last longest
 
-After each fetch, a rule decides when the page is due again. The page that is due first is fetched next, even
-if it is not due yet, so all policies spend the same budget. Only `believe` reads signals. `oracle` and
-`clairvoyant` have information that no crawler can have. They serve as references.
+After each fetch, a rule decides when the page is due again. If no page is due, the page that will be due next
+is fetched, so all policies spend the same budget. Only `believe` reads signals. `oracle` and `clairvoyant`
+have information that no crawler can have. They serve as references.
 """
 
 import heapq

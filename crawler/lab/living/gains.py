@@ -1,4 +1,4 @@
-"""Computes gains over uniform refreshing and their errors, and makes a table of them.
+"""Computes the gains of policies over uniform refreshing, and the errors of the gains. Prints them as a table.
 
     gain = (policy - uniform) / (true - uniform)
 

@@ -19,18 +19,18 @@ Delta = alpha + gamma - nu, precision = 1 - exp(-b), recall = (gamma - nu)/Delta
 
 `fit` uses all intervals. `RunningEstimate` needs constant memory per page. For the unchanged intervals, it
 keeps only the sums; no information is lost by this. The changed intervals are kept as at most `POINTS_MAX`
-weighted points (tau, n). When there are more, the two closest points are merged into one point with the same
-score. Until the limit is exceeded, the result equals that of `fit`. Afterwards, it stays close to that of
-`fit`; the tests measure the difference.
+weighted points (tau, n). When there are more, the two closest points are merged into one point. The merge
+leaves the derivative of the log-likelihood (the score) unchanged. Until the limit is exceeded, the result
+equals that of `fit`. Afterwards, it stays close to that of `fit`; the tests measure the difference.
 
 If all intervals are changed, the maximum is at infinity. If no interval is changed, the maximum is at 0. A
 `Prior` adds pseudo-intervals and bounds. `KOLOBOV` is the prior of the public code of Kolobov et al.: one
 changed and one unchanged interval of half a day, and rates between 0.0005 and 7 per day. We add the same for
 b: one signal with a change, and one signal without a change. With this prior, the first estimate for every
 page is 1.39 changes per day. The prior must not be used to crawl pages that change less often, because a page
-that is believed to change fast has a low value. As soon as some pages were found to change slowly, they would
-all go before the pages that were fetched only once. `naive_quality` counts signals and changes by interval.
-Its result is too large on average, and the function exists only to show this bias.
+that is believed to change fast has a low value. As soon as some pages were found to change slowly, all of
+these pages would be fetched before the pages that were fetched only once. `naive_quality` counts signals and
+changes by interval. Its result is too large on average, and the function exists only to show this bias.
 """
 
 import math

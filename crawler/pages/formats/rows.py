@@ -69,7 +69,7 @@ FIELDS: dict[str, type] = {
     "consent_ai_input": str,
     "consent_train_ai": str,
     "consent_tdm": str,
-    "consent_sources": str,  # the source that decided each use, such as "search=rsl train_ai=page-names"
+    "consent_sources": str,  # the source of the decision about each use, such as "search=rsl train_ai=page-names"
     "consent_receipt": str,  # digest, as in the WARC record urn:consent:DIGEST
     "error": str,
 }

@@ -17,13 +17,9 @@ from msgspec.structs import replace
 from crawler.admin.status import MemberStatus, Status
 from crawler.change_signals import Signalled
 from crawler.clock import iso_time
-from crawler.consent.describing import in_plain
-from crawler.consent.summary import Summary
-from crawler.consent.use_rule import UseRule
 from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.relaxed_settings import SeedPlaces, confirm, inherited
 from crawler.errors import UsageError
-from crawler.export.consent_columns import stored_uses
 from crawler.frontier.hosts.ranking import ORDERS
 from crawler.process.answering.explainer import Explainer, Steps
 from crawler.process.answering.withdrawing import Withdrawing
@@ -33,6 +29,7 @@ from crawler.records import LinkFlag, PageState, PeerStatus
 from crawler.robots.cache import RobotsCopy
 from crawler.storage.commit import Change, Maker
 from crawler.urls.canonical import canonical, hostname
+from crawler.urls.typed_url import LOGIN_REFUSED, split_login, typed_url
 
 Commit = Callable[[Change | Maker], None]
 T = TypeVar("T")
@@ -66,10 +63,10 @@ class Commands:
             stages.intake,
             stages.fingerprinter,
         )
-        self._admission, self._signal_intake = stages.admission, stages.signal_intake
-        self._results, self._outbox = stages.results, stages.outbox
+        self._decisions = lambda: stages.decisions
+        self._outbox = stages.outbox
         self._now = stages.clock.now
-        self._ended_cleanly = stages.ended_cleanly
+        self._died = stages.died
         self._commit = commit
         self._peers = peers or stages.views.waiting_for_peers
         self._explainer = Explainer.of(stages)
@@ -78,21 +75,22 @@ class Commands:
             dict  # returns the status fields that only a running process has
         )
         commands = (
-            self.host, self.hosts, self._explainer.why, self.get, self.seed, self.block, self.unblock, self.retire,
-            self.signal, self.signals, self.consent,
+            self._explainer.why, self._explainer.page_url, self.host, self.hosts, self.get, self.seed,
+            self.block, self.unblock, self.retire, self.signal, self.signals, self.consent,
             Withdrawing(
                 stages.name,
                 stages.pages,
                 stages.intake.filter,
-                stages.results,
+                self._retiring,
                 stages.fingerprinter,
                 stages.clock.now,
                 stages.point.making,
                 commit,
             ).withdraw,
         )  # fmt: skip
-        self._commands = {command.__name__: _checked(command) for command in commands}
-        self._commands["status"] = _checked(self._status)
+        self._commands: dict[str, Callable[..., Any]] = {command.__name__: command for command in commands}
+        self._commands["status"] = self._status
+        self._checked: dict[str, Callable[[Mapping[str, Any]], Any]] = {}
 
     def run(self, request: Mapping[str, Any]) -> Any:
         """Return the answer to a request {"command": name, argument: value, ...}, computed without pauses.
@@ -106,10 +104,11 @@ class Commands:
         """Return the same answer as `run`, but as a generator that pauses in long commands, so other work can run."""
         arguments = dict(request)
         name = arguments.pop("command", "")
-        command = self._commands.get(name) if isinstance(name, str) else None
-        if command is None:
+        if not isinstance(name, str) or name not in self._commands:
             raise UsageError(f"unknown command {name!r}")
-        answer = command(arguments)
+        if name not in self._checked:
+            self._checked[name] = _checked(self._commands[name])
+        answer = self._checked[name](arguments)
         if isinstance(answer, Generator):
             answer = yield from answer
         return answer.plain() if isinstance(answer, Status) else answer
@@ -136,7 +135,7 @@ class Commands:
             splitter=self._views.splitter_counts(),
             peers={self._context.name: self._peers()} if self._context.topology.peers else {},
             waiting=waiting,
-            members=[MemberStatus(self._context.name, "at_rest" if self._ended_cleanly() else "died", now)],
+            members=[MemberStatus(self._context.name, "died" if self._died() else "at_rest", now)],
             refreshing=self._views.refreshing(now, hosts),
         )
         return replace(status, **self.running())
@@ -173,8 +172,11 @@ class Commands:
         content is the picture that the browser took, or empty if there is no picture. If `allow` names a
         purpose, ignore copies that may not be used for it.
         """
+        from crawler.consent.describing import in_plain  # the other commands do not need these modules
+        from crawler.consent.use_rule import UseRule
+
         rule = UseRule.of(allow, self._context.config.consent)
-        request_form = canonical(url)
+        request_form = typed_url(url)
         if request_form is None:
             raise UsageError(f"{url!r} is not an http or https URL")
         fingerprint = self._fingerprinter.fingerprint(request_form)
@@ -203,13 +205,16 @@ class Commands:
         config, directory = self._context.config, CrawlDirectory(self._context.directory.parent)
         confirm(config, settings or {})
         places = SeedPlaces(config.crawl.scope, inherited(config, settings or {}))
-        places.restrict(directory.seed_places())
+        places.restrict(directory.settings.places())
         good: list[str] = []
         refused: list[dict[str, str]] = []
         for portion in portions(urls):
-            for url in portion:
+            for raw_url in portion:
+                url, login = split_login(raw_url)
                 judged = self._link_filter.explain(url, _SEED)
-                if judged.rule:
+                if login:
+                    refused.append({"url": url, "why": LOGIN_REFUSED})
+                elif judged.rule:
                     refused.append({"url": url, "why": judged.reason})
                 else:
                     places.add(judged.url)
@@ -217,16 +222,16 @@ class Commands:
             yield
         if places.grown:
             # in the meantime, another request may have stored further places (hosts or domains) of seeds
-            places.restrict(directory.seed_places())
-            directory.note_places(places.names)
+            places.restrict(directory.settings.places())
+            directory.settings.note_places(places.names)
         if good:
-            self._commit(partial(self._admission.seeds, good))
+            self._commit(partial(self._decisions().admission.seeds, good))
         return {"queued": len(good), "refused": refused}
 
     def signal(self, urls: list[str], source: str = "signal") -> Steps:
         """Accept signals that pages have changed; return what was done with each URL (`change_signals.Signalled`)."""
         said = Signalled()
-        self._commit(partial(self._signal_intake.decide, urls, source, said))
+        self._commit(partial(self._decisions().signal_intake.decide, urls, source, said))
         yield from self._point.making()
         return said.plain()
 
@@ -241,6 +246,9 @@ class Commands:
 
     def consent(self, pages: int = 100_000) -> Steps:
         """Count the first `pages` stored pages by host, by use, and by the site's answer for the use; see `Summary`."""
+        from crawler.consent.summary import Summary
+        from crawler.export.consent_columns import stored_uses
+
         if pages < 0:
             raise UsageError("consent: pages must not be negative")
         summary = Summary()
@@ -283,12 +291,14 @@ class Commands:
 
         These are URLs that wait to be fetched by this process, or to be sent to the process that owns them.
         """
+        if not pattern:
+            raise UsageError("retire: the pattern is empty; '.' matches every URL")
         try:
             re.compile(pattern)
         except (re.error, OverflowError, RecursionError) as error:
             raise UsageError(f"{pattern!r} is not a valid regular expression: {error}") from error
         matches = re.compile(pattern).search
-        portions = self._results.retiring(matches, self._commit)
+        portions = self._retiring(matches)
         while True:
             yield from self._point.making()
             try:
@@ -303,6 +313,10 @@ class Commands:
         if not gone:
             stored = yield from self._stores(re.compile(pattern))
         return {"retired": gone, "stored": stored}
+
+    def _retiring(self, matches: Callable[[str], object]) -> Generator[None, None, int]:
+        """Retire the waiting URLs that match, in portions. Return their number."""
+        return self._decisions().results.retiring(matches, self._commit)
 
     def _retire_links(self, peer: str, matches: Callable[[str], object]) -> Generator[None, None, int]:
         """Retire the matching links that wait for an unreachable peer. Return their number."""

@@ -76,6 +76,10 @@ def verdict(answer: Mapping[str, Any]) -> UrlVerdict:
     if answer["known"]:
         text = "To do: it is known, and waits further back in its host's queue or on the way to it."
         return UrlVerdict("todo", text)
+    if sender := answer.get("sender"):
+        return UrlVerdict(
+            "todo", f"To do: it waits in the outbox of {sender} for {answer['owner']}, which owns it."
+        )
     ahead = prospect(answer)
     if not ahead.queued:
         return UrlVerdict("unknown", f"Not found yet, and it would not be fetched: {ahead.why}.")

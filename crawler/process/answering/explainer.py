@@ -1,13 +1,14 @@
 """Collects the facts known about a URL, for `crawler why` and for the decision whether the URL may be fetched."""
 
 from collections.abc import Generator, Mapping
+from itertools import islice
 from typing import Any
 
 import msgspec
 
 from crawler.clock import iso_time
-from crawler.consent.describing import in_plain
 from crawler.due.eliminator import Eliminator
+from crawler.errors import UsageError
 from crawler.frontier.frontier import Frontier
 from crawler.frontier.views import EXPLAINED_MAX
 from crawler.pages.page_cache import PageCache
@@ -17,14 +18,18 @@ from crawler.process.opening.process_context import ProcessContext
 from crawler.process.opening.process_views import ProcessViews
 from crawler.process.opening.stages import Stages
 from crawler.process.results.retired import queue_entry
-from crawler.records import Capture, PageRecord, PageState, RenderingFacts, flag_names
+from crawler.records import MESSAGE, Capture, PageRecord, PageState, RenderingFacts, flag_names
 from crawler.robots.cache import RobotsCache
 from crawler.serve.interfaces import Ahead
+from crawler.splitter.outbox import Outbox
 from crawler.urlfilter.link_filter import LinkFilter
-from crawler.urls.canonical import authority, canonical, target
+from crawler.urls.canonical import authority, target
 from crawler.urls.fingerprint import Fingerprinter
+from crawler.urls.typed_url import typed_url
 
 Steps = Generator[None, None, Any]
+# number of entries of an outbox that are searched for a URL: about 100,000 links
+OUTBOX_ENTRIES_MAX = 1000
 
 
 class Explainer:
@@ -41,10 +46,12 @@ class Explainer:
         robots: RobotsCache,
         link_filter: LinkFilter,
         fingerprinter: Fingerprinter,
+        outbox: Outbox,
     ) -> None:
         self._context, self._views = context, views
         self._frontier, self._pages, self._due = frontier, pages, due
         self._robots, self._link_filter, self._fingerprinter = robots, link_filter, fingerprinter
+        self._outbox = outbox
 
     @classmethod
     def of(cls, stages: Stages) -> "Explainer":
@@ -58,21 +65,28 @@ class Explainer:
             robots=stages.robots,
             link_filter=stages.intake,
             fingerprinter=stages.fingerprinter,
+            outbox=stages.outbox,
         )
 
-    def why(self, url: str) -> Steps:
-        """Collect the facts about a URL: the filter's verdict, its record, its captures, and why it waits."""
+    def why(self, url: str, sender: str = "") -> Steps:
+        """Collect the facts about a URL: the filter's verdict, its record, its captures, and why it waits.
+
+        If another process has the URL in its outbox, `sender` is the name of that process. A process that does
+        not own the URL says whether its outbox contains the URL.
+        """
         answer: dict[str, Any] = {"verdict": "", "raw_url": url}
-        request_form = canonical(url)
+        request_form = typed_url(url)
         if request_form is None:
             return answer | {"verdict": f"Never fetched: {self._link_filter.explain(url).reason}."}
         fingerprint = self._fingerprinter.fingerprint(request_form)
         answer |= {"url": request_form, "fingerprint": f"{fingerprint:016x}"}
         if self._context.topology.peers:
-            answer |= {
-                "process": self._context.name,
-                "owner": self._context.topology.partition.owner(fingerprint),
-            }
+            owner = self._context.topology.partition.owner(fingerprint)
+            answer |= {"process": self._context.name, "owner": owner}
+            if owner != self._context.name:
+                answer["in_outbox"] = yield from self._is_in_outbox(owner, request_form)
+        if sender:
+            answer["sender"] = sender
         record = self._pages.record(fingerprint)
         if record is not None:
             answer["consent"] = self._consent(fingerprint, record)
@@ -87,6 +101,14 @@ class Explainer:
         answer["withheld"] = explain.withheld(answer)
         answer["verdict"] = explain.verdict(answer).sentence
         return answer
+
+    def page_url(self, fingerprint: str) -> dict[str, str]:
+        """Return the URL of the page with a fingerprint (hexadecimal); "" if this process has no record of it."""
+        try:
+            record = self._pages.record(int(fingerprint, 16))
+        except ValueError:
+            raise UsageError(f"page_url: {fingerprint!r} is not a fingerprint") from None
+        return {"url": "" if record is None else record.url}
 
     def absence(self, url: str, fingerprint: int) -> explain.UrlVerdict:
         """Return why there is no copy to serve for a URL (in request form). Long queues are not searched for the URL."""
@@ -123,6 +145,14 @@ class Explainer:
                 answer["paused"] = list(self._frontier.pauses.reasons)
             _say_times(answer, now)
 
+    def _is_in_outbox(self, owner: str, url: str) -> Generator[None, None, bool]:
+        """Return whether a URL waits here to be sent to its owner. Examine at most `OUTBOX_ENTRIES_MAX` entries."""
+        for links in islice(self._outbox.spools[owner].waiting(), OUTBOX_ENTRIES_MAX):
+            if any(link.url == url and not link.flags & MESSAGE for link in links):
+                return True
+            yield
+        return False
+
     def _withdrawal(self, fingerprint: int, withdrawn: Withdrawal | Erased) -> dict[str, Any]:
         """Return when and why a URL was withdrawn, and the number of its copies that are kept."""
         copies = sum(1 for _ in self._pages.stored_captures_of(fingerprint))
@@ -132,7 +162,11 @@ class Explainer:
     def _consent(self, fingerprint: int, record: PageRecord) -> dict[str, Any]:
         """Return the receipt of the newest copy; {} if there is no copy, or it has no receipt."""
         newest = self._pages.newest_capture(fingerprint, record)
-        return {} if newest is None else in_plain(self._pages.store, fingerprint, newest)
+        if newest is None:
+            return {}
+        from crawler.consent.describing import in_plain  # `status` does not need this module
+
+        return in_plain(self._pages.store, fingerprint, newest)
 
     def _facts(self, url: str) -> dict[str, Any]:
         """Return the verdicts of the filter and of robots.txt on a URL, given in request form."""

@@ -23,7 +23,6 @@ from crawler.pages.erasure import Blanked, Erasing, list_bytes, listed_bytes
 from crawler.pages.page_cache import PageCache
 from crawler.pages.withdrawals import Withdrawal
 from crawler.process.answering.explainer import Steps
-from crawler.process.results.result_processor import ResultProcessor
 from crawler.records import Capture
 from crawler.storage import keys
 from crawler.storage.commit import Change, Maker
@@ -49,7 +48,7 @@ PAUSE_ENTRIES = 500  # number of entries examined between two pauses: about 5 ms
 class Withdrawing:
     """Carries out the steps of a withdrawal in one process.
 
-    `commit` queues a `Change`, and `making` builds all queued changes.
+    `commit` queues a `Change`, and `making` builds all queued changes. `retiring` drops the waiting URLs that match.
     """
 
     def __init__(
@@ -57,7 +56,7 @@ class Withdrawing:
         name: str,
         pages: PageCache,
         url_filter: UrlFilter,
-        results: ResultProcessor,
+        retiring: Callable[[Callable[[str], object]], Generator[None, None, int]],
         fingerprinter: Fingerprinter,
         now: Callable[[], float],
         making: Callable[[], Generator[None, None, None]],
@@ -66,7 +65,7 @@ class Withdrawing:
         self._name = name
         self._pages = pages
         self._url_filter = url_filter
-        self._results = results
+        self._retiring = retiring
         self._fingerprinter = fingerprinter
         self._now = now
         self._making = making
@@ -180,7 +179,7 @@ class Withdrawing:
 
     def _retire(self, rule: Withdrawal) -> Steps:
         """Drop the waiting URLs that the rule covers."""
-        portions = self._results.retiring(rule.is_about, self._commit)
+        portions = self._retiring(rule.is_about)
         yield from self._making()
         while next(portions, _END) is not _END:
             yield
@@ -259,16 +258,19 @@ class Withdrawing:
         overwrite a block as to examine an entry.
         """
         listed: dict[bytes, int] = {}
-        for key, length in listed_bytes(self._pages.store, begin):
+        size = 0
+        for number, (key, length) in enumerate(listed_bytes(self._pages.store, begin)):
             if entries <= 0:
                 self._commit_blanks(listed)
                 return key
-            if sum(listed.values()) >= BYTES_AT_ONCE:
+            if size >= BYTES_AT_ONCE:
                 self._commit_blanks(listed)
-                listed = {}
-                yield
+                listed, size = {}, 0
             listed[key] = length
+            size += length
             entries -= 1 + length // BLOCK_BYTES
+            if number % PAUSE_ENTRIES == PAUSE_ENTRIES - 1:
+                yield
         self._commit_blanks(listed)
         return b""
 

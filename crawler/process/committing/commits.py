@@ -67,6 +67,7 @@ class Commits:
             wanted = [link for link in links if not link.flags & LinkFlag.RETIRED]
             self.frontier.enqueue(wanted, change, self.clock.now())
             count_retired(change, len(links) - len(wanted))
+            change.count("urls.new_seeds", sum(link.flags & LinkFlag.SEED for link in links))
             yield
         self.due.stage_flush(plan, change)
         change.after.append(lambda: self._flushed(plan, change))

@@ -1,4 +1,4 @@
-"""Splits long lists into portions, so that no decision blocks the event loop for long.
+"""Splits long lists into portions, so that the processing of a list does not block the event loop for long.
 
 A page may have 20,000 links, and a sitemap 50,000 URLs. All decisions about one such list are one change. A
 generator makes this change and pauses after each portion. At a pause, the commit loop lets other tasks run if

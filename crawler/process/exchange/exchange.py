@@ -11,14 +11,13 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Executor
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from crawler.due.eliminator import Eliminator
 from crawler.frontier.frontier import Frontier
 from crawler.frontier.refresh.rate_balancing import LevelReport
-from crawler.frontier.refresh.refreshing import Refresh
 from crawler.process.opening.process_context import ProcessContext
 from crawler.process.opening.stages import Stages
 from crawler.process.results.admission import Admission
@@ -31,6 +30,9 @@ from crawler.storage.commit import Change, Maker, Making
 from crawler.storage.keys import RUN
 from crawler.storage.kv import KeyValue, seal, unseal
 from crawler.urls.fingerprint import Fingerprinter
+
+if TYPE_CHECKING:
+    from crawler.frontier.refresh.refreshing import Refresh
 
 log = logging.getLogger("crawler")
 
@@ -78,7 +80,7 @@ class ExchangeParts(msgspec.Struct, frozen=True):
     counters: Counter[str]
     counters_before: Counter[str]
     frontier: Frontier
-    refresh: Refresh | None
+    refresh: "Refresh | None"
     due: Eliminator
     outbox: Outbox
     inbox: Inbox
@@ -102,7 +104,7 @@ class ExchangeParts(msgspec.Struct, frozen=True):
             fingerprinter=stages.fingerprinter,
             admission=stages.admission,
             clean=stages.was_clean,
-            received=stages.received,
+            received=stages.decisions.received,
         )
 
 

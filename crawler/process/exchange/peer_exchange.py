@@ -1,4 +1,4 @@
-"""The exchange of a process with its peers: their connections, their shares of the rate, and their common end.
+"""The exchange of a process with its peers: connections, division of the rate, agreement on the end of the crawl.
 
     received    each entry of the inbox becomes one change, in order, even while nothing is fetched
     committed   acknowledgements and outbox entries are sent; a long queue is rewritten
@@ -16,12 +16,12 @@ import hashlib
 import logging
 from contextlib import suppress
 from functools import partial
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from crawler.config import UrlsConfig
 from crawler.frontier.refresh.rate_balancing import LevelReport, portions
-from crawler.frontier.refresh.refreshing import Refresh
 from crawler.process.exchange.exchange import Exchange, ExchangeParts, Loops, Member, pages_of
 from crawler.process.exchange.termination import Extent, MissingPeers, Termination
 from crawler.process.opening.process_context import ProcessContext
@@ -36,6 +36,9 @@ from crawler.storage.kv import KeyValue, seal, unseal
 from crawler.urls.canonical import SESSION_IDS_VERSION
 from crawler.urls.fingerprint import Fingerprinter
 from crawler.urls.suffixes import suffix_list_version
+
+if TYPE_CHECKING:
+    from crawler.frontier.refresh.refreshing import Refresh
 
 log = logging.getLogger("crawler")
 
@@ -303,7 +306,7 @@ class PeerExchange(Exchange):
         frontier.set_rate(rate * share)
         self._has_share = share > 0.0 or not rate
 
-    def _tell_level(self, refresh: Refresh, now: float) -> None:
+    def _tell_level(self, refresh: "Refresh", now: float) -> None:
         """Pass the levels of the peers to `refresh`.
 
         `refresh` returns a level, which the next heartbeats will contain.
@@ -313,7 +316,7 @@ class PeerExchange(Exchange):
         waited = self._frontier.views.why_slow(now)["rate"]
         self._level = refresh.portion.exchange_levels(reports, waited, now)
 
-    def _both_shares(self, refresh: Refresh, now: float) -> float:
+    def _both_shares(self, refresh: "Refresh", now: float) -> float:
         """Return this process's share of the rate, and pass `refresh` its parts for new and for known pages."""
         said = self.coordination.rates_stated().values()
         discovery, known = portions(

@@ -6,6 +6,7 @@ import msgspec
 
 from crawler.config import CrawlConfig, StoreConfig
 
+SUPERVISOR_GONE = "supervisor gone"  # the reason for which an orphaned process stops
 # number of seconds that fetches in flight, decisions on large answers and flushes of the DUE have to end
 # after a stop
 STOP_GRACE = 2.5

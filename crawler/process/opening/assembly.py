@@ -7,38 +7,38 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from crawler.config import Overrides
-from crawler.consent.site_book import SiteBook
-from crawler.consent.stamping import Stamping
 from crawler.due.eliminator import Eliminator
 from crawler.fetcher.fetch_request import user_agent
 from crawler.frontier.discovery.entries import decode
 from crawler.frontier.frontier import Frontier
 from crawler.frontier.refresh.importance import read_values
-from crawler.frontier.refresh.refreshing import Refresh
 from crawler.frontier.refresh.stored_view import unopened
-from crawler.pages.captures import capture_key
 from crawler.pages.page_cache import PageCache
 from crawler.pages.withdrawals import Withdrawals
 from crawler.process.opening.change_comparison import ChangeComparison
 from crawler.process.opening.process_context import ProcessContext
 from crawler.records import Link, Outcome
 from crawler.robots.cache import RobotsCache
-from crawler.signing.message_signatures import key_id_of
 from crawler.splitter.inbox import Inbox
 from crawler.splitter.outbox import Outbox
 from crawler.storage.faults import reach
-from crawler.storage.keys import PAGE, PARKED, TODO
+from crawler.storage.keys import PAGE, PARKED, SCOPE_STATE, TODO
 from crawler.storage.kv import KeyValue, scan_prefix
 from crawler.storage.parts import PARTS, PartFolder, PartHead
+from crawler.storage.reshard import load_json
+from crawler.urlfilter.link_filter import LinkFilter
+from crawler.urlfilter.url_filter import Scope, UrlFilter
+from crawler.urls.canonical import hostname
 from crawler.urls.equivalence import Equivalences
 from crawler.urls.file_kinds import Kinds
 from crawler.urls.fingerprint import Fingerprinter
 from crawler.urls.suffixes import registrable_domain
-from crawler.urls.trace import TraceWriter
 from crawler.version import __version__
 
 if TYPE_CHECKING:
+    from crawler.frontier.refresh.refreshing import Refresh
     from crawler.process.fetching.file_bodies import FileBodies
+    from crawler.urls.trace import TraceWriter
 
 log = logging.getLogger("crawler")
 
@@ -70,28 +70,6 @@ def make_robots(context: ProcessContext, store: KeyValue) -> RobotsCache:
     # few seconds.
     entries_max = config.frontier.front_factor * config.crawl.concurrency
     return RobotsCache(store, config.robots, config.identity.token, entries_max)
-
-
-def make_stamping(
-    context: ProcessContext, store: KeyValue, robots: RobotsCache, fingerprinter: Fingerprinter
-) -> Stamping:
-    """Return the object that gives each page its consent receipt."""
-    config = context.config
-
-    def record_of(url: str, at: float) -> bytes:
-        key = capture_key(fingerprinter.fingerprint(url), at)
-        return key if store.get(key) is not None else b""
-
-    book = SiteBook(
-        store,
-        robots,
-        config.consent,
-        token=config.identity.token,
-        fingerprint=fingerprinter.fingerprint,
-        record_of=record_of,
-        processes=config.crawl.processes,
-    )
-    return Stamping(store, book, config.identity.token, lambda fetch: key_id_of(fetch.request_head))
 
 
 def make_page_cache(context: ProcessContext, store: KeyValue, fingerprinter: Fingerprinter) -> PageCache:
@@ -158,7 +136,7 @@ def queued_fingerprints(store: KeyValue) -> Iterable[int]:
             yield decode(key, value).fingerprint
 
 
-def make_refresh(context: ProcessContext, pages: PageCache, fingerprinter: Fingerprinter) -> Refresh:
+def make_refresh(context: ProcessContext, pages: PageCache, fingerprinter: Fingerprinter) -> "Refresh":
     """Return the schedule that decides when known pages are refetched."""
     values = read_values(context.config.refresh.importance_file, fingerprinter.fingerprint)
     return unopened(
@@ -177,7 +155,7 @@ def make_frontier(
     *,
     robots: RobotsCache,
     fingerprinter: Fingerprinter,
-    refresh: Refresh | None,
+    refresh: "Refresh | None",
     priority: Callable[[Link], int] | None,
     withdrawn: Callable[[str], bool],
 ) -> Frontier:
@@ -196,6 +174,37 @@ def make_frontier(
     )
 
 
+def make_link_filter(
+    context: ProcessContext,
+    store: KeyValue,
+    fingerprinter: Fingerprinter,
+    hook: Callable[[str], bool] | None,
+    withdrawn: Callable[[str], bool],
+) -> LinkFilter:
+    """Return the filter that decides which links are followed. `hook` is a URL filter that the user supplies."""
+    config = context.config
+    url_filter = UrlFilter(
+        _scope(context, store),
+        config.filter,
+        config.traps,
+        allow_ports=config.network.allow_ports,
+        requisites=config.crawl.requisites,
+        hook=hook,
+        withdrawn=withdrawn,
+    )
+    return LinkFilter(url_filter, fingerprinter, length_max=config.urls.length_max)
+
+
+def _scope(context: ProcessContext, store: KeyValue) -> Scope:
+    """Return the scope, including what seeds and their redirects have added so far."""
+    config, state = context.config, load_json(store, SCOPE_STATE)
+    overrides = Overrides([own for own in config.override if own.scope is not None])
+    own = (lambda url: overrides.for_url(url, hostname(url)).scope) if overrides else None
+    if state is None:
+        return Scope(config.crawl.scope, kind_of=own, surts=config.crawl.surts)
+    return Scope.from_state(config.crawl.scope, state, kind_of=own, surts=config.crawl.surts)
+
+
 def make_splitter(context: ProcessContext, store: KeyValue, *, whole: bool) -> tuple[Outbox, Inbox]:
     """Open the queues to and from other processes. If `whole` is false, the last entries of the outbox may be lost."""
     topology, config = context.topology, context.config.splitter
@@ -203,11 +212,12 @@ def make_splitter(context: ProcessContext, store: KeyValue, *, whole: bool) -> t
     return outbox, Inbox(store, topology.partition, topology.me, topology.peers, config)
 
 
-def make_trace(context: ProcessContext) -> TraceWriter | None:
+def make_trace(context: ProcessContext) -> "TraceWriter | None":
     """Open a new trace of links that enter the host splitter, in the folder of the process; None if not configured."""
     if not context.config.crawl.trace:
         return None
     from crawler.extract.repeated_links import TAGS  # few crawls write a trace
+    from crawler.urls.trace import TraceWriter
 
     details = {"source": "crawl", "tags": list(TAGS), "process": context.name}
     return TraceWriter.next_in(context.directory / "trace", details)

@@ -2,16 +2,17 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 from crawler.clock import Clock
-from crawler.config import Overrides
 from crawler.config.credentials import has_credentials
+from crawler.consent.site_book import SiteBook
+from crawler.consent.stamping import Stamping
 from crawler.due.eliminator import Eliminator
 from crawler.frontier.frontier import Frontier
-from crawler.frontier.refresh.refreshing import Refresh
 from crawler.frontier.refresh.validators import Validators
+from crawler.pages.captures import capture_key
 from crawler.pages.page_cache import PageCache
-from crawler.process.opening.assembly import make_stamping
 from crawler.process.opening.process_context import ProcessContext
 from crawler.process.results.admission import Admission, Owners, Seen
 from crawler.process.results.credits import Credits
@@ -23,33 +24,30 @@ from crawler.process.results.signal_intake import SignalIntake
 from crawler.process.results.site_knowledge import SiteKnowledge
 from crawler.records import Link, LinkFlag
 from crawler.robots.cache import RobotsCache
+from crawler.signing.message_signatures import key_id_of
 from crawler.splitter.inbox import Received
 from crawler.storage.commit import Change, Making
-from crawler.storage.keys import SCOPE_STATE
 from crawler.storage.kv import KeyValue
-from crawler.storage.reshard import load_json
 from crawler.urlfilter.link_filter import LinkFilter
-from crawler.urlfilter.url_filter import Scope, UrlFilter
-from crawler.urls.canonical import hostname
 from crawler.urls.clock_cache import ClockCache
 from crawler.urls.equivalence import Equivalences
 from crawler.urls.fingerprint import Fingerprinter
-from crawler.urls.trace import TraceWriter
+
+if TYPE_CHECKING:
+    from crawler.frontier.refresh.refreshing import Refresh
+    from crawler.urls.trace import TraceWriter
 
 _CREDIT = LinkFlag.CREDIT
 
 
 class Decisions:
-    """The objects of one process that decide: `link_filter`, `knowledge`, `admission`, `signal_intake` and `results`.
-
-    `hook` is a URL filter that the user supplies.
-    """
+    """The objects of one process that decide: `knowledge`, `admission`, `signal_intake` and `results`."""
 
     def __init__(
         self,
         context: ProcessContext,
         store: KeyValue,
-        hook: Callable[[str], bool] | None,
+        link_filter: LinkFilter,
         *,
         fingerprinter: Fingerprinter,
         equivalences: Equivalences,
@@ -57,8 +55,8 @@ class Decisions:
         pages: PageCache,
         due: Eliminator,
         frontier: Frontier,
-        refresh: Refresh | None,
-        trace: TraceWriter | None,
+        refresh: "Refresh | None",
+        trace: "TraceWriter | None",
     ) -> None:
         config, topology = context.config, context.topology
         ranking = named(config.order)
@@ -67,9 +65,8 @@ class Decisions:
         if ranking is not None:
             improve = _improving(frontier, context.clock)
             ordering = LinkScoring(ranking, config.order, config.cache.bits, improve)
-        self.link_filter = _link_filter(context, store, fingerprinter, hook, pages.withdrawals.stops)
         self.knowledge = SiteKnowledge(
-            self.link_filter.filter,
+            link_filter.filter,
             equivalences,
             fingerprinter,
             topology.peers,
@@ -79,7 +76,7 @@ class Decisions:
         # without peers, this cache is never used, so it is as small as possible
         sent = ClockCache(bits if topology.peers else 1)
         self.admission = Admission(
-            self.link_filter,
+            link_filter,
             self.knowledge,
             Seen(ClockCache(bits), due),
             Owners(topology.partition, context.name, sent),
@@ -88,7 +85,7 @@ class Decisions:
         )
         self.signal_intake = SignalIntake(
             self.admission,
-            self.link_filter,
+            link_filter,
             topology.partition,
             context.name,
             record=pages.record,
@@ -111,7 +108,7 @@ class Decisions:
             credit=self._credits.give,
             validators=_validators(context, store, refresh),
             token=context.config.identity.token,
-            stamping=make_stamping(context, store, robots, fingerprinter),
+            stamping=_stamping(context, store, robots, fingerprinter),
         )
 
     def received(self, received: Received) -> Making:
@@ -133,7 +130,7 @@ def _improving(frontier: Frontier, clock: Clock) -> Callable[[Sequence[Link], Ch
     return improve
 
 
-def _validators(context: ProcessContext, store: KeyValue, refresh: Refresh | None) -> Validators:
+def _validators(context: ProcessContext, store: KeyValue, refresh: "Refresh | None") -> Validators:
     """Return the object that knows which validators to trust. If there is a refresh schedule, use its object."""
     if refresh is not None:
         return refresh.validators
@@ -142,31 +139,23 @@ def _validators(context: ProcessContext, store: KeyValue, refresh: Refresh | Non
     return validators
 
 
-def _link_filter(
-    context: ProcessContext,
-    store: KeyValue,
-    fingerprinter: Fingerprinter,
-    hook: Callable[[str], bool] | None,
-    withdrawn: Callable[[str], bool],
-) -> LinkFilter:
+def _stamping(
+    context: ProcessContext, store: KeyValue, robots: RobotsCache, fingerprinter: Fingerprinter
+) -> Stamping:
+    """Return the object that gives each page its consent receipt."""
     config = context.config
-    url_filter = UrlFilter(
-        _scope(context, store),
-        config.filter,
-        config.traps,
-        allow_ports=config.network.allow_ports,
-        requisites=config.crawl.requisites,
-        hook=hook,
-        withdrawn=withdrawn,
+
+    def record_of(url: str, at: float) -> bytes:
+        key = capture_key(fingerprinter.fingerprint(url), at)
+        return key if store.get(key) is not None else b""
+
+    book = SiteBook(
+        store,
+        robots,
+        config.consent,
+        token=config.identity.token,
+        fingerprint=fingerprinter.fingerprint,
+        record_of=record_of,
+        processes=config.crawl.processes,
     )
-    return LinkFilter(url_filter, fingerprinter, length_max=config.urls.length_max)
-
-
-def _scope(context: ProcessContext, store: KeyValue) -> Scope:
-    """Return the scope, including what seeds and their redirects have added so far."""
-    config, state = context.config, load_json(store, SCOPE_STATE)
-    overrides = Overrides([own for own in config.override if own.scope is not None])
-    own = (lambda url: overrides.for_url(url, hostname(url)).scope) if overrides else None
-    if state is None:
-        return Scope(config.crawl.scope, kind_of=own, surts=config.crawl.surts)
-    return Scope.from_state(config.crawl.scope, state, kind_of=own, surts=config.crawl.surts)
+    return Stamping(store, book, config.identity.token, lambda fetch: key_id_of(fetch.request_head))

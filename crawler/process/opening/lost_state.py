@@ -11,7 +11,7 @@ from pathlib import Path
 
 from crawler.crawl.directory import CrawlDirectory
 from crawler.errors import DamageError
-from crawler.storage.keys import CLEAN, STATE
+from crawler.storage.keys import CLEAN, RUNNING, STATE
 from crawler.storage.kv import REMEDY, Batch, KeyValue
 from crawler.storage.reshard import load, pack
 
@@ -28,10 +28,17 @@ def state_of(store: KeyValue, folder: Path) -> int:
     return state
 
 
-def stage_state(batch: Batch, state: int, *, clean: bool) -> None:
-    """Add the number of a new state to `batch`, which is the first or the last batch of a run."""
+def stage_state(batch: Batch, state: int, *, clean: bool, run: str) -> None:
+    """Add the number of a new state to `batch`, the first batch after an opening or the last one before a clean end.
+
+    `run` is the boot id of a run of the crawl. It is "" for other commands, which leave the mark `RUNNING` as it is.
+    """
     if clean:
         batch.put(CLEAN, b"1")
     else:
         batch.delete(CLEAN)
+    if run and clean:
+        batch.delete(RUNNING)
+    elif run:
+        batch.put(RUNNING, run.encode())
     batch.put(STATE, pack(state))

@@ -1,11 +1,10 @@
 """Read-only views of one process, running or at rest: counts, invariants, and the freshness of its copies."""
 
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from crawler.due.eliminator import Eliminator
 from crawler.frontier.frontier import Frontier
-from crawler.frontier.refresh.refreshing import Refresh
 from crawler.frontier.refresh.stored_view import stored_view
 from crawler.pages.page_cache import PageCache
 from crawler.process.committing.counters import conservation, splitter_conservation
@@ -16,6 +15,9 @@ from crawler.splitter.outbox import Outbox
 from crawler.storage.commit import CommitPoint
 from crawler.storage.kv import KeyValue
 from crawler.urls.fingerprint import Fingerprinter
+
+if TYPE_CHECKING:
+    from crawler.frontier.refresh.refreshing import Refresh
 
 
 class ProcessViews:
@@ -36,7 +38,7 @@ class ProcessViews:
         inbox: Inbox,
         pages: PageCache,
         fingerprinter: Fingerprinter,
-        refresh: Refresh | None,
+        refresh: "Refresh | None",
         brief: bool,
     ) -> None:
         self._context = context
@@ -100,7 +102,7 @@ class ProcessViews:
         return {peer: PeerStatus(spool.links, spool.bytes) for peer, spool in self._outbox.spools.items()}
 
     @cached_property
-    def freshness(self) -> Refresh | None:
+    def freshness(self) -> "Refresh | None":
         """Return the refresh schedule, which knows how fresh copies are. At rest, it may be that of an earlier run."""
         if self._refresh is not None or not self._brief:
             return self._refresh

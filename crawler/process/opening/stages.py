@@ -5,7 +5,8 @@ the parts that depend on it. It decides nothing.
 
     context         settings, clock, place in the crawl, environment
     the stages      store, pages, robots, due, refresh, frontier, outbox, inbox     assembly.py
-    decisions       link filter, admission, signals, results                        decisions.py
+    link filter     which links are followed                                        assembly.py
+    decisions       admission, signals, results; made on first use                  decisions.py
     commits         the commit point, flushes and merges of the DUE                 committing/commits.py
     views           counts, invariants, freshness                                   process_views.py
 
@@ -17,8 +18,9 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
@@ -32,7 +34,6 @@ from crawler.errors import DamageError, DirectoryError, StoreError, disk_failed
 from crawler.pages.captures import record_key
 from crawler.process.committing.commits import Commits
 from crawler.process.opening import assembly
-from crawler.process.opening.decisions import Decisions
 from crawler.process.opening.environment import Environment
 from crawler.process.opening.lost_state import stage_state, state_of
 from crawler.process.opening.private_copy import private_copy, signature
@@ -43,10 +44,17 @@ from crawler.splitter.partition import Partition
 from crawler.storage.commit import Change, CommitPoint
 from crawler.storage.faults import reach
 from crawler.storage.files import Lock, is_held, reserve, sync_directory
-from crawler.storage.keys import CLEAN, EQUIVALENCES
+from crawler.storage.keys import CLEAN, EQUIVALENCES, RUNNING
 from crawler.storage.kv import Batch
 from crawler.storage.reshard import load_json
 from crawler.urls.equivalence import Equivalences
+
+if TYPE_CHECKING:
+    from crawler.process.opening.decisions import Decisions
+    from crawler.process.results.admission import Admission
+    from crawler.process.results.result_processor import ResultProcessor
+    from crawler.process.results.signal_intake import SignalIntake
+    from crawler.process.results.site_knowledge import SiteKnowledge
 
 log = logging.getLogger("crawler")
 
@@ -94,6 +102,7 @@ class Stages:
         environment = environment or Environment()
         topology = topology or Topology(name, Partition.equal_ranges([name]))
         boot_id = environment.random_bytes(8).hex()
+        self._run = "" if brief else boot_id  # only a run of the crawl changes the mark `RUNNING`
         self.context = ProcessContext(config, directory, clock, name, topology, environment, boot_id, copy)
         self.directory, self.clock, self.name, self.topology = directory, clock, name, topology
         check_for_loss(directory)
@@ -108,7 +117,7 @@ class Stages:
                 if self.lock is not None:
                     CrawlDirectory(directory.parent).note_state(name, self.state)
             self.restored = self._restore_lost() if restore else 0
-            self.counters_before = Counter(self.point.counters)
+            self.counters_before: Counter[str] = Counter(self.point.counters)
         except BaseException:
             if (store := getattr(self, "store", None)) is not None:
                 store.close()  # an open store could not be opened a second time in this process
@@ -164,14 +173,20 @@ class Stages:
         self.point = self._commit_point()
         self.commits = Commits(self.point, self.due, self.frontier, self.clock)
         self.trace = assembly.make_trace(context)
-        self._decide(url_filter)
+        self.intake = assembly.make_link_filter(
+            context, store, printer, url_filter, self.pages.withdrawals.stops
+        )
         self.views = self._views(brief=brief)
 
-    def _decide(self, url_filter: Callable[[str], bool] | None) -> None:
-        made = Decisions(
+    @cached_property
+    def decisions(self) -> "Decisions":
+        """The objects that decide about links, signals and results. `status` and `why` need none of them."""
+        from crawler.process.opening.decisions import Decisions
+
+        return Decisions(
             self.context,
             self.store,
-            url_filter,
+            self.intake,
             fingerprinter=self.fingerprinter,
             equivalences=self.equivalences,
             robots=self.robots,
@@ -181,10 +196,26 @@ class Stages:
             refresh=self.refresh,
             trace=self.trace,
         )
-        self.intake, self.knowledge, self.admission = made.link_filter, made.knowledge, made.admission
-        self.signal_intake, self.results = made.signal_intake, made.results
-        self.received = made.received
-        self.reads_anchors = made.reads_anchors  # whether the order of new URLs depends on anchor texts
+
+    @property
+    def knowledge(self) -> "SiteKnowledge":
+        """Knowledge about sites."""
+        return self.decisions.knowledge
+
+    @property
+    def admission(self) -> "Admission":
+        """Admits accepted links to the crawl."""
+        return self.decisions.admission
+
+    @property
+    def signal_intake(self) -> "SignalIntake":
+        """Decides about signals that pages have changed."""
+        return self.decisions.signal_intake
+
+    @property
+    def results(self) -> "ResultProcessor":
+        """Turns the ends of fetches into changes."""
+        return self.decisions.results
 
     def _commit_point(self) -> CommitPoint:
         return CommitPoint(
@@ -218,19 +249,23 @@ class Stages:
         sync_directory(self.directory.absolute().parent)
 
     def _note_opening(self) -> bool:
-        """Return whether the last run ended cleanly. Until `close`, the present run counts as unclean."""
+        """Return whether the last program that used the folder ended cleanly. Until `close`, this program has not."""
         clean = self.store.get(CLEAN) is not None
-        self._begin_state(self.store.batch(sync=True), clean=False)
+        self._begin_state(self.store.batch(sync=True), clean=False, run=self._run)
         return clean
 
-    def ended_cleanly(self) -> bool:
-        """Return whether the last program that used the folder ended cleanly, or is still using the folder."""
-        return self.was_clean or (self.lock is None and is_held(self.directory / LOCK))
+    def died(self) -> bool:
+        """Return whether the latest run of this process did not end cleanly.
 
-    def _begin_state(self, batch: Batch, *, clean: bool) -> None:
+        Only the next run changes the answer; other commands that open the folder leave it as it is.
+        """
+        run = self.store.get(RUNNING)
+        return run is not None and not is_held(self.directory / LOCK, run.decode())
+
+    def _begin_state(self, batch: Batch, *, clean: bool, run: str) -> None:
         """Write and sync `batch` as the first batch of a new state."""
         self.state += 1
-        stage_state(batch, self.state, clean=clean)
+        stage_state(batch, self.state, clean=clean, run=run)
         self.store.write(batch)
 
     def reserve_ballast(self) -> None:
@@ -275,8 +310,11 @@ class Stages:
         log.error("%s missing or short: %d pages will be fetched again", segments, len(links))
         return len(links)
 
-    def close(self, *, clean: bool = True) -> None:
-        """Close the folder. If `clean` is false, a write has failed, so nothing more is written."""
+    def close(self, *, clean: bool = True, orphaned: bool = False) -> None:
+        """Close the folder. If `clean` is false, a write has failed, so nothing more is written.
+
+        `orphaned` means that the supervisor was killed. All data is stored, but the run counts as died.
+        """
         if self.lock is None:
             self.store.close()
             return
@@ -287,7 +325,7 @@ class Stages:
             reach("closing")
             batch = self.store.batch(sync=True)
             self.frontier.flush(batch, self.clock.now())
-            self._begin_state(batch, clean=True)
+            self._begin_state(batch, clean=True, run="" if orphaned else self._run)
         self.store.close()
         try:
             if clean:

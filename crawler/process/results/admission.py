@@ -14,6 +14,7 @@ lists are admitted in portions (`process/committing/portions.py`); the generator
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from itertools import compress
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
@@ -30,7 +31,9 @@ from crawler.storage.commit import Change, Making
 from crawler.urlfilter.link_filter import Accepted, LinkFilter
 from crawler.urlfilter.rule_names import SCOPE
 from crawler.urls.clock_cache import ClockCache
-from crawler.urls.trace import TraceWriter
+
+if TYPE_CHECKING:
+    from crawler.urls.trace import TraceWriter
 
 _SEED = LinkFlag.SEED
 _MASK = (1 << 64) - 1
@@ -95,7 +98,7 @@ class Admission:
         knowledge: SiteKnowledge,
         seen: Seen,
         owners: Owners,
-        trace: TraceWriter | None = None,
+        trace: "TraceWriter | None" = None,
         ordering: LinkScoring | None = None,
     ) -> None:
         self._intake = intake

@@ -16,11 +16,14 @@ P. A compaction of the outbox keeps one link per fingerprint, so the credits of 
 """
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
-from crawler.frontier.refresh.refreshing import Refresh
 from crawler.records import Link, LinkFlag
 from crawler.splitter.partition import Partition
 from crawler.storage.commit import Change
+
+if TYPE_CHECKING:
+    from crawler.frontier.refresh.refreshing import Refresh
 
 PASSES_MAX = 20
 _CREDIT = LinkFlag.CREDIT
@@ -31,7 +34,7 @@ _MARK = 0x4352_0000_0000  # distinguishes the fingerprint of a credit from that 
 class Credits:
     """Gives the credits that the process `me` owes to hubs. `refresh` is None if no page is refetched."""
 
-    def __init__(self, refresh: Refresh | None, partition: Partition, me: str) -> None:
+    def __init__(self, refresh: "Refresh | None", partition: Partition, me: str) -> None:
         self._refresh = refresh
         self._partition = partition
         self._me = me

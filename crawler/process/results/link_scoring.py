@@ -1,4 +1,4 @@
-"""Scores links by the order of new URLs, and detects links that improve the score of a waiting URL.
+"""Computes the scores of links in an order of new URLs, and detects links that improve the score of a waiting URL.
 
     page ─► scores (`orders/order.py`) ─► worth by all links seen recently (`orders/link_scores.py`)
                                             ├─► the class of a new link: to the DUE, or to another process

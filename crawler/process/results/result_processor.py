@@ -18,6 +18,7 @@ its links.
 
 import re
 from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -25,11 +26,9 @@ from crawler.clock import Clock
 from crawler.config import RefreshConfig
 from crawler.consent.stamping import Stamping
 from crawler.errors import DamageError, StoreError, Unexpected
-from crawler.extract.directives import header_directives
+from crawler.extract.directives import NAMES, header_directives
 from crawler.frontier.frontier import Frontier
 from crawler.frontier.outcome_policy import Decision, End
-from crawler.frontier.refresh.refetch_outcomes import result_of
-from crawler.frontier.refresh.refreshing import Refresh
 from crawler.frontier.refresh.validators import Validators
 from crawler.pages.captures import is_answer
 from crawler.pages.change_detection import SUCCESSES
@@ -56,6 +55,9 @@ from crawler.robots.cache import RobotsCache
 from crawler.storage.commit import Change, Making
 from crawler.storage.keys import PARKED
 from crawler.urls.canonical import authority, canonical
+
+if TYPE_CHECKING:
+    from crawler.frontier.refresh.refreshing import Refresh
 
 _REFRESH = LinkFlag.REFRESH
 _AGAIN = LinkFlag.AGAIN
@@ -87,7 +89,7 @@ class ResultProcessor:
         robots: RobotsCache,
         following: LinkPolicy,
         unexpected: Unexpected | None = None,
-        refresh: Refresh | None = None,
+        refresh: "Refresh | None" = None,
         hear: Hear | None = None,
         credit: Credit | None = None,
         validators: Validators | None = None,
@@ -282,7 +284,7 @@ class ResultProcessor:
         assert self._refresh is not None and capturing.record is not None
         fetch_task, record = capturing.fetch_task, capturing.record
         if fetch_task.flags & _REFRESH:
-            result = result_of(
+            result = self._refresh.outcomes.result_of(
                 capturing.fetch.outcome,
                 unchanged=capturing.unchanged,
                 new_form=capturing.new_form,
@@ -432,7 +434,7 @@ class ResultProcessor:
     ) -> Capturing:
         """Capture a fetch, with its receipt, for storage. After an exception, capture only that a fetch was made."""
         try:
-            tags = header_directives(fetch.headers, self._token)
+            tags = header_directives(fetch.headers, self._token) if fetch.has_any(NAMES) else None
             before = self._pages.record(fetch_task.fingerprint) if fetch_task.flags & _KNOWN else None
             capturing = self._pages.capture(fetch, fetch_task, extracted, now, final=final, tags=tags)
             has_receipt = fetch_task.kind not in _ABOUT_SITES and not fetch_task.flags & _EXTERNAL

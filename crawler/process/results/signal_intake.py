@@ -27,9 +27,9 @@ process is killed before the change of the signal is committed, the URL is lost.
 """
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from crawler.change_signals import SOURCES, TOLD_MAX, Fate, Signalled, source_number
-from crawler.frontier.refresh.refreshing import Refresh
 from crawler.process.committing.portions import portions
 from crawler.process.results.admission import Admission, LinkContext
 from crawler.records import Extracted, FetchTask, Link, LinkFlag, PageRecord
@@ -40,6 +40,9 @@ from crawler.urlfilter import traps
 from crawler.urlfilter.link_filter import LinkFilter
 from crawler.urlfilter.rule_names import EXCLUDE, PORT, SCOPE
 from crawler.urls.canonical import LENGTH_MAX, TOO_LONG, hostname, resolve
+
+if TYPE_CHECKING:
+    from crawler.frontier.refresh.refreshing import Refresh
 
 # Maximum number of characters of a signalled URL, half of which may be escapes; longer input is not parsed.
 RAW_CHARS_MAX = 2 * LENGTH_MAX
@@ -72,7 +75,7 @@ class SignalIntake:
         me: str,
         *,
         record: Callable[[int], PageRecord | None],
-        refresh: Refresh | None,
+        refresh: "Refresh | None",
         is_retired: Callable[[str, int], bool],
         requisites: bool,
         now: Callable[[], float],

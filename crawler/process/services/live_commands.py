@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from crawler.config import Config
 from crawler.crawl import safe_settings
 from crawler.errors import UsageError
+from crawler.frontier.pauses import USER
 from crawler.process.answering.commands import Steps
 
 if TYPE_CHECKING:
@@ -18,14 +19,23 @@ if TYPE_CHECKING:
 log = logging.getLogger("crawler")
 
 
+def _tell_nobody(_paused: bool) -> None:
+    """Do nothing (the default of `LiveCommands.tell_paused`)."""
+
+
 class LiveCommands:
-    """Answers commands while the process runs. A change of the log level does not affect the handler `errors`."""
+    """Answers commands while the process runs. A change of the log level does not affect the handler `errors`.
+
+    When the user pauses or resumes the crawl, `tell_paused` is called, so that a supervisor can inform the
+    other processes, including those that start later.
+    """
 
     def __init__(self, process: "Process", stages: "Stages", errors: logging.Handler) -> None:
         self._process, self._context = process, stages.context
         self._pauses, self._refreshes = stages.frontier.pauses, stages.refresh is not None
         self._concurrency_max = stages.config.crawl.concurrency
         self._errors = errors
+        self.tell_paused: Callable[[bool], None] = _tell_nobody
         self._own: dict[str, Callable[..., Any]] = {
             "pause": self._pause,
             "resume": self._resume,
@@ -49,15 +59,27 @@ class LiveCommands:
 
     def _pause(self) -> dict[str, Any]:
         """Start no more fetches until the command `resume` is given."""
-        self._pauses.pause()
-        log.info("paused: nothing is fetched until `crawler resume`")
-        return {"paused": list(self._pauses.reasons)}
+        return self._paused_or_not(True)
 
     def _resume(self) -> dict[str, Any]:
-        self._pauses.resume()
-        log.info("going on")
-        self._process.wake()
+        return self._paused_or_not(False)
+
+    def _paused_or_not(self, paused: bool) -> dict[str, Any]:
+        self.set_paused(paused)
+        self.tell_paused(paused)
         return {"paused": list(self._pauses.reasons)}
+
+    def set_paused(self, paused: bool) -> None:
+        """Begin or end the pause that the user wants, in this process."""
+        if paused == (USER in self._pauses.reasons):
+            return
+        if paused:
+            self._pauses.pause()
+            log.info("paused: nothing is fetched until `crawler resume`")
+        else:
+            self._pauses.resume()
+            log.info("going on")
+            self._process.wake()
 
     def _set(self, settings: Mapping[str, str]) -> dict[str, Any]:
         """Change settings that can be changed while the crawl runs."""

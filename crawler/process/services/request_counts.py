@@ -3,14 +3,17 @@
 import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from crawler.config import ServeConfig
 from crawler.errors import DamageError
-from crawler.frontier.refresh.refreshing import Refresh
 from crawler.serve.demand import Demand, pack_count, unpack_count
 from crawler.storage.commit import Change, Maker
 from crawler.storage.keys import ASKED
 from crawler.storage.kv import KeyValue, scan_prefix
+
+if TYPE_CHECKING:
+    from crawler.frontier.refresh.refreshing import Refresh
 
 COUNTS_INTERVAL = 5.0  # seconds between two writes; a crash loses the counts since the last write
 
@@ -22,7 +25,7 @@ class RequestCounts:
         self,
         config: ServeConfig,
         store: KeyValue,
-        refresh: Refresh | None,
+        refresh: "Refresh | None",
         *,
         queue: Callable[[Maker], None],
         now: Callable[[], float],

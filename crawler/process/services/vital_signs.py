@@ -67,7 +67,8 @@ class VitalSigns:
         return {
             "done": self._counters["urls.done"],
             "hosts": self._frontier.views.hosts_reached,
-            "new": self._due.new,
+            "new": self._due.new
+            - self._counters["urls.new_seeds"],  # the user gave the seeds: no page brought them
             "known": self._due.known,
         } | recent_requests(self._counters)
 

@@ -12,6 +12,7 @@ from crawler.storage.kv import MemoryStore, scan_prefix, seal, unseal
 
 DAY = 86_400.0
 STILL = Settings(explore=0.0, gain=1e-12)  # a level that does not move
+RHYTHM = [0.5] * 12 + [1.5] * 12 + [1.0] * 7 + [300.0, 9.0]
 
 
 def crawled(store: MemoryStore, steps: int = 400) -> tuple[Schedule, float]:
@@ -125,22 +126,39 @@ def test_a_site_stored_without_its_exposure_keeps_its_recall() -> None:
     store.write(batch)
     rebuilt = Schedule(STILL)
     assert state.load(rebuilt, store, now) == (60, 0.0)
-    assert rebuilt.records.site_state(0)[1] == [*numbers[:28], true + silent, 0.0, 0.0]
+    assert rebuilt.records.site_state(0)[1] == [*numbers[:28], true + silent, 0.0, 0.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize("rhythm", [[], RHYTHM], ids=["without rhythm", "with rhythm"])
+def test_a_site_stored_before_signals_were_counted_is_read(rhythm: list[float]) -> None:
+    store = MemoryStore()
+    schedule, now = crawled(store)
+    key, numbers = schedule.records.site_state(0)
+    assert numbers[31] > 0.0
+    batch = store.batch()
+    batch.put(
+        keys.REFRESH_SITE + key.to_bytes(8, "big"), seal(np.array([*numbers[:31], *rhythm], "<f8").tobytes())
+    )
+    store.write(batch)
+    rebuilt = Schedule(STILL)
+    assert state.load(rebuilt, store, now) == (60, 0.0)
+    found = dict(map(rebuilt.records.site_state, range(4)))
+    assert found[key] == pytest.approx([*numbers[:31], 0.0, 0.0, *rhythm])
 
 
 def test_the_weekly_rhythm_of_a_site_is_stored() -> None:
     store = MemoryStore()
     schedule, now = crawled(store)
     key, numbers = schedule.records.site_state(0)
-    rhythm = [0.5] * 12 + [1.5] * 12 + [1.0] * 7 + [300.0, 9.0]
-    schedule.records.restore_site(key, np.array([*numbers, *rhythm]))
+    numbers[32] = 2.5  # the score of the number of signals
+    schedule.records.restore_site(key, np.array([*numbers, *RHYTHM]))
     batch = store.batch()
     state.stage_site(schedule, 0, batch)
     store.write(batch)
     rebuilt = Schedule(STILL)
     state.load(rebuilt, store, now)
     found = {key: numbers for key, numbers in map(rebuilt.records.site_state, range(4))}
-    assert found[key] == pytest.approx([*numbers, *rhythm])
+    assert found[key] == pytest.approx([*numbers, *RHYTHM])
     assert {len(others) for other, others in found.items() if other != key} == {len(numbers)}
 
 
@@ -166,7 +184,7 @@ def test_pages_of_a_clock_that_was_ahead_are_fetched_again() -> None:
     again._check()
     assert loaded.pages == 60 and loaded.lead == pytest.approx(385 * DAY)
     again.rate, fetched = 60 / (10 * DAY), set()
-    for step in range(1, 240):
+    for step in range(1, 300):  # 50 days
         at = right + step * DAY / 6
         page = again.claim_next(at)
         fetched.add(again.overview.page(page, at).fingerprint)

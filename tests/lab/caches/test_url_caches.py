@@ -168,7 +168,7 @@ def test_static_holds_the_most_requested(items: list[int], size: int) -> None:
     assert misses("STATIC", stream_of(items), [size]).sum() == len(items) - sum(counts[:size])
 
 
-@settings(max_examples=80)
+@settings(max_examples=30)
 @given(items=requests, bins=st.integers(1, 7))
 def test_properties_of_any_policy(items: list[int], bins: int) -> None:
     """All bounds of `check` hold, and the misses of the windows add up to the total.

@@ -16,7 +16,7 @@ import msgspec
 import pytest
 
 from crawler.lab import __main__ as lab
-from crawler.lab.cluster import curves, fault_plan
+from crawler.lab.cluster import cluster, curves, fault_plan
 from crawler.lab.cluster.cluster import Cluster, memory_folder
 from crawler.lab.cluster.cluster_settings import ClusterSettings
 from crawler.lab.cluster.judge import judge
@@ -50,7 +50,7 @@ def test_acts_of_the_operator_break_no_rule() -> None:
 
 @pytest.mark.parametrize("refresh", [False, True])
 def test_reshards_break_no_rule(refresh: bool) -> None:
-    changes = settings_of(PLANTS["share-forgotten"], 1) if refresh else TINY
+    changes = settings_of(PLANTS["wrong-original"], 1) if refresh else TINY
     settings = msgspec.structs.replace(
         changes, seed=2, count=6, faults=("reshard", "kill", "power", "limits")
     )
@@ -112,19 +112,19 @@ def test_the_same_seed_reproduces_a_run_to_the_byte() -> None:
 CHEAP = {
     "gap-taken": 1,
     "tail-trusted": 6,
-    "loss-not-told": 3,
     "share-forgotten": 1,
     "results-dropped": 35,
-    "budget-not-counted": 1,
     "blocks-in-memory": 1,
+}
+# These bugs are found in a web of 30 pages, too.
+CHEAP_IN_A_SMALL_WEB = {
+    "loss-not-told": 1,
+    "budget-not-counted": 1,
     "wrong-original": 1,
     "shown-links-ignored": 1,
     "foreign-signals-ignored": 1,
     "empty-disk-accepted": 1,
-    "notices-ignored": 1,
-}
-# These bugs are found in a web of 30 pages, too.
-CHEAP_IN_A_SMALL_WEB = {
+    "notices-ignored": 2,
     "warc-not-synced": 1,
     "outbox-in-memory": 1,
     "foreign-kept": 4,
@@ -157,7 +157,9 @@ def test_every_bug_can_be_planted() -> None:
 
 
 @pytest.mark.parametrize("bug", [*CHEAP, *CHEAP_IN_A_SMALL_WEB])
-def test_a_planted_bug_is_found(bug: str) -> None:
+def test_a_planted_bug_is_found(bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some bugs prevent the end of the crawl. Ten virtual minutes show this as well as the usual two hours."""
+    monkeypatch.setattr(cluster, "ENDING_MAX", 600.0)
     if bug in CHEAP:
         settings = settings_of(PLANTS[bug], CHEAP[bug])
     else:

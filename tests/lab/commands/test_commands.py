@@ -14,6 +14,7 @@ from crawler.lab.extras import require
 from crawler.lab.figures import drawing as figures
 from crawler.lab.refresh import kolobov, pages_file
 from crawler.lab.refresh.simulate import ExperimentSetting
+from tests.lab.league.made import EXCERPT
 
 GOOD = """page,importance,change_rate,recall,precision
 a,1.0,0.5,0.5,0.8
@@ -238,3 +239,21 @@ def test_progress_shows_the_remaining_time(capsys: pytest.CaptureFixture[str]) -
 def test_a_missing_extra_is_reported_in_one_line() -> None:
     with pytest.raises(UsageError, match=r"pip install 'crawler\[lab\]'"):
         require("no_such_package_anywhere")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "trace synth {folder}/trace --threads 5 --links 3e6",
+        "cache order --threads 5 --links 20000 --bits 2-4",
+        "cache locality --threads 5 --links 20000",
+        "order --pages 60 --hosts 3 --seeds 1 --orders depth,breadth-first --quality rank",
+        "league --data {excerpt} --calibration --arms none --budgets 1,3 --pages 5 --days 400 --processes 1",
+    ],
+)
+def test_long_commands_report_progress(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: str
+) -> None:
+    monkeypatch.setattr(progress_line, "FIRST", 0.0)
+    assert main("lab", words.format(folder=tmp_path, excerpt=EXCERPT).split()) == 0
+    assert " % done, about " in capsys.readouterr().err

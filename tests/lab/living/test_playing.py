@@ -1,5 +1,6 @@
 """Test policies on drawn worlds: freshness is exact, budgets are used up, and learning is never worse than uniform."""
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -79,12 +80,15 @@ def test_true_parameters_gain_over_uniform() -> None:
     assert not rows[0].loses and rows[0].falls_short(0.9) and not rows[1].falls_short(0.9)
 
 
-@pytest.mark.parametrize("name", QUICK)
+# Apart from the unit of time, these worlds equal day-1x and year-1x, which are played.
+EQUAL = {"hour-1x", "month-1x"}
+
+
+@pytest.mark.parametrize("name", [name for name in QUICK if name not in EQUAL])
 def test_learning_never_loses_to_uniform(name: str) -> None:
     """A learning schedule never scores lower than uniform by more than twice the error of the difference."""
-    uniform, learned = (
-        [played(policy, draw(WORLDS[name], seed)) for seed in SEEDS] for policy in (UNIFORM, "ncis")
-    )
+    spec = msgspec.structs.replace(WORLDS[name], rounds=min(WORLDS[name].rounds, 100.0))
+    uniform, learned = ([played(policy, draw(spec, seed)) for seed in SEEDS] for policy in (UNIFORM, "ncis"))
     # the runs of `TRUE` only scale the gain, which is not judged here
     row = gains.gains(name, {UNIFORM: uniform, TRUE: learned, "ncis": learned})[-1]
     assert not row.loses, f"{row.difference:+.4f} +- {row.difference_error:.4f}"
@@ -95,7 +99,7 @@ def test_learning_never_loses_to_uniform(name: str) -> None:
 
 def test_true_parameters_are_calibrated() -> None:
     """For Poisson changes at known rates, each decile of the calibration table is within .03 of the prediction."""
-    rows = calibration.deciles(judged(TRUE, draw(WORLDS["day-1x"], seed)) for seed in SEEDS)
+    rows = calibration.deciles(judged(TRUE, draw(WORLDS["day-1x"], seed)) for seed in SEEDS[:2])
     said = [row for row in rows if row.kind == "said" and row.copies >= 200]
     assert len(said) >= 8
     assert calibration.worst(rows, "said") == max(abs(row.off) for row in said) < 0.03

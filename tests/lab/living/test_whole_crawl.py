@@ -7,7 +7,7 @@ from crawler.lab.living.whole_crawl import crawled
 from crawler.lab.living.worlds import DAY, HostKind, WorldSpec, draw
 
 # A small web whose pages change about once a day and are fetched every 16 hours.
-SMALL = WorldSpec("small", (HostKind(50, DAY),) * 4, visits=1.5, rounds=12.0, warm_up=0.4)
+SMALL = WorldSpec("small", (HostKind(50, DAY),) * 4, visits=1.5, rounds=8.0, warm_up=0.4)
 
 
 @pytest.mark.parametrize("name", ["crawl", "crawl-pooled", "crawl-uniform"])

@@ -15,7 +15,7 @@ from crawler.errors import UsageError
 from crawler.frontier import views
 from crawler.frontier.discovery import intake as discovery_intake
 from crawler.pages.withdrawals import Withdrawal, url_digest
-from crawler.process.answering import explainer
+from crawler.process.answering import explainer, withdrawing
 from crawler.process.answering.commands import HOSTS_AT_ONCE, Commands
 from crawler.process.committing.portions import PORTION_LINKS
 from crawler.process.opening.stages import Stages
@@ -30,6 +30,7 @@ from crawler.records import (
     PeerStatus,
     TaskKind,
 )
+from crawler.storage import keys
 from crawler.storage.commit import Change
 from tests.process.opening.test_stages import URL, fetched, opened
 from tests.process.support import Joint, fetch
@@ -164,6 +165,35 @@ def test_a_block_and_its_lifting_outlast_a_kill(tmp_path: Path) -> None:
         status = stages.frontier.views.host("b.org", stages.clock.now())
         assert status is not None and (status.state == "blocked") is blocked
         stages.close(clean=False)
+
+
+def test_an_erasure_pauses_between_the_bytes_that_it_overwrites(
+    stages: Stages, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other requests are answered at each pause. The number of bytes in a change does not matter."""
+    monkeypatch.setattr(withdrawing, "PAUSE_ENTRIES", 1)
+    urls = [f"{URL}{number}" for number in range(20)]
+    for url in urls:
+        fetched(stages, url, url.encode())
+    rule, begin, pauses = {"at": 1.0, "prefix": URL.partition("//")[2]}, keys.CAPTURE.hex(), 0
+    while begin:
+        request = {
+            "command": "withdraw",
+            "step": "erase",
+            "rule": rule,
+            "begin": {"p0": begin},
+            "entries": 1000,
+        }
+        steps = Commands(stages, stages.point.add).steps(request)
+        overwrites = begin.startswith(keys.ERASING.hex())
+        try:
+            while True:
+                next(steps)
+                pauses += overwrites
+        except StopIteration as end:
+            begin = end.value["next"]
+        stages.commits.commit_queued()
+    assert pauses >= len(urls)
 
 
 def test_why_tells_of_retries_pauses_and_withdrawals(open_joint: Open) -> None:
@@ -440,17 +470,17 @@ def test_seeds_on_a_new_site_need_relaxed_settings_confirmed(open_joint: Open) -
     """
     joint = open_joint(politeness={"delay": 0.0})
     directory = CrawlDirectory(joint.stages.directory.parent)
-    directory.save_config(joint.stages.config)
+    directory.settings.save(joint.stages.config)
     with pytest.raises(UsageError, match="relaxed settings"):
         ask(joint.stages, "seed", urls=[HOME])
     with pytest.raises(UsageError, match=r"politeness\.delay is 0 in this crawl"):
         ask(joint.stages, "seed", urls=[HOME], settings={"politeness.delay": "3"})
-    assert directory.seed_places() == [] and joint.stages.views.frontier_counts().todo == 0
+    assert directory.settings.places() == [] and joint.stages.views.frontier_counts().todo == 0
     ask(joint.stages, "seed", urls=[HOME], settings={"politeness.delay": "0"})
-    assert directory.seed_places() == ["a.org"]
-    config = directory.config_file.stat().st_mtime_ns
+    assert directory.settings.places() == ["a.org"]
+    config = directory.settings.file.stat().st_mtime_ns
     assert ask(joint.stages, "seed", urls=[NEW])["queued"] == 1
-    assert directory.config_file.stat().st_mtime_ns == config, "the configuration is not written again"
+    assert directory.settings.file.stat().st_mtime_ns == config, "the configuration is not written again"
 
 
 def test_the_answer_to_a_signal_names_the_fates_of_the_intake(open_joint: Open) -> None:

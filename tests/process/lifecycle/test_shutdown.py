@@ -4,6 +4,7 @@ The stacks of tasks and threads are then logged.
 """
 
 import asyncio
+import io
 import logging
 import os
 import subprocess
@@ -235,6 +236,17 @@ class Thread:
         return self.hangs
 
 
+class Stream(io.StringIO):
+    """A stream that records its name in `done` when it is flushed."""
+
+    def __init__(self, name: str, done: list[object]) -> None:
+        super().__init__()
+        self._name, self._done = name, done
+
+    def flush(self) -> None:
+        self._done.append(self._name)
+
+
 def test_only_threads_that_delay_the_exit_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """A thread that hangs is logged, and the process exits at once. All threads share one time limit."""
     done: list[object] = []
@@ -246,13 +258,13 @@ def test_only_threads_that_delay_the_exit_are_waited_for(monkeypatch: pytest.Mon
     monkeypatch.setattr(shutdown.time, "monotonic", lambda: now[0])
     monkeypatch.setattr(shutdown.os, "_exit", done.append)
     monkeypatch.setattr(logging, "shutdown", lambda: done.append("log"))
-    monkeypatch.setattr(sys, "stdout", SimpleNamespace(flush=lambda: done.append("out")))
-    monkeypatch.setattr(sys, "stderr", SimpleNamespace(flush=lambda: done.append("err")))
+    for name in ("stdout", "stderr"):
+        monkeypatch.setattr(sys, name, Stream(name, done))
     assert shutdown.leave(3) == 3
     assert done == [] and daemon.joined == [] and late.joined == [0.0]
     threads[2:] = [Thread(hangs=True)]
     shutdown.leave(4)
-    assert done == ["log", "out", "err", 4]
+    assert done == ["log", "stdout", "stderr", 4]
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ def crawl(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[CrawlDirector
     directory = CrawlDirectory(tmp_path / "crawl")
     directory.create(bytes(16))
     config = convert({"store": {"engine": request.param}, "due": {"buffer_entries_max": 1000}})
-    directory.save_config(config)
+    directory.settings.save(config)
     return directory, config
 
 

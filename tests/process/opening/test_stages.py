@@ -114,6 +114,24 @@ def test_a_clean_end_is_known_at_the_next_start_and_at_no_later_one(tmp_path: Pa
     stages.close(clean=False)
 
 
+@pytest.mark.parametrize("clean", [True, False], ids=["ended cleanly", "died"])
+def test_only_the_next_run_changes_how_the_latest_run_ended(tmp_path: Path, clean: bool) -> None:
+    """Commands that open the folder between two runs, and close it cleanly or not, leave the verdict as it is."""
+    run = opened(tmp_path)
+    assert not run.died(), "it still runs"
+    run.close(clean=clean)
+    for command_clean in (True, False, True):
+        command = opened(tmp_path, brief=True)
+        assert command.died() is not clean
+        command.close(clean=command_clean)
+    run = opened(tmp_path)
+    assert not run.died()
+    run.close()
+    command = opened(tmp_path, brief=True)
+    assert not command.died()
+    command.close()
+
+
 @pytest.mark.parametrize("runs", [(True, True), (True, False), (False, True), (False, False)])
 def test_a_store_from_before_the_last_run_is_refused(tmp_path: Path, runs: tuple[bool, bool]) -> None:
     """The store is refused after any end of the last run.

@@ -172,7 +172,7 @@ def test_received_links_go_to_the_due_unchanged(open_joint: OpenJoint) -> None:
     here = by_owner(joint)[HERE]
     take(joint, here[:1])
     entry = received(joint, *[link(joint, url, depth=4, via=9, redirects=1, flags=SITEMAP) for url in here])
-    change, pauses = made(joint.stages.received(entry))
+    change, pauses = made(joint.stages.decisions.received(entry))
     assert change.received is entry and pauses == 1
     assert change.links == entry.links[1:]
     assert change.counts == {"urls.received": 4, "urls.cache_hits": 1, "urls.to_due": 3}
@@ -181,9 +181,9 @@ def test_received_links_go_to_the_due_unchanged(open_joint: OpenJoint) -> None:
 def test_a_long_entry_is_taken_in_portions(open_joint: OpenJoint) -> None:
     joint = open_joint(names=(HERE, THERE), **ANYWHERE)
     entry = received(joint, *[link(joint, f"{HOME}{n}") for n in range(PORTION_LINKS + 1)])
-    change, pauses = made(joint.stages.received(entry))
+    change, pauses = made(joint.stages.decisions.received(entry))
     assert pauses == 2 and change.links == entry.links
-    assert made(joint.stages.received(received(joint)))[1] == 0
+    assert made(joint.stages.decisions.received(received(joint)))[1] == 0
 
 
 def test_received_links_take_the_keys_that_are_known_here(open_joint: OpenJoint) -> None:
@@ -194,7 +194,7 @@ def test_received_links_take_the_keys_that_are_known_here(open_joint: OpenJoint)
     joint = open_joint(names=(HERE, THERE), **ANYWHERE)
     before = link(joint, "http://a.org/x", depth=2, via=3)
     prove(joint)
-    change, _ = made(joint.stages.received(received(joint, before)))
+    change, _ = made(joint.stages.decisions.received(received(joint, before)))
     assert change.links == [
         Link(joint.fingerprint("https://a.org/x"), "http://a.org/x", 2, 3)
     ] and change.links != [before]
@@ -289,7 +289,7 @@ def test_notices_widen_the_scope_and_are_no_links(open_joint: OpenJoint) -> None
     entry = received(
         joint, link(joint, HOME, flags=SCOPE), link(joint, here[0]), link(joint, HOME, flags=SCOPE)
     )
-    change, _ = made(joint.stages.received(entry))
+    change, _ = made(joint.stages.decisions.received(entry))
     assert [each.url for each in change.links] == here[:1]
     assert change.counts == {"splitter.scope_heard": 2, "urls.received": 1, "urls.to_due": 1}
     assert stored(change, SCOPE_STATE)["entries"] == ["a.org"]

@@ -212,7 +212,7 @@ def test_a_credit_is_passed_on_a_bounded_number_of_times(open_joint: Open, times
     joint.follow(here, redirect(here, there), **values)
     via = joint.fingerprint(here)
     credit = Link(via ^ 1, "", via=via, redirects=times, flags=_CREDIT)
-    change, _ = made(joint.stages.received(Received("p1", bytes(8), 1, [credit], 100)))
+    change, _ = made(joint.stages.decisions.received(Received("p1", bytes(8), 1, [credit], 100)))
     passed = [link.redirects for _, links in change.foreign for link in links]
     assert passed == ([times + 1] if times < PASSES_MAX else [])
     change.received = None

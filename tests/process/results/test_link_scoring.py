@@ -39,7 +39,7 @@ def test_words_judges_by_the_text_of_the_first_anchor_that_has_one(
     weights = tmp_path / "weights"
     weights.write_text("anchor:best 3\nanchor:again 100\ntitle:good 1\nanchor:bad -2\nurl:b -1\n")
     joint = open_joint(order={"name": "words", "file": str(weights)}, crawl=ANYWHERE)
-    assert joint.stages.reads_anchors
+    assert joint.stages.decisions.reads_anchors
     extracted = extract_page(PAGE, Context(HOME, want_anchors=True), ExtractConfig())
     assert extracted.hrefs == ["/best", "/none", "http://b.org/good"]
     assert extracted.anchors == ["best of all", "nothing", "not bad"]
@@ -58,7 +58,7 @@ def test_words_judges_by_the_text_of_the_first_anchor_that_has_one(
 
 
 def test_without_an_order_no_anchor_is_read_and_no_class_given(joint: Joint) -> None:
-    assert not joint.stages.reads_anchors
+    assert not joint.stages.decisions.reads_anchors
     assert extract_page(PAGE, Context(HOME), ExtractConfig()).anchors == []
     joint.seeds(HOME)
     change = joint.page(joint.fetch_task(), fetch(HOME), extract_page(PAGE, Context(HOME), ExtractConfig()))

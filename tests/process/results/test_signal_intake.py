@@ -162,7 +162,7 @@ def test_a_signal_has_the_owners_bucket_and_a_unique_fingerprint(open_joint: Ope
 
 def received(joint: Joint, *links: Link) -> Change:
     entry = Received(THERE, bytes(8), 1, list(links), 100)
-    change, _ = made(joint.stages.received(entry))
+    change, _ = made(joint.stages.decisions.received(entry))
     assert change.received is entry
     change.received = None
     joint.stages.commits.commit_now(change)

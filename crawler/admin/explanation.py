@@ -1,0 +1,43 @@
+"""Combines the answers of a crawl's processes to `why`, for the command line and HTTP.
+
+The process that owns the URL decides the verdict. It does not know two facts that only other processes have:
+a process has the URL in its outbox, or has the page on which the URL was found. So further requests collect
+these facts. `explanation` is a generator: it yields the request that every process must answer next, and
+receives the answers. So each caller sends the requests in its own way.
+"""
+
+from collections.abc import Generator, Mapping, Sequence
+from typing import Any
+
+SEARCHED_MAX = (
+    20_000  # maximum number of stored pages that are searched for a link to a URL that was never found
+)
+
+Requests = Generator[dict[str, Any], Sequence[dict[str, Any]], dict[str, Any] | None]
+
+
+def explanation(url: str) -> Requests:
+    """Return the facts about a URL from the process that owns it; None if this process did not answer."""
+    answers = yield {"command": "why", "url": url}
+    answer = _of_owner(answers)
+    if answer is None:
+        return None
+    sender = next((each["process"] for each in answers if each.get("in_outbox")), "")
+    if sender and not answer["known"]:
+        answer = _of_owner((yield {"command": "why", "url": url, "sender": sender})) or answer
+    via = (answer.get("record") or {}).get("via") or answer.get("via", "")
+    if len(answers) > 1 and via.strip("0") and "found_on" not in answer:
+        pages = yield {"command": "page_url", "fingerprint": via}
+        if found := next((each["url"] for each in pages if each["url"]), ""):
+            answer["found_on"] = found
+    return answer
+
+
+def may_be_unfollowed(answer: Mapping[str, Any]) -> bool:
+    """Return whether a stored page may have a link to the URL that was not followed (`audit/unfollowed.py`)."""
+    return answer.get("filter") == "accepted" and not answer["known"] and not answer.get("sender")
+
+
+def _of_owner(answers: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
+    """Return the answer of the process that owns the URL. If the URL is invalid, all answers are equal."""
+    return next((each for each in answers if each.get("owner") == each.get("process")), None)

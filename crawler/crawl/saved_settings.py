@@ -1,0 +1,148 @@
+"""The settings in force, as a crawl directory keeps them: `crawl.toml`, and `credentials` for its secrets.
+
+`crawl.toml` also names the hosts of the seeds for which the user gave looser settings (`relaxed_settings.py`).
+"""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import structs
+
+from crawler.config import Config, convert, read_file, to_toml
+from crawler.config.credentials import add_credentials, credentials_of, without_credentials
+from crawler.errors import ConfigError, DamageError, DirectoryError
+from crawler.records import UNDECODABLE
+from crawler.storage.engines import AUTO, another_engine, chosen, engine_of
+from crawler.storage.files import atomic_write, rename
+
+if TYPE_CHECKING:
+    from crawler.crawl.directory import CrawlDirectory
+
+# A comment of the configuration names the hosts of the seeds for which the user gave looser settings. Because it
+# is a comment, these settings do not apply if another crawl uses this file as its configuration.
+_PLACES = "# Looser settings were given for the seeds at: "
+_HEAD = "# Written by crawler, up to the line that says so; `--set` and flags change it, or an editor."
+_END = "# The end."
+
+
+class SavedSettings:
+    """The settings that `directory` keeps for its crawl."""
+
+    def __init__(self, directory: "CrawlDirectory") -> None:
+        self._directory = directory
+        self.file = directory.path / "crawl.toml"
+        self.credentials_file = directory.path / "credentials"
+
+    def save(self, config: Config) -> None:
+        """Save `config` as the configuration in force, without the limits of the run but with the engine of the stores.
+
+        Raises:
+            DirectoryError: the existing stores use another engine.
+        """
+        config = self._with_engine(config)
+        if found := credentials_of(config):
+            atomic_write(self.credentials_file, msgspec.json.encode(found) + b"\n", mode=0o600)
+        else:
+            self.credentials_file.unlink(missing_ok=True)
+        self.write(config, self.places())
+
+    def _with_engine(self, config: Config) -> Config:
+        engine = config.store.engine
+        found = {
+            engine_of(self._directory.process(name) / "store") for name in self._directory.process_names()
+        } - {None}
+        if found and engine not in (AUTO, *found):
+            raise another_engine(self._directory.path, str(found.pop()), engine)
+        engine = found.pop() or engine if found else chosen(engine)
+        return structs.replace(config, store=structs.replace(config.store, engine=engine))
+
+    def text(self, config: Config) -> str:
+        """Return the text of crawl.toml with the hosts of the seeds, but without credentials and limits of a run."""
+        return _config_text(config, self.places())
+
+    def write(self, config: Config, places: Iterable[str]) -> None:
+        """Write crawl.toml: settings without credentials and limits of a run, and the hosts of the seeds."""
+        atomic_write(self.file, _config_text(config, places).encode())
+
+    def renew(self) -> str:
+        """Replace a lost configuration by the defaults; return what was done, or "" if the configuration is intact.
+
+        A file that cannot be read is kept under another name, so that the user can look at it.
+        """
+        kept = ""
+        if not self._problem():
+            try:
+                convert(self._read_tree())
+                return ""
+            except ConfigError:
+                damaged = self.file.with_suffix(".damaged")
+                rename(self.file, damaged)
+                kept = f"; the unreadable file is kept as {damaged.name}"
+        count = max(1, len(self._directory.process_names()), len(self._directory.begun_names()))
+        self.write(self._with_engine(convert({"crawl": {"processes": count}})), ())
+        return (
+            f"{self.file.name} has the defaults; give the crawl's settings again when you continue it{kept}"
+        )
+
+    def _problem(self) -> str:
+        """Return what is wrong with the configuration file, or "".
+
+        Before a run has ended, a missing file is not a problem.
+        """
+        if not self.file.exists():
+            return "missing" if self._directory.report_file.exists() else ""
+        lines = self.file.read_bytes().splitlines()
+        return "cut short" if lines[:1] == [_HEAD.encode()] and lines[-1] != _END.encode() else ""
+
+    def places(self) -> list[str]:
+        """Return the places of the crawl's seeds, in the form that `relaxed_settings.slot_of` returns."""
+        if self._problem() or not self.file.exists():
+            return []
+        for line in self.file.read_text(encoding="utf-8", errors="replace").splitlines():
+            if line.startswith(_PLACES):
+                try:
+                    return msgspec.json.decode(line.removeprefix(_PLACES), type=list[str])
+                except UNDECODABLE:
+                    return []
+        return []
+
+    def note_places(self, places: Iterable[str]) -> None:
+        """Save the hosts of the seeds."""
+        self.write(convert(self.load()), places)
+
+    def _read_tree(self) -> dict[str, Any]:
+        self._directory.require_plain()
+        if problem := self._problem():
+            raise DamageError(
+                f"{self.file} is {problem}, and the crawl's settings are lost; `crawler check --repair` "
+                "replaces them by the defaults; then give your settings again"
+            )
+        return read_file(self.file) if self.file.exists() else {}
+
+    def load(self) -> dict[str, Any]:
+        """Return the configuration of the last run as a nested mapping; {} if there is none.
+
+        Raises:
+            DirectoryError: the directory has an earlier format, because `upgrade.ready` was not called before.
+        """
+        self._directory.require_format()
+        return self._with_credentials(self._read_tree())
+
+    def load_former(self) -> dict[str, Any]:
+        """Return the saved configuration of a directory of any format, with the keys of that format."""
+        return self._with_credentials(self._read_tree())
+
+    def _with_credentials(self, tree: dict[str, Any]) -> dict[str, Any]:
+        try:
+            add_credentials(tree, msgspec.json.decode(self.credentials_file.read_bytes()))
+        except (FileNotFoundError, PermissionError):
+            pass  # there are no credentials, or this user lacks permission to read them
+        except (OSError, ValueError) as error:
+            raise DirectoryError(f"{self.credentials_file}: cannot be read: {error}") from error
+        return tree
+
+
+def _config_text(config: Config, places: Iterable[str]) -> str:
+    settings = to_toml(without_credentials(config), skip_run_keys=True)
+    return "\n".join([_HEAD, settings, _PLACES + msgspec.json.encode(list(places)).decode(), _END, ""])

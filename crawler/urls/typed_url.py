@@ -1,0 +1,25 @@
+"""Reads URLs that users type: a URL without a scheme, or with a login."""
+
+from crawler.urls.canonical import canonical
+
+LOGIN_REFUSED = (
+    "a login in a URL is read only by `crawler crawl URL`; elsewhere, set a header in [[override]]"
+)
+
+
+def typed_url(text: str) -> str | None:
+    """Return the request form of a URL whose page is looked up, or None if it has none.
+
+    If the scheme is missing, it is taken to be http; a page has the same fingerprint under http and https.
+    """
+    return canonical(text if "://" in text else f"http://{text}")
+
+
+def split_login(url: str) -> tuple[str, str]:
+    """Return a URL without the login that it contains, and the login as "user:password" ("" if there is none)."""
+    scheme, separator, rest = url.partition("://")
+    place, slash, path = rest.partition("/")
+    login, at, host = place.rpartition("@")
+    if not separator or not at:
+        return url, ""
+    return f"{scheme}://{host}{slash}{path}", login

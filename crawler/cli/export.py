@@ -27,9 +27,9 @@ crawler export --dir example --format cdxj > example.cdxj
 
 
 def main(_command: str, argv: list[str]) -> int:
-    """Export the pages. Return 0, or 3 if segments are missing, because the export lacks their pages.
+    """Export the pages. Return 0, or 3 if the export lacks pages, because segments are missing or captures unreadable.
 
-    Captures that cannot be read are listed on standard error.
+    Missing segments and captures that cannot be read are listed on standard error.
     """
     args = _parse(argv)
     problems: list[str] = []
@@ -41,11 +41,12 @@ def main(_command: str, argv: list[str]) -> int:
             count = export.run(args.dir)
         finally:
             progress.end()
-    for problem in [*problems, *export.damage]:
+    problems += export.damage
+    for problem in problems:
         print(f"crawler: {problem}", file=sys.stderr)
     if args.where and not count and not args.quiet:
         print(f"crawler: no page matches {args.where}", file=sys.stderr)
-    return DamageError.exit_code if export.damage else 0
+    return DamageError.exit_code if problems else 0
 
 
 def _parse(argv: list[str]) -> argparse.Namespace:

@@ -26,7 +26,8 @@ from crawler.consent.statements import (
 )
 
 PARSER = "content-signal/1"
-_MEMBER = re.compile(r"([a-z][a-z0-9_-]*)[ \t]*=[ \t]*\"?([a-z]+)\"?(?![a-z0-9_-])")
+# The look-behind lets a match begin only at the start of a name, so that a long name takes linear time.
+_MEMBER = re.compile(r"(?<![a-z0-9_-])([a-z][a-z0-9_-]*)[ \t]*=[ \t]*\"?([a-z]+)\"?(?![a-z0-9_-])")
 _LABELS = {
     "search": ("search",),
     "ai-input": ("ai_input",),

@@ -29,6 +29,8 @@ from crawler.storage.torn_log import cut_torn_tail, mend_logs
 
 def _text(error: BaseException) -> str:
     """Return LevelDB's error message as text. In plyvel's exceptions, the message is bytes."""
+    if isinstance(error, OSError):
+        return error.strerror or str(error)
     what = error.args[0] if error.args else error
     return what.decode("utf-8", "replace") if isinstance(what, bytes) else str(what)
 

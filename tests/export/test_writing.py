@@ -1,12 +1,13 @@
 """Test exports of a crawl of a small site: rows, parts, logs, and invalid requests."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 from pyarrow import parquet
 
-from crawler.errors import UsageError
+from crawler.errors import DamageError, UsageError
 from crawler.export.writing import Export, ExportRequest
 from tests.end_to_end.web import Web, crawl, page, redirect, run
 
@@ -36,6 +37,19 @@ def _rows(directory: Path, *arguments: str) -> dict[str, dict[str, object]]:
     ran = run("export", "--dir", directory, "--format", "jsonl", *arguments)
     assert ran.code == 0, ran
     return {"/" + row["url"].split("/", 3)[3]: row for row in map(json.loads, ran.out.splitlines())}
+
+
+def test_an_export_that_lacks_unreadable_copies_ends_with_3(
+    crawled: tuple[Path, Web], tmp_path: Path
+) -> None:
+    """Before, a script did not notice that a disk error had left out pages."""
+    directory = shutil.copytree(crawled[0], tmp_path / "crawl")
+    segment = next(directory.glob("p0/warc/*.warc.gz*"))
+    content = bytearray(segment.read_bytes())
+    content[len(content) // 3 : len(content) // 2] = bytes(len(content) // 2 - len(content) // 3)
+    segment.write_bytes(content)
+    ran = run("export", "--dir", directory, "--format", "text", "-o", tmp_path / "made")
+    assert ran.code == DamageError.exit_code and ran.err.startswith("crawler: "), ran
 
 
 @pytest.mark.parametrize("processes", ["1", "2"])

@@ -238,10 +238,11 @@ def resharded(folder: Path, setting: Setting) -> Judgement:
     """Reshard a crawl to more and fewer processes, then rebuild its stores from the archive.
 
     Each page must be in the folder of only one process, so that folders can be moved to other disks. Each
-    page must also keep its receipt.
+    page must also keep its receipt. There are many hosts, so that each process has some: a process whose folder
+    is empty counts as lost.
     """
     directory, more = folder / "crawl", setting.processes + 2
-    with TreeWeb(folder, setting.pages, "--fanout", "4") as web:
+    with TreeWeb(folder, setting.pages, "--fanout", "4", hosts=200) as web:
         assert setting.crawl(directory, web, "--max-pages", str(setting.pages // 2)).code == 0
         for processes in (more, 2, more):
             ended = setting.command(directory, "reshard", "--to", str(processes))

@@ -73,7 +73,7 @@ class Page:
         number = next(self._numbers)
         waiter = self._waiting[number] = asyncio.get_running_loop().create_future()
         await self._socket.send_json({"id": number, "method": method, "params": parameters})
-        answer = await asyncio.wait_for(waiter, 20)
+        answer = await asyncio.wait_for(waiter, 90)
         if "error" in answer:
             raise RuntimeError(f"{method}: {answer['error']}")
         return answer["result"]
@@ -104,13 +104,13 @@ class Page:
 
     async def settled(self) -> None:
         """Wait until the page has loaded nothing for half a second."""
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(90):
             await self.idle.wait()
 
     async def next_event(self) -> None:
         """Wait until the page has shown the figures of a server-sent event that began after this call."""
         seen = self.events
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(90):
             while self.events < seen + 2:
                 await asyncio.sleep(0.02)
         await self.evaluate("new Promise(drawn => requestAnimationFrame(() => setTimeout(drawn)))")
@@ -177,7 +177,7 @@ async def _port(process: asyncio.subprocess.Process) -> str:
     """Return the port on which the browser reports that it listens."""
     assert process.stderr is not None
     said = b""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(90):
         while line := await process.stderr.readline():
             said += line
             if b"DevTools listening on" in line:

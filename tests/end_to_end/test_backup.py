@@ -68,8 +68,7 @@ def stored(folder: Path) -> dict[str, int]:
     return report["pages"]
 
 
-@pytest.mark.parametrize("processes", [1, 3])
-@pytest.mark.parametrize("way", ["A crawl that may stop", "A running crawl"])
+@pytest.mark.parametrize(("processes", "way"), [(1, "A crawl that may stop"), (3, "A running crawl")])
 def test_a_backup_is_restored_with_the_documented_commands(tmp_path: Path, processes: int, way: str) -> None:
     """The crawl directory is lost after the backup.
 

@@ -216,7 +216,7 @@ def test_the_next_run_resumes_a_file(tmp_path: Path, number: signal.Signals) -> 
         try:
             _wait_for(tmp_path, 6 * MB)
             process.send_signal(number)
-            process.wait(30)
+            process.wait(120)
         finally:
             process.kill()
             hold.set()

@@ -53,7 +53,7 @@ SETTINGS: dict[str, Any] = {
 
 def ask(port: int, target: str, body: bytes | None = None, **fields: str) -> tuple[int, dict[str, str], Any]:
     """Send a request to the page server; return the status, header fields and JSON of the answer."""
-    link = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    link = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     try:
         headers = {name.replace("_", "-"): value for name, value in fields.items()}
         link.request("GET" if body is None else "POST", target, body, headers)
@@ -181,7 +181,7 @@ async def test_a_signalled_url_survives_a_kill(
         stages.point.step()
         assert stages.point.made == 0, "the page pauses"
         signalling = asyncio.create_task(entrance(crawl))  # type: ignore[arg-type]
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(120):
             while len(stages.point) < 2:
                 await asyncio.sleep(0.01)
         while not stages.point.made:
@@ -423,7 +423,7 @@ def test_a_notice_that_waits_for_its_key_survives_a_kill(tmp_path: Path, process
     judged = threading.Event()
 
     def key_file(_: ReceivedRequest) -> Answer:
-        return KEY if judged.wait(20) else (500, {}, "")
+        return KEY if judged.wait(120) else (500, {}, "")
 
     with HubbedWeb() as web:
         web.routes[f"/{KEY}.txt"] = key_file
@@ -494,7 +494,7 @@ def test_all_interfaces_give_the_same_verdict_on_a_url(tmp_path: Path) -> None:
     async def play(web: Web) -> None:
         async with Crawl(tree, directory=tmp_path / "crawl", seeds=[web.url()]) as crawl:
             running = asyncio.create_task(crawl.run())
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(120):
                 while crawl.status().counters.get("pages.fetched", 0) < 2:
                     await asyncio.sleep(0.05)
 
@@ -516,13 +516,13 @@ def test_all_interfaces_give_the_same_verdict_on_a_url(tmp_path: Path) -> None:
             assert (status, state) == (403, "out_of_scope") and why in verdict
             status, state, _, _ = await told(web.url("/c"))
             assert (status, state) == (202, "queued")
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(120):
                 while "/c" not in web.paths():
                     await asyncio.sleep(0.05)
             del states[web.url("/c")]
             crawl.stages.frontier.pauses.pause()
             await crawl.command({"command": "seed", "urls": [web.url("/e")]})
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(120):
                 while (await crawl.command({"command": "why", "url": web.url("/e")})).get("queue") != "to do":
                     await asyncio.sleep(0.05)
             assert (await told(web.url("/e")))[:2] == (202, "queued")

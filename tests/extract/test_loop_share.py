@@ -37,7 +37,7 @@ class Readers:
         await asyncio.sleep(0)
         for number in cancelled:
             tasks[number].cancel()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(120):
             await asyncio.gather(*tasks, return_exceptions=True)
         ticking.cancel()
         assert len(self.share) == 0

@@ -194,7 +194,7 @@ def test_a_running_crawl_is_killed_while_it_erases(
         running.until(lambda: running.status().get("refreshing", {}).get("pages"))
         with pytest.raises((OSError, HTTPException)):
             do(running, host=name, erase=True)
-        assert running.process.wait(30) == -signal.SIGKILL
+        assert running.process.wait(120) == -signal.SIGKILL
         running.end()
         assert ran(directory, command, "check", "--dir", str(directory)) == 0
         running = Running(tmp_path, [], *flags, command="refresh")

@@ -192,7 +192,7 @@ class Supervised:
             await asyncio.sleep(0)
 
     async def until(self, found: Callable[[], object], running: Any = None) -> None:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             while not found() and not (running is not None and running.done()):
                 await asyncio.sleep(0.01)
 

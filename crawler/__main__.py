@@ -11,6 +11,7 @@ from crawler import early_signals
 def main() -> int:
     """Run the command line and return its exit code."""
     early_signals.install()
+    _open_closed_streams()
     try:
         from crawler import cli
 
@@ -19,6 +20,20 @@ def main() -> int:
         return early_signals.interrupted()
     _end(code)
     return code
+
+
+def _open_closed_streams() -> None:
+    """Open the null device in place of each standard stream that the caller closed.
+
+    Otherwise a file of the crawl would get the number of that stream, and errors of libraries would be written to it.
+    """
+    for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+        if getattr(sys, name) is None:
+            opened = os.open(os.devnull, os.O_RDWR)
+            if opened != number:
+                os.dup2(opened, number)
+                os.close(opened)
+            setattr(sys, name, open(number, mode))  # noqa: SIM115  a number has no path
 
 
 def _end(code: int) -> None:

@@ -25,6 +25,7 @@ import traceback
 from collections.abc import Callable, Iterable
 
 from crawler import early_signals
+from crawler.printable import flush_output
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 # runs in the child: it gets the child's end of a socket pair, and returns the exit code
@@ -97,8 +98,7 @@ def fork_children(
     process (more precisely, with the thread that forks them). `siblings` are the other running children.
     """
     gc.freeze()  # without this, a garbage collection in a child would copy all memory pages of imported modules
-    sys.stdout.flush()
-    sys.stderr.flush()
+    flush_output()
     parent = os.getpid()
     children: list[ForkedChild] = []
     for _ in range(count):
@@ -130,7 +130,6 @@ def _be_child(work: Work, link: socket.socket) -> None:
     except BaseException:
         traceback.print_exc()
     finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
+        flush_output()
         logging.shutdown()
         os._exit(code)

@@ -105,6 +105,14 @@ def printing(stream: Any) -> Any:
     return stream if stream is None or isinstance(stream, PrintableStream) else PrintableStream(stream)
 
 
+def flush_output() -> None:
+    """Flush standard output and standard error. Skip a stream that is missing or cannot be written."""
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            with contextlib.suppress(OSError, ValueError):
+                stream.flush()
+
+
 @contextlib.contextmanager
 def printable_output() -> Iterator[None]:
     """Make standard output and standard error printable while the context is entered."""

@@ -270,7 +270,8 @@ class Fetch(msgspec.Struct, gc=False):
     that the server asked the crawler to sign its requests, and that this request should be repeated with a
     signature. `part` is the payload of a large file; `body` and `content` are then empty. `request_head` and
     `request_body` are the request without the values of credentials. `earlier` are the answers of the
-    redirect chain that led here, if the user's code made the request.
+    redirect chain that led here, if the user's code made the request. `names` are the names in `headers` in
+    lower case, if they are already known.
     """
 
     url: str
@@ -306,6 +307,7 @@ class Fetch(msgspec.Struct, gc=False):
     challenged: bool = False
     part: Part | None = None
     earlier: "list[Fetch]" = []
+    names: tuple[bytes, ...] | None = None
 
     @property
     def shown(self) -> Rendering | None:
@@ -321,6 +323,12 @@ class Fetch(msgspec.Struct, gc=False):
     def body_bytes(self) -> int:
         """The length of the payload."""
         return len(self.body) if self.part is None else self.part.length
+
+    def has_any(self, names: frozenset[bytes]) -> bool:
+        """Return whether the answer has a header field with one of these names (in lower case)."""
+        if self.names is None:
+            self.names = tuple([name.lower() for name, _ in self.headers])
+        return not names.isdisjoint(self.names)
 
     def header(self, name: bytes) -> bytes:
         """Return the first value of the field `name` (in lower case), or b"" if there is none."""

@@ -65,9 +65,8 @@ def _backwards(log: BinaryIO, begin: int, needle: bytes) -> Iterator[bytes]:
         at = max(begin, end - BLOCK_BYTES)
         log.seek(at)
         block = log.read(end - at) + rest
-        begun = (
-            block.find(b"\n") + 1 if at else 0
-        )  # before this byte is the end of a line that begins earlier
+        # A line that begins in the block before ends in front of this byte.
+        begun = block.find(b"\n") + 1 if at else 0
         end, rest = at, block[:begun] if begun or not at else block
         if begun or not at:
             yield from _with_needle(block, begun, block.rfind(b"\n") + 1, needle)

@@ -5,6 +5,7 @@ because of a server, the disk or the configuration, it prints one line on standa
 that of the error's class (`errors.py`).
 """
 
+import contextlib
 import gc
 import importlib
 import os
@@ -153,5 +154,8 @@ def _run(name: str, arguments: list[str]) -> int:
 
 
 def _fail(message: str, code: int) -> int:
-    print(f"crawler: {' '.join(message.split())}", file=sys.stderr)
+    with contextlib.suppress(
+        OSError
+    ):  # standard error may be a file on a full disk; the code tells the cause
+        print(f"crawler: {' '.join(message.split())}", file=sys.stderr, flush=True)
     return code

@@ -167,7 +167,7 @@ def own_statements(
     If the answer repeats a known copy, the meta elements of that copy apply; `earlier` is the receipt that
     contains them. Header fields that a 304 does not send keep their earlier values (RFC 9111, section 3.2).
     """
-    fields = _own_fields(fetch.headers)
+    fields = _own_fields(fetch.headers) if fetch.has_any(_FIELDS) else ()
     if not fields and extracted is not None and not extracted.statements and not extracted.licenses:
         return _SCANNED if extracted.parse_limit else _SILENT
     if repeats and fetch.status == 304 and earlier is not None:

@@ -40,6 +40,9 @@ def directive_names(robots_tags: Iterable[str], meta: Iterable[str], token: str)
     return frozenset(words - {""})
 
 
+NAMES = frozenset((_FIELD,))
+
+
 def header_directives(headers: Iterable[tuple[bytes, bytes]], token: str) -> Directives | None:
     """Return the directives of an answer's `X-Robots-Tag` fields; None if the answer has no such field."""
     length = len(_FIELD)

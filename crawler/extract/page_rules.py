@@ -11,6 +11,8 @@ from crawler.extract.collected import Context
 from crawler.extract.types import is_xhtml
 from crawler.urls.canonical import hostname
 
+# the header fields that a context contains
+NAMES = frozenset((b"link", b"x-robots-tag", b"refresh"))
 _NAMES = {b"link": "link_values", b"x-robots-tag": "robots_tags"}
 
 

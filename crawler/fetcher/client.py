@@ -396,6 +396,7 @@ class Client:
                 reason=received.reason,
                 version=received.version,
                 headers=received.fields,
+                names=tuple(received.known),
                 head_block=received.block,
                 body=answer.body,
                 content=answer.content,

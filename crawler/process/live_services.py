@@ -16,6 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from crawler.change_signals import Signalled
+from crawler.config.forms import http_origin
 from crawler.consent.use_rule import UseRule
 from crawler.extract.feed import read_feed
 from crawler.process.answering.served_process import served_process
@@ -95,8 +96,10 @@ class LiveServices:
 
     async def _serve(self) -> None:
         # Imported here, because most crawls have no page server.
+        from crawler.serve.filling import Filler
         from crawler.serve.http_server import more_descriptors
         from crawler.serve.page_handler import PageHandler
+        from crawler.serve.representation import CopyForm
         from crawler.serve.rewriting import rewriter
         from crawler.serve.server import PageServer
         from crawler.serve.sibling_client import SiblingClient
@@ -118,10 +121,10 @@ class LiveServices:
                 self._config.politeness.delay,
             )
             self._in_background(subscriber.run())
+        rule = UseRule.of(config.allow, self._config.consent)
+        handler = PageHandler(self.crawl, config, rewriter(), rule, folder)
         server = PageServer(
-            PageHandler(
-                self.crawl, config, rewriter(), UseRule.of(config.allow, self._config.consent), folder
-            ),
+            handler,
             config,
             self._now,
             ready=self.crawl.ready,
@@ -134,7 +137,16 @@ class LiveServices:
             await server.listener.start_unix(folder)
         receivers.resume()
         self._in_background(self.counts.keep())
+        if config.fill_share > 0.0:
+            form = CopyForm(http_origin(*server.listener.address), frozenset())
+            filler = Filler(
+                handler, self.crawl.archives, form, config, lambda: server.answered, self._is_fetching
+            )
+            self._in_background(filler.run())
         self._process.last_changes.append(self.counts.put)
+
+    def _is_fetching(self) -> bool:
+        return self._process.fetching() > 0
 
     def _own(self, topics: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
         """Return the (topic, hub) pairs that this process owns. So only one process subscribes to a topic."""

@@ -1,11 +1,13 @@
 """Prepares answers while no requests arrive, so that the first visit of a page is as fast as a later visit.
 
     pages, most requested first --> `PageHandler.prepare` --> body: cache on disk, head: memory
-          a step of 2 ms --> rest, long enough for `serve.fill_share` --> while requests arrive: rest on
+          a step of 2 ms --> rest, long enough for `serve.fill_share` --> while requests arrive
+                                                                          or pages are fetched: rest on
 
 The answers are first prepared for clients that name this server by its address and accept no content coding,
 then for the clients that really come. A pass ends once neither cache has room, and replaces no answer
 that a client has requested. A withdrawal empties the cache on disk, so all pages are prepared again after it.
+While a crawl stores pages, passes for its new pages follow.
 """
 
 import asyncio
@@ -34,6 +36,7 @@ STEP = 0.002  # seconds of work between two rests, and so the longest time that 
 DELAY_MAX = 0.5
 IDLE = 0.02  # seconds without a request, after which the work continues
 CHECK_INTERVAL = 1.0  # seconds between two looks for a new kind of client, or for a withdrawal
+REPEAT_INTERVAL = 60.0  # seconds between two passes over the pages of a running crawl
 FORMS_MAX = 4  # maximum number of forms (`CopyForm`) that are prepared; a withdrawal starts the count anew
 REQUESTED_MAX = 20_000  # number of requested pages that come first; the list uses 3 MB
 # Number of records that are read with one iterator. As long as an iterator is open, erased bytes stay on the disk.
@@ -44,7 +47,8 @@ class Filler:
     """Prepares the answers of `handler` for the pages in `archives`.
 
     `form` is the form in which clients are expected to request pages. `answered` returns the number of
-    requests answered up to now. The share of a CPU must not be 0.
+    requests answered up to now. `crawling` tells whether the crawl that stores the pages is fetching; then
+    nothing is prepared. The share of a CPU must not be 0.
     """
 
     def __init__(
@@ -54,6 +58,7 @@ class Filler:
         form: CopyForm,
         config: ServeConfig,
         answered: Callable[[], int],
+        crawling: Callable[[], bool] = lambda: False,
     ) -> None:
         self._handler = handler
         self._archives = archives
@@ -61,25 +66,28 @@ class Filler:
         self._share = config.fill_share
         self._half_life = config.request_half_life
         self._answered = answered
+        self._crawling = crawling
         self.passes = 0  # number of finished passes
         self._next = 0.0  # the instant at which the next step may begin
 
     async def run(self) -> None:
         """Prepare answers until the task is cancelled."""
         done: list[CopyForm] = []
-        revision = self._revision()
+        revision, writes, next_pass = self._revision(), 0, 0.0
         while True:
             if revision != self._revision():
                 revision = self._revision()
                 done.clear()
             form = self._handler.latest_form if done and self._handler.latest_form else self._form
-            if form in done or len(done) >= FORMS_MAX:
+            if form not in done and len(done) < FORMS_MAX:
+                done.append(form)
+                async for _ in self._with_rests(self._handler.head_cache.dropping_prepared()):
+                    pass
+            elif writes == self._writes() or time.monotonic() < next_pass:
                 await asyncio.sleep(CHECK_INTERVAL)
                 continue
-            done.append(form)
-            async for _ in self._with_rests(self._handler.head_cache.dropping_prepared()):
-                pass
-            await self._fill(form, revision)
+            writes, next_pass = self._writes(), time.monotonic() + REPEAT_INTERVAL
+            await self._fill(form if form in done else done[-1], revision)
             self.passes += 1
 
     async def _fill(self, form: CopyForm, revision: int) -> None:
@@ -92,7 +100,9 @@ class Filler:
 
     async def _with_rests(self, pieces: Iterator[T]) -> AsyncIterator[T]:
         """Yield `pieces`, and rest after each step of work on them."""
-        self._next, began = time.monotonic(), time.thread_time()
+        self._next = time.monotonic()
+        await self._rest(0.0)
+        began = time.thread_time()
         for piece in pieces:
             yield piece
             if (spent := time.thread_time() - began) >= STEP:
@@ -100,11 +110,11 @@ class Filler:
                 began = time.thread_time()
 
     async def _rest(self, spent: float) -> None:
-        """Rest after `spent` seconds of work, and until no requests arrive."""
+        """Rest after `spent` seconds of work, and until no requests arrive and no page is fetched."""
         before, now = self._answered(), time.monotonic()
         self._next = max(self._next + spent / self._share, now - DELAY_MAX)
         await asyncio.sleep(max(0.0, self._next - now))
-        while before != (before := self._answered()):
+        while before != (before := self._answered()) or self._crawling():
             await asyncio.sleep(IDLE)
 
     def _urls(self) -> Iterator[str]:
@@ -160,3 +170,6 @@ class Filler:
 
     def _revision(self) -> int:
         return sum(archive.withdrawals.revision for archive in self._archives)
+
+    def _writes(self) -> int:
+        return sum(archive.store.writes for archive in self._archives)

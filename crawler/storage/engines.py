@@ -68,9 +68,16 @@ def open_store(path: Path, engine: Choice = AUTO, **options: int) -> DiskStore:
     """Open the store in the folder `path`, or create one with `engine`. `options` are arguments of the store's class.
 
     Raises:
-        DirectoryError: the store has an engine other than `engine`, or its engine is not installed.
+        DirectoryError: the store has an engine other than `engine`, its engine is not installed, or the path is not
+            UTF-8, which the engines cannot open.
         DamageError, StoreError: see the engine's class.
     """
+    try:
+        str(path).encode()
+    except UnicodeEncodeError as error:
+        raise DirectoryError(
+            f"{path}: a store cannot be opened there, because the path is not UTF-8"
+        ) from error
     found = engine_of(path)
     if found and engine not in (AUTO, found):
         raise another_engine(path, found, engine)

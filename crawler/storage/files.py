@@ -236,14 +236,19 @@ def cut(path: Path, length: int) -> int:
 
 def free_bytes(path: Path) -> int:
     """Return the free space in bytes, for this user, of the disk that holds `path`."""
-    space = os.statvfs(path)
+    space = _space(path)
     return space.f_bavail * space.f_frsize
 
 
 def total_bytes(path: Path) -> int:
     """Return the size in bytes of the disk that holds `path`."""
-    space = os.statvfs(path)
+    space = _space(path)
     return space.f_blocks * space.f_frsize
+
+
+def _space(path: Path) -> os.statvfs_result:
+    with _store_errors(path, "read the free space"):
+        return os.statvfs(path)
 
 
 def reserve(path: Path, length: int) -> None:

@@ -98,11 +98,8 @@ async def check(page: Page, name: str) -> None:
     await tab_through(page)
 
 
-async def test_killed_processes_before_a_browser(tmp_path: Path, tree: list[str]) -> None:  # noqa: F811
-    """The page always shows which processes are left.
-
-    First, one process is killed again and again, until its restart is delayed. Then all processes are killed.
-    """
+async def test_a_killed_process_before_a_browser(tmp_path: Path, tree: list[str]) -> None:  # noqa: F811
+    """The page shows which processes are left. One is killed again and again, until its restart is delayed."""
     async with watched(tmp_path, tree) as (crawl, page):
         assert await tile(page, "Hosts") == "6"
         for _ in range(KILLS):
@@ -117,6 +114,14 @@ async def test_killed_processes_before_a_browser(tmp_path: Path, tree: list[str]
         assert await page.evaluate("document.getElementById('lacking').hidden")
         assert "p1: ended with signal 9" in await shown(page, "problems")
 
+
+async def test_a_killed_crawl_before_a_browser(tmp_path: Path, tree: list[str]) -> None:  # noqa: F811
+    """The page shows the last error of a crawl that was killed, and the crawl again once it is restarted."""
+    async with watched(tmp_path, tree) as (crawl, page):
+        await crawl.kill("p1")
+        await page.until(
+            "document.getElementById('problems').textContent.includes('p1: ended with signal 9')"
+        )
         fetched = await tile(page, "Fetched")
         await crawl.kill_all()
         await reads(page, "verdict", "Reconnecting")

@@ -2,13 +2,17 @@
 
 import errno
 import gc
+import shlex
+import subprocess
+import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from crawler import cli
-from crawler.errors import CrawlerError, DirectoryError, StoreError
+from crawler.errors import CrawlerError, DirectoryError, NoSeedError, StoreError
 
 
 def _directory_error(number: int) -> DirectoryError:
@@ -70,3 +74,23 @@ def test_the_garbage_collector_is_on_after_a_command(argv: list[str]) -> None:
     """
     cli.main(argv)
     assert gc.isenabled()
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-", "2>/dev/full"])
+def test_a_crawl_runs_without_standard_streams(tmp_path: Path, closed: str) -> None:
+    """Programs such as cron may start a command with closed streams. Before, the crawl ended with a traceback."""
+    words = [
+        sys.executable,
+        "-m",
+        "crawler",
+        "crawl",
+        "http://127.0.0.1:1/",
+        "--dir",
+        str(tmp_path / "crawl"),
+    ]
+    words += ["--contact", "you@example.test", "--admin", "off", "--allow-network", "127.0.0.0/8"]
+    command = f"{shlex.join([*words, '--patience', '0', '--progress', 'none'])} {closed}"
+    ended = subprocess.run(["bash", "-c", command], check=False, capture_output=True, text=True, timeout=120)
+    assert ended.returncode == NoSeedError.exit_code, ended
+    assert "Traceback" not in ended.stderr
+    assert " started" in (tmp_path / "crawl" / "crawler.log").read_text()

@@ -23,7 +23,7 @@ def test_collections_are_short_and_ignore_survivors_while_pages_are_served(
     """A full collection of all cached answers blocks requests for 90 ms."""
     directory, seen = CrawlDirectory(tmp_path), []
     directory.create(bytes(16))
-    directory.save_config(convert({}))
+    directory.settings.save(convert({}))
     opened(tmp_path).close()
     thresholds = gc.get_threshold()
 

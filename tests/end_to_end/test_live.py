@@ -20,6 +20,7 @@ from crawler.storage.engines import open_store
 from crawler.storage.keys import ASKED
 from crawler.storage.kv import scan_prefix
 from tests.end_to_end import tree_server
+from tests.end_to_end.web import Web, crawl, page
 
 CRAWLER = [sys.executable, "-m", "crawler"]
 
@@ -184,6 +185,7 @@ def test_a_crawl_of_three_processes_serves_and_obeys(tmp_path: Path, tree: list[
     try:
         running.until(lambda: len(running.status().get("processes", [])) == 3 and running.fetched() > 30)
         for seed in seeds:
+            running.until(lambda: ask(running.serve, f"/page?url={seed}")[0] == 200)  # noqa: B023 (called at once)
             # the kernel may assign each of these new connections to any of the three processes
             for _ in range(6):
                 status, _, body = ask(running.serve, f"/page?url={seed}")
@@ -201,6 +203,19 @@ def test_a_crawl_of_three_processes_serves_and_obeys(tmp_path: Path, tree: list[
         assert running.process.wait(120) == 0
     finally:
         running.end()
+
+
+def test_a_crawl_that_waits_prepares_the_first_visits_of_its_pages(tmp_path: Path) -> None:
+    with Web({"/": page(text="word " * 2000)}) as web:
+        crawl(tmp_path / "crawl", web.url())
+        running = Running(tmp_path, [], "--set", "refresh.min_age=100000000", command="refresh")
+        try:
+            running.until(lambda: running.status()["serve"]["disk_bytes"])
+            assert ask(running.serve, f"/page?url={web.url()}")[0] == 200
+            served = running.status()["serve"]
+            assert (served["ready_misses"], served["requests"]) == (0, 1)
+        finally:
+            running.end()
 
 
 @pytest.mark.parametrize(("processes", "orphans"), [(1, False), (3, False), (3, True)])

@@ -173,6 +173,29 @@ async def test_nothing_is_prepared_while_requests_arrive(
         assert len(disk_of(served)) == PAGES
 
 
+async def test_pages_of_a_crawl_are_prepared_while_it_fetches_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pages that the crawl stores later are prepared in a later pass."""
+    monkeypatch.setattr(filling, "REPEAT_INTERVAL", 0.0)
+    async with made(tmp_path) as served:
+        fetching = True
+        form, disk = CopyForm(f"http://127.0.0.1:{served.port}", frozenset()), disk_of(served)
+        archives = [served.site.cache]
+        filler = Filler(served.handler, archives, form, served.config, lambda: 0, lambda: fetching)
+        task = asyncio.ensure_future(filler.run())
+        for _ in range(500):
+            await asyncio.sleep(0)
+        assert len(disk) == 0
+        fetching = False
+        await until(lambda: len(disk) == PAGES)
+        served.store(f"{SITE}new", long(PAGES))
+        await until(lambda: len(disk) == PAGES + 1)
+        assert (await served.get(f"{AT}new")).body == long(PAGES)
+        assert served.handler.response_cache.misses == 0
+        task.cancel()
+
+
 async def _first_pass(served: Served) -> None:
     async with filled(served):
         pass

@@ -8,13 +8,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crawler.errors import DamageError, StoreError
+from crawler.errors import DamageError, DirectoryError, StoreError
 from crawler.storage.engines import open_store
 from crawler.storage.kv import DiskStore, KeyValue, MemoryStore, after_prefix, scan_prefix, seal, unseal
 from tests.engines import ENGINES, TABLES
 
 KEYS = st.binary(min_size=1, max_size=3)
 OPERATIONS = st.lists(st.lists(st.tuples(KEYS, st.none() | st.binary(max_size=4)), max_size=6), max_size=6)
+
+
+def test_a_path_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DirectoryError, match="the path is not UTF-8"):
+        open_store(tmp_path / "\udcff")
 
 
 def apply(store: KeyValue, batches: list[list[tuple[bytes, bytes | None]]]) -> None:

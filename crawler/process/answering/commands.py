@@ -17,13 +17,9 @@ from msgspec.structs import replace
 from crawler.admin.status import MemberStatus, Status
 from crawler.change_signals import Signalled
 from crawler.clock import iso_time
-from crawler.consent.describing import in_plain
-from crawler.consent.summary import Summary
-from crawler.consent.use_rule import UseRule
 from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.relaxed_settings import SeedPlaces, confirm, inherited
 from crawler.errors import UsageError
-from crawler.export.consent_columns import stored_uses
 from crawler.frontier.hosts.ranking import ORDERS
 from crawler.process.answering.explainer import Explainer, Steps
 from crawler.process.answering.withdrawing import Withdrawing
@@ -176,6 +172,9 @@ class Commands:
         content is the picture that the browser took, or empty if there is no picture. If `allow` names a
         purpose, ignore copies that may not be used for it.
         """
+        from crawler.consent.describing import in_plain  # the other commands do not need these modules
+        from crawler.consent.use_rule import UseRule
+
         rule = UseRule.of(allow, self._context.config.consent)
         request_form = typed_url(url)
         if request_form is None:
@@ -247,6 +246,9 @@ class Commands:
 
     def consent(self, pages: int = 100_000) -> Steps:
         """Count the first `pages` stored pages by host, by use, and by the site's answer for the use; see `Summary`."""
+        from crawler.consent.summary import Summary
+        from crawler.export.consent_columns import stored_uses
+
         if pages < 0:
             raise UsageError("consent: pages must not be negative")
         summary = Summary()

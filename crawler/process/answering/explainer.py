@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 
 from crawler.clock import iso_time
-from crawler.consent.describing import in_plain
 from crawler.due.eliminator import Eliminator
 from crawler.errors import UsageError
 from crawler.frontier.frontier import Frontier
@@ -163,7 +162,11 @@ class Explainer:
     def _consent(self, fingerprint: int, record: PageRecord) -> dict[str, Any]:
         """Return the receipt of the newest copy; {} if there is no copy, or it has no receipt."""
         newest = self._pages.newest_capture(fingerprint, record)
-        return {} if newest is None else in_plain(self._pages.store, fingerprint, newest)
+        if newest is None:
+            return {}
+        from crawler.consent.describing import in_plain  # `status` does not need this module
+
+        return in_plain(self._pages.store, fingerprint, newest)
 
     def _facts(self, url: str) -> dict[str, Any]:
         """Return the verdicts of the filter and of robots.txt on a URL, given in request form."""

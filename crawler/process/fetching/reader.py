@@ -22,7 +22,7 @@ from crawler.extract.feed import is_feed, read_feed
 from crawler.extract.listing import is_listing, read_listing
 from crawler.extract.loop_share import LoopShare
 from crawler.extract.map_stream import MapStream
-from crawler.extract.page_rules import PageRules
+from crawler.extract.page_rules import NAMES, PageRules
 from crawler.extract.repeated_links import links_with_repeats
 from crawler.extract.sitemap import Entry, read_sitemap
 from crawler.extract.types import is_css, is_page
@@ -183,9 +183,8 @@ class Reader:
         return extracted
 
     def _context(self, fetch_task: FetchTask, fetch: Fetch) -> Context:
-        return self._rules.context(
-            fetch.url, fetch.headers, fetch.content_type, fetch.charset, fetch_task.url
-        )
+        headers = fetch.headers if fetch.has_any(NAMES) else ()
+        return self._rules.context(fetch.url, headers, fetch.content_type, fetch.charset, fetch_task.url)
 
     async def close(self) -> None:
         """End the child processes."""

@@ -20,6 +20,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
 from crawler.errors import CrawlerError
+from crawler.printable import flush_output
 
 T = TypeVar("T")
 
@@ -105,8 +106,7 @@ def leave(code: int) -> int:
             if thread.is_alive():
                 log.error("shutdown: thread %s did not end; abandoned\n%s", thread.name, stacks())
                 logging.shutdown()
-                sys.stdout.flush()
-                sys.stderr.flush()
+                flush_output()
                 os._exit(code)
     return code
 

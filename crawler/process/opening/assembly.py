@@ -7,22 +7,18 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from crawler.config import Overrides
-from crawler.consent.site_book import SiteBook
-from crawler.consent.stamping import Stamping
 from crawler.due.eliminator import Eliminator
 from crawler.fetcher.fetch_request import user_agent
 from crawler.frontier.discovery.entries import decode
 from crawler.frontier.frontier import Frontier
 from crawler.frontier.refresh.importance import read_values
 from crawler.frontier.refresh.stored_view import unopened
-from crawler.pages.captures import capture_key
 from crawler.pages.page_cache import PageCache
 from crawler.pages.withdrawals import Withdrawals
 from crawler.process.opening.change_comparison import ChangeComparison
 from crawler.process.opening.process_context import ProcessContext
 from crawler.records import Link, Outcome
 from crawler.robots.cache import RobotsCache
-from crawler.signing.message_signatures import key_id_of
 from crawler.splitter.inbox import Inbox
 from crawler.splitter.outbox import Outbox
 from crawler.storage.faults import reach
@@ -74,28 +70,6 @@ def make_robots(context: ProcessContext, store: KeyValue) -> RobotsCache:
     # few seconds.
     entries_max = config.frontier.front_factor * config.crawl.concurrency
     return RobotsCache(store, config.robots, config.identity.token, entries_max)
-
-
-def make_stamping(
-    context: ProcessContext, store: KeyValue, robots: RobotsCache, fingerprinter: Fingerprinter
-) -> Stamping:
-    """Return the object that gives each page its consent receipt."""
-    config = context.config
-
-    def record_of(url: str, at: float) -> bytes:
-        key = capture_key(fingerprinter.fingerprint(url), at)
-        return key if store.get(key) is not None else b""
-
-    book = SiteBook(
-        store,
-        robots,
-        config.consent,
-        token=config.identity.token,
-        fingerprint=fingerprinter.fingerprint,
-        record_of=record_of,
-        processes=config.crawl.processes,
-    )
-    return Stamping(store, book, config.identity.token, lambda fetch: key_id_of(fetch.request_head))
 
 
 def make_page_cache(context: ProcessContext, store: KeyValue, fingerprinter: Fingerprinter) -> PageCache:

@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING
 
 from crawler.clock import Clock
 from crawler.config.credentials import has_credentials
+from crawler.consent.site_book import SiteBook
+from crawler.consent.stamping import Stamping
 from crawler.due.eliminator import Eliminator
 from crawler.frontier.frontier import Frontier
 from crawler.frontier.refresh.validators import Validators
+from crawler.pages.captures import capture_key
 from crawler.pages.page_cache import PageCache
-from crawler.process.opening.assembly import make_stamping
 from crawler.process.opening.process_context import ProcessContext
 from crawler.process.results.admission import Admission, Owners, Seen
 from crawler.process.results.credits import Credits
@@ -22,6 +24,7 @@ from crawler.process.results.signal_intake import SignalIntake
 from crawler.process.results.site_knowledge import SiteKnowledge
 from crawler.records import Link, LinkFlag
 from crawler.robots.cache import RobotsCache
+from crawler.signing.message_signatures import key_id_of
 from crawler.splitter.inbox import Received
 from crawler.storage.commit import Change, Making
 from crawler.storage.kv import KeyValue
@@ -105,7 +108,7 @@ class Decisions:
             credit=self._credits.give,
             validators=_validators(context, store, refresh),
             token=context.config.identity.token,
-            stamping=make_stamping(context, store, robots, fingerprinter),
+            stamping=_stamping(context, store, robots, fingerprinter),
         )
 
     def received(self, received: Received) -> Making:
@@ -134,3 +137,25 @@ def _validators(context: ProcessContext, store: KeyValue, refresh: "Refresh | No
     validators = Validators(context.config.refresh)
     validators.open(store)
     return validators
+
+
+def _stamping(
+    context: ProcessContext, store: KeyValue, robots: RobotsCache, fingerprinter: Fingerprinter
+) -> Stamping:
+    """Return the object that gives each page its consent receipt."""
+    config = context.config
+
+    def record_of(url: str, at: float) -> bytes:
+        key = capture_key(fingerprinter.fingerprint(url), at)
+        return key if store.get(key) is not None else b""
+
+    book = SiteBook(
+        store,
+        robots,
+        config.consent,
+        token=config.identity.token,
+        fingerprint=fingerprinter.fingerprint,
+        record_of=record_of,
+        processes=config.crawl.processes,
+    )
+    return Stamping(store, book, config.identity.token, lambda fetch: key_id_of(fetch.request_head))

@@ -26,7 +26,7 @@ from crawler.clock import Clock
 from crawler.config import RefreshConfig
 from crawler.consent.stamping import Stamping
 from crawler.errors import DamageError, StoreError, Unexpected
-from crawler.extract.directives import header_directives
+from crawler.extract.directives import NAMES, header_directives
 from crawler.frontier.frontier import Frontier
 from crawler.frontier.outcome_policy import Decision, End
 from crawler.frontier.refresh.validators import Validators
@@ -434,7 +434,7 @@ class ResultProcessor:
     ) -> Capturing:
         """Capture a fetch, with its receipt, for storage. After an exception, capture only that a fetch was made."""
         try:
-            tags = header_directives(fetch.headers, self._token)
+            tags = header_directives(fetch.headers, self._token) if fetch.has_any(NAMES) else None
             before = self._pages.record(fetch_task.fingerprint) if fetch_task.flags & _KNOWN else None
             capturing = self._pages.capture(fetch, fetch_task, extracted, now, final=final, tags=tags)
             has_receipt = fetch_task.kind not in _ABOUT_SITES and not fetch_task.flags & _EXTERNAL

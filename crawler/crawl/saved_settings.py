@@ -4,7 +4,8 @@
 """
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any, Protocol
 
 import msgspec
 from msgspec import structs
@@ -16,9 +17,6 @@ from crawler.records import UNDECODABLE
 from crawler.storage.engines import AUTO, another_engine, chosen, engine_of
 from crawler.storage.files import atomic_write, rename
 
-if TYPE_CHECKING:
-    from crawler.crawl.directory import CrawlDirectory
-
 # A comment of the configuration names the hosts of the seeds for which the user gave looser settings. Because it
 # is a comment, these settings do not apply if another crawl uses this file as its configuration.
 _PLACES = "# Looser settings were given for the seeds at: "
@@ -26,10 +24,24 @@ _HEAD = "# Written by crawler, up to the line that says so; `--set` and flags ch
 _END = "# The end."
 
 
+class Directory(Protocol):
+    """The part of `CrawlDirectory` that the settings need."""
+
+    path: Path
+
+    @property
+    def report_file(self) -> Path: ...
+    def process(self, name: str) -> Path: ...
+    def process_names(self) -> list[str]: ...
+    def begun_names(self) -> set[str]: ...
+    def require_plain(self) -> None: ...
+    def require_format(self) -> None: ...
+
+
 class SavedSettings:
     """The settings that `directory` keeps for its crawl."""
 
-    def __init__(self, directory: "CrawlDirectory") -> None:
+    def __init__(self, directory: Directory) -> None:
         self._directory = directory
         self.file = directory.path / "crawl.toml"
         self.credentials_file = directory.path / "credentials"

@@ -13,9 +13,8 @@ payload in its compressed form. Other readers ignore the extra field.
 
 At level 1, on average over 300 manuals of 44 kB, compression takes 72 us with one part and 79 us with three
 parts, which make the result 2 % longer. If the payload is already coded with gzip, compression takes 41 us
-with one part and 15 us with three parts, and the result is 1 % longer. At levels 1 to 3, the head and short
-records (such as a request) are compressed at level 0, because the tables of level 1 would cost 3 to 5 us and save
-only 110 to 170 bytes.
+with one part and 15 us with three parts, and the result is 1 % longer. At levels 1 to 3, the head is
+compressed at level 0, because the tables of level 1 would cost 5 us and save only 170 bytes.
 """
 
 import re
@@ -32,7 +31,6 @@ from crawler.errors import DamageError
 
 ISAL_LEVEL_MAX = 3
 PAYLOAD_BYTES_MIN = 1024  # separate parts are not worthwhile for a shorter payload
-SHORT_RECORD_BYTES = 1024  # a record of fewer bytes is compressed like a head
 
 _GAP = b"\r\n\r\n"
 _RESPONSE = b"WARC/1.1\r\nWARC-Type: response\r\n"
@@ -64,8 +62,7 @@ def compressor(level: int) -> Callable[[bytes], bytes]:
         start = payload_start(record)
         end = len(record) - len(_GAP)
         if end - start < PAYLOAD_BYTES_MIN or end > _LENGTH_MAX or not record.endswith(_GAP):
-            short = len(record) < SHORT_RECORD_BYTES
-            whole: bytes = method.compress(record, of_head if short else level, _WINDOW)
+            whole: bytes = method.compress(record, level, _WINDOW)
             return whole
         view = memoryview(record)
         head = _flushed(method, view[:start], of_head)

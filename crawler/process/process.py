@@ -129,6 +129,7 @@ class Process:
             network=network,
             store=stages.store,
             results=results,
+            earlier=stages.earlier,
             key=stages.fingerprinter.key,
             trusts=stages.knowledge.trusts,
             queue=self.queue,

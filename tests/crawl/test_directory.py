@@ -14,6 +14,7 @@ import pytest
 from crawler.config import Config, convert
 from crawler.crawl import directory as module
 from crawler.crawl.directory import SEED_BYTES, CrawlDirectory
+from crawler.crawl.saved_settings import SavedSettings
 from crawler.errors import DamageError, DirectoryError, StoreError
 
 SEED = bytes(range(16))
@@ -153,7 +154,7 @@ def test_invalid_credentials_are_rejected_and_unreadable_ones_ignored(
         return real(self)
 
     real = Path.read_bytes
-    monkeypatch.setattr(CrawlDirectory, "_config_problem", lambda self: "")
+    monkeypatch.setattr(SavedSettings, "_problem", lambda self: "")
     monkeypatch.setattr(Path, "read_bytes", forbidden)
     assert convert(crawl.settings.load()).identity.headers == ("X-Who: me",)
 

@@ -41,7 +41,7 @@ def test_examples_type_check(tmp_path: Path) -> None:
         (tmp_path / name).write_text(source, encoding="utf-8")
     mypy = [sys.executable, "-m", "mypy", "--strict", "--config-file=", "--follow-imports=silent"]
     ran = subprocess.run(
-        [*mypy, f"--cache-dir={tmp_path / 'cache'}", *map(str, sorted(tmp_path.glob("*.py")))],
+        [*mypy, "--cache-dir=/dev/null", *map(str, sorted(tmp_path.glob("*.py")))],
         cwd=ROOT, capture_output=True, text=True, check=False,
     )  # fmt: skip
     errors = [line for line in ran.stdout.splitlines() if ": error:" in line]

@@ -364,7 +364,7 @@ async def test_a_server_for_one_use_shows_only_copies_that_permit_it(tmp_path: P
     served = Served(tmp_path, allow="train-ai")
     served.store()
     async with served:
-        for target in (AT, "/timegate/" + PAGE, PAGE):
+        for target in (AT, "/timegate/" + PAGE, "/timemap/link/" + PAGE, PAGE):
             refused = await served.get(target)
             assert refused.status == 451 and refused.json["state"] == "consent", target
 

@@ -326,7 +326,7 @@ def play(
 
 
 class _Game:
-    """What a policy knows of a world and has copied of it, and the counts from which its result follows."""
+    """The state of a game: the nodes that the policy knows, their copies, and the counts for the result."""
 
     def __init__(self, world: LivingWorld, policy: Finder, *, told: bool) -> None:
         self._world, self._policy, self._told = world, policy, told
@@ -367,7 +367,7 @@ class _Game:
             self._policy.find(node, at)
 
     def fetch(self, node: int, now: float) -> None:
-        """Fetch a node, and tell the policy what came of it."""
+        """Fetch a node, and tell the policy the outcome."""
         is_gone, is_new = now >= self._died[node], not self._had[node]
         self._fetches += 1
         self._hub_fetches += self._world.is_hub(node)

@@ -25,6 +25,7 @@ from crawler.process.answering.explainer import Explainer, Steps
 from crawler.process.answering.withdrawing import Withdrawing
 from crawler.process.committing.portions import portions
 from crawler.process.opening.stages import Stages
+from crawler.process.results.retired import retiring
 from crawler.records import LinkFlag, PageState, PeerStatus
 from crawler.robots.cache import RobotsCopy
 from crawler.storage.commit import Change, Maker
@@ -81,7 +82,7 @@ class Commands:
                 stages.name,
                 stages.pages,
                 stages.intake.filter,
-                self._retiring,
+                stages.frontier,
                 stages.fingerprinter,
                 stages.clock.now,
                 stages.point.making,
@@ -298,7 +299,7 @@ class Commands:
         except (re.error, OverflowError, RecursionError) as error:
             raise UsageError(f"{pattern!r} is not a valid regular expression: {error}") from error
         matches = re.compile(pattern).search
-        portions = self._retiring(matches)
+        portions = retiring(self._frontier, self._now, matches, self._commit)
         while True:
             yield from self._point.making()
             try:
@@ -313,10 +314,6 @@ class Commands:
         if not gone:
             stored = yield from self._stores(re.compile(pattern))
         return {"retired": gone, "stored": stored}
-
-    def _retiring(self, matches: Callable[[str], object]) -> Generator[None, None, int]:
-        """Retire the waiting URLs that match, in portions. Return their number."""
-        return self._decisions().results.retiring(matches, self._commit)
 
     def _retire_links(self, peer: str, matches: Callable[[str], object]) -> Generator[None, None, int]:
         """Retire the matching links that wait for an unreachable peer. Return their number."""

@@ -18,11 +18,13 @@ from typing import Any
 import msgspec
 
 from crawler.errors import UsageError
+from crawler.frontier.frontier import Frontier
 from crawler.pages.captures import end_of, fingerprint_of, unpack_capture, unpack_record
 from crawler.pages.erasure import Blanked, Erasing, list_bytes, listed_bytes
 from crawler.pages.page_cache import PageCache
 from crawler.pages.withdrawals import Withdrawal
 from crawler.process.answering.explainer import Steps
+from crawler.process.results.retired import retiring
 from crawler.records import Capture
 from crawler.storage import keys
 from crawler.storage.commit import Change, Maker
@@ -56,7 +58,7 @@ class Withdrawing:
         name: str,
         pages: PageCache,
         url_filter: UrlFilter,
-        retiring: Callable[[Callable[[str], object]], Generator[None, None, int]],
+        frontier: Frontier,
         fingerprinter: Fingerprinter,
         now: Callable[[], float],
         making: Callable[[], Generator[None, None, None]],
@@ -65,7 +67,7 @@ class Withdrawing:
         self._name = name
         self._pages = pages
         self._url_filter = url_filter
-        self._retiring = retiring
+        self._frontier = frontier
         self._fingerprinter = fingerprinter
         self._now = now
         self._making = making
@@ -179,7 +181,7 @@ class Withdrawing:
 
     def _retire(self, rule: Withdrawal) -> Steps:
         """Drop the waiting URLs that the rule covers."""
-        portions = self._retiring(rule.is_about)
+        portions = retiring(self._frontier, self._now, rule.is_about, self._commit)
         yield from self._making()
         while next(portions, _END) is not _END:
             yield

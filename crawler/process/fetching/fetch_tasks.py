@@ -38,6 +38,7 @@ from crawler.process.fetching.reader import Reader
 from crawler.process.fetching.site_files import SiteFiles
 from crawler.process.fetching.subresources import Subresources
 from crawler.process.lifecycle.shutdown import within
+from crawler.process.results.earlier_copies import EarlierCopies
 from crawler.process.results.result_processor import ResultProcessor
 from crawler.records import Extracted, Fetch, FetchTask, LinkFlag, Outcome, RequestOptions, TaskKind
 from crawler.storage.commit import Change, Maker, Making, steps
@@ -90,6 +91,7 @@ class FetchTasks:
         network: Network,
         store: KeyValue,
         results: ResultProcessor,
+        earlier: EarlierCopies,
         key: Callable[[str], bytes],
         trusts: Callable[[str], bool],
         queue: Callable[[Change | Maker], None],
@@ -107,7 +109,7 @@ class FetchTasks:
         self._fetcher, self._resolver, self._reader = network
         self._reader.charge(self._fetcher)
         self._store = store
-        self._results = results
+        self._results, self._earlier = results, earlier
         self._queue = queue
         self._queue_heavy = queue_heavy
         self._wake = wake
@@ -175,7 +177,7 @@ class FetchTasks:
         """Return the validators (ETag, Last-Modified) to send. Each is "" if a browser will show the page anyway."""
         if self._is_due_in_browser(fetch_task):
             return "", ""
-        return self._results.conditions(fetch_task, now)
+        return self._earlier.conditions(fetch_task, now)
 
     def _is_due_in_browser(self, fetch_task: FetchTask) -> bool:
         """Return whether a browser will show a known page, so that its answer must be read even if it is unchanged."""
@@ -191,10 +193,10 @@ class FetchTasks:
             in_scope=self._results.in_scope,
             subresources=self._subresources,
             step_aside=self._leave_network,
-            known=self._results.known_record,
+            known=self._earlier.known_record,
             store=self._store,
             renderer=self._make_renderer(
-                self._config, self._results.stored_answer, self._clock.now, self._unexpected
+                self._config, self._earlier.stored_answer, self._clock.now, self._unexpected
             ),
         )
 
@@ -330,7 +332,7 @@ class FetchTasks:
         if is_heavy(fetch, extracted):
             self._step_aside(fetch_task)
             async with self._preparing:
-                await asyncio.to_thread(self._results.prepare, fetch)
+                await asyncio.to_thread(self._earlier.prepare, fetch)
             queue = self._queue_heavy
         await self._pass(fetch_task, fetch, extracted, make, queue)
         if self.sink is not None:
@@ -452,14 +454,14 @@ class FetchTasks:
     async def _read(self, fetch_task: FetchTask, fetch: Fetch, stream: MapStream | None) -> Extracted | None:
         """Return the content extracted from an answer; None if the answer shows nothing new or cannot be read."""
         try:
-            if not self._results.shows_news(fetch_task, fetch) and not self._is_due_in_browser(fetch_task):
+            if not self._earlier.shows_news(fetch_task, fetch) and not self._is_due_in_browser(fetch_task):
                 self._reader.drop(stream)
                 return None
             extracted = await self._reader.read(
                 fetch_task, fetch, lambda: self._step_aside(fetch_task), stream
             )
             if extracted is not None and extracted.told_by and fetch_task.flags & _REFRESH:
-                await self._reader.news(extracted, fetch, lambda: self._results.known_content(fetch_task))
+                await self._reader.news(extracted, fetch, lambda: self._earlier.known_content(fetch_task))
             return extracted
         except Exception as error:
             self._unexpected.note(error, f"reading {fetch_task.url}; its links are lost")

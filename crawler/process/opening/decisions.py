@@ -16,6 +16,7 @@ from crawler.pages.page_cache import PageCache
 from crawler.process.opening.process_context import ProcessContext
 from crawler.process.results.admission import Admission, Owners, Seen
 from crawler.process.results.credits import Credits
+from crawler.process.results.earlier_copies import EarlierCopies
 from crawler.process.results.link_policy import LinkPolicy
 from crawler.process.results.link_scoring import LinkScoring, named
 from crawler.process.results.result_processor import ResultProcessor
@@ -97,6 +98,9 @@ class Decisions:
         policy = LinkPolicy(config, robots, self.admission, self.knowledge, ordered=ordering is not None)
         self._clock = context.clock
         self._credits = Credits(refresh, topology.partition, context.name)
+        validators = _validators(context, store, refresh)
+        stamping = _stamping(context, store, robots, fingerprinter)
+        self.earlier = EarlierCopies(pages, validators, refresh, receipts=stamping is not None)
         self.results = ResultProcessor(
             context.clock,
             frontier,
@@ -106,9 +110,9 @@ class Decisions:
             refresh=refresh,
             hear=self.signal_intake.hear,
             credit=self._credits.give,
-            validators=_validators(context, store, refresh),
+            validators=validators,
             token=context.config.identity.token,
-            stamping=_stamping(context, store, robots, fingerprinter),
+            stamping=stamping,
         )
 
     def received(self, received: Received) -> Making:

@@ -52,6 +52,7 @@ from crawler.urls.equivalence import Equivalences
 if TYPE_CHECKING:
     from crawler.process.opening.decisions import Decisions
     from crawler.process.results.admission import Admission
+    from crawler.process.results.earlier_copies import EarlierCopies
     from crawler.process.results.result_processor import ResultProcessor
     from crawler.process.results.signal_intake import SignalIntake
     from crawler.process.results.site_knowledge import SiteKnowledge
@@ -216,6 +217,11 @@ class Stages:
     def results(self) -> "ResultProcessor":
         """Turns the ends of fetches into changes."""
         return self.decisions.results
+
+    @property
+    def earlier(self) -> "EarlierCopies":
+        """Answers questions about the copies that earlier fetches stored."""
+        return self.decisions.earlier
 
     def _commit_point(self) -> CommitPoint:
         return CommitPoint(

@@ -8,7 +8,7 @@
 A *refresh* (a fetch task with the flag REFRESH, for a known page) differs in two ways. It is counted
 separately, under `refresh.`, because its URL is already counted as done. The same is true of a known page
 that was queued again (AGAIN). And if the content of the page is unchanged, its links are not followed again
-(`shows_news`).
+(`EarlierCopies.shows_news`).
 
 A change is built in one step, or by a generator that pauses between portions of the links
 (`process/committing/portions.py`). The commit point builds one change at a time. If the content of a page
@@ -16,7 +16,6 @@ causes an exception, the exception is counted, and the page is recorded without 
 its links.
 """
 
-import re
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING
 
@@ -25,7 +24,7 @@ import msgspec
 from crawler.clock import Clock
 from crawler.config import RefreshConfig
 from crawler.consent.stamping import Stamping
-from crawler.errors import DamageError, StoreError, Unexpected
+from crawler.errors import StoreError, Unexpected
 from crawler.extract.directives import NAMES, header_directives
 from crawler.frontier.frontier import Frontier
 from crawler.frontier.outcome_policy import Decision, End
@@ -53,8 +52,7 @@ from crawler.records import (
 )
 from crawler.robots.cache import RobotsCache
 from crawler.storage.commit import Change, Making
-from crawler.storage.keys import PARKED
-from crawler.urls.canonical import authority, canonical
+from crawler.urls.canonical import authority
 
 if TYPE_CHECKING:
     from crawler.frontier.refresh.refreshing import Refresh
@@ -111,45 +109,6 @@ class ResultProcessor:
 
     # -- pages -----------------------------------------------------------------
 
-    def conditions(self, fetch_task: FetchTask, now: float) -> tuple[str, str]:
-        """Return the validators (ETag, Last-Modified) for a conditional request. A validator is "" if it cannot be used.
-
-        If all copies are withdrawn, no validators are returned, because a 304 would leave the page without
-        any copy to show.
-        """
-        if self._pages.withdrawals and next(self._pages.captures(fetch_task.fingerprint), None) is None:
-            return "", ""
-        # An unchanged static answer would not prove that the rendered page is unchanged.
-        known = self.known_record(fetch_task)
-        if known is not None and known.rendered:
-            return "", ""
-        if fetch_task.flags & _KNOWN and self._lacks_receipt(fetch_task):
-            return "", ""
-        if fetch_task.flags & _AGAIN:
-            record = self._pages.record(fetch_task.fingerprint)
-            return self._validators.conditions(fetch_task.fingerprint, fetch_task.host, record, now)
-        if self._refresh is None or not fetch_task.flags & _REFRESH:
-            return "", ""
-        return self._refresh.outcomes.conditions(fetch_task, now)
-
-    def known_record(self, fetch_task: FetchTask) -> PageRecord | None:
-        """Return the record of a stored page that is fetched again; None if the page is new or has no copy."""
-        if not fetch_task.flags & _KNOWN:
-            return None
-        record = self._pages.record(fetch_task.fingerprint)
-        return record if record is not None and record.state is PageState.STORED else None
-
-    def _lacks_receipt(self, fetch_task: FetchTask) -> bool:
-        """Return whether a known page has no receipt yet. If so, its meta elements must be read once."""
-        record = self._pages.record(fetch_task.fingerprint)
-        return self._stamping is not None and record is not None and not record.receipt
-
-    def shows_news(self, fetch_task: FetchTask, fetch: Fetch) -> bool:
-        """Return whether an answer should be parsed. This is false if a refetch returned the same bytes as before."""
-        if not fetch_task.flags & _KNOWN or self._lacks_receipt(fetch_task):
-            return True
-        return not self._pages.shows_known(fetch, fetch_task)
-
     def note_site(self, fetch: Fetch) -> None:
         """Note in an answer what its site now says about the use of the site's pages."""
         if self._stamping is not None:
@@ -182,36 +141,6 @@ class ResultProcessor:
     def in_scope(self, url: str) -> bool:
         """Return whether a URL (request form) is in the scope of the crawl."""
         return self._link_policy.in_scope(url)
-
-    def prepare(self, fetch: Fetch) -> None:
-        """Precompute the digests of a large answer, in any thread."""
-        self._pages.digest_ahead(fetch)
-
-    def known_content(self, fetch_task: FetchTask) -> bytes:
-        """Return the stored content of a page that is refetched; b"" if no content can be read."""
-        try:
-            copy = self._pages.get(fetch_task.fingerprint, with_noarchive=True)
-        except DamageError:
-            return b""
-        return b"" if copy is None else copy.content
-
-    def stored_answer(self, url: str) -> Fetch | None:
-        """Return the newest complete answer of a URL in the archive; None if no answer can be read."""
-        form = canonical(url)
-        try:
-            copy = self._pages.answer_of(form) if form is not None else None
-        except DamageError:
-            return None
-        if copy is None:
-            return None
-        return Fetch(
-            url,
-            Outcome.FETCHED,
-            status=copy.status,
-            headers=copy.headers,
-            content=copy.content,
-            began=copy.capture.fetched_at,
-        )
 
     def page(self, fetch_task: FetchTask, fetch: Fetch, extracted: Extracted | None, now: float) -> Making:
         """Build the `Change` for the fetch of a page. The fetch may be final, or may be repeated later."""
@@ -385,30 +314,6 @@ class ResultProcessor:
         change.count(f"hosts.{failure.outcome}")
         self._release(change, self._settle(fetch_task, failure, now))
         return change
-
-    def retire(self, pattern: str, change: Change) -> int:
-        """Drop the to-do and parked URLs that match the regular expression. Return the number of these URLs."""
-        gone = self._frontier.intake.retire(re.compile(pattern).search, change)
-        counters.count_retired(change, gone)
-        self._tell_written(change)
-        return gone
-
-    def retiring(self, matches: Callable[[str], object], commit: Callable[[Change], None]) -> Counted:
-        """Retire matching URLs in portions. Pass each `Change` to `commit`, then pause. Return the number of URLs."""
-        count, begin = 0, PARKED
-        while begin:
-            change = Change()
-            gone, begin = self._frontier.intake.retire_some(matches, change, begin)
-            counters.count_retired(change, gone)
-            self._tell_written(change)
-            if gone:
-                commit(change)
-            count += gone
-            yield
-        return count
-
-    def _tell_written(self, change: Change) -> None:
-        change.after.append(lambda: self._frontier.committed(change, self._clock.now()))
 
     # -- parts -------------------------------------------------------------------
 

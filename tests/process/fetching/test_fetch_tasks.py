@@ -103,6 +103,7 @@ class Run:
             network=Network(self.canned, self.canned, Reader(joint.stages.config)),
             store=joint.stages.store,
             results=joint.results,
+            earlier=joint.stages.earlier,
             key=joint.stages.fingerprinter.key,
             trusts=joint.stages.knowledge.trusts,
             queue=self.makers.append,

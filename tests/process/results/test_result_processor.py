@@ -9,6 +9,7 @@ import pytest
 
 from crawler.errors import StoreError
 from crawler.process.committing.counters import conservation, splitter_conservation
+from crawler.process.results.retired import retiring
 from crawler.records import (
     META_NOINDEX,
     Blame,
@@ -368,16 +369,6 @@ def test_a_host_without_an_address(joint: Joint) -> None:
     )
 
 
-def test_retired_urls_are_done(joint: Joint) -> None:
-    for path in ("x1", "x2", "y"):
-        joint.add(HOME + path)
-    change = Change()
-    assert joint.results.retire("/x", change) == 2
-    assert counted(change) == {"urls.done": 2, "urls.retired": 2}
-    joint.stages.commits.commit(change)
-    assert joint.fetch_task().url == HOME + "y"
-
-
 def test_retiring_in_portions_counts_all_and_commits_each(joint: Joint) -> None:
     """The total counts equal those of a single change. A portion without any matching URL makes no change."""
     for path in ("x1", "x2", "y"):
@@ -388,7 +379,7 @@ def test_retiring_in_portions_counts_all_and_commits_each(joint: Joint) -> None:
         changes.append(change)
         joint.stages.commits.commit(change)
 
-    portions = joint.results.retiring(re.compile("/x").search, commit)
+    portions = retiring(joint.frontier, joint.clock.now, re.compile("/x").search, commit)
     pauses = 0
     while True:
         try:
@@ -464,11 +455,11 @@ def again(joint: Joint) -> FetchTask:
 
 def test_a_page_queued_again_is_requested_with_its_validators(joint: Joint) -> None:
     joint.add("http://b.org/")
-    assert joint.results.conditions(joint.fetch_task(), joint.clock.now()) == ("", "")
+    assert joint.stages.earlier.conditions(joint.fetch_task(), joint.clock.now()) == ("", "")
     fetch_task = again(joint)
     pair = ('"1"', "Mon, 01 Jan 2024 00:00:00 GMT")
-    assert joint.results.conditions(fetch_task, joint.clock.now()) == pair
-    assert joint.results.known_content(fetch_task) == b"first"
+    assert joint.stages.earlier.conditions(fetch_task, joint.clock.now()) == pair
+    assert joint.stages.earlier.known_content(fetch_task) == b"first"
 
 
 def test_a_page_that_a_browser_showed_is_requested_without_validators(joint: Joint) -> None:
@@ -477,28 +468,31 @@ def test_a_page_that_a_browser_showed_is_requested_without_validators(joint: Joi
     joint.follow(HOME, fetch(HOME, b"first", rendering=shown, **TAG), extracted())
     joint.add(HOME, flags=AGAIN)
     fetch_task = joint.fetch_task()
-    record = joint.results.known_record(fetch_task)
+    record = joint.stages.earlier.known_record(fetch_task)
     assert record is not None and record.rendered
-    assert joint.results.conditions(fetch_task, joint.clock.now()) == ("", "")
+    assert joint.stages.earlier.conditions(fetch_task, joint.clock.now()) == ("", "")
 
 
 def test_the_stored_answer_of_a_url_is_found_in_any_spelling(joint: Joint) -> None:
-    assert joint.results.stored_answer(HOME) is None and joint.results.stored_answer("mailto:a") is None
+    assert (
+        joint.stages.earlier.stored_answer(HOME) is None
+        and joint.stages.earlier.stored_answer("mailto:a") is None
+    )
     joint.follow(HOME, fetch(HOME, b"first", **TAG), extracted())
-    answer = joint.results.stored_answer("HTTP://A.org:80/")
+    answer = joint.stages.earlier.stored_answer("HTTP://A.org:80/")
     assert answer is not None and (answer.status, answer.content) == (200, b"first")
 
 
 def test_requests_are_conditional_as_configured(open_joint: Callable[..., Joint]) -> None:
     joint = open_joint(refresh={"conditional": False})
-    assert joint.results.conditions(again(joint), joint.clock.now()) == ("", "")
+    assert joint.stages.earlier.conditions(again(joint), joint.clock.now()) == ("", "")
 
 
 def test_a_wrong_validator_of_a_page_queued_again_is_detected(open_joint: Callable[..., Joint]) -> None:
     """If other content comes with the same ETag, later requests to the host have no validators."""
     joint = open_joint(refresh={"check_every": 1})
     fetch_task = again(joint)
-    assert joint.results.conditions(fetch_task, joint.clock.now()) == ("", ""), (
+    assert joint.stages.earlier.conditions(fetch_task, joint.clock.now()) == ("", ""), (
         "this request checks the validators, so it is unconditional"
     )
     joint.page(fetch_task, fetch(HOME, b"second", **TAG), extracted())
@@ -525,14 +519,14 @@ def test_a_page_queued_again_that_fails_is_not_done(joint: Joint) -> None:
 
 def test_content_that_cannot_be_read_is_no_content(joint: Joint) -> None:
     fetch_task = again(joint)
-    assert joint.results.known_content(fetch_task) == b"first"
+    assert joint.stages.earlier.known_content(fetch_task) == b"first"
     for segment in (joint.stages.directory / "warc").iterdir():
         segment.write_bytes(b"x" * segment.stat().st_size)
-    assert joint.results.known_content(fetch_task) == b""
+    assert joint.stages.earlier.known_content(fetch_task) == b""
     stranger = FetchTask(
         TaskKind.PAGE, 1, "b.org", "http://b.org/", fingerprint=joint.fingerprint("http://b.org/")
     )
-    assert joint.results.known_content(stranger) == b""
+    assert joint.stages.earlier.known_content(stranger) == b""
 
 
 # ---- refreshes ----
@@ -560,11 +554,11 @@ def refresh(joint: Joint, answer: Fetch, *hrefs: str) -> Change:
     """Refetch a page. If its content is unchanged, its body is not read."""
     books = dict(joint.stages.point.counters)
     for url in ("http://a.org/x", "http://a.org/y"):
-        joint.results.retire(url, change := Change())
-        joint.stages.commits.commit(change)
+        for _ in retiring(joint.frontier, joint.clock.now, url.__eq__, joint.stages.commits.commit):
+            pass
     fetch_task = joint.fetch_task()
     assert fetch_task.flags == SEED | REFRESH and fetch_task.url == HOME
-    news = joint.results.shows_news(fetch_task, answer)
+    news = joint.stages.earlier.shows_news(fetch_task, answer)
     change = joint.page(fetch_task, answer, extracted(*hrefs) if news else None)
     assert "urls.done" not in change.counts and not any(name.startswith("pages.") for name in change.counts)
     assert joint.stages.point.counters["pages.fetched"] == books["pages.fetched"] == 1
@@ -670,7 +664,7 @@ def test_a_page_that_is_not_a_refresh_is_read_even_if_its_content_is_known(joint
     joint.add(HOME)
     while (fetch_task := joint.fetch_task()).url != HOME:
         joint.page(fetch_task, fetch(fetch_task.url))
-    assert joint.results.shows_news(fetch_task, fetch(HOME, b"first"))
+    assert joint.stages.earlier.shows_news(fetch_task, fetch(HOME, b"first"))
     change = joint.page(fetch_task, fetch(HOME, b"first"), extracted("/new"))
     assert change.counts["urls.to_due"] == 1
 
@@ -708,7 +702,10 @@ def test_a_refresh_is_requested_as_the_schedule_decides(refreshing: Joint) -> No
     joint.page(joint.fetch_task(), fetch(HOME, b"first", **TAG), extracted())
     fetch_task = joint.fetch_task()
     assert fetch_task.flags & REFRESH
-    assert joint.results.conditions(fetch_task, joint.clock.now()) == ('"1"', "Mon, 01 Jan 2024 00:00:00 GMT")
+    assert joint.stages.earlier.conditions(fetch_task, joint.clock.now()) == (
+        '"1"',
+        "Mon, 01 Jan 2024 00:00:00 GMT",
+    )
 
 
 def test_dates_of_other_hosts_are_no_signals(refreshing: Joint) -> None:

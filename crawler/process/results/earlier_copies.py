@@ -1,0 +1,94 @@
+"""Answers the questions of a fetch task about the copies of its URL that earlier fetches stored; changes nothing.
+
+before the request      is it conditional? may a stored answer replace it?
+before parsing          does the answer show anything new?
+"""
+
+from crawler.errors import DamageError
+from crawler.frontier.refresh.refreshing import Refresh
+from crawler.frontier.refresh.validators import Validators
+from crawler.pages.page_cache import PageCache
+from crawler.records import Fetch, FetchTask, LinkFlag, Outcome, PageRecord, PageState
+from crawler.urls.canonical import canonical
+
+_REFRESH, _AGAIN = LinkFlag.REFRESH, LinkFlag.AGAIN
+_KNOWN = _REFRESH | _AGAIN
+
+
+class EarlierCopies:
+    """The stored copies in `pages`. `receipts` is true if each page gets a consent receipt."""
+
+    def __init__(
+        self, pages: PageCache, validators: Validators, refresh: Refresh | None, *, receipts: bool
+    ) -> None:
+        self._pages, self._validators, self._refresh = pages, validators, refresh
+        self._receipts = receipts
+
+    def conditions(self, fetch_task: FetchTask, now: float) -> tuple[str, str]:
+        """Return the validators (ETag, Last-Modified) for a conditional request. A validator is "" if it cannot be used.
+
+        If all copies are withdrawn, no validators are returned, because a 304 would leave the page without
+        any copy to show.
+        """
+        if self._pages.withdrawals and next(self._pages.captures(fetch_task.fingerprint), None) is None:
+            return "", ""
+        # An unchanged static answer would not prove that the rendered page is unchanged.
+        known = self.known_record(fetch_task)
+        if known is not None and known.rendered:
+            return "", ""
+        if fetch_task.flags & _KNOWN and self._lacks_receipt(fetch_task):
+            return "", ""
+        if fetch_task.flags & _AGAIN:
+            record = self._pages.record(fetch_task.fingerprint)
+            return self._validators.conditions(fetch_task.fingerprint, fetch_task.host, record, now)
+        if self._refresh is None or not fetch_task.flags & _REFRESH:
+            return "", ""
+        return self._refresh.outcomes.conditions(fetch_task, now)
+
+    def known_record(self, fetch_task: FetchTask) -> PageRecord | None:
+        """Return the record of a stored page that is fetched again; None if the page is new or has no copy."""
+        if not fetch_task.flags & _KNOWN:
+            return None
+        record = self._pages.record(fetch_task.fingerprint)
+        return record if record is not None and record.state is PageState.STORED else None
+
+    def _lacks_receipt(self, fetch_task: FetchTask) -> bool:
+        """Return whether a known page has no receipt yet. If so, its meta elements must be read once."""
+        record = self._pages.record(fetch_task.fingerprint)
+        return self._receipts and record is not None and not record.receipt
+
+    def shows_news(self, fetch_task: FetchTask, fetch: Fetch) -> bool:
+        """Return whether an answer should be parsed. This is false if a refetch returned the same bytes as before."""
+        if not fetch_task.flags & _KNOWN or self._lacks_receipt(fetch_task):
+            return True
+        return not self._pages.shows_known(fetch, fetch_task)
+
+    def known_content(self, fetch_task: FetchTask) -> bytes:
+        """Return the stored content of a page that is refetched; b"" if no content can be read."""
+        try:
+            copy = self._pages.get(fetch_task.fingerprint, with_noarchive=True)
+        except DamageError:
+            return b""
+        return b"" if copy is None else copy.content
+
+    def stored_answer(self, url: str) -> Fetch | None:
+        """Return the newest complete answer of a URL in the archive; None if no answer can be read."""
+        form = canonical(url)
+        try:
+            copy = self._pages.answer_of(form) if form is not None else None
+        except DamageError:
+            return None
+        if copy is None:
+            return None
+        return Fetch(
+            url,
+            Outcome.FETCHED,
+            status=copy.status,
+            headers=copy.headers,
+            content=copy.content,
+            began=copy.capture.fetched_at,
+        )
+
+    def prepare(self, fetch: Fetch) -> None:
+        """Precompute the digests of a large answer, in any thread."""
+        self._pages.digest_ahead(fetch)

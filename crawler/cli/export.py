@@ -41,12 +41,11 @@ def main(_command: str, argv: list[str]) -> int:
             count = export.run(args.dir)
         finally:
             progress.end()
-    problems += export.damage
-    for problem in problems:
+    for problem in [*problems, *export.damage]:
         print(f"crawler: {problem}", file=sys.stderr)
     if args.where and not count and not args.quiet:
         print(f"crawler: no page matches {args.where}", file=sys.stderr)
-    return DamageError.exit_code if problems else 0
+    return DamageError.exit_code if export.incomplete else 0
 
 
 def _parse(argv: list[str]) -> argparse.Namespace:

@@ -94,6 +94,7 @@ class Export:
         self._select = Selection(with_noarchive=request.with_noarchive, static=request.static)
         self._count = 0
         self.damage: list[str] = []  # segments that are missing or too short; a line for each
+        self.incomplete = False  # True if segments are missing, or if copies could not be read
         self.entry = ""  # the file of a mirror that a user should open first
 
     def _check_options(self) -> None:
@@ -132,6 +133,7 @@ class Export:
         """
         with opened(path) as crawled:
             request, self.damage = self._request, crawled.damage()
+            self.incomplete = bool(self.damage)
             self._select = self._select._replace(
                 disallowed=crawled.disallowed(),
                 refused=crawled.refused(request.allow, request.unknown, self._report),
@@ -146,11 +148,16 @@ class Export:
             return bool(CONTENT_FIELDS & ({*self._fields} | self._where_fields()))
         return self._writer.reads
 
+    def _report_unread(self, problem: str) -> None:
+        """Report a copy that cannot be read."""
+        self.incomplete = True
+        self._report(problem)
+
     # -- streams
 
     def _warc(self, crawled: Crawled) -> Iterator[bytes]:
         chunks = warc_chunks(
-            crawled.archives, self._select, report=self._report, receipt_of=self._receipt_of()
+            crawled.archives, self._select, report=self._report_unread, receipt_of=self._receipt_of()
         )
         return itertools.chain.from_iterable(chunk.pieces for chunk in chunks)
 
@@ -272,7 +279,7 @@ class Export:
         with WorkerPool(work, self._request.processes) as worker_pool:
             for done in worker_pool.results(batches(known, PIECE_PAGES)):
                 for problem in done.problems:
-                    self._report(problem)
+                    self._report_unread(problem)
                 self._count += len(done.values)
                 self._progress(self._count)
                 yield from done.values
@@ -296,7 +303,7 @@ class Export:
             self._select,
             self._content(crawled, pages, ("title",)),
             now=newest,
-            report=self._report,
+            report=self._report_unread,
             receipt_of=self._receipt_of(),
         )
 

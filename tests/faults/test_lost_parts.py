@@ -20,7 +20,7 @@ def sound(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     """A finished crawl of one or three processes."""
     folder = tmp_path_factory.mktemp("sound")
     small = ("--set", "pages.segment_bytes=2000")
-    with TreeWeb(folder, PAGES, "--fanout", "4", hosts=12) as web:
+    with TreeWeb(folder, PAGES, "--fanout", "4", hosts=40) as web:
         assert crawl(folder / "crawl", web.seed, *settings(*several(request.param), *small)).code == 0
     return folder / "crawl"
 

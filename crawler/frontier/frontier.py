@@ -21,9 +21,9 @@ Callers use these parts directly: `intake`, `hops`, `under_way`, `pauses`, `bloc
 All methods run in one thread; only `stage` and the writing of batches may run
 in another. Rules for the caller:
 
-* Write batches in the order of the calls that filled them (`enqueue`, `record_outcome` for
-  decisions that are staged, `retire`, `flush`), with one first-in, first-out commit queue. The
-  counts in the host records depend on this order.
+* Write batches in the order of the calls that filled them, with one first-in, first-out commit queue. These
+  calls are `enqueue`, `retire`, `flush` and, if the decision is staged, `record_outcome`. The counts
+  in the host records depend on this order.
 * Call `committed(batch, now)` after each batch is written. The entries of a batch are read back only after
   this call. URLs of a host whose whole queue is in memory may be given out earlier, because their results are
   committed after the batch anyway.

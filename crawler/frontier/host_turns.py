@@ -19,7 +19,7 @@ from crawler.records import FetchTask, TaskKind
 from crawler.robots.cache import VerdictKind
 
 LOOKS_MAX = 256  # number of entries of a host examined per turn; each may need a check of robots.txt
-IDLE_MAX = 16  # one call gives a turn to at most this many hosts that have no URL in memory
+IDLE_MAX = 16  # one call gives a turn to at most this many hosts that have no new URL
 
 _TASK_OF = {
     VerdictKind.ALLOWED: TaskKind.PAGE,
@@ -62,12 +62,11 @@ class HostTurns:
         return None
 
     def of_idle(self, now: float) -> FetchTask | None:
-        """Give turns to the next hosts until the next host has a URL in memory.
+        """Give turns to the next hosts as long as they have no new URL to try; return the first fetch task, if any.
 
-        Return the first fetch task that such a turn gives out, if any. A host without a URL in memory may be
-        waiting for a retry. The setting `refresh.share = "auto"` compares the value of known pages with the
-        value of the next host's new URL. A next host without a URL in memory would hide the new URLs of the
-        hosts behind it from this comparison.
+        A host may be ready without a new URL, because a retry has become due. The setting `refresh.share =
+        "auto"` compares the value of known pages with the value of the next host's new URL. If the next host had
+        no new URL, this comparison would miss the new URLs of the hosts behind it.
         """
         for _ in range(IDLE_MAX):
             slot, order = self._bench.first(now)

@@ -131,7 +131,7 @@ class OutcomePolicy:
         return self._with_record(host, Decision(fetch_task, end, now, until))
 
     def _charges_host(self, host: FrontHost, fetch_task: FetchTask, fetch: Fetch, now: float) -> bool:
-        """Return whether to charge the host; return False after charging the failure to the task's authority."""
+        """Return True to charge the host. If only the task's authority failed, charge it and return False."""
         authority = entries.split_authority(fetch_task.url)[0]
         if fetch_task.kind is TaskKind.ROBOTS and fetch.blame is Blame.URL:
             self._note_failing(
@@ -161,7 +161,7 @@ class OutcomePolicy:
     def _refetched(
         self, host: FrontHost, fetch_task: FetchTask, fetch: Fetch, now: float, crawl_delay: float
     ) -> Decision:
-        """Decide the end of a refetch that is done or denied. The schedule, not a queue, plans the page's next fetch."""
+        """Return the decision after a refetch. The task is done, and the schedule plans the page's next fetch."""
         until = now
         if fetch_task.kind is TaskKind.PAGE:
             override = self._overrides.for_url(fetch_task.url, host.name) if self._overrides else _NO_OVERRIDE

@@ -54,7 +54,7 @@ class Outcomes:
         """Decide what happens to the URL and the host after a request or a failed look-up.
 
         If the URL is done, its host may be requested again from its ready time on.
-        Stage every decision, because it may also carry records of other hosts.
+        Pass every decision to `stage`, because it may also carry records of other hosts.
         """
         host = self._outstanding.held[fetch_task.host]
         crawl_delay = 0.0
@@ -95,7 +95,7 @@ class Outcomes:
         self._gates.release_address(host, decision.ended if decision.requested else 0.0, now)
 
     def _plan(self, host: FrontHost, now: float) -> None:
-        """Let a host that is now free leave the front, rest, or wait for its ready time."""
+        """Let a host that is now free leave the front, stay there without work, or wait for its ready time."""
         if self._hosts.flags[host.slot] & SILENCED:
             self._bench.leave(host, now, idle=True)
         elif not self._hosts.todo[host.slot] and host.refetch is None:

@@ -52,14 +52,14 @@ class Outstanding:
 
     @property
     def is_nearly_full(self) -> bool:
-        """True if nine in ten fetch slots are taken. The others go to the next ready hosts, prompt or not."""
+        """True if nine in ten fetch slots are taken; then hosts that are not prompt lose some of theirs."""
         return 10 * self.requests >= 9 * self.concurrency
 
     def acquire(self, host: FrontHost, task: TaskKind, url: str = "") -> FetchTask:
         """Give out a fetch task.
 
-        A task for a page or a denied URL is for the host's known page or, without one, for the first URL of
-        the host's queue.
+        If the host has a known page to refetch, a task of the kind PAGE or DENIED is for this page.
+        Otherwise, it is for the first URL of the host's queue.
         """
         assert not host.held and host.key not in self.held, host
         host.held = True
@@ -132,7 +132,7 @@ class Outstanding:
         return host_key in self._aside
 
     def step_aside(self, host_key: int) -> bool:
-        """Free the fetch slot of the host's task; return False if it has no slot or too many tasks are aside."""
+        """Free the fetch slot of the host's task; return False if it has none or too many have stepped aside."""
         if host_key in self._aside or len(self._aside) >= self.concurrency:
             return False
         self._aside.add(host_key)

@@ -31,7 +31,7 @@ class Pauses:
         self._reasons.add(reason)
 
     def resume(self, reason: str = USER) -> None:
-        """End the pause with this reason."""
+        """End the pause that has this reason."""
         self._reasons.discard(reason)
 
 

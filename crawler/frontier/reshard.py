@@ -16,7 +16,7 @@ from crawler.storage.reshard import NewProcess, load, pack
 
 
 def move(to: NewProcess) -> None:
-    """Copy the queues for a new process from the old ones, and derive its crawl-wide numbers from theirs."""
+    """Copy the queues of a new process from the old processes; derive its crawl-wide numbers from the old ones."""
     parked: Counter[str] = Counter()
     for _, key, value in to.copy(PARKED):
         parked[RULES[decode(key, value).rule]] += 1

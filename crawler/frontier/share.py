@@ -49,7 +49,7 @@ class Side(Enum):
 
 
 class Share:
-    """Gives a share `refresh` (0 to 1) of the fetches to refresh, the rest to discovery.
+    """Divides the fetches between two sides: refresh gets the share `refresh` (0 to 1), discovery gets the rest.
 
     If a side is idle, the other side gets its part. With `auto`, `refresh` is the recent actual share.
     `of_crawl` is the share that applies to all processes of the crawl together. The share of one process

@@ -1,8 +1,8 @@
 """Read-only views of the frontier: counters, the status of hosts, and what the crawl waits for.
 
-A host may be free while every URL in its queue waits: for a robots.txt that could not be fetched, for the end
-of the wait of its scheme and port, or for its next try. In that case, the state, cause and next try that are
-shown for the host are those of its first URL.
+A host may be free although all URLs in its queue wait, because their robots.txt could not be fetched, because
+requests to their scheme and port failed, or because their next try is not due yet. In that case, the state,
+cause and next try that are shown for the host are those of its first URL.
 """
 
 import itertools
@@ -53,7 +53,7 @@ class Waited:
         self._reason, self._since = reason, now
 
     def seconds(self, now: float) -> dict[str, float]:
-        """Return the seconds by reason up to `now`, including the present wait."""
+        """Return the seconds that the crawl has waited for each reason up to `now`, including the present wait."""
         seconds = dict(self._ended)
         if self._reason:
             seconds[self._reason] += max(0.0, now - self._since)
@@ -61,7 +61,7 @@ class Waited:
 
 
 def shares(seconds: dict[str, float], whole: float) -> dict[str, float]:
-    """Return each value as a share, 0 to 1, of `whole`, the time elapsed."""
+    """Return each value as a share of `whole`, from 0 to 1. `whole` is the time elapsed."""
     return {
         name: round(min(1.0, length / whole), 4) if whole > 0 else 0.0 for name, length in seconds.items()
     }
@@ -125,7 +125,7 @@ class FrontierViews:
         return counts | {"requests": self._outstanding.requests, "look_ups": self._gates.look_ups.under_way}
 
     def why_slow(self, now: float) -> dict[str, float]:
-        """Return the seconds until `now` in which nothing could start, by reason; see `Waited`."""
+        """Return for each reason the seconds up to `now` during which nothing could start; see `Waited`."""
         return self._waited.seconds(now)
 
     @property
@@ -190,8 +190,8 @@ class FrontierViews:
     def hosts(self, now: float, limit: int, *, explained: int | None = None) -> Iterator[HostStatus]:
         """Yield the status of up to `limit` hosts; hosts of the front come first.
 
-        `explained` is the number of hosts for which to find out what their first URLs wait for; None means all
-        of them. To find this out, a robots.txt of 500 kB may have to be read for each host.
+        For the first `explained` hosts, the status shows what the host's first URL waits for; None means for
+        all hosts. To find this out, a robots.txt of 500 kB may have to be read for each host.
         """
         left = limit if explained is None else explained
         for slot, name in self._slots(limit):

@@ -1,4 +1,4 @@
-"""Lists the URLs that wait in a store, with the verdicts on their servers; the crawl may be running or at rest.
+"""Lists the URLs that wait in a store, and whether their servers work. The crawl may be running or at rest.
 
 A server counts as unreachable if the latest request to the URL's authority (`hosts/authorities.py`) or to its
 host has failed, or if the latest request for its robots.txt has. It also counts as unreachable if the look-up

@@ -199,7 +199,7 @@ class Scope:
     def urls(self) -> list[str]:
         """Return URLs from which the entries of this scope can be made again.
 
-        A scope of the same kinds to which these URLs are added includes this scope.
+        If these URLs are added to a scope of the same kinds, that scope includes this scope.
         """
         own = ["http://" + entry if "/" in entry else f"http://{entry}/" for entry in sorted(self._entries)]
         return own + [url for other in self._others.values() for url in other.urls()]

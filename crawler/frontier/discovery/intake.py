@@ -125,7 +125,7 @@ class Intake:
         return max(0, min(place + self._priority(link) - NEUTRAL, WORST))
 
     def improve(self, links: Sequence[Link], batch: Batch, now: float) -> int:
-        """Move each waiting URL to the class of a new link to it if this class is better; return the number moved.
+        """Move each waiting URL to a better class if a new link to it has that class; return the number moved.
 
         A URL is moved only if the class is better by at least `order.raise_classes`. A URL is not moved if it
         is in flight, was tried before, is parked or done, or has a priority set by the user. A URL that is
@@ -196,7 +196,7 @@ class Intake:
     ) -> None:
         """Count a queue entry, and keep it in memory if the rest of its queue is in memory.
 
-        A host that had nothing to do and is ready now enters the front if the front has fewer than
+        A host that had nothing to do enters the front at once if it is ready and the front has fewer than
         `front_max` hosts.
         """
         registry, hosts, bench = self._registry, self._registry.hosts, self._bench
@@ -403,7 +403,7 @@ class Intake:
             registry.todo -= 1
 
     def waiting(self) -> Iterator[tuple[bool, str]]:
-        """Yield (whether it is parked, its URL) for each stored entry: first the queues, then the parked entries."""
+        """Yield each stored entry as (whether the URL is parked, URL): first the queues, then the parked entries."""
         for prefix in (TODO, PARKED):
             for _, name, _, _, entry in self._scan(prefix):
                 yield prefix == PARKED, join_url(name, entry.tail)

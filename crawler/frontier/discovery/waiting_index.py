@@ -9,10 +9,10 @@ entry at the place found, and check that it belongs to the URL. LevelDB uses 25 
 and 55 for the entry itself.
 
 Entries in unwritten batches cannot be read from the store, so they are kept in memory here. Their number is
-never greater than the number of entries in the flushes under way. A better class may be found for a URL that
-is not queued yet, because the duplicate URL eliminator has not processed its first link. Then the class is
-kept as a *promise*: the URL will be queued with this class. Promises exist in memory only. So a crash loses
-promises, but no URLs.
+never greater than the number of entries in the flushes under way. A URL is queued only after the duplicate
+URL eliminator has processed the first link to it. Before that, a link with a better class may be found. Then
+the class is kept as a *promise*: the URL will be queued with this class. Promises exist in memory only. So a
+crash loses promises, but no URLs.
 """
 
 from collections.abc import Iterable
@@ -44,7 +44,7 @@ class WaitingIndex:
         self._promises: dict[int, int] = {}  # fingerprint -> class
 
     def open(self) -> None:
-        """Build the index if this crawl has an index and it is incomplete. If it has none, drop an existing index."""
+        """Build the index if the crawl needs one and it is incomplete. If it needs none, delete a stored index."""
         whole = self._store.get(WAITING_WHOLE) is not None
         if self.keeps and not whole:
             self._drop()
@@ -104,7 +104,7 @@ class WaitingIndex:
         return int.from_bytes(order, "big"), entry
 
     def promise(self, fingerprint: int, place: int) -> None:
-        """Promise that the URL, if it is queued later, gets this class or a better one."""
+        """Record that a URL that is not queued yet is to be queued with this class or a better one."""
         self._promises[fingerprint] = min(place, self._promises.pop(fingerprint, place))
         if len(self._promises) > PROMISES_MAX:
             del self._promises[next(iter(self._promises))]
@@ -116,5 +116,5 @@ class WaitingIndex:
         return min(place, self._promises.pop(fingerprint, place))
 
     def forget(self, fingerprint: int) -> None:
-        """Forget the entry in memory of a URL that leaves its queue."""
+        """Remove a URL that leaves its queue from the entries that are kept in memory."""
         self._unwritten.pop(fingerprint, None)

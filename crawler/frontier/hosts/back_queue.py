@@ -42,7 +42,7 @@ class BackQueue:
         yield from self._others
 
     def holds(self, *, others: bool) -> bool:
-        """Return whether the queue has a prompt host. If `others` is True, hosts that are not prompt count, too."""
+        """Return whether a host with the flag PROMPT is queued. If `others` is True, any host counts."""
         return bool(self._prompt or (others and self._others))
 
     def append(self, slot: int) -> None:

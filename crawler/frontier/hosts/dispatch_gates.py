@@ -82,7 +82,7 @@ class DispatchGates:
             self.addresses.open(now)
 
     def configure(self, politeness: PolitenessConfig) -> None:
-        """Set gaps and back-offs for future requests; a gap that has started ends as planned."""
+        """Set the gaps and back-offs of future requests. The end of a gap that has already started does not change."""
         self.politeness.config = politeness
         self.addresses.configure(politeness)
         self.domains.configure(politeness)
@@ -92,7 +92,7 @@ class DispatchGates:
         return max(self.hosts.ready[slot], self.visits.free_at(self.hosts.key[slot], now))
 
     def call_others(self, now: float) -> None:
-        """Wake hosts that are not prompt and wait for a fetch slot, as long as their share has free slots."""
+        """Wake hosts that wait for a fetch slot, as long as the share for hosts that are not prompt has free slots."""
         self.shares.look(now)
         while (host := self.shares.next_waiting()) is not None:
             self.bench.wake(host, now)

@@ -1,10 +1,11 @@
 """Limits the requests to one registrable domain; all hosts of the domain share this limit.
 
 Gaps limit each host, so a domain with a thousand hosts could get hundreds of requests per second, although
-one operator usually pays for all of them. Therefore each request takes a turn. The turns of a domain are
-1 / `domain_rate` seconds apart, but no farther apart than the minimum gap of the host that is to be requested. So
-one host alone is never limited by its domain, and if the minimum gap is 0 (`politeness.delay`), domains have
-no limit. A host keeps its turn until its request starts. Instants are seconds on the process clock.
+one operator usually pays for all of them. Therefore each request to a domain needs a turn of the domain. The
+turns of a domain are 1 / `domain_rate` seconds apart, but no farther apart than the minimum gap of the host
+that is to be requested. So one host alone is never limited by its domain, and if the minimum gap is 0
+(`politeness.delay`), domains have no limit. A host keeps its turn until its request starts. Instants are
+seconds on the process clock.
 """
 
 from crawler.config import PolitenessConfig

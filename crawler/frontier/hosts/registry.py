@@ -104,8 +104,9 @@ class Registry:
     def _set_instants(self, now: float) -> None:
         """Limit the stored ready times to now + gap, and let hosts that were given up be tried again.
 
-        After an unclean stop, there may have been requests that no record mentions. So each host waits until
-        its gap, or `politeness.delay` if that is longer, has passed since the opening after that stop.
+        After an unclean stop, there may have been requests that no record mentions. So each host waits for
+        its gap, or for `politeness.delay` if that is longer, counted from the opening of the store after that
+        stop.
         """
         hosts = self.hosts
         # float32 is too coarse for instants

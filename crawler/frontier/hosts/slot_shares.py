@@ -13,9 +13,9 @@ slot is reclaimed:
 
 1. It is taken from a host that has held it for `PROMPT_MAX`. The request of this host continues without a slot
    (`frontier/outstanding.py`).
-2. If too many requests already continue without a slot, a request is ended. It may be that of a host that never
-   answered and has held its slot for `PROMPT_MAX`, or that of a host that answered before and has held its slot
-   for `crowded_timeout`.
+2. If too many requests already continue without a slot, a request is ended. A host that answered its
+   previous request may hold its slot for `crowded_timeout` before its request is ended. Any other host may hold
+   its slot for `PROMPT_MAX`.
 
 While nearly all slots are taken, the hosts that are not prompt also lose each slot that they hold beyond
 their share.
@@ -74,7 +74,8 @@ class SlotShares:
     def reacquire(self, slot: int, now: float) -> None:
         """Take a fetch slot again after a pause, without joining the queue.
 
-        The host does not have to queue, because other fetch tasks may wait for its fetch task.
+        The fetch task may hold other hosts for which other tasks wait. If it joined the queue,
+        these tasks would wait, too.
         """
         (self._prompt if self.is_prompt(slot) else self._others)[slot] = now
 
@@ -92,7 +93,7 @@ class SlotShares:
         self._had.pop(slot, None)
 
     def look(self, now: float) -> None:
-        """From now on, treat prompt hosts that have held their fetch slots for too long as not prompt."""
+        """Count prompt hosts that have held their fetch slots for `PROMPT_MAX` among the `others`."""
         while self._prompt:
             slot, since = next(iter(self._prompt.items()))
             if now < since + PROMPT_MAX:

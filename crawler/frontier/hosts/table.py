@@ -97,7 +97,8 @@ class HostFlag:
     # does not prevent requests. The host's last page arrived quickly, so the host may use the fetch slots
     # reserved for prompt hosts.
     PROMPT = 16
-    REACHED = 32  # prevents nothing: it has answered a request, in this run or before
+    # does not prevent requests. The host has answered a request, in this run or before.
+    REACHED = 32
     # does not prevent requests. The host's last page was slow, but the host answers. So it may hold a fetch slot
     # longer than a host that does not answer.
     LATE = 64
@@ -335,7 +336,7 @@ class HostTable(KeyedTable):
         return seal(fixed + name.encode("ascii"))
 
     def _was_never_asked(self, slot: int) -> bool:
-        """Return whether a short record suffices: the columns that it omits have the values that opening sets."""
+        """Return whether a short record suffices: opening the store restores the columns that it omits."""
         return not (
             self.flags[slot]
             or self.ready[slot] > self.opened_at

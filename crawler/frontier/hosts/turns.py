@@ -157,7 +157,7 @@ class ClassedBackQueue:
             self.append(slot)
 
     def improved(self, slot: int) -> None:
-        """Move a host whose first URL now has a better class to the chain of this class; keep its arrival number.
+        """Move a host to the chain of the class that its first URL now has; keep its arrival number.
 
         The host goes to the end of that chain.
         """

@@ -25,14 +25,15 @@ there are fetch slots. All other hosts are numbers in the host table:
 * A host leaves after `turn_max` requests if other hosts are in the back queue,
   so a host with endless links starves no other host. At most
   `waiters_max` hosts of the front wait for any one address.
-* If the crawl has an order of new URLs (`orders/`), ready hosts in the front and in the back queue have
-  their turns by the class of their best URL; a share of the turns, `first_come`, goes to the host that has
-  waited longest (`turns.py`). While the front has room, a host enters it if its class is better than those of
-  all ready hosts of the front. Hosts that wait for an address are served in order of arrival.
-* If there are more ready hosts than the rate or the machine can serve, the front would
-  keep the others out forever. Therefore, a host whose turn comes `stay` seconds or more after its ready
-  time goes to the end of the back queue, because its connection is lost anyway. The first host of the back
-  queue enters.
+* If the crawl has an order of new URLs (`orders/`), each URL has a class. Then the host whose best URL has the
+  best class goes first, both in the front and in the back queue. A share of the turns, `first_come`, goes
+  instead to the host that has waited longest (`turns.py`). While the front has room, a host enters it if its
+  class is better than those of all ready hosts of the front. Hosts that wait for an address are served in order
+  of arrival.
+* Ready hosts of the front go first. If the rate or the machine could not serve more than these, the hosts
+  outside the front would wait forever. Therefore, a host whose turn comes `stay` seconds or more after its
+  ready time goes to the end of the back queue, because its connection is lost anyway. The first host of the
+  back queue enters.
 """
 
 import heapq
@@ -203,7 +204,7 @@ class Workbench:
         return host
 
     def pop_chosen(self, now: float) -> FrontHost | None:
-        """Remove and return the next ready host that had a known page to fetch when it was planned, or None."""
+        """Remove and return the next ready host that was planned with a known page; None if there is none."""
         while self._chosen and self._chosen[0][0] <= now:
             _, tick, host = heapq.heappop(self._chosen)
             if isinstance(host, FrontHost) and host.tick == tick:
@@ -252,7 +253,7 @@ class Workbench:
         return host.served >= self._turn_max and self.back.holds(others=self.admitting_others)
 
     def _is_late(self, host: FrontHost, now: float) -> bool:
-        """Return whether a due host must give way to hosts in the back queue, because it is late and has had a turn."""
+        """Return whether a host is late, has had `TURN_MIN` fetch tasks, and must give way to another host."""
         return (
             now > host.wake + self._stay
             and host.served >= TURN_MIN
@@ -272,7 +273,7 @@ class Workbench:
                 self.back.append(slot)
 
     def first(self, now: float) -> tuple[int, int]:
-        """Return (slot, order) of the next host, best class first.
+        """Return (slot, order) of the next host. If URLs have classes, this host has the best class.
 
         The first URL of the host may have a greater order than this, because the entries of a host outside
         the front are not read. The result is (NOWHERE, NO_ORDER) if no host is ready. The order is NO_ORDER
@@ -327,7 +328,7 @@ class Workbench:
 
     @staticmethod
     def _started(plan: Plan) -> FrontHost | None:
-        """End a plan and return its host; None if the plan is stale, or for an address at which no host waits."""
+        """Return the host of a plan and end the plan; None if the plan is stale or no host waits at its address."""
         instant, tick, item = plan
         if isinstance(item, FrontHost):
             if item.tick == tick:

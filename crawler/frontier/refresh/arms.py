@@ -162,7 +162,7 @@ class Arms:
     # -- the choice
 
     def peek(self, now: float) -> int:
-        """Return the best page of the arm furthest behind among those with a page to offer; -1 if none has one."""
+        """Return the best page of the arm that is furthest behind, or of the next arm that has a page; else -1."""
         for arm in sorted(range(len(self.schedules)), key=lambda arm: -self._behind[arm]):
             number = self.schedules[arm].peek(now)
             if number >= 0:

@@ -25,7 +25,7 @@ _INSTANT = struct.Struct("<d")
 
 
 class Births:
-    """Dates of URLs by fingerprint, in the order in which they were found."""
+    """Publication dates by the fingerprint of the URL, in the order in which the dates were found."""
 
     def __init__(self) -> None:
         self._born: OrderedDict[int, float] = OrderedDict()

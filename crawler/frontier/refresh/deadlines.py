@@ -19,7 +19,7 @@ entry in a heap may be too early. `due` computes the exact value.
 
 *Signals.* A signal makes a deadline earlier, because it adds its signal time to the age of the page. Pages
 that are due because of signals are ordered by the excess of their values over the level. For this, the excess
-is converted to the lateness that would make a page without signals worth as much.
+is converted to a time: the lateness at which a page without signals would have the same value.
 
 Source: Busa-Fekete et al., Algorithm 1 and section 5.2.
 """
@@ -304,7 +304,7 @@ class Deadlines:
     def key(
         self, page: cython.int, host: cython.int, n: cython.double, offset: cython.double, now: cython.double
     ) -> cython.double:
-        """Return the key of the page whose parameters are assigned."""
+        """Return the key of a page whose parameters `assign` has just loaded."""
         crawled: cython.double = self.tables.crawled[page]
         latest: cython.double = crawled + self.tables.max_age(page) + offset
         if n > 0.0 or self.tables.hubs.row_of(page) >= 0:
@@ -320,11 +320,11 @@ class Deadlines:
     @cython.cfunc
     @cython.exceptval(check=False)
     def due_by_worth(self, worth: cython.double, now: cython.double) -> cython.double:
-        """Return a deadline that serves only for ordering, for a page worth `worth` times the level (about 1 or more).
+        """Return a deadline that only serves to order pages by value. The page is worth `worth` times the level.
 
-        Near the level, a value grows as the square of the age. So if the age of a page exceeds its interval
-        by the share x of the interval, the page is worth 1 + 2 x times the level. The mean interval is used
-        as the unit for all pages, so that pages are ordered by value.
+        Near the level, a value grows as the square of the age. So if a page is late by x times its interval,
+        it is worth about 1 + 2 x times the level. The result is computed with the mean interval of all pages
+        instead of the page's own, so that pages are ordered by value.
         """
         return now - 0.5 * self.controller.revisit * max(min(worth, RATIO_MAX) - 1.0, 0.0)
 
@@ -333,7 +333,8 @@ class Deadlines:
     def early_by_worth(self, page: cython.int, host: cython.int, now: cython.double) -> cython.double:
         """Return a key that orders a hub by its value even before the hub is due; -inf for any other page.
 
-        A value grows as the square of the age, and the mean interval is the unit, as in `due_by_worth`.
+        As in `due_by_worth`, a value grows as the square of the age, and the mean interval of all pages is
+        used.
         """
         if self.tables.hubs.row_of(page) < 0 or self.tables.states[page] & (EXPLORED | FAILED | AWAY):
             return -_INFINITY

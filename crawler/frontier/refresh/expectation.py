@@ -8,8 +8,9 @@
 All probabilities are corrected by the results of refreshes (`freshness/recalibration.py`).
 
 A sample of `SAMPLE` pages, spread evenly over the schedule, represents the schedule. It is reused for
-`SAMPLE_AGE`. If a refresh finds a copy unchanged, the copy was fresh since the last crawl. A changed copy was
-fresh until its first change, whose time the model estimates: `fresh_part`. Errors are standard errors.
+`SAMPLE_AGE`. If a refresh finds a copy unchanged, the copy was fresh since the last crawl. If it finds a copy
+changed, the copy was fresh until its first change; `fresh_part` estimates when this change happened. Errors
+are standard errors.
 """
 
 import math
@@ -101,7 +102,7 @@ class Expectation:
             self._arms[self._schedule.numbers.arm_of(known.fingerprint)].note(span, part, changed)
 
     def fresh(self, known: PageView) -> float:
-        """Return the probability that a page's copy is current, as shown to users."""
+        """Return the corrected probability that a page's copy is current. This probability is shown to users."""
         return self.recalibration.corrected(known.fresh, known.hearing, known.new, known.haste)
 
     def view(self, then: float) -> dict[str, Any]:
@@ -143,7 +144,7 @@ class Expectation:
         return found
 
     def _gain_of_more(self, weights: np.ndarray) -> dict[str, float]:
-        """Return the gain in freshness from a rate higher by `MORE_RATE`; {} if the level is not a gain in freshness."""
+        """Return how much a rate higher by `MORE_RATE` would raise the freshness; {} if this is not known."""
         settings = self._schedule.settings
         policies = [one.policy for one in (settings if isinstance(settings, tuple) else (settings,))]
         whole = float(weights.mean()) * len(self._schedule) if len(weights) else 0.0

@@ -46,7 +46,7 @@ class Exploration:
 
     @cython.cfunc
     def _turn(self, now: cython.double) -> cython.void:
-        """Of the next HAND_ROWS pages, make due the one that has not been visited for the longest time."""
+        """Make one of the next HAND_ROWS pages due: the page that has not been visited for the longest time."""
         _step: cython.Py_ssize_t
         page: cython.int
         oldest: cython.int = -1

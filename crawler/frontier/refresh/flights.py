@@ -221,8 +221,8 @@ class Flights:
     ) -> cython.void:
         """Postpone a page that is gone, moved or denied (`AWAY`), or whose fetch failed. The wait doubles each time.
 
-        Few of the pages that are away come back: 0.4 % of them do so while the time since they disappeared
-        doubles. So these pages wait so long that all of them together get at most `_GONE_SHARE` of the
+        Few of the pages that are away come back: of those that have been away for a time T, 0.4 % come back
+        before 2 T. So these pages wait so long that all of them together get at most `_GONE_SHARE` of the
         fetches.
         """
         state: cython.uint = self.tables.states[page]

@@ -116,9 +116,9 @@ class Hubs:
     @cython.ccall
     @cython.exceptval(check=False)
     def links_of(self, page: cython.int) -> cython.double:
-        """Return the number of URLs that were found first on the page's first copy; 0 if there were few.
+        """Return the number of URLs in the page's first copy that the crawl did not know.
 
-        Few are fewer than `LINKS_LEAST` (`schedule.py`).
+        If there were fewer than `LINKS_LEAST` (`schedule.py`), return 0.
         """
         row: cython.int = self.row_of(page)
         return self.rows[row].links if row >= 0 else 0.0

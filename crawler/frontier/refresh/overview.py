@@ -66,7 +66,7 @@ class Overview:
 
     @property
     def checks(self) -> int:
-        """The number of keys that searches for the next page have recomputed."""
+        """The number of keys checked in searches for the next page."""
         return self.queues.checks
 
     @property

@@ -24,7 +24,7 @@ FEED_TYPES = frozenset(
 
 
 def is_source(record: PageRecord) -> bool:
-    """Return whether a page's content is signals about other pages: a sitemap or a feed."""
+    """Return whether a page is a sitemap or a feed, which signals changes of other pages."""
     return bool(record.flags & _SOURCES) or record.content_type in FEED_TYPES
 
 
@@ -94,7 +94,7 @@ class PageAges:
         self.readings.stage(fingerprint, batch)
 
     def _meet_source(self, page: int, record: PageRecord, then: float, batch: Batch) -> None:
-        """Set the first reading interval of a new source, assuming that half of its signals are right."""
+        """Set the interval at which a new source is read at first, assuming that half of its signals are right."""
         own = self._schedule.overview.page(page, then)
         interval = self.readings.begin(own.fingerprint, record.links, own.rate, own.level / own.importance)
         self._read_every(interval, page, record.url, then)
@@ -109,7 +109,7 @@ class PageAges:
                 self._read_every(self.readings.interval(fingerprint, level), page, record.url, then)
 
     def _read_every(self, interval: float, page: int, url: str, then: float) -> None:
-        """Bound the age of a source by its interval and the configuration, unless the user has set bounds for it."""
+        """Bound the age of a source by its reading interval and the configuration, unless an override bounds it."""
         own = self._overrides.for_url(url, hostname(url)) if self._has_bounds else None
         if own is not None and (own.min_age is not None or own.max_age is not None):
             return

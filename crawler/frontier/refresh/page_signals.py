@@ -174,7 +174,7 @@ class Signals:
     def _recall(
         self, page: cython.int, host: cython.int, now: cython.double, source: cython.uint
     ) -> cython.void:
-        """After a signal for a page that is away, retry the page as early as a page whose fetch failed.
+        """After a signal for a page that is gone, moved or denied, retry it as early as after a failed fetch.
 
         This is done only if the source of the signal is used. The page's wait doubles each time. Such
         fetches are limited to about `_RECALL_SHARE` of all fetches, because a page that is gone shows

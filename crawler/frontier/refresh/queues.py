@@ -128,7 +128,10 @@ class Queues:
     @cython.cfunc
     @cython.exceptval(-2, check=True)
     def stand(self, host: cython.int, now: cython.double) -> cython.int:
-        """Return the first page of a host if the keys on its path are correct. Else recompute one key and return -1."""
+        """Return the first page of a host, or -1 if a key had to be corrected.
+
+        The keys checked are those of the host's first directory and of the first page in this directory.
+        """
         self.checks += 1
         directory: cython.int = self.tables.host_rows[host].root
         if self.deadlines.clocked:
@@ -232,7 +235,7 @@ class Queues:
 
     @cython.cfunc
     def reschedule(self, page: cython.int, now: cython.double) -> cython.void:
-        """Recompute the deadline of a page that waits for it."""
+        """Recompute the deadline of a page. A page that does not wait for its deadline is left alone."""
         state: cython.uint = self.tables.states[page]
         if state & (HELD | WITHHELD | EXPLORED | FAILED | AWAY):
             return

@@ -7,12 +7,14 @@ heartbeat. The part of the rate that a process gets is its *weight* w relative t
 
     w_i = pages_i tilt_i,    tilt_i' = tilt_i exp(step (ln L_i - mean ln L)),    share_i = w_i / sum w
 
-These are multiplicative weights; the mean is weighted by w. Only the process itself changes its weight. When
-pages are added, or moved by `reshard`, the weights change immediately, but the learned tilt is kept. A
-process is idle if everything that it could request must wait. It is treated as if its level were far below
-the mean. A silent process keeps its last weight, because it may still run.
+L_i is the level of process i, and tilt_i' is its new tilt. The mean of ln L is weighted by w. This is the
+method of multiplicative weights. Only the process itself changes its weight. When pages are added, the
+weights change immediately with the numbers of pages, but the tilts, which are learned, are kept. After
+`reshard`, all tilts are 1 again. A process is idle if everything that it could request must wait. It is
+treated as if its level were far below the mean. A silent process keeps its last weight, because it may still
+run.
 
-The step is small, because levels follow a change of the rate only slowly, within about the mean time between
+`step` is small, because levels follow a change of the rate only slowly, within about the mean time between
 two crawls of a page.
 """
 

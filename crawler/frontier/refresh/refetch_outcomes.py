@@ -139,7 +139,7 @@ class RefetchOutcomes:
         self._changes.stage(batch)
 
     def expect_news(self, fingerprint: int, links: int, now: float, batch: Batch) -> None:
-        """Record that `links` URLs were found first on the first copy of a page."""
+        """Record that the first copy of a page contained `links` URLs that the crawl did not know."""
         page = self._schedule.find(fingerprint)
         if page >= 0 and links >= LINKS_LEAST:
             self._schedule.expect_news(page, links, self._clock.at(now))
@@ -211,7 +211,7 @@ class RefetchOutcomes:
         return True
 
     def renew_importance(self, fingerprints: Iterable[int], now: float, batch: Batch) -> int:
-        """Set and store the importance of pages from users' present requests; return the number of known pages."""
+        """Recompute the importance of pages from users' requests, and store it; return the number of known pages."""
         weighed = 0
         for fingerprint in fingerprints:
             page = self._schedule.find(fingerprint)

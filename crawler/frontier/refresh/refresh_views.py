@@ -55,10 +55,11 @@ class RefreshViews:
         return round(self._expectation.fresh(known), FRESH_DIGITS)
 
     def explain(self, fingerprint: int, fetched_at: float, now: float) -> dict[str, Any]:
-        """Return a page's rate and its error, clock, signals, value, deadline and reason to wait; {} if it is not known.
+        """Return what is known of the next refetch of a page; {} if the page is not known.
 
-        The page's copy was made at `fetched_at`. Instants are in real time; rates, clock and watched time are in
-        the time of the sites.
+        This includes the change rate and its error, the page's clock, signals, value and deadline, and the reason
+        why it waits. The page's copy was made at `fetched_at`. Instants are in real time; rates, clock and watched
+        time are in the time of the sites.
         """
         page = self._schedule.find(fingerprint)
         if page < 0:

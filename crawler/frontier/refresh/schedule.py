@@ -299,12 +299,12 @@ class Schedule:
         self._tables.bound_ages(page, float(min_age), float(max_age))
 
     def note_birth(self, page: int) -> None:
-        """Record that a page that was just added appeared while the crawl was watching its site."""
+        """Record that a page that was just added is new: it appeared while the crawl was watching its site."""
         self._flights.require_page(page)
         self._tables.states[page] |= NEW
 
     def expect_news(self, page: int, links: int, now: float) -> None:
-        """Record that `links` URLs were found first on the first copy of a page.
+        """Record that the first copy of a page contained `links` URLs that the crawl did not know.
 
         The page may show more new URLs later.
         """
@@ -394,7 +394,7 @@ class Schedule:
         return page
 
     def acquire(self, page: int, now: float) -> None:
-        """Begin the flight of a page. The page's host is busy until `record_outcome` or `give_back`."""
+        """Mark a page as in flight. The page's host is busy until `record_outcome` or `give_back`."""
         self._flights.begin(page, now)
 
     def give_back(self, page: int, now: float, ready: float = 0.0) -> None:
@@ -445,7 +445,7 @@ class Schedule:
 
     @property
     def level(self) -> float:
-        """The least value at which a page is worth a fetch. Values have the unit importance divided by rate."""
+        """The least value at which a page is worth a fetch. Values are in units of importance x time."""
         return self._controller.level
 
     @level.setter
@@ -481,8 +481,8 @@ class Schedule:
     def marginal_value(self, now: float) -> float:
         """Return the gain of one more fetch now.
 
-        This is the value of the next page, but at least the level. If the next page has another reason to
-        be fetched than its value, this is the level.
+        This is the value of the next page, or the level if the level is higher. If the next page is not
+        fetched for its value, but for another reason, the gain is the level.
         """
         page: cython.int = self.peek(now)
         if page < 0 or self._tables.states[page] & (EXPLORED | AWAY | FAILED | JUMPED):

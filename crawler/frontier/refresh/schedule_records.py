@@ -76,10 +76,10 @@ class Records:
         self.tables.trusts[page] = trust
 
     def site_state(self, host: int) -> tuple[int, list[float]]:
-        """Return the host's key and its numbers. A number in brackets after a name is the number of its values.
+        """Return (the host's key, numbers of its site).
 
-        The numbers are: clock (3), signals (18), boost, credence (3), hubs (3), exposure, pages judged (2),
-        changes, score of the number of signals.
+        The numbers are as follows; a name with (3) stands for three numbers: clock (3), signals (18), boost,
+        credence (3), hubs (3), exposure, pages judged (2), changes, score of the number of signals.
         If the site has a weekly rhythm, the numbers of the rhythm follow.
         """
         self.flights.require_host(host)

@@ -8,29 +8,30 @@ maximum over T of
     g(T) = mu ((1 - exp(-(a+c) T))/(a+c) - L/mu) / ((1 - exp(-c T))/c)     a = 0, c = D/p
 
 if the page is refreshed at every signal, but at the latest after T. Without signals, a = D and c = 0. The
-page's gain b is the difference of the two maxima. It is never negative: a source that lies saves nothing. If
-the source is read only every tau, a true signal is delayed by tau/2 on average, which loses mu D tau/2 per
-time. Therefore
+page's gain b is the maximum with signals minus the maximum without them. If this is negative, b is 0, because
+useless signals can be ignored. If the source is read only every tau, a true signal is delayed by tau/2 on
+average, which loses mu D tau/2 per time. Therefore
 
     slope      s = sum of mu D over pages with a gain
     interval   sqrt(2 L/s), where the price equals the loss by delay
     worth it   sqrt(2 L s) < sum of b: otherwise the interval is four times as long
 
-The sums include every page that a source listed, even if a crawl had already seen the listed change. In a
-time t, a page is listed D t/p times on average, so each listing counts p/(D t). So if a source lists only a
-part of the changes, the sums contain only the gain from this part. The interval does not depend on the recall
-that the schedule measures: a source that is read late has a low recall for this reason alone, and would then
-be read even later. The sums decay with each reading.
+The sums of mu D and of b include every page that a source listed, even if a crawl had already seen the listed
+change. In a time t, a page is listed D t/p times on average, so each listing counts p/(D t). So if a source
+lists only a part of the changes, the sums contain only the gain from this part. The interval does not depend
+on the recall that the schedule measures: a source that is read late has a low recall for this reason alone,
+and would then be read even later. The sums decay with each reading.
 
-A source that does not pay is still read, because it may seem not to pay only for lack of signals. Without
-signals, pages are refreshed blindly, which keeps the level high, and only readings can show that signals
-would save such refreshes. An earlier version treated such a source like any other page. In that version,
-honest sources were not read during a third of the time. A source without any gain (s = 0) is treated like any
-other page.
+A source whose readings cost more than they gain is still read, because the only reason may be that it has
+given too few signals. Without signals, pages are refreshed blindly, which keeps the level high, and only
+readings can show that signals would save such refreshes. An earlier version treated such a source like any
+other page. In that version, honest sources were not read during a third of the time. A source without any
+gain (s = 0) is treated like any other page.
 
-Intervals are measured in ordinary time. If they were measured on the neighbourhood clock, a source would be
-read many times in the days of a burst of changes, and rarely otherwise. Nothing is learned about a site from
-the changes of a source, because a source changes with every page that it lists.
+Intervals are measured in ordinary time, not on the neighbourhood clock, which runs faster during bursts of
+changes. On that clock, a source would be read many times in the days of a burst, and rarely otherwise.
+Nothing is learned about a site from the changes of a source, because a source changes with every page that it
+lists.
 """
 
 import math
@@ -91,8 +92,8 @@ class Readings:
     def begin(self, source: int, pages: int, rate: float, level: float) -> float:
         """Start the sums of a source read for the first time, which lists `pages` pages; return the reading interval.
 
-        `rate` is the change rate of the site's pages. `level` is the level divided by the importance of the
-        source, because each page is assumed to have the importance 1.
+        `rate` is the change rate of the site's pages. `level` is the level of the schedule divided by the
+        importance of the source, because all pages are assumed to be as important as the source.
         """
         if not pages or not rate > 0.0 or not level > 0.0:
             return math.inf
@@ -128,7 +129,7 @@ class Readings:
         return self.interval(source, level)
 
     def interval(self, source: int, level: float) -> float:
-        """Return the reading interval of the source; infinite if it has no gain."""
+        """Return the reading interval of the source; infinite if readings gain nothing."""
         sums = self._sums.get(source)
         if sums is None or not sums.slope or not sums.span or not level > 0.0:
             return math.inf

@@ -72,7 +72,7 @@ _CHUNK = 4096  # number of pages added at once on opening
 
 
 def stage(schedule: Schedule | Arms, page: int, batch: Batch) -> None:
-    """Put the records of a page, of its site and of its directory into a batch, with the numbers of the schedule."""
+    """Put the records of a page, its site and its directory into a batch, and the numbers of the whole schedule."""
     stage_page(schedule, page, batch)
     host_key = stage_site(schedule, schedule.host_of(page), batch)
     directory_key, counts = schedule.records.directory_state(page)
@@ -150,9 +150,9 @@ class Loaded(NamedTuple):
 def load(schedule: Schedule | Arms, store: KeyValue, now: float) -> Loaded:
     """Load all stored records into an empty schedule.
 
-    Instants in the future were stored while the clock was ahead. They count as `now`, and the time watched is
-    shortened by the same amount. Otherwise such a page would not be fetched again until the clock has passed
-    its instant.
+    If a record has an instant in the future, the clock was ahead when the record was stored. Such an instant
+    is replaced by `now`, and the time for which the page was watched is shortened by the difference.
+    Otherwise such a page would not be fetched again until the clock has passed its instant.
 
     Raises:
         DamageError: a record is damaged.
@@ -221,7 +221,7 @@ def _load_pages(schedule: Schedule | Arms, chunk: list[tuple[bytes, bytes]], now
 
 
 def _page_rows(chunk: list[tuple[bytes, bytes]]) -> tuple[np.ndarray, np.ndarray, list[int]]:
-    """Return the fingerprints and rows of stored records of pages, and the positions of the longer records among them.
+    """Return the fingerprints and rows of stored pages, and the positions of the records that hold more than a row.
 
     Versions and checksums are compared by column; this takes a third of the time that calls of `unseal` would
     take.

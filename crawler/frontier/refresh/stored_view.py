@@ -75,7 +75,7 @@ def unopened(
     processes: int,
     name: str,
 ) -> "Refresh":
-    """Return the `Refresh` object of a process, which may be running or not, before it has read the store.
+    """Return a new `Refresh` object, which has not read the store yet. Its process may be running or not.
 
     Args:
         values: the values in the importance file, by fingerprint.

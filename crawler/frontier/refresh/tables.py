@@ -233,7 +233,7 @@ class Tables:
     @cython.inline
     @cython.exceptval(check=False)
     def set_trust(self, page: cython.int, trust: cython.double) -> cython.void:
-        """Set the evidence for the page's signals. An unchanged value is not written to memory."""
+        """Set the evidence that `trust` returns. An unchanged value is not written to memory."""
         code: cython.int = cython.cast(cython.int, floor(trust / _TRUST_UNIT + 0.5))
         if self.trusts[page] != code:
             self.trusts[page] = code

@@ -43,9 +43,8 @@ To find lies, some requests are *plain*, that is, without conditions. If the sha
 the request after `same_answers_max` answers of 304 in a row is plain. With a smaller share, this number of
 answers grows, up to fourfold; with a larger share, it shrinks. After a change signal for a page, the number
 is much smaller, between 1 and 4, depending on the share of lies. A 304 with validators that differ from those
-of the copy is followed by a plain request. As long as a pattern has never shown a change, some of its
-requests are plain even without this rule: if its requests are counted, those with the numbers `check_every`
-times 1, 2, 4, 8 and so on.
+of the copy is followed by a plain request. As long as a pattern has never shown a change, its requests are
+counted. Then the requests number `check_every` times 1, 2, 4, 8 and so on are plain, too.
 
 Counts are stored by host (`b/`) and survive a restart, which matters for crawls that run once a day. A
 restart loses the states of single pages; the next check of a page restores its state.
@@ -70,7 +69,8 @@ PATTERNS_MAX = 32  # number of patterns per host
 HOSTS_MAX, CELLS_MAX = (50_000, 100_000)
 # maximum number of pages that are remembered because one of their validators lied or is in doubt
 PAGES_MAX = 100_000
-# bound of shown + lies, and of saved + wasted; above it, both terms are halved, so that old counts decay
+# maximum of `shown` + `lies`, and of `saved` + `wasted`; if a sum is greater, both counts are halved, so that
+# old counts decay
 COUNT_MAX = 64.0
 WEIGHT = 10.0  # pseudo counts of a prior; also the maximum that one pattern adds to the crawl's prior
 CRAWL_WEIGHT = 100.0  # pseudo counts of the crawl's own prior
@@ -236,7 +236,7 @@ class Validators:
     def _without_waste(
         self, host: _Host, kinds: tuple[ValidatorKind, ...], pattern: str
     ) -> tuple[ValidatorKind, ...]:
-        """Leave out the ETag if it hardly ever leads to a 304, and the date leads to a 304 more often."""
+        """Leave out the ETag if it hardly ever leads to a 304 and the date does so more often."""
         if len(kinds) < 2:
             return kinds
         tag, date = (self._trust(host, kind, pattern).wasted_share for kind in kinds)
@@ -269,7 +269,7 @@ class Validators:
         now: float,
         batch: Batch,
     ) -> bool:
-        """Update the counts after a request, and return whether the request has exposed a lie."""
+        """Update the counts after a request, and return whether the request has shown that a validator lied."""
         sent = self._under_way.pop(fingerprint, ())
         if before is None or before.state is not PageState.STORED or after.state is not PageState.STORED:
             return False
@@ -306,7 +306,7 @@ class Validators:
         after: PageRecord,
         sent: tuple[ValidatorKind, ...],
     ) -> None:
-        """Count a saved body; doubt the page if the validators of the 304 are not those of the copy (RFC 9111 4.3.4)."""
+        """Count the body that a 304 saved; doubt the page if 304 and copy differ in validators (RFC 9111 4.3.4)."""
         if sent:
             self._trust(host, sent[0], pattern).spend(saved=1.0)
         if any(_value(before, kind) != _value(after, kind) for kind in _kinds(before)):
@@ -381,7 +381,7 @@ class Validators:
         page.times += 1
 
     def _forgive(self, fingerprint: int, page: _Page, shown: Iterable[ValidatorKind]) -> None:
-        """After a full answer, clear the doubt about the page, and the lies of validators that have shown a change."""
+        """After a full answer, end the doubt about the page, and allow validators that have shown a change again."""
         page.doubted = ("", "")
         for kind in shown:
             page.kinds &= ~(1 << kind)

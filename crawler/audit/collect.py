@@ -106,7 +106,7 @@ def _all_known(crawled: Crawled) -> Iterator[Known]:
 
 
 def html_pages(crawled: Crawled) -> Iterator[Known]:
-    """Yield the stored pages of a crawl that may be HTML, without frames and other requisites."""
+    """Yield the stored pages of a crawl that may be HTML, except frames and other requisites."""
     for known in known_rows(crawled.archives, Selection(with_noarchive=True), want_via=False):
         if known.capture is not None and may_be_page(known.capture.content_type) and not known.flags & _PART:
             yield known

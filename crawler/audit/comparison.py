@@ -83,7 +83,11 @@ def trim(audit: Audit, listed_max: int) -> None:
 
 
 def failing(audit: Audit, checks: Iterable[str], new: Iterable[str]) -> Iterator[tuple[str, int]]:
-    """Yield (section, number of findings) for the `checks` with findings and the `new` with new findings."""
+    """Yield (section, number of findings) for each section that makes a report fail.
+
+    A check in `checks` fails if it has findings. A check in `new` fails if it has findings that the earlier
+    crawl did not have.
+    """
     for name in checks:
         if name in audit.sections:
             yield name, audit.sections[name].total

@@ -54,7 +54,7 @@ def json(rows: Sequence[Row], limit: int) -> str:
 
 
 def csv_table(rows: Sequence[Row], limit: int) -> str:
-    """Return one line per host, with one column for each use and answer."""
+    """Return one line per host, with one column for each combination of use and answer."""
     columns = [(use, answer) for use in USES for answer in ANSWERS]
     lines = [csv_line(["host", "pages", *(f"{use}_{answer}" for use, answer in columns), "without_receipt"])]
     for row in rows[:limit]:

@@ -74,6 +74,9 @@ class _Search:
 
 
 def _written_part(url: str) -> bytes:
-    """Return a text in any page that links to `url`: the last part of its path; b"" if this has several spellings."""
+    """Return the last part of the path of `url`, which every page with a link to `url` contains.
+
+    Return b"" if this part can be written in several ways.
+    """
     last = url.partition("?")[0].rstrip("/").rpartition("/")[2]
     return last.encode() if last.replace("-", "").replace("_", "").replace(".", "").isalnum() else b""

@@ -52,7 +52,10 @@ def _ask_missing(
     reads: bool,
     damage: list[str] | None,
 ) -> Any:
-    """Return the answer of a process that does not run. If others run (`running`), this process may be starting."""
+    """Return the answer of a process that does not run.
+
+    If other processes run (`running`), the missing process may be starting.
+    """
     if running and not reads:
         answered, answer = _ask_running(directory, name, request, wait=RESTART_WAIT)
         if answered:

@@ -96,7 +96,7 @@ def notify(state: str) -> None:
 
 
 async def _beat() -> None:
-    """Notify systemd's watchdog that the event loop runs, twice per interval ($WATCHDOG_USEC)."""
+    """Send systemd's watchdog a sign of life twice per interval ($WATCHDOG_USEC), as long as the event loop runs."""
     try:
         interval = int(os.environ.get("WATCHDOG_USEC", "")) / 2e6
     except ValueError:

@@ -93,7 +93,10 @@ class DemoWeb(LoopbackSites):
         self._changing_since = time.monotonic()
 
     def current(self) -> tuple[int, int, int]:
-        """Return the numbers of pages whose latest version was sent, of pages that change, and of changes so far."""
+        """Return three numbers: the current pages, the pages that change, and the changes so far.
+
+        A page is current if its latest version was sent. Only pages that change and were sent are counted.
+        """
         now = {key: self._version(*key) for key in self._sent if _period(*key)}
         return sum(self._sent[key] == version for key, version in now.items()), len(now), sum(now.values())
 

@@ -52,7 +52,7 @@ def fields(data: Sequence[str]) -> dict[str, str]:
 
 
 def log_in(url: str, sent: dict[str, str], config: Config) -> bytes:
-    """Log in and return the content of a file with the cookies, as `--load-cookies` reads it.
+    """Log in and return the received cookies as a cookie file, in a format that `--load-cookies` reads.
 
     Raises:
         UsageError: the server does not answer or rejects the login.

@@ -10,9 +10,10 @@ LIMIT_CODES = {"disk": StoreError.exit_code, "max_bytes": 14, "max_time": 15}  #
 
 
 def exit_code(report: dict[str, Any]) -> int:
-    """Return the code of the limit that stopped the run.
+    """Return the exit code that tells which limit stopped the run, as listed in `LIMIT_CODES`.
 
-    It is 0 if none did, or if no URL was left at a size or time limit.
+    The exit code is 0 if no limit stopped the run. It is also 0 if a limit on size or time stopped the run when
+    no URL was left to fetch.
     """
     code = LIMIT_CODES.get(report.get("stopped_by") or "", 0)
     return code if code == StoreError.exit_code or report.get("frontier", {}).get("todo") else 0

@@ -69,5 +69,5 @@ def _headers(layers: Layers) -> list[str]:
 
 
 def _is_login(table: dict[str, object], logins: dict[str, str]) -> bool:
-    """Return whether an override is a login of an earlier run for a host that also has a login in this run."""
+    """Return whether an override is an earlier login for a host that also has a login in `logins`."""
     return table.get("match") in logins and table.keys() <= {"match", "headers"}

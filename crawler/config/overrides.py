@@ -69,7 +69,11 @@ def set_values(table: Override) -> dict[str, Any]:
 
 
 def _override_matches(match: str, url: str) -> bool:
-    """Return whether a URL matches the path of an override table. The table was found by the host of the URL."""
+    """Return whether a URL matches the `match` of an override table.
+
+    A `match` without "://" names only a host or a domain. The caller has already compared it with
+    the host of the URL.
+    """
     if "://" not in match:
         return True
     form = surt_of(url) if "://(" in match else url

@@ -46,7 +46,7 @@ class Crawled(NamedTuple):
     fingerprinter: Fingerprinter
 
     def damage(self) -> list[str]:
-        """Return a message for each segment that is missing or too short. The crawl no longer has its pages."""
+        """Return a message for each segment that is missing or too short. Pages of such a segment are lost."""
         return [line for archive in self.archives for line in archive.damage()]
 
     @property

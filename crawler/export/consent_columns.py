@@ -1,4 +1,4 @@
-"""Reads the consent receipts of stored pages, for rows, CDXJ lines, and the numbers of pages by permitted use."""
+"""Reads the consent receipts of stored pages, for exported rows and CDXJ lines and for counting pages by use."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -41,9 +41,10 @@ def receipt_block(archive: Archive, fingerprint: int, capture: Capture) -> bytes
 
 
 def stored_uses(archive: Archive) -> Iterator[tuple[str, Consent | None]]:
-    """Yield (URL, answers) for each page with a copy of its content.
+    """Yield (URL, consent) for each page with a copy of its content.
 
-    The answers are None if the copy has no receipt, or an unreadable one.
+    The consent tells which uses of the page are permitted. It is None if the copy has no receipt, or an
+    unreadable one.
     """
     for fingerprint, capture in archive.newest_captures():
         if shows_content(capture) and archive.record(fingerprint) is not None:

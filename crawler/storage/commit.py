@@ -162,7 +162,7 @@ class CommitPoint:
 
     @property
     def unmade_light(self) -> int:
-        """The number of `light` changes that are functions which have not started."""
+        """The number of queued functions that have not started, without those passed to `add_heavy`."""
         return self.unmade - len(self._heavy)
 
     @property

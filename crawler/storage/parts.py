@@ -97,7 +97,10 @@ class Part:
             self._content.update(data)
 
     def hash_content(self, content: bytes) -> None:
-        """Hash decoded content. Call this before the first `write`, and then for all content of the body."""
+        """Hash decoded content, in place of the written bytes. All content of the body must be passed.
+
+        The first call must precede the first `write`.
+        """
         self._is_decoded = True
         self._content.update(content)
 

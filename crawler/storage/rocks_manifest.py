@@ -1,6 +1,6 @@
 """Finds losses in RocksDB's own bookkeeping that RocksDB does not notice.
 
-The two losses are the same as those of LevelDB (`manifest.py`). Without `CURRENT`, RocksDB creates an empty
+RocksDB can have the same two losses as LevelDB (`manifest.py`). Without `CURRENT`, RocksDB creates an empty
 store. A truncated manifest gives an earlier state. `manifest.py` recognizes a truncated manifest by a method
 that does not work here: when RocksDB opens a store, the manifest may name an oldest log that RocksDB never
 creates. If the named log does not exist, the oldest existing log must begin where the manifest ends:

@@ -38,9 +38,10 @@ _FOLDER = "snapshot-"
 
 @contextmanager
 def private_folder(beside: Path | None = None) -> Iterator[Path]:
-    """Yield a new folder, if possible in `beside`, because hard links need one file system. Delete it at the end.
+    """Yield a new folder, and delete it at the end.
 
-    Folders that killed readers have left in `beside` are deleted, too.
+    If possible, the folder is made in `beside`, so that it is on the same file system and can contain hard links
+    to files there. Folders that killed readers have left in `beside` are deleted, too.
     """
     folder = _made(beside)
     try:

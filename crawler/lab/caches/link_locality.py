@@ -11,9 +11,9 @@ are consecutive in the trace. Each link is
     wide    (beta, L'') from the host's wider set, in order from a random position, none twice per page
     other   (gamma)    any URL, nine of ten never seen before
 
-For repeats and links to L', even a small cache has hits. Links to L'' hit only in a cache that holds most of
-the T * |L''| URLs. The sizes around this number are the critical region. Links of kind gamma mostly miss in a
-cache of any size.
+Links of the kinds repeat and popular hit even in a small cache. Links of the kind wide hit only in a cache
+that holds most of the T * |L''| URLs. The sizes around this number are the critical region. Links of kind
+gamma mostly miss in a cache of any size.
 
 In the paper, 19.5 % of the links lead to another of its four processes, but the paper does not tell which
 links these are. In this model, every URL of the global set is on another host. A URL of the wide set is on
@@ -217,7 +217,7 @@ def fit(
 
 
 def _point(model: LinkLocality) -> NDArray[np.float64]:
-    """Convert the parameters to fit to unbounded numbers: log odds of shares, logs of the sizes of L' and L''."""
+    """Return the fitted parameters as unbounded numbers: log odds of shares, logs of the sizes of L' and L''."""
     other = 1 - model.global_share - model.popular_share - model.wide_share
     shares = np.array([model.global_share, model.popular_share, model.wide_share])
     return np.concatenate([np.log(shares / other), np.log([model.popular_urls, model.wide_urls])])

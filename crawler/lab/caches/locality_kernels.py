@@ -36,7 +36,9 @@ def _page_size(state, median, sigma):
 
 @_jit
 def make_pages(shares, sizes, state, counters, hosts, links, page_hosts, page_links, page_threads):
-    """Fill `links` with the words of complete pages. Return the number of links and the number of pages made.
+    """Fill `links` with the links of complete pages, one 64-bit word per link.
+
+    Return the number of links and the number of pages made.
 
     Args:
         shares: the shares repeat, adjacent, global, popular, wide and new; then the cross shares of global,

@@ -16,8 +16,8 @@ birth of an article to its first copy are measured for articles born after the w
 
 The web runs `speed` times as fast as real time: one of its days takes milliseconds. The crawl receives this
 factor as the setting `refresh.speed`, so that priors and time constants in days keep their meaning.
-Politeness, sockets and commits run in real time. At a few requests per second and host, they take a
-thousandth of the time between two crawls of a page.
+Politeness, sockets and commits run in real time. If each host gets a few requests per second, all three
+together take about a thousandth of the time between two crawls of a page.
 """
 
 import asyncio
@@ -94,7 +94,7 @@ class GainGame(msgspec.Struct, frozen=True):
 
     @property
     def speed(self) -> int:
-        """The seconds of the web per second of real time."""
+        """The number of seconds that pass in the simulated web in one second of real time."""
         return round(self.rate * self.change_days * DAY / (self.budget * self.pages))
 
     @property
@@ -245,7 +245,7 @@ async def _influence(web: ChangingWeb, game: GainGame, arm: Arm, crawl: Crawl, c
 
 
 def _reveal(web: ChangingWeb, game: GainGame, crawl: Crawl, pages: set[int], now: float) -> set[int]:
-    """For those of the `pages` that the schedule knows, set the true parameters there; return these pages."""
+    """Set the true parameters of those `pages` that the schedule knows, and return these pages."""
     stages = crawl.stages
     assert stages.refresh is not None
     told, weights = set(), game.weights()

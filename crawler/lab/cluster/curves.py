@@ -77,8 +77,8 @@ class CurveRow(msgspec.Struct, frozen=True):
 
     The other fields describe the refresh run: its number of pages, the freshness in its second half, the
     freshness with one process on the same web, and the relative levels of pages. The relative level of a page
-    is the level of its process divided by the level of the one process. It is below `level_low` for a tenth
-    of the pages, and above `level_high` for another tenth.
+    is the level of its process divided by the level of the crawl with one process. It is below `level_low`
+    for a tenth of the pages, and above `level_high` for another tenth.
     """
 
     processes: int

@@ -124,7 +124,7 @@ class JournalStore:
 
 
 class Writable:
-    """The interface of a machine that its store needs."""
+    """The part of a machine's interface that the machine's store uses."""
 
     def check_alive(self) -> None:
         """Raise `Killed` if the calling process is dead."""

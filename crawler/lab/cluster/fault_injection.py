@@ -121,19 +121,19 @@ class FaultInjector:
     # -- ends of lives ------------------------------------------------------------------
 
     def _arm(self, life: Life, fault: Fault) -> None:
-        """Kill a life when it reaches the point of a fault, or after `POINT_WAIT`."""
+        """Kill a process when it reaches the fault's point in the code, or after `POINT_WAIT`."""
         self._armed[life.machine.label] = fault, fault.visits
         loop = asyncio.get_running_loop()
         loop.call_later(POINT_WAIT, self._strike_anyway, life, fault, context=nobody())
 
     def _strike_anyway(self, life: Life, fault: Fault) -> None:
-        """Kill a life that has not reached the point of the fault."""
+        """Kill a process that has not reached the fault's point in the code."""
         armed = self._armed.get(life.machine.label)
         if not life.dead and armed is not None and armed[0] is fault:
             self._fell(life, fault, "")
 
     def _fall_behind(self, life: Life, fault: Fault) -> None:
-        """Kill a life a moment after the point of the fault, unless it is already dead."""
+        """Kill a process a moment after it has passed the fault's point in the code, unless it is already dead."""
         if not life.dead:
             self._fell(life, fault, f"{fault.amount:.3f} s after {fault.point}")
 
@@ -218,10 +218,10 @@ class FaultInjector:
     def _put_back(self, machine: Machine, fault: Fault, folder: Path, store: StoreDisk) -> None:
         """Replace a disk by its backup or by an empty disk. The data that the process has stored since is lost.
 
-        If the process knows that the crawl has ended, the fault is skipped, because the other processes then
-        end, too. In a run, only the disks of one process name are replaced. If two processes were restored,
-        links from one to the other, and links that both had found, could be lost although the crawler has no
-        bug.
+        If the process knows that the crawl has ended, the fault is skipped: the other processes would have to
+        recover the lost links, but they are then ending, too. In a run, only the disks of one process name
+        are replaced. If two processes were restored, links from one to the other, and links that both had
+        found, could be lost although the crawler has no bug.
         """
         population, life = self._population, machine.life
         running = population.running.get(machine.label)

@@ -161,7 +161,7 @@ def draw(
 
 
 def first_limit(seed: int, plan: Sequence[Fault]) -> int:
-    """Return the limit on pages per host and depth with which a run begins; 0 means none."""
+    """Return the first limit of a run, which limits both the pages per host and the depth; 0 means no limit."""
     changes = any(fault.kind == "limits" for fault in plan)
     return random.Random(f"limits {seed}").randint(*TIGHT) if changes else 0
 

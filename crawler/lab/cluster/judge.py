@@ -147,7 +147,8 @@ def _has(answers: Sequence[WebAsk], since: float = math.inf) -> bool:
 def _led_to(web: SyntheticWeb, rows: Sequence[WebAsk], asked: list[list[WebAsk]]) -> list[Sequence[WebAsk]]:
     """For each page, return the requests whose answers link to it. These are requests for its parent or sitemap.
 
-    If the parent shows its links only in a browser, the last request for the parent's data counts.
+    If the parent shows its links only in a browser, the last request for the data of the parent is returned
+    instead.
     """
     maps: dict[str, list[WebAsk]] = {host.name: [] for host in web.hosts}
     for row in rows:
@@ -283,9 +284,10 @@ def _records(path: Path) -> tuple[Iterator[tuple[str, int, int]], bool]:
 def _judge_refetches(
     notes: Notes, settings: ClusterSettings, asked: list[list[WebAsk]], observed: Observed
 ) -> int:
-    """Return the number of answers 200 beyond the first of each page.
+    """Return the number of repeated fetches: for each page, the answers with status 200 after the first.
 
-    Record a violation for each of these answers that no kill explains.
+    Each kill of a process explains a limited number of repeated fetches. Record a violation for all further
+    ones.
     """
     kills = sorted(START + life.at for life in observed.lives if life.how not in ("done", "patience"))
     again = Counter[int]()
@@ -356,7 +358,10 @@ def _judge_hosts(notes: Notes, rows: Sequence[WebAsk], cluster: Cluster) -> None
 
 
 def _judge_copies(notes: Notes, rows: Sequence[WebAsk], observed: Observed) -> None:
-    """Record a violation if a process sends requests for too long after a newer one of its name started elsewhere."""
+    """Record a violation for each request of a process that should have stopped because of a newer process.
+
+    When a process starts on another machine under the same name, the older process must soon stop.
+    """
     lives = {row.life: row for row in rows}
     ends = {end.life: end.at for end in observed.lives}
     for row in rows:
@@ -378,7 +383,7 @@ def _judge_copies(notes: Notes, rows: Sequence[WebAsk], observed: Observed) -> N
 def _hidden(observed: Observed, since: float, until: float) -> float:
     """Return the seconds for which two processes of one name may run at once.
 
-    The time of faults that keep messages from them is added.
+    This is `CLONE_MAX` plus the length of each fault in this time that keeps messages from a process.
     """
     away = (
         fault.length
@@ -406,7 +411,7 @@ def _judge_rate(notes: Notes, rows: Sequence[WebAsk], settings: ClusterSettings)
 
 
 def _judge_age(notes: Notes, web: SyntheticWeb, asked: list[list[WebAsk]], cluster: Cluster) -> None:
-    """Record a violation for each known page without a request for much longer than its maximum age."""
+    """Record a violation for each known page whose last request is much older than the maximum age of copies."""
     most = STALE_AFTER * float(cluster.config.refresh.max_age)
     end = START + cluster.observed.elapsed
     if not most or end - START < 2 * most:

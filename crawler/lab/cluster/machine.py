@@ -1,8 +1,8 @@
 """A simulated computer: a clock, a disk, power, and the process that runs on it.
 
-Every callback of the loop runs in the context of the life that scheduled it, so `CURRENT` is always the life
-whose code is running. A kill raises `Killed` in the code of the life. The loop then drops all callbacks that
-the life had scheduled.
+A life is one run of a process. Every callback of the loop runs in the context of the life that scheduled it, so
+`CURRENT` is always the life whose code is running. A kill raises `Killed` in the code of the life. The loop then
+drops all callbacks that the life had scheduled.
 
 While a cluster runs, `SystemCalls` replaces functions of `os`, so that calls by a life act on the disk of its
 machine. The files are real files, if possible in a file system in memory. The store is a `JournalStore`.
@@ -157,7 +157,7 @@ class SystemCalls:
 
     @contextmanager
     def installed(self) -> Iterator[None]:
-        """Install the replacements. If code that belongs to no life calls a replacement, the real function is called."""
+        """Install the replacements. Code outside of the simulated processes still gets the real functions."""
         calls = {
             "open": self._open,
             "close": self._close,

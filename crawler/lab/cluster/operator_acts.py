@@ -235,7 +235,7 @@ class OperatorActs:
             then(answer)
 
     def _run_in(self, process: Process, machine: Machine, work: Callable[[], Any]) -> None:
-        """Run a coroutine as part of a life. A kill of the life ends the coroutine, too."""
+        """Run a coroutine in the context of a running process, so that a kill of the process also ends it."""
         running = self._population.running.get(machine.label)
         if running is None or running[1] is not process:
             return
@@ -248,7 +248,7 @@ async def _answer(process: Process, request: dict[str, Any]) -> Any:
 
 
 async def _quietly(work: Any) -> None:
-    """Run a command. Ignore errors of the crawler, because an operator would only read their messages."""
+    """Run a command. Ignore errors of the crawler: they are only messages to the operator."""
     try:
         await work
     except (CrawlerError, HttpError):

@@ -47,9 +47,10 @@ class RealChanges:
 
 
 def _times(history: SiteHistory, seconds: float) -> list[list[float]]:
-    """Return the changes of the pages of a site that existed during the whole of its last `seconds`.
+    """Return the changes of each page in the last `seconds` of a site's history.
 
-    A change is given in seconds from the start of this time.
+    Only pages that existed during the whole of this time are included. A change is given in seconds from the
+    start of this time.
     """
     end = history.end
     begin = end - seconds

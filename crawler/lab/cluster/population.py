@@ -177,7 +177,7 @@ class Population:
         return machine.label in self._home
 
     def set_limits(self, limit: int) -> None:
-        """Change the limits on pages per host and depth for later starts; 0 lifts them."""
+        """Set the limit on the pages per host and on the depth for later starts of processes; 0 lifts both limits."""
         self.config, self._limit = limited(self.config, self.world.web, limit), limit
 
     def visit(self) -> None:
@@ -205,7 +205,7 @@ class Population:
     def start(self, machine: Machine) -> None:
         """Start the process of a machine, unless it is running or has ended for good.
 
-        Do nothing while a command changes the crawl at rest.
+        Do nothing during a reshard, for which all processes must be down.
         """
         if machine.life is not None or machine.label in self._home:
             return
@@ -275,7 +275,7 @@ class Population:
         return process.stopped_by
 
     def open(self, life: Life, *, restore: bool = True) -> Stages:
-        """Open the stages of a process, for its life or for a command at rest. `Stages` explains `restore`."""
+        """Open the stages of a process, to run it or for a command while it is down. `Stages` explains `restore`."""
         machine, settings = life.machine, self.world.settings
         clock = MachineClock(asyncio.get_running_loop().time, machine.wall_offset)
         host, port = self.addresses[machine.label]
@@ -314,7 +314,7 @@ class Population:
     # -- its end ----------------------------------------------------------------------
 
     def kill(self, life: Life, *, power: bool) -> None:
-        """End a life immediately, in the middle of its current step."""
+        """Kill a running process immediately, in the middle of its current step."""
         machine = life.machine
         self._forget(life, silent=power)
         if power:

@@ -1,4 +1,4 @@
-"""The judge's rules about the stores.
+"""The rules by which the judge checks the stores of the simulated processes.
 
 The records in a store must agree with the archive, and with the paths of links that lead from the seed to the
 pages.

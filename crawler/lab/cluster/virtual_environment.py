@@ -90,7 +90,7 @@ class VirtualEnvironment(Environment):
     def frozen(self) -> AbstractContextManager[None]:
         """Return a context that does nothing.
 
-        If it froze the heap, a process killed in it would never unfreeze the heap.
+        A process may be killed in this context. If the context froze the heap, the heap would then stay frozen.
         """
         return nullcontext()
 

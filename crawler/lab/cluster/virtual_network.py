@@ -2,7 +2,7 @@
 
 Its connections delay bytes but keep their order. They may break or fall silent.
 
-A connection has two ends. Each end is a transport for the protocol of a life. Written bytes arrive in pieces
+A connection has two ends. Each end is a transport for a protocol of a process. Written bytes arrive in pieces
 after a latency. While two machines are partitioned, their bytes wait, as with TCP, and new connections get no
 answer. A killed process resets its connections. A machine that has lost power is silent. Once the machine
 runs again, it resets an old connection when data arrives on it.

@@ -294,7 +294,7 @@ def _alike(task: GameTask) -> GameTask:
 
 
 def _cost(task: GameTask) -> float:
-    """Estimate the cost of a game in multiples of a budget of 1x. Births cost about 1x, and so do signals."""
+    """Estimate the cost of a game. The unit is the cost of the fetches at budget 1x. Births cost 1, as do signals."""
     return 1.0 + task.budget + (1.0 if task.policy in LISTENING else 0.0)
 
 

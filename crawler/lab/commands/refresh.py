@@ -125,8 +125,9 @@ def _simulate(args: argparse.Namespace) -> int:
 def _table(names: list[str], results: list[dict[str, simulate.SimulationResult]]) -> list[tuple]:
     """Return a row per policy.
 
-    It holds the policy's name, the accuracy and its error, the accuracy after the warm-up, and the difference
-    from the first policy and its error.
+    A row holds the name of the policy, its accuracy and the error of the accuracy, and its accuracy after the
+    warm-up. Then follow the difference between this accuracy and that of the first policy, and the error of the
+    difference.
     """
     rows = []
     for name in names:

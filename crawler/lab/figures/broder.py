@@ -244,7 +244,7 @@ def over_time(stuff: Material, kind: str, number: int) -> Drawing:
 
 
 def contenders(stuff: Material, kind: str = "full") -> Drawing:
-    """Draw the miss rates of newer policies and of the crawler's cache, relative to those of CLOCK over an array."""
+    """Draw the miss rates of newer policies and of the crawler's cache, divided by those of an array-based CLOCK."""
     threads = stuff.threads[0]
     policies = ["MIN", "LRU", "RANDOM", *CONTENDERS]
     ideal = stuff.rates(threads, kind, "CLOCK")

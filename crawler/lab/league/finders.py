@@ -143,7 +143,7 @@ class Prototype(rivals.Ranked):
         super()._rank(now)
 
     def theta(self, tau: np.ndarray) -> np.ndarray:
-        """Return theta, (n,): the new pages per second of each hub, and 0 for pages.
+        """Return theta, (n,): for a hub, the number of new pages that it shows per second; for a page, 0.
 
         Older observations have less weight.
         """

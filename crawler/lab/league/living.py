@@ -287,8 +287,8 @@ def news(seed: int) -> LivingWorld:
 def _expect_first(world: LivingWorld, policy: Finder) -> None:
     """Tell the policy how many nodes are found first on each hub, if the hubs are fetched at the start.
 
-    The hubs are taken in the order in which a crawl fetches them: the roots come first, and they are the last
-    hubs of their sites.
+    The hubs are taken in the order in which a crawl fetches them, with the root of a site first. This is the
+    reverse of their order in `world.hubs`, where the root of a site is its last hub.
     """
     begin, found = (0.0, len(world)), set[int]()
     for number in reversed(range(len(world.hubs))):

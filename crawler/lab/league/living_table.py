@@ -28,9 +28,9 @@ class LivingGame(msgspec.Struct, frozen=True):
 class LivingRow(msgspec.Struct, frozen=True):
     """A line of the table. `difference` is the score minus that of the first policy with the same rule and budget.
 
-    hubs_fresh: the share of the hubs' time in which their copies were current. delay_*: days from birth to
-    copy of the fetched pages that were born after the warm-up. never: the share of all pages born after the
-    warm-up that were never fetched. *_share: shares of the fetches.
+    hubs_fresh: the share of the hubs' time in which their copies were current. delay_*: days from the birth
+    of a page to its first copy, for the fetched pages that were born after the warm-up. never: the share of all
+    pages born after the warm-up that were never fetched. *_share: shares of the fetches.
     """
 
     rule: str

@@ -72,7 +72,7 @@ def scores(
 
 
 def gains(rows: Sequence[Row], policies: Sequence[str], arms: Sequence[str], budgets: Sequence[float]) -> Any:
-    """For each budget, draw a panel: the policies' paired differences from the first policy, with errors, by arm."""
+    """Draw a panel per budget. For each arm, it shows paired differences from the first policy, with errors."""
     found, colours = by_place(rows), _colours(policies)
     others = [policy for policy in policies[1:] if policy not in DASHED] or list(policies)
     shown = [budget for budget in budgets if budget in (1.0, 3.0, 10.0)] or list(budgets)

@@ -52,7 +52,10 @@ class Silent:
 
 
 class DueFirst(Silent):
-    """Takes the page that is due first, even before it is due. A rule decides when a page is due again."""
+    """Takes the page with the earliest due time, even if this time has not come yet.
+
+    A rule decides when a page is due again.
+    """
 
     def __init__(self, world: World, rate: float) -> None:
         super().__init__(world, rate)
@@ -209,8 +212,9 @@ class Heritrix(DueFirst):
 def estimated_rate(visits: int, unchanged: int, watched: float) -> float:
     """Estimate a change rate as Cho and Garcia-Molina do in *Estimating frequency of change* (TOIT 2003), Eq. 4.
 
-    The rate, per unit of `watched`, is -ln((X + .5) / (n + .5)) / I, where n visits were I apart on average
-    and X of them found no change. The rate is 0 if no visit found a change.
+    The rate, per unit of `watched`, is -ln((X + .5) / (n + .5)) / I. Here, n is the number of visits, X is the
+    number of visits that found no change, and I is the mean time between two visits. The rate is 0 if no visit
+    found a change.
     """
     return -math.log((unchanged + 0.5) / (visits + 0.5)) * visits / watched if watched > 0.0 else 0.0
 

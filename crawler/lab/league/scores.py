@@ -8,9 +8,9 @@ the error is
 
     error^2 = (S - 1)/S sum (t_s - mean t)^2                     (Quenouille 1956; Tukey 1958)
 
-The sample is the set of sites, so the error shows how much the score could differ for other sites. Two
-policies play the same sites, so the error of the difference of their scores is computed from the differences
-t_s - t'_s. This error is much smaller than the errors of the two scores.
+The sample is the set of sites, so the error shows how much the score could differ for other sites. The scores
+of two policies are results for the same sites, so the error of their difference is computed from the
+differences t_s - t'_s. This error is much smaller than the errors of the two scores.
 """
 
 import math

@@ -31,7 +31,7 @@ DEAF = {"uniform", "interval"}
 
 
 class PolicyView(Protocol):
-    """The part of a world that a policy reads. The world may be one of the league or a drawn world."""
+    """The part of a world that a policy reads. Both the worlds of the league and those of `lab/living` have it."""
 
     @property
     def site(self) -> np.ndarray: ...

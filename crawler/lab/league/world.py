@@ -149,7 +149,7 @@ class GameResult(msgspec.Struct, frozen=True):
     idle: int
 
     def by_site(self, world: World) -> tuple[np.ndarray, np.ndarray]:
-        """Return two arrays (sites,): the weighted page time in which copies were current, and all page time."""
+        """For each site, return the weighted sums of `current` and of `there` over its pages, two arrays (sites,)."""
         count = len(world.sites)
         weighted = [
             np.bincount(world.site, weights=world.importance * values, minlength=count)
@@ -252,7 +252,7 @@ def _last_of_days(at: np.ndarray) -> np.ndarray:
 def _told_of_directories(
     history: SiteHistory, chosen: np.ndarray, start: int, counts: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the times and pages of signals. Each change of a page signals all chosen pages of its directory."""
+    """Return the times and pages of signals. When a page changes, all chosen pages of its directory get a signal."""
     moved = np.unique(np.stack([history.time[counts] - start, history.dir[history.page[counts]]]), axis=1)
     told = [
         (at, page)

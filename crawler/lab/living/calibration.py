@@ -23,7 +23,7 @@ LEAST_SHARE = 0.01  # the search for the worst decile ignores deciles with a sma
 
 
 class Stating(Protocol):
-    """A policy that states how likely copies are current."""
+    """A policy that states the probability that a copy is current."""
 
     def fresh(self, page: int, now: float) -> tuple[float, float]:
         """Return two estimates of P[the copy is current]: the schedule's own estimate, and the estimate for users."""
@@ -97,7 +97,10 @@ def deciles(sums: Iterable[np.ndarray]) -> list[Decile]:
 
 
 def worst(rows: Iterable[Decile], kind: str) -> float:
-    """Return the largest error of the deciles with at least a hundredth of the copies; 0 if there is none."""
+    """Return the largest error of a decile; 0 if there are no deciles.
+
+    Deciles with less than a hundredth of the copies are ignored.
+    """
     own = [row for row in rows if row.kind == kind]
     least = LEAST_SHARE * sum(row.copies for row in own)
     return max((abs(row.off) for row in own if row.copies >= least), default=0.0)

@@ -57,7 +57,7 @@ class DrawnWeb(SyntheticWeb):
         self.number = {host.name: k for k, host in enumerate(self.hosts)}
 
     def url(self, page: int) -> str:
-        """Return the URL of the index page of the host with the number `page`.
+        """Return the URL of the index page of a host; here, `page` is the number of the host.
 
         The index page of host 0 is the seed of the crawl.
         """
@@ -138,7 +138,7 @@ def _weights(web: DrawnWeb) -> str:
 
 
 def _judged(web: DrawnWeb, rows: list[WebAsk], length: float) -> WorldRun:
-    """Compute freshness and the hosts' shares of the fetches from the log, in the time of the world."""
+    """Compute freshness and the hosts' shares of the fetches from the log. Times are those of the drawn world."""
     world = web.world
     horizon = length * web.speed
     begin = world.spec.warm_up * horizon

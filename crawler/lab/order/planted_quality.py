@@ -84,7 +84,7 @@ PLANTINGS: dict[str, Callable[[LinkGraph, list[int], random.Random], Planted]] =
 
 
 def plant(kind: str, graph: LinkGraph, seed: int) -> Planted:
-    """Plant qualities of one kind on a graph and return them."""
+    """Assign a quality of one kind to each page of a link graph; return the qualities."""
     reached = list(graph.depths())
     planted = PLANTINGS[kind](graph, reached, random.Random(f"{kind} {seed}"))
     there = np.zeros(len(graph.urls), np.bool_)

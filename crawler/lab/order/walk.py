@@ -1,4 +1,4 @@
-"""Crawls a link graph with the crawler's own frontier and scores, on a virtual clock.
+"""Crawls a link graph on a virtual clock, with the frontier and the link scores of the crawler.
 
     take ─► an answer after `TOOK` seconds ─► settle ─► links: scores, worths, the frontier
                                                          (new: add; news of a known URL: improve)

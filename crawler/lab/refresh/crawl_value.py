@@ -76,7 +76,7 @@ def parameters_of(page: PageParameters, *, by: str = "ncis") -> Parameters:
 
 
 def _state(name: str, value: float) -> float:
-    """Return the time or number of signals. Raise ValueError if it is negative or nan."""
+    """Return `value`, a time or a number of signals. Raise ValueError if it is negative or nan."""
     if not value >= 0.0:
         raise ValueError(f"{name} is {value}: it must be a number of 0 or more")
     return float(value)

@@ -1,7 +1,7 @@
-"""The estimators of the papers. They estimate the change rate and signal quality of a page only from its own crawls.
+"""Estimates the change rate and signal quality of a page only from its own crawls, as the cited papers do.
 
-The figures of the papers and the simulator use these estimators. The estimators that are used in a crawl
-combine the data of several pages (`freshness/change_rates.py`, `freshness/signal_quality.py`), because a
+The simulator and the figures that repeat those of the papers use these estimators. The estimators that are used
+in a crawl combine the data of several pages (`freshness/change_rates.py`, `freshness/signal_quality.py`), because a
 single page is crawled too seldom for a good estimate.
 
 Each crawl of a page ends an interval. An interval yields three observations: the time tau since the previous
@@ -109,7 +109,10 @@ Curvature = tuple[float, float, float, float, float]
 
 
 def _curvature_of_points(points: Sequence[Sequence[float]], alpha: float, b: float) -> Curvature:
-    """Return the sums over points (tau, n, weight) of the derivatives of weight log(1 - exp(-x))."""
+    """Return the first and the negative second derivatives of sum weight * log(1 - exp(-x)) in alpha and b.
+
+    The sum is over points (tau, n, weight).
+    """
     s1 = s2 = h11 = h12 = h22 = 0.0
     for tau, n, weight in points:
         x = alpha * tau + b * n
@@ -214,7 +217,7 @@ def _errors(sums: Curvature) -> tuple[float, float]:
 
 
 def _prior_points(prior: Prior) -> list[tuple[float, float, float]]:
-    """Return the changed pseudo-intervals of a prior."""
+    """Return the pseudo-intervals of a prior in which the page changed, as points (tau, n, weight)."""
     points = [(prior.interval, 0.0, prior.interval_weight), (0.0, 1.0, prior.signal_weight)]
     return [point for point in points if point[2] > 0.0]
 
@@ -283,9 +286,9 @@ def _merge(left: list[float], right: list[float], alpha: float, b: float) -> lis
     """Merge two points into one that has their total weight and, at (alpha, b), their total score.
 
     The likelihood is concave in x, so the mean of the two points would have too high a likelihood, and the
-    estimate would drift. To prevent this drift, the merged point keeps the score. The direction of the point
-    (tau, n) is that of the score. Its length is chosen so that weight * x / expm1(x) equals the sum of this
-    term over the two points.
+    estimate would drift. To prevent this drift, the merged point keeps the score. Its (tau, n) is a multiple of
+    the total score, which is a vector with two components. The factor is chosen so that weight * x / expm1(x)
+    equals the sum of this term over the two points.
     """
     s1, s2, _, _, _ = _curvature_of_points((left, right), alpha, b)
     weight = left[2] + right[2]
@@ -357,7 +360,11 @@ class RunningEstimate:
                 self._merge_closest()
 
     def _merge_closest(self) -> None:
-        """Merge the two points with the smallest cost, which is weight times the squared relative distance in x."""
+        """Merge the two points whose merge has the smallest cost.
+
+        The cost is w1 w2 / (w1 + w2) times the squared relative distance between the points (alpha tau, b n),
+        where w1 and w2 are the weights of the two points.
+        """
         self.estimate()  # the merge keeps the score at the best current estimate of the rates
         points, alpha, b = self._points, self._alpha, self._b
         best, pair = math.inf, (0, 1)

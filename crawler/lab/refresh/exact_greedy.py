@@ -16,8 +16,9 @@ V' = mu alpha exp(-alpha iota) psi(iota) and psi' <= 1,
 
     V(iota + s) <= V + mu alpha exp(-alpha iota) int_0^s (psi + u) exp(-alpha u) du,
 
-A candidate is therefore evaluated again only if this bound (with the first terms of the exponential) exceeds
-the best known value. A signal counts as a step s = beta. For most candidates, not even the bound is computed.
+A candidate is therefore evaluated again only if this bound exceeds the best known value. In the bound,
+exp(-alpha u) is replaced by the first three terms of its series, whose sum is never smaller. A signal increases
+the effective elapsed time iota by beta, so its bound has s = beta. For most candidates, no bound is computed.
 Every `_STRIDE` ticks, the candidates are sorted by the value that they can reach until the next sorting. A
 tick examines only the candidates that can exceed the best known value, and those that have crossed or
 received a signal since the sorting. If the winner is below the level, the level was too high. It is then
@@ -74,7 +75,7 @@ COLUMNS = cython.declare(cython.Py_ssize_t, 8)
 
 @cython.cclass
 class ExactGreedy:
-    """The exact greedy scheduler of `pages` by the value called `by`.
+    """The exact greedy scheduler of `pages`; `by` is the name of the crawl value that it compares.
 
     Signals that arrive within `discard_window` after a crawl of the page are
     dropped. Call `note_change` for signals, and `claim_next` and `record_outcome` at each tick.

@@ -96,14 +96,15 @@ def optimum_with_signals(pages: Pages, bandwidth: float) -> Optimum:
     """Return the optimum of Theorem 1, at the level where the pages' crawl rates sum to `bandwidth`.
 
     At some level, the sum of the rates may jump from above the bandwidth to below it. This is possible if the
-    signals of a page are certain, or if a page never changes silently. Then the solutions on both sides of
-    the jump are mixed: the page is crawled only after a share of its signals.
+    signals of a page are certain, or if a page never changes silently. Then the solutions on the two
+    sides of the jump are mixed so that the rates sum to the bandwidth: the page is crawled after some of its
+    signals, and not after the others.
     """
     return _bisect(pages, bandwidth, "ncis")
 
 
 def deterministic_optimum(importance: np.ndarray, change_rate: np.ndarray, bandwidth: float) -> Optimum:
-    """Return OPT with even intervals and no signals. Its accuracy is the BASELINE of Busa-Fekete et al."""
+    """Return OPT, the optimum with even intervals and no signals. Busa-Fekete et al. call its accuracy BASELINE."""
     return _bisect(Pages(importance, change_rate), bandwidth, "greedy")
 
 

@@ -63,7 +63,7 @@ class Replay:
 
     @cython.cfunc
     def _account(self, i: cython.Py_ssize_t, now: cython.double) -> cython.void:
-        """Add the expected fresh time of the page since the last call for the page, divided among the bins."""
+        """For the time since the last call for page `i`, add the expected fresh time of the page to the bins."""
         begin: cython.double = self.since[i]
         self.since[i] = now
         if self.fresh[i] <= 0.0 or now <= begin:

@@ -104,7 +104,8 @@ class Withdrawing:
         next(reloading)  # the rules are in force
         self._url_filter.renew()
         yield from reloading
-        # The answer is sent after this commit, when all decisions made before the new rules are durable.
+        # The answer is sent after this commit. By then, all decisions made before the new rules took effect
+        # are durable.
         self._commit(Change())
         yield
         return {"process": self._name, "rules": len(self._pages.withdrawals.rules)}

@@ -105,7 +105,7 @@ class ProcessViews:
     def freshness(self) -> "Refresh | None":
         """Return the refresh schedule, which knows how fresh copies are.
 
-        If the process is at rest, the schedule that an earlier run stored is read from the store.
+        If the process is at rest, this may be the schedule that an earlier run has stored.
         """
         if self._refresh is not None or not self._brief:
             return self._refresh

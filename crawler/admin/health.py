@@ -96,7 +96,7 @@ class Health(msgspec.Struct, frozen=True):
         return f"{self.state}: " + "; ".join(problem.text for problem in self.problems)
 
     def plain(self) -> dict[str, Any]:
-        """Return the verdict for JSON."""
+        """Return the verdict as a dict that can be written as JSON."""
         return {
             "healthy": self.healthy,
             "state": self.state,

@@ -10,7 +10,7 @@ _TOTALS = ("hosts", "matched", "failing", "unsearched")
 
 
 def described(host: dict[str, Any]) -> dict[str, Any]:
-    """Return the facts of one host. Each field `said` describes a cause or an outcome of robots.txt in words."""
+    """Return the facts of one host. The texts `said` tell why it waits and how the fetch of each robots.txt ended."""
     robots = [each | {"said": describe_cause(each["outcome"])} for each in host.get("robots", [])]
     return host | {"said": describe_cause(host.get("cause", "")), "robots": robots}
 
@@ -19,7 +19,7 @@ def merged(answers: Sequence[dict[str, Any]], limit: int, missing: Sequence[str]
     """Return one list of up to `limit` hosts, best rank first, with the totals of all processes that answered.
 
     `missing` are the processes whose hosts are not in the list. In each row, the new field `said` describes
-    the cause in words.
+    in words why the host waits.
     """
     rows = list(heapq.merge(*(answer["rows"] for answer in answers), key=lambda row: -row["rank"]))[:limit]
     for row in rows:

@@ -39,10 +39,12 @@ class Status(msgspec.Struct, kw_only=True):
 
     `counters` are the durable counters, by dotted name. `splitter` is None in a crawl of one process. `peers`
     contains the connections of each process to the others. `waiting` lists some hosts and what they wait for.
-    `members` are all processes, even those that do not run. The sections from `processes` on are set for
-    running processes only (`process/live_services.py`): vital signs, fetches of this run, growth in about the
-    last minute (`process_metrics.LastMinute`), histograms, what fetch slots waited for, latest warnings, the
-    page server.
+    `members` are all processes, even those that do not run.
+
+    The fields from `processes` to `serve` are set only for running processes (`process/live_services.py`).
+    `processes` holds vital signs, `run` the number of pages fetched in this run, `recent` the growth in about
+    the last minute (`process_metrics.LastMinute`), `timings` histograms, `waited` the seconds in which no
+    fetch could start, by reason, `errors` the latest warnings, and `serve` the state of the page server.
     """
 
     name: str = ""
@@ -219,7 +221,7 @@ _BY_NAME: dict[str, Callable[[Sequence[Any]], Any]] = {
     "started": min,
     "ended": max,
     "span": max,
-    "why_slow": _mean,  # these are shares of the time
+    "why_slow": _mean,  # each value is a fraction of the run's time
     "paused": lambda values: sorted({reason for value in values for reason in value}),
 }
 

@@ -67,8 +67,8 @@ class SiblingProcesses:
 
     The last status of each process is kept. If a process does not answer, its last status is used instead.
     The errors of the parent are added to the status of the first process. `_missing` contains each process
-    that did not answer the last completed request to it. Several callers may send requests at the same time,
-    so a caller does not learn from `_missing` who answered its own request, but from `Answers.missing`.
+    that did not answer when it was last asked. Several requests may run at the same time, so `_missing` does
+    not show which processes answered a particular request. `Answers.missing` shows this.
     """
 
     def __init__(self, folders: Mapping[str, Path], supervision: Supervision | None = None) -> None:

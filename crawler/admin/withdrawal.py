@@ -155,7 +155,7 @@ def _add_up(result: Withdrawn, step: str) -> Generator[dict[str, Any], Sequence[
 
 
 def _in_portions(step: Mapping[str, Any]) -> Generator[dict[str, Any], Sequence[Any], list[Any]]:
-    """Repeat a step until every process has reached its end; return all answers.
+    """Repeat a step until every process has completed it; return all answers.
 
     Every process receives the same request. The request contains the place where each process must continue,
     taken from the answers of the previous round.

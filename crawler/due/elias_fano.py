@@ -331,7 +331,7 @@ class _CodedJoin:
     @cython.wraparound(False)
     @cython.exceptval(check=False)
     def walk(self, high: cython.ulonglong, low: cython.ulonglong) -> cython.ulonglong:
-        """Return the position after the zero bit number `high` (from 1) of the block, or `low` if that is smaller."""
+        """Return the position after the block's zero bit number `high`, counted from 1. Return at most `low`."""
         word: cython.ulonglong = self.word
         passed: cython.ulonglong = self.passed
         zeros: cython.ulonglong
@@ -378,7 +378,7 @@ class _CodedJoin:
 def _fetch(words: cython.const[cython.ulonglong][::1], at: cython.Py_ssize_t) -> cython.void:
     """Prefetch a word's cache line without waiting.
 
-    With 8e6 keys, a query takes 62 ns. If it read the word instead, it would take 124 ns.
+    With 8e6 keys, a query takes 62 ns with this prefetch, and 124 ns if the word is read here instead.
     """
     prefetch(cython.address(words[at]))
 
@@ -395,7 +395,7 @@ def _are_many(
     start: cython.Py_ssize_t,
     behind: cython.ulonglong,
 ) -> cython.bint:
-    """Return whether at least _DENSE queries are unanswered, of those from index `start` on that are below `behind`."""
+    """Return whether _DENSE or more of the queries from index `start` on are below `behind` and still unanswered."""
     i: cython.Py_ssize_t
     asked: cython.Py_ssize_t = 0
     if start + _DENSE > queries.shape[0] or queries[start + _DENSE - 1] >= behind:
@@ -419,9 +419,9 @@ def _join_block(
     behind: cython.ulonglong,
     known: cython.uchar[::1],
 ) -> cython.Py_ssize_t:
-    """Answer the queries below `behind`, from number `start` on.
+    """Answer the queries from index `start` on whose values are below `behind`.
 
-    Returns the number of the first query that is not below `behind`.
+    Returns the index of the first query that is not below `behind`.
     """
     at: cython.Py_ssize_t = 0
     while start < queries.shape[0] and queries[start] < behind:
@@ -447,9 +447,9 @@ def _block_holds(
     query: cython.ulonglong,
     width: cython.int,
 ) -> cython.bint:
-    """Return whether the block that fills bits `begin` to `end` holds the key fence + `query`.
+    """Return whether a block holds the key that is greater than the block's first key by `query`.
 
-    The high part of the key would be at bit `place`.
+    The block fills bits `begin` to `end` of `words`. The high part of the key would be at bit `place`.
     """
     one: cython.ulonglong = 1
     mask: cython.ulonglong = (one << width) - 1

@@ -1,7 +1,7 @@
 """The Duplicate URL Eliminator. It takes links, and returns those that lead to new URLs, each URL exactly once.
 
-A link that is not in the cache takes part in two commits, which are marked `=` in this diagram. A step has
-happened only once it is committed (`storage/README.md`, "The commit point"):
+A link that is not in the cache takes part in two commits, which are marked `=` in this diagram. A step counts
+as done only after it is committed (`storage/README.md`, "The commit point"):
 
     loop      admit               committed -> begin_flush                  flushed
                 |                     ^             |                          ^
@@ -369,12 +369,12 @@ class Eliminator:
 
     @property
     def known(self) -> int:
-        """The number of links since the crawl began that repeated a waiting link or pointed to a known URL."""
+        """The number of links that repeated a waiting link or pointed to a known URL, since the crawl began."""
         return self._flushed.known
 
     @property
     def new(self) -> int:
-        """The number of links since the crawl began that pointed to new URLs.
+        """The number of links that pointed to new URLs, since the crawl began.
 
         This is also the number of URLs that are known now.
         """

@@ -105,8 +105,8 @@ def read_sheet(content: bytes, charset: str, count_max: int) -> list[str]:
 def replace(css: str, map_reference: Callable[[str], str | None]) -> str:
     """Replace each reference in `css` by the result of `map_reference`. If the result is None, the reference is kept.
 
-    Everything else, including quotes, is unchanged. In new URLs, characters are escaped that could end a
-    string, a pair of parentheses or a `<style>` element.
+    Everything else, including quotes, is unchanged. In new URLs, the characters that could end a string, a
+    pair of parentheses or a `<style>` element are escaped.
     """
     parts: list[str] = []
     done = 0
@@ -127,7 +127,8 @@ def _escaped(match: re.Match[str]) -> str:
 def codec_of(content: bytes, charset: str = "") -> str:
     """Return the Python codec of a style sheet; UTF-8 if none is declared.
 
-    It is declared by a byte order mark, the header or `@charset`. Their order is that of CSS Syntax Level 3, section 3.2.
+    A byte order mark, the header or `@charset` declares it. The first of these that names a known encoding
+    decides (CSS Syntax Level 3, section 3.2).
     """
     for mark, codec in ((b"\xef\xbb\xbf", "utf-8"), (b"\xfe\xff", "utf-16-be"), (b"\xff\xfe", "utf-16-le")):
         if content.startswith(mark):

@@ -78,7 +78,7 @@ def prepare(content: bytes, page: Context) -> tuple[bytes, str]:
 
 
 def prepare_scan(content: bytes, page: Context) -> tuple[bytes, str]:
-    """Like `prepare`, but return the bytes for `scanned`, in which shadow roots are not opened."""
+    """Like `prepare`, but return the bytes for `scanned`. In these bytes, shadow roots are not opened."""
     utf8, encoding = to_utf8(content, page.charset)
     return _open_self_closed(utf8) if page.xhtml else utf8, encoding
 
@@ -160,7 +160,8 @@ def _is_html(node: LexborNode) -> bool:
 def early_title(utf8: bytes) -> str | None:
     """Return the title that `parse` would find, given the first bytes of a page; None if these bytes are too few.
 
-    A title in the head stays the first title of the page, and it is complete once anything follows it.
+    Later bytes cannot add a title before the first title in the head. This title is complete if any content
+    follows it.
     """
     tree = LexborHTMLParser(utf8[:TITLE_PREFIX_BYTES], options=_AS_WRITTEN)
     node = _title_node(tree)

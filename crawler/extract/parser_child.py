@@ -77,7 +77,7 @@ def run(requests: BinaryIO, answers: BinaryIO) -> int:
 def _keep_freed_memory() -> None:
     """With glibc, keep freed memory for the next page instead of returning it to the system after each page.
 
-    Pages over `_LARGE_BYTES` are an exception (`serve`).
+    After each page of more than `_LARGE_BYTES`, `serve` returns the freed memory to the system.
     """
     if mallopt := getattr(ctypes.CDLL(None), "mallopt", None):
         mallopt(_TRIM_THRESHOLD, 64 << 20)

@@ -160,7 +160,8 @@ def _different(content: bytes, starts: list[int]) -> int:
 def open_elements(content: bytes) -> int:
     """Return the largest number of elements open at once. An element is open until the next end tag of its name.
 
-    Kinds of elements that are closed by the next tag are not counted.
+    Elements without contents (`br`) and elements that a following tag usually closes (`p`, `li`) are not
+    counted.
     """
     count: dict[bytes, int] = {}
     depth = deepest = 0
@@ -199,7 +200,7 @@ def _excessive_tag(content: bytes, enough: int) -> bool:
 
 
 def _ends_tags(content: bytes, most: int) -> bool:
-    """Return whether every `most` bytes contain a `>`, so that no plain tag is longer than that."""
+    """Return whether each run of `most` bytes contains a `>`. If so, no plain tag is longer than `most` bytes."""
     at = 0
     while len(content) - at >= most:
         at = content.rfind(b">", at, at + most) + 1

@@ -21,12 +21,12 @@ _OF_WINDOWS = {
 
 
 def attribute_text(value: str) -> str:
-    """Decode the references in an attribute value, which is given as written."""
+    """Decode the character references in an attribute value. `value` is as written in the page."""
     return _REFERENCE.sub(_in_attribute, value) if "&" in value else value
 
 
 def data_text(text: str) -> str:
-    """Decode the references in the text of an element, which is given as written."""
+    """Decode the character references in the text of an element. `text` is as written in the page."""
     return _REFERENCE.sub(_in_text, text) if "&" in text else text
 
 

@@ -2,9 +2,9 @@
 
 It reads tags with one regular expression that never looks at a byte twice, so it takes linear time for any
 input. It skips comments, script, style and similar elements, but builds no tree. So its links are nearly, but
-not exactly, those of the standard. Most scans run in a child process that parses large pages; there, the scan
-reads the whole page. If the scan runs in the process that crawls, it reads only the first megabyte, in the
-event loop or, if the page is long, in a thread.
+not exactly, those of the standard. Most scans run in the child process that parses large pages. Such a scan
+reads the whole page. A scan in the process that crawls reads only the first megabyte. It runs in the event
+loop or, if the page is long, in a thread.
 """
 
 import html

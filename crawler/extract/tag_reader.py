@@ -163,7 +163,7 @@ class TagReader:
 
     @cython.final
     def _declaration(self) -> cython.bint:
-        """Markup declaration open state: a comment, a CDATA section, or a doctype, which ends at the first `>`."""
+        """Markup declaration open state: a comment, a CDATA section or a doctype. A doctype ends at the first `>`."""
         text = self.text
         at: cython.Py_ssize_t = self.at
         if text[at] == 45 and text[at + 1] == 45:

@@ -39,7 +39,7 @@ def is_usable(content_type: str) -> bool:
 
 
 def is_page(content_type: str, content: bytes) -> bool:
-    """Return whether a body is read as a page, by its type, or, if the type is unusable, by its first bytes."""
+    """Return whether a body is read as a page. Its type decides or, if the type is unusable, its first bytes."""
     return is_html(content_type) or (not is_usable(content_type) and sniff_html(content))
 
 

@@ -91,7 +91,7 @@ def work(link: socket.socket) -> int:
 
 
 class Worker:
-    """Extracts pages of any kind under the limits of `config`; `fork` is its first child, if there is one."""
+    """Extracts pages of any kind under the limits of `config`. `fork`, if given, becomes the first child process."""
 
     def __init__(
         self, config: ExtractConfig, fork: Fork | None = None, share: LoopShare | None = None
@@ -279,7 +279,7 @@ class Worker:
         return _Child(process, process.stdout, process.stdin)
 
     async def _end(self) -> None:
-        """End the child. If the forked process has not yet become the child, end it, too."""
+        """End the child. If the forked process given to this worker has not been used as a child yet, end it, too."""
         child, self._child = self._child, None
         if child is not None:
             child.writer.close()

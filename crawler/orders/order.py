@@ -40,10 +40,10 @@ class FoundLink(msgspec.Struct, frozen=True, gc=False):
 class FoundOn(msgspec.Struct, frozen=True, gc=False):
     """The page on which links were found.
 
-    `score` is the score of the class that the page itself had when it was fetched. `depth` is the page's
-    depth, and `links` is the number of links on the page. `kind` is "page", "listing", "feed", "sitemap",
-    "requisite" or "seed". With "requisite", the links are parts of the page. With "seed" there is no page:
-    `url` is "" and `score` is 1.
+    `score` is the page's own score, computed from the class that the page had when it was fetched. `depth` is
+    the page's depth, and `links` is the number of links on the page. `kind` is "page", "listing", "feed",
+    "sitemap", "requisite" or "seed". With "requisite", the links are parts of the page. With "seed" there is
+    no page: `url` is "" and `score` is 1.
     """
 
     url: str = ""
@@ -58,7 +58,8 @@ class Order(Protocol):
     """The interface of an order; see the module docstring. Missing attributes have the defaults given here.
 
     If `adds` is True, the score of a URL is `base` plus the scores of all links to it; otherwise, it is the
-    best of these scores. A URL whose score is below `counts_from` counts as if it had this score.
+    best of these scores. A URL whose score is below `counts_from` is treated as if its score were
+    `counts_from`.
     """
 
     reads_anchors: bool = False

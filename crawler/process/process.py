@@ -51,7 +51,7 @@ log = logging.getLogger("crawler")
 # number of seconds after a stop in which seeds are still read and queued, so that few are lost
 SEEDS_GRACE = 5.0
 COUNTED = ("max_pages", "max_bytes")  # the limits that depend on counted results
-_WITHOUT_WORK = ("done", "patience")  # the reasons of a run that ended because it had nothing to fetch
+_WITHOUT_WORK = ("done", "patience")  # reasons for ending a run that has nothing to fetch
 KEPT_WAIT = 30.0  # number of seconds that a client waits until its request is durable
 SEEDS_AHEAD = 2  # maximum number of changes with seeds that may wait for their commit
 
@@ -142,7 +142,7 @@ class Process:
         )
 
     def _loops(self) -> Loops:
-        """Return the parts of these loops that the exchange uses."""
+        """Return the parts of this process's loops that the exchange uses."""
         return Loops(
             queue=self.queue,
             wake=self.wake,

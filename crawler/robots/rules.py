@@ -8,12 +8,12 @@ file is long.
 Matching follows section 2.2.2. Of all patterns that match the path and query, the longest one (in octets)
 decides. If an allow pattern and a disallow pattern are equally long, allow wins. If no pattern matches, the
 URL is allowed. Patterns and targets are first converted to one spelling of percent-encoding (`spelling`).
-Patterns without `*` and `$` are prefixes. They are kept in a dict. For each length that a prefix in this dict
-has, the longest first, the beginning of the target is looked up, until a pattern is found. A wildcard pattern
-is looked up in the same way, by the part before its first wildcard. Then the parts between the wildcards are
-matched from the left, in time linear in the target, without regular expressions. `wildcards_max` bounds the
-cost of a verdict, and `rules_max` bounds the cost of a file. Rules beyond these limits are ignored and
-counted.
+Patterns without `*` and `$` are prefixes. They are kept in a dict. To find the longest pattern that a target
+begins with, the beginnings of the target are looked up in this dict, the longest first. Only lengths that
+occur in the dict are tried. A wildcard pattern is looked up in the same way, by the part before its first
+wildcard. Then the parts between the wildcards are matched from the left, in time linear in the target,
+without regular expressions. `wildcards_max` bounds the cost of a verdict, and `rules_max` bounds the cost of
+a file. Rules beyond these limits are ignored and counted.
 
 The parser also accepts lines without a colon (`disallow /x`) and common misspellings of disallow, which the
 RFC does not require. So a faulty line forbids a page rather than allowing it.
@@ -32,9 +32,9 @@ SLICE_BYTES = 16 << 10  # number of bytes read between two pauses; they take .2 
 BOM = b"\xef\xbb\xbf"
 UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 
-# Limits for the Content-Usage, Content-Signal and License lines, which are kept as text for `consent/`. One
-# line more than the limit is kept of each kind, and one octet more of each line, to show that a limit was
-# exceeded.
+# Limits for the Content-Usage, Content-Signal and License lines, which are kept as text for `consent/`. If a
+# file has more lines of a kind, one line beyond the limit is kept. If a line is longer, one octet beyond the
+# limit is kept. So readers can see that a limit was exceeded.
 STATEMENTS_MAX, STATEMENT_OCTETS_MAX = 64, 8192
 
 _USER_AGENT, _ALLOW, _DISALLOW, _CRAWL_DELAY, _SITEMAP, _USAGE, _SIGNAL, _LICENSE = range(8)
@@ -304,8 +304,8 @@ class _Choice(msgspec.Struct, eq=False):
 class _Groups:
     """The state of reading a file.
 
-    `_own` collects the lines for our product token, and `_any` the lines for `*`. `_present` contains the one
-    or both of these that collect the lines of the current group.
+    `_own` collects the lines for our product token, and `_any` the lines for `*`. `_present` lists which of
+    these two collect the lines of the current group.
     """
 
     def __init__(self, token: str, rules_max: int, wildcards_max: int) -> None:
@@ -418,7 +418,7 @@ def spelling(target: str) -> str:
 
 
 def pattern_of(value: str) -> str:
-    """Return a pattern in the spelling of targets.
+    """Return a pattern with percent-encoding in the common spelling, which targets have, too (`spelling`).
 
     Several `*` in a row become a single `*`. A `$` is special only at the end.
     """

@@ -48,7 +48,7 @@ class Commands:
     """The commands of one process.
 
     `commit` queues a `Change`, which becomes durable later. `peers` returns the connection state of the other
-    processes. It is None if this process is not running.
+    processes. Pass None for `peers` if this process is not running.
     """
 
     def __init__(

@@ -88,7 +88,7 @@ def verdict(answer: Mapping[str, Any]) -> UrlVerdict:
 
 
 def prospect(facts: Mapping[str, Any]) -> Ahead:
-    """Return whether a URL may be fetched (QUEUED), the reason for this, and the number of seconds its host waits."""
+    """Return whether a URL may be fetched (state QUEUED) or not, the reason, and the seconds its host waits."""
     if facts["filter"] == WITHDRAWN:
         return Ahead(AheadState.OUT_OF_SCOPE, facts["reason"])
     if facts["filter"] != "accepted" and facts.get("record") is None:
@@ -122,7 +122,7 @@ _WANTS = {
 
 
 def _wants(record: Mapping[str, Any]) -> str:
-    """Return a clause that says what the server requires; "" if it requires nothing that a flag provides."""
+    """Return a clause about the login, licence or slower crawl that an answer demands; "" if it demands none."""
     if record["outcome"] == Outcome.LICENSE_REQUIRED:
         return "; the site demands a licence token (RSL), and the crawler buys none"
     return _WANTS.get(record["status"], "")
@@ -150,7 +150,7 @@ def _tried(record: Mapping[str, Any], answer: Mapping[str, Any]) -> str:
 
 
 def _shown(record: Mapping[str, Any]) -> str:
-    """Return a clause that says why a browser showed the page or failed, and at what cost; "" if none was tried."""
+    """Return a clause about the page's renderings by a browser: reason, cost and failures; "" if there was none."""
     facts = record.get("shown")
     failed = _not_shown(facts) if facts and facts["failures"] else ""
     if not record.get("rendered"):

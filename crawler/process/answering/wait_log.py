@@ -14,14 +14,15 @@ from crawler.clock import iso_time
 from crawler.records import HostStatus
 
 HOSTS_MAX = 200  # maximum number of hosts examined per pass; the hosts in memory come first
-LONG_WAIT = 5.0  # a gap, or a wait for an address or a look-up, of at least this many seconds is logged
+# A gap, or a wait for an address or a look-up, is logged if it lasts at least this many seconds.
+LONG_WAIT = 5.0
 _REMEMBERED_MAX = 4096
 _LINES = ("waits", "waits_for_address", "waits_for_look_up")
 _CALM = ("ready", "idle", "excluded", *_LINES)
 
 
 class Wait(NamedTuple):
-    """A line for the log, and the same facts as fields that programs can read."""
+    """A line for the log, as text and as fields that programs can read."""
 
     text: str
     fields: dict[str, Any]

@@ -86,10 +86,10 @@ class Withdrawing:
         begin: dict[str, str] | None = None,
         entries: int = 0,
     ) -> Steps:
-        """Carry out a step for `rule` on about `entries` entries, beginning at this process's key in `begin`.
+        """Carry out a step for `rule` on about `entries` entries.
 
-        If `entries` is 0, all entries are examined. This is meant for a crawl at rest, where changes are
-        durable at once.
+        `begin` contains, by the name of each process, the key at which the process begins. If `entries` is 0,
+        all entries are examined. This is meant for a crawl at rest, where changes are durable at once.
         """
         if step == "apply":
             return (yield from self._apply())
@@ -106,7 +106,8 @@ class Withdrawing:
         next(reloading)  # the rules are in force
         self._url_filter.renew()
         yield from reloading
-        # The answer is sent after this commit, when all decisions made before the new rules are durable.
+        # The answer is sent after this commit. By then, all decisions made before the new rules took effect
+        # are durable.
         self._commit(Change())
         yield
         return {"process": self._name, "rules": len(self._pages.withdrawals.rules)}

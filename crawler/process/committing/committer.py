@@ -14,9 +14,10 @@ however fast results arrive:
   seeds are being read, and while the DUE is full.
 * A requested flush begins before the gathered group is written. The next flush is not requested until the
   change of this flush is committed. So groups and flushes (or the parts of a large flush) take turns.
-* A frontier without a URL to fetch now is dry. Flushes that are made only for this reason may take at most a
-  tenth of the time, so such a flush may have to wait. It does not wait if nothing is in flight. While all
-  hosts wait for their gaps, the frontier is dry between any two results, and a flush seldom helps.
+* A frontier without a URL to fetch now is dry. Flushes that are made only because the frontier is dry may
+  take at most a tenth of the time, so such a flush may have to wait. It does not wait if nothing is in
+  flight. While all hosts wait for their gaps, the frontier is dry between any two results, and a flush seldom
+  helps.
 * Each group holds at most `store.group_entries_max` changes, in the order in which they were queued.
 """
 

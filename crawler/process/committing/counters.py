@@ -50,7 +50,7 @@ _SHOWS_CONTENT = (Outcome.FETCHED, Outcome.EMPTY)
 
 
 def count_kept(change: Change, capturing: Capturing) -> None:
-    """Count the keys that a capture adds to the store. If its body is incomplete, count this, too."""
+    """Count the keys that a capture adds to the store. Also count the captured body if it is incomplete."""
     change.captures.append(capturing)
     change.count("stored.records", capturing.new_record)
     change.count("stored.captures", capturing.new_capture)
@@ -103,7 +103,7 @@ def count_rendering(change: Change, rendering: Rendering) -> None:
 
 
 def count_connection(change: Change, fetch: Fetch) -> None:
-    """Count whether a request reused a connection, or opened one without TLS, or with a full or resumed TLS handshake."""
+    """Count a request by its connection: reused, new without TLS, or new with a full or a resumed TLS handshake."""
     if fetch.connection:
         change.count(f"connections.{fetch.connection}")
 

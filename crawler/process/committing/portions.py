@@ -1,8 +1,8 @@
 """Splits long lists into portions, so that the processing of a list does not block the event loop for long.
 
-A page may have 20,000 links, and a sitemap 50,000 URLs. All decisions about one such list are one change. A
-generator makes this change and pauses after each portion. At a pause, the commit loop lets other tasks run if
-its turn is over (`storage/commit.py`).
+A page may have 20,000 links, and a sitemap 50,000 URLs. All decisions about one such list belong to one
+`Change`, which is committed as a whole. A generator makes this change and pauses after each portion. At a
+pause, the commit loop lets other tasks run if its turn is over (`storage/commit.py`).
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,1 +1,1 @@
-"""The limits and the end of the crawl, and the exchange of messages with its other processes."""
+"""Applies the limits of the crawl, detects its end, and exchanges messages with the other processes."""

@@ -158,7 +158,7 @@ class Exchange:
         """After a group became durable, confirm and send the messages that waited for this."""
 
     async def part(self, stopped_by: str) -> None:
-        """Wait until all peers know of the end of the crawl, or had time to learn that a limit was reached."""
+        """Before this process leaves, give its peers time to learn that the crawl has ended or reached a limit."""
 
     def status(self) -> dict[str, PeerStatus]:
         """Return the connection state of each peer, with the number of links that wait to be sent to the peer."""

@@ -6,9 +6,10 @@
 
 A process that has finished keeps running until all other processes know of the end, but at most for
 `crawl.patience`. This time is limited because a silent process may be dead. A process may be cut off during
-this time and miss the end. It then waits for the processes that have left, until one of them is started again
-and tells it that the crawl has ended. It also stops waiting if their machines have refused connections for
-`GONE_PATIENCES` times `crawl.patience` and the last messages of all processes prove the end.
+this time and miss the end. It then waits for the processes that have left. The wait ends when one of them is
+started again and tells it that the crawl has ended. The wait also ends if two conditions hold: the machines
+of the processes that have left have refused connections for `GONE_PATIENCES` times `crawl.patience`, and the
+last messages of all processes prove that no work is left.
 """
 
 import asyncio
@@ -45,8 +46,9 @@ log = logging.getLogger("crawler")
 # number of heartbeats for which a process keeps running after the end or a limit, so that its peers learn of
 # it
 LAST_WORDS = 2
-# After this many times `crawl.patience`, peers that are still missing count as gone for good if their
-# machines refuse connections. A machine that restarts at the end of the crawl should find its peers.
+# If the machines of missing peers have refused connections for `GONE_PATIENCES` times `crawl.patience`, these
+# peers count as gone for good. This time is long, so that a machine that restarts at the end of the crawl
+# still finds its peers.
 GONE_PATIENCES = 5
 
 
@@ -140,7 +142,7 @@ class PeerExchange(Exchange):
             await asyncio.sleep(LAST_WORDS * heartbeat)
 
     def _tell_uninformed(self) -> None:
-        """Log a warning that names the peers which have not learned of the end before this process leaves."""
+        """Log a warning that names the peers that do not know of the end of the crawl."""
         if uninformed := self.coordination.uninformed():
             log.warning(
                 "the crawl has ended, but there is no contact with %s; if a process still waits there, "
@@ -149,7 +151,10 @@ class PeerExchange(Exchange):
             )
 
     def _patience(self) -> float:
-        """Return the seconds to wait for uninformed peers; fewer if this process knew of the end before its start."""
+        """Return the seconds to wait for peers that do not know that the crawl has ended.
+
+        This time is shorter if an earlier run has stored the end of the crawl, and the stored end still applies.
+        """
         silence_max = self._config.silence_max
         return (
             silence_max
@@ -182,7 +187,11 @@ class PeerExchange(Exchange):
         )
 
     def _progress(self) -> Progress:
-        """Return the progress of this process. After a known end, repeated seeds in the outbox do not count."""
+        """Return the progress of this process.
+
+        If an earlier run has stored the end of the crawl, and this end still applies, the seeds that are in the
+        outbox a second time do not count.
+        """
         own = super()._progress()
         if own.outbox and self._known_termination.holds and not self.coordination.heard_all:
             own.outbox = 0
@@ -193,7 +202,7 @@ class PeerExchange(Exchange):
         return own
 
     def _recall_end(self) -> None:
-        """Learn that the crawl has ended, if the end that an earlier run has stored still applies."""
+        """Learn that the crawl has ended if the end stored by an earlier run shows this (`Termination.recalls`)."""
         said = self.coordination.rates_stated()
         if self._known_termination.recalls(said, self.coordination.process_count, self._clock.now()):
             self.learn_end()
@@ -244,7 +253,7 @@ class PeerExchange(Exchange):
         self._urgent = False
 
     def _overtake(self, newest: int) -> None:
-        """Give this start a higher number than `newest`, the latest start that a peer knows."""
+        """Give this start of the process a higher number than `newest`, the latest that a peer knows."""
         if self._common.identity.incarnation > newest:
             return
         log.warning(
@@ -317,7 +326,7 @@ class PeerExchange(Exchange):
         self._level = refresh.portion.exchange_levels(reports, waited, now)
 
     def _both_shares(self, refresh: "Refresh", now: float) -> float:
-        """Return this process's share of the rate, and pass `refresh` its parts for new and for known pages."""
+        """Return this process's share of the rate. Tell `refresh` which parts are for new and for known pages."""
         said = self.coordination.rates_stated().values()
         discovery, known = portions(
             self.coordination.share(now),

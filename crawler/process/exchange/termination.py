@@ -11,11 +11,13 @@ stored end that no longer applies, no process relies on the end that it has stor
 receives the seeds of its run a second time, and sends those of other processes to their owners a second time.
 These seeds do not count as work, because the owners had them before the end.
 
-A stored end is used in two cases. After a crash, the process may have been killed while it was leaving. So it
-leaves when the missing peers have been silent for long. After a clean end, a start is a new run, which waits
-for all peers. But one of the peers may have been cut off when the others left, and may still be waiting for
-them. For this case, the stored end contains the numbers of links that each peer had sent and applied. If a
-peer still has these numbers and knows of no end, the first process that is started again informs the peer.
+A stored end is used in two cases. The first case is a restart after a crash. The process may have been killed
+while it was leaving, and its peers may have left, too. So the process does not wait for missing peers for
+ever: it leaves when no process that it hears has had work for `silence_max`. The second case is a start after
+a clean end. This start is a new run, which waits for all peers. But one of the peers may have been cut off
+when the others left, and may still be waiting for them. For this case, the stored end contains the numbers of
+links that each peer had sent and applied. If a peer still has these numbers and knows of no end, the first
+process that is started again informs the peer.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -78,18 +80,18 @@ class Termination:
 
     @property
     def past_end(self) -> PastEnd:
-        """Says whether this process knew of an end of the crawl when it started, and whether that end still applies."""
+        """Says whether an earlier run stored the end of the crawl, and whether work was done or limits changed since."""
         if self._kept is None:
             return PastEnd.NONE
         return PastEnd.VOID if self._extent().is_beyond(self._kept) else PastEnd.HOLDS
 
     @property
     def holds(self) -> bool:
-        """True if this process knew of the end and has done nothing since."""
+        """True if an earlier run stored the end of the crawl, and there was no work and no new limit since."""
         return self.past_end is PastEnd.HOLDS
 
     def keep(self, peers: Mapping[str, Progress | Counters]) -> Change:
-        """Build the `Change` that stores the end for a later start. `peers` holds the last reports of the peers."""
+        """Build the `Change` that stores that the crawl has ended. `peers` holds the last reports of the peers."""
         at_rest = {
             name: (each.appended, each.applied)
             for name, each in peers.items()
@@ -100,12 +102,13 @@ class Termination:
         return change
 
     def recalls(self, said: Mapping[str, Progress | Counters], processes: int, now: float) -> bool:
-        """Return whether this process may leave because the stored end still applies. Call this often.
+        """Return whether the end that an earlier run stored allows this process to leave. Call this often.
 
-        This process may leave if some processes are missing, and if all processes from which it received a
-        report since this start are idle and know of no later work. Also, one of the reporting processes must
-        have missed the end: it does not know of the end, and it has sent and applied no links since. After a
-        crash, this last condition is dropped when the other conditions have held for `silence_max`.
+        These conditions must hold: there was no work and no new limit since that end; some processes are
+        missing; and all processes that have sent a report since this start are idle and know of no later work.
+        Also, one of the reporting processes must have missed the end: it does not know that the crawl has
+        ended, and it has sent and applied no links since the end was stored. After a crash, this last condition
+        is dropped when the other conditions have held for `silence_max`.
         """
         work = any(not each.idle or each.outbox or each.past_end is PastEnd.VOID for each in said.values())
         if len(said) == processes or work or not self.holds:
@@ -114,7 +117,7 @@ class Termination:
         return self._is_awaited(said) or (not self._clean and now - self._quiet_since >= self._silence_max)
 
     def _is_awaited(self, said: Mapping[str, Progress | Counters]) -> bool:
-        """Return whether a peer has the same numbers as at the end, but does not know of the end."""
+        """Return whether a peer does not know of the end, and sent and applied no links since it was stored."""
         peers = self._kept.peers if self._kept is not None else {}
         return any(
             each.past_end is PastEnd.NONE and peers.get(name) == (each.appended, each.applied)

@@ -63,8 +63,7 @@ HEAVY_BYTES, HEAVY_LINKS = (2 << 20, 1_000)
 # A robots.txt with more bytes than this is heavy. Such files are very rare: even a tenth of this size is
 # exceeded by only one in a thousand.
 HEAVY_ROBOTS = 64 << 10
-# number of bytes that a str in a list uses in addition to its characters, and number of bytes of a pair of
-# URL and date
+# Memory in bytes: of a str in a list, without its characters; of a pair of URL and date.
 _STRING_BYTES, _DATE_BYTES = (57, 150)
 # Maximum number of large sitemaps whose links are in memory at once. Each uses at most 13 MB, from the end of
 # its download to its commit.
@@ -220,7 +219,7 @@ class FetchTasks:
         self._frontier.hops.leave_address(fetch_task, self._clock.now())
 
     def configure(self, config: Config) -> None:
-        """Apply a new configuration. It may differ from the present one only in which pages a browser shows."""
+        """Apply a new configuration. Only the settings that select the pages for a browser have an effect here."""
         self._config = config
         if self._made_rendering is not None:
             self._made_rendering.configure(config)

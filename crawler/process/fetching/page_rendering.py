@@ -139,8 +139,8 @@ class PageRendering:
     def _reason(self, fetch_task: FetchTask, fetch: Fetch, seen: Signs, record: PageRecord | None) -> str:
         """Return why `auto` renders a page; "" if it does not.
 
-        If an earlier rendering of this page added content, this decides. Otherwise, renderings of pages with
-        similar URLs decide.
+        If an earlier rendering of this page added content, the page is rendered again. Otherwise, the results
+        of rendering similar pages decide (`Deciding.why`).
         """
         if record is not None and record.rendered and record.shown is not None and record.shown.added:
             return "again"

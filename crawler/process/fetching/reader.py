@@ -51,8 +51,8 @@ def changed_dates(
 ) -> list[tuple[str, float]]:
     """Return the entries of `dated` whose dates differ from `known`. With `first`, include entries that `known` lacks.
 
-    If a sitemap gives a date for the first time, this does not mean that the page has changed. But a new item
-    of a feed is news.
+    If a sitemap gives a date for the first time, this does not mean that the page has changed. But if a feed
+    lists an item for the first time, this counts as a change of the page.
     """
     before = {entry.loc: entry.lastmod for entry in known}
     return [(loc, at) for loc, at in dated if (before[loc] != at if before.get(loc) is not None else first)]

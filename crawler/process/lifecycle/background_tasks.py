@@ -45,7 +45,7 @@ class Tasks:
 
 
 async def wait_for(event: asyncio.Event, delay: float | None) -> None:
-    """Wait for the event. If it is not set within `delay` seconds, set it (None: never do this).
+    """Wait for the event, and set it after `delay` seconds at the latest. If `delay` is None, wait without limit.
 
     Yield at least once.
     """

@@ -10,8 +10,8 @@ example is a cycle that belongs to a fetch in flight at the time of freezing.
 Bodies are allocated and freed between objects that live for hours. This leaves holes in the C heap: 65 of 172
 MiB after ten minutes of the open web. `give_back` returns the free memory pages to the system.
 `map_large_blocks` keeps bodies of more than a mebibyte out of the heap. By default, once a large block has
-been freed, glibc allocates later blocks of this size in the heap. Three processes that read large sitemaps
-left holes of 190 MiB there.
+been freed, glibc allocates later blocks of this size in the heap. In a crawl that read large sitemaps, such
+blocks left holes of 190 MiB.
 """
 
 import gc
@@ -40,7 +40,7 @@ def collect_briefly() -> None:
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Import modules without collections, and exclude the imported objects from all later collections.
+    """Import modules while the collector is off, and exclude the imported objects from all later collections.
 
     Modules never become garbage. Without this, collections take an eighth of the CPU time of a short command.
     """

@@ -7,8 +7,8 @@ import msgspec
 from crawler.config import CrawlConfig, StoreConfig
 
 SUPERVISOR_GONE = "supervisor gone"  # the reason for which an orphaned process stops
-# number of seconds that fetches in flight, decisions on large answers and flushes of the DUE have to end
-# after a stop
+# After a stop, fetches in flight, decisions on large answers and flushes of the DUE may continue for this
+# many seconds.
 STOP_GRACE = 2.5
 WATCH_INTERVAL = 1.0  # number of seconds between two checks of time and disk space
 

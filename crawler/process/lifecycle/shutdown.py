@@ -72,7 +72,7 @@ def in_thread(function: Callable[[], object]) -> "asyncio.Future[None]":
 
 
 def run(main: Coroutine[Any, Any, T], new_loop: Callable[[], asyncio.AbstractEventLoop], limit: float) -> T:
-    """Run `main` like `asyncio.run`. But for each step of the cleanup after `main`, wait at most `limit` seconds."""
+    """Run `main` like `asyncio.run`, but limit each step of the cleanup that follows to `limit` seconds."""
     loop = new_loop()
     asyncio.set_event_loop(loop)
     before = len(_left_alone)

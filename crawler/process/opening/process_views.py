@@ -103,7 +103,10 @@ class ProcessViews:
 
     @cached_property
     def freshness(self) -> "Refresh | None":
-        """Return the refresh schedule, which knows how fresh copies are. At rest, it may be that of an earlier run."""
+        """Return the refresh schedule, which knows how fresh copies are.
+
+        If the process is at rest, this may be the schedule that an earlier run has stored.
+        """
         if self._refresh is not None or not self._brief:
             return self._refresh
         context = self._context

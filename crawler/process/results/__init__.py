@@ -1,1 +1,1 @@
-"""Turns the end of a fetch into its change."""
+"""Turns fetches, links, signals and seeds into changes of the store."""

@@ -160,8 +160,8 @@ class Admission:
     ) -> Counted:
         """Queue raw links that are out of scope, so that they are checked. Return the number accepted.
 
-        Pause after each portion. Each accepted link is counted as found again, because these links were
-        already counted once, as filtered by scope.
+        Pause after each portion. Each accepted link is counted as found (`urls.links`) a second time. The first
+        time, it was counted as found and as rejected by the scope.
         """
 
         def admit(portion: Sequence[str]) -> int:

@@ -6,13 +6,14 @@
 
 A credit is committed together with the page that earned it. So it is as durable as that page, and is applied
 exactly once, like a link (`splitter/README.md`). Only after the loss of a disk can a credit be counted twice.
-If H only redirects to P, the credit belongs to the page that shows the link to H. If that page belongs to a
-third process, the owner of H passes the credit on, at most `PASSES_MAX` times. The field `redirects` of the
-message counts the passes.
+If H is only a redirect to P, the credit goes to the page that links to H. If that page belongs to a third
+process, the owner of H passes the credit on, at most `PASSES_MAX` times. The field `redirects` of the message
+counts the passes.
 
 The fingerprint of the message has two parts. The upper bits are the bucket of H, which selects the process of
 H. The lower bits are those of the fingerprint of P, changed so that the message is not mistaken for a link to
-P. A compaction of the outbox keeps one link per fingerprint, so the credits of different pages are all kept.
+P. A compaction of the outbox keeps only one link per fingerprint. Credits for different pages P have
+different fingerprints, so a compaction removes none of them.
 """
 
 from collections.abc import Iterable

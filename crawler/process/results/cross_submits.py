@@ -33,7 +33,8 @@ class CrossSubmits:
         )
         self._names = names
         self._judged: dict[str, bool] = {}
-        # whether a robots.txt was read; this takes time, because many lines may be converted to request forms
+        # Whether the Sitemap lines of a robots.txt were read since the last pause. There may be many, so `among`
+        # pauses afterwards.
         self._asked = False
 
     def among(self, locs: Sequence[str]) -> Generator[None, None, list[str]]:

@@ -113,7 +113,8 @@ class LinkPolicy:
     def _requisites(self, change: Change, fetch_task: FetchTask, extracted: Extracted) -> Counted:
         """Follow the requisites of a page, or of another requisite. They get the same depth as the page.
 
-        The limit for redirects also ends chains of style sheets that import each other, and of nested frames.
+        Style sheets may import others, and frames may contain frames. The limit for redirects ends such
+        chains, too.
         """
         hops = fetch_task.redirects + 1 if fetch_task.flags & _REQUISITE else 0
         if hops > self._redirects_max:

@@ -4,11 +4,11 @@
                                             ├─► the class of a new link: to the DUE, or to another process
                                             └─► news: a waiting URL is moved (`Frontier.improve`)
 
-The process that finds a link scores it, and stores the score as a class in the flags of the link. If the link
-belongs to another process, it carries only what that process does not know yet. If the order adds up scores,
-this is the amount by which the sum has grown; otherwise it is the best score. The other process treats the
-link like any other. The target of a redirect has the score of the redirecting page. A sitemap that a
-robots.txt or an index names comes first.
+The process that finds a link scores it, and stores the score as a class in the flags of the link. If another
+process owns the URL, the link that is sent to it carries only what that process does not know yet: if the
+order adds up scores, the amount by which the URL's score has grown since it was last sent; otherwise, the
+URL's best score. The other process treats the link like any other. The target of a redirect has the score of
+the redirecting page. A sitemap that a robots.txt or an index names comes first.
 """
 
 import logging
@@ -46,7 +46,7 @@ NO_PAGE = LinkSource()
 
 
 class LinkScoring:
-    """Applies the order of new URLs in one process.
+    """Computes the scores of links by the order of new URLs, and remembers them, in one process.
 
     Args:
         bits: 2^bits URLs are remembered for links to this process, and as many for links sent to others.

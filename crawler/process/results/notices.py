@@ -72,7 +72,10 @@ class StoredNotices:
             raise HttpError(503, "late", "the notice is not on disk yet; send it again")
 
     def judged(self, notice: Notice, urls: Sequence[str], source: str) -> None:
-        """After a key file was read, turn `urls` into signals and delete all notices with its key, in one change."""
+        """Turn `urls` into signals, and delete all notices with the key of `notice`, in one change.
+
+        This is called after the key file of `notice` was read.
+        """
         keys = self._keys.pop((notice.location, notice.key), [])
         self._queue(lambda: self._made(keys, urls, source))
 

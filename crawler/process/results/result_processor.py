@@ -110,7 +110,7 @@ class ResultProcessor:
     # -- pages -----------------------------------------------------------------
 
     def note_site(self, fetch: Fetch) -> None:
-        """Note in an answer what its site now says about the use of the site's pages."""
+        """Add to `fetch` a digest of what its site now says about the use of the site's pages."""
         if self._stamping is not None:
             fetch.site = self._stamping.book.note(authority(fetch.url))
 

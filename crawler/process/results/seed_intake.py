@@ -1,4 +1,4 @@
-"""Queues the seeds in a sequence of changes. The seeds are given as a series of lists.
+"""Queues the seeds. They are given as a series of lists, and each list becomes one change of the store.
 
 command line, file, configuration --> crawl/seeds.py: canonical, in pieces
     one process, or a node         Seeds                     every seed is treated like any link

@@ -21,9 +21,10 @@ The rules, in this order:
     otherwise                                                 queued as a link, at the depth of a seed's links
 
 Signals must not be decided outside of the queue, because URLs could be lost. The decision on a page pauses
-between two portions of the links of the page. If a signal were decided during such a pause, its URL would be
-in the CLOCK cache, so the page would omit the URL from its own change. If this change is committed, and the
-process is killed before the change of the signal is committed, the URL is lost.
+between two portions of the links of the page. Suppose that a signal were decided during such a pause, and
+that the page also links to the URL of the signal. The signal would put the URL into the CLOCK cache, so the
+change of the page would not contain the URL. If the change of the page were committed, and the process were
+killed before the change of the signal was committed, the URL would be lost.
 """
 
 from collections.abc import Callable, Sequence
@@ -93,7 +94,7 @@ class SignalIntake:
     def decide(self, raw_urls: Sequence[str], source: str, said: Signalled) -> Making:
         """Build the `Change` for URLs that `source` ("name" or "name:who") reports as changed.
 
-        Note the fates of the URLs in `said`.
+        Record in `said` what was decided about each URL.
         """
         change = Change()
         number, met = source_number(source), set[str]()
@@ -120,7 +121,10 @@ class SignalIntake:
         return change
 
     def hear(self, change: Change, fetch_task: FetchTask, extracted: Extracted, now: float) -> None:
-        """Treat the dates that a refetched page gives for pages of its host as signals. This process owns these pages."""
+        """Use the dates that a refetched page gives for pages of its host as signals of changes of these pages.
+
+        This process owns these pages, because it owns the host.
+        """
         if self._refresh is None:
             return
         own = [

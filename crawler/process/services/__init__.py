@@ -1,1 +1,1 @@
-"""The services of a running process, joined by `process/live_services.py`."""
+"""The services of a running process. `process/live_services.py` starts and ends them."""

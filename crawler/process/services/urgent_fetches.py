@@ -20,7 +20,7 @@ _FULL = Ahead(AheadState.FULL, "too many pages already wait to be fetched out of
 
 
 class UrgentFetches:
-    """Queues pages that clients request for an early fetch.
+    """Queues the pages that clients want fetched soon.
 
     At most `serve.ahead_max` pages that are new to the crawl may wait.
     """

@@ -58,7 +58,7 @@ class SavedSettings:
         return structs.replace(config, store=structs.replace(config.store, engine=engine))
 
     def text(self, config: Config) -> str:
-        """Return the text of crawl.toml: the hosts of the seeds, and the settings except credentials and limits of a run."""
+        """Return the text of crawl.toml: hosts of seeds, and the settings except credentials and limits of a run."""
         return _config_text(config, self.places())
 
     def write(self, config: Config, places: Iterable[str]) -> None:

@@ -50,7 +50,7 @@ class _SignalStop:
                 self._before[number] = signal.signal(number, self._receive)
 
     def attach(self, crawl: Crawl) -> None:
-        """Stop `crawl`, which is about to run, when a signal arrives, or at once if one has already arrived."""
+        """Let a signal stop `crawl`, which is about to run. If one has already arrived, stop the crawl at once."""
         self._stop = partial(asyncio.get_running_loop().call_soon_threadsafe, crawl.stop, SIGNAL)
         if self._came:
             self._stop()

@@ -426,7 +426,7 @@ class Crawl:
         return self._member is not None and self._member.supervised
 
     def signal(self, urls: Iterable[str], source: str = "signal") -> dict[str, Any]:
-        """Report that pages have changed; return the number of URLs by what happens to them.
+        """Report that pages have changed; return how many of the URLs had each result.
 
         URLs are noted, queued, sent, not_refreshed, retired, out_of_scope or refused. `why` counts the refused
         URLs by reason, and `urls` states what happened to each of the first hundred URLs.

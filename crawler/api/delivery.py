@@ -169,7 +169,7 @@ class Delivery:
             self._keep(change, self._fingerprinter.fingerprint(target), kept)
 
     def request_options_of(self, fetch_task: FetchTask) -> RequestOptions:
-        """Return the request options of a fetch task with the flag OWN_REQUEST."""
+        """Return the request options of a fetch task that has the flag OWN_REQUEST."""
         return self._handover(fetch_task.fingerprint).options
 
     def flags_of(self, fetch_task: FetchTask) -> int:
@@ -381,7 +381,8 @@ class Delivery:
     ) -> bool:
         """Store a request's options and queue the request.
 
-        If the request is a plain link, it is not queued; return True, so the caller queues it.
+        If `plainly` is False and the request has no flags, the caller can queue it as a plain link. In this
+        case, only store the options, and return True. Otherwise, return False.
         """
         self._remember(request)
         printer = self._fingerprinter

@@ -100,9 +100,9 @@ class JsonLinesItems(_File):
 class CsvItems(_File):
     """A CSV file.
 
-    Its first line contains the keys of the items, and each further line is an item. Lists and mappings are
-    written as JSON. An item with a new key adds a column: the file is rewritten, with an empty cell in each
-    earlier row.
+    The first line of the file contains the keys of the items, and each further line is an item. Lists and
+    mappings are written as JSON. An item with a new key adds a column: the file is rewritten, with an empty
+    cell in each earlier row.
     """
 
     def __init__(self, path: Path) -> None:

@@ -95,9 +95,10 @@ class CrawlDirectory:
         return {path.name.removesuffix(BEGUN) for path in self.path.glob(f"*{BEGUN}")}
 
     def forget_begun(self, name: str) -> None:
-        """Allow a process whose folder is lost to start again.
+        """Let a process that has lost its folder start again.
 
-        Before this call, the other processes must have queued the links of the lost process for it again.
+        Before this call, each of the other processes must have put the links that the lost process owned into
+        its outbox (`upkeep/recover.py`).
         """
         self.path.joinpath(name + BEGUN).unlink(missing_ok=True)
 

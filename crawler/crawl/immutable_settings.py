@@ -30,7 +30,7 @@ def immutable_settings(config: Config) -> dict[str, Any]:
 
 
 def refreshes(config: Config) -> bool:
-    """Return whether known pages are fetched again, in the order of their crawl value."""
+    """Return whether known pages are fetched again. The page with the highest crawl value is fetched first."""
     return bool(config.refresh.share or config.refresh.endless)
 
 

@@ -70,11 +70,11 @@ class SavedSettings:
         return structs.replace(config, store=structs.replace(config.store, engine=engine))
 
     def text(self, config: Config) -> str:
-        """Return the text of crawl.toml with the hosts of the seeds, but without credentials and limits of a run."""
+        """Return the text of crawl.toml: hosts of seeds, and the settings except credentials and limits of a run."""
         return _config_text(config, self.places())
 
     def write(self, config: Config, places: Iterable[str]) -> None:
-        """Write crawl.toml: settings without credentials and limits of a run, and the hosts of the seeds."""
+        """Write crawl.toml: the hosts of the seeds, and the settings except credentials and limits of a run."""
         atomic_write(self.file, _config_text(config, places).encode())
 
     def renew(self) -> str:

@@ -374,7 +374,7 @@ class Answer:
 
     @property
     def is_patient(self) -> bool:
-        """True if the answer is a file on disk that the user asked for, which may take a long time."""
+        """True for a file on disk that the user asked for: it has no time limit as long as it arrives fast enough."""
         return self.part is not None and self._file is not None and self._file.is_asked
 
     def keeps_rate(self, seconds: float) -> bool:

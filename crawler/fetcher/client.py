@@ -270,7 +270,7 @@ class Client:
             self.let_go(connection)
 
     def hold_more(self, owner: Hashable, nbytes: int) -> None:
-        """Charge memory derived from an answer to its owner until `let_go`.
+        """Charge memory derived from an answer to the answer's owner, until `let_go` is called for the owner.
 
         The client's memory limit includes this memory.
         """

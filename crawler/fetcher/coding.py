@@ -1,8 +1,8 @@
 """Decodes content codings (RFC 9110 8.4) piece by piece, within limits.
 
-A few hundred bytes can expand to gigabytes. So each call of a layer of coding produces at most a fixed number
-of bytes, one step. Decoding stops when any layer has produced `limit` bytes, counted over all gzip members.
-The memory that the decoder uses is at most the limit plus one step per layer.
+A few hundred bytes can expand to gigabytes. Therefore, each call of a layer of coding produces at most a
+fixed number of bytes, called a step. Decoding stops when any layer has produced `limit` bytes, counted over
+all gzip members. The memory that the decoder uses is at most the limit plus one step per layer.
 
     wire bytes -> outer layer -> (inner layer) -> content, at most `limit` bytes
 

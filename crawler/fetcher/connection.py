@@ -152,7 +152,7 @@ class Connection(asyncio.BufferedProtocol):
 
         The exchange ends at `deadline` (monotonic time) at the latest, or when another request needs `slot`.
         As long as more bytes are expected, the client is informed of the number of bytes in memory. An
-        exception raised while reading the answer is a bug and is raised here.
+        exception in the code that reads the answer is a bug; `exchange` raises it.
         """
         if self.lost:
             answer.end("connection lost")
@@ -288,7 +288,7 @@ class Connection(asyncio.BufferedProtocol):
         self._ended("")
 
     def _part(self) -> None:
-        """Drop the transport, because it refers to this protocol, which would be a cycle of references."""
+        """Drop the transport. It refers to this protocol, so keeping it would leave a cycle of references."""
         self.lost = True
         transport, self.transport, self.sock = self.transport, None, None
         if transport is None:
@@ -319,7 +319,7 @@ class Connection(asyncio.BufferedProtocol):
             waiter.set_result(None)
 
     def _lag(self) -> float:
-        """Return by how many seconds the last exchange took longer for the event loop than for the kernel."""
+        """Return the duration of the last exchange as measured here minus its duration in the kernel."""
         if self.sock is None:
             return 0.0
         took = time.monotonic() - self._asked_at

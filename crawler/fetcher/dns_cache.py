@@ -20,7 +20,10 @@ _LOCAL = ("127.0.0.1", "::1")
 
 
 class Resolution(msgspec.Struct, frozen=True, gc=False):
-    """The addresses of a name, IPv4 first; if there are none, the outcome of its fetches. Valid until `expires`."""
+    """The addresses of a host, IPv4 first; valid until `expires`.
+
+    If the host has no address, fetches from it end with `outcome`.
+    """
 
     addresses: tuple[str, ...]
     expires: float = 0.0

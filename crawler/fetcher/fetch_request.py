@@ -84,16 +84,17 @@ class FetchRequest(msgspec.Struct):
 
     `addresses` are the host's addresses, tried in order; the tuple is empty if the host is an IP literal.
     `etag` and `last_modified` make the request conditional. After the answer, the connection may stay idle
-    for the longer of two times: `keep_alive` seconds, or `keep_alive_factor` times the duration of the
-    exchange plus the setting `keep_alive_extra`. If `keep_alive` is 0, the connection is closed. If a limit
-    is None, the client's limit applies. `jar` holds the cookies of one redirect chain. `headers` are further
-    header lines, "Name: value". `credentials` says whether the configured credentials may be sent to the URL.
-    `tls` is "verify", "record", or "" to use the client's setting. `slot` is the fetch slot that the request
-    holds and may have to give up. The memory of the answer is charged to `owner` until the client's `let_go`
-    is called for that owner; without an owner, the charge ends with the answer. `body` is sent after the
-    head. `secrets` are the names of the body's fields whose values are never recorded. `listener` receives
-    the content of each answer piece by piece, as it arrives. `proxy` is the proxy for this request, or "" to
-    use the client's proxy. `file` receives the body of a large file; without it, every body stays in memory.
+    for the longer of two times: `keep_alive` seconds, or the sum of the setting `keep_alive_extra` and
+    `keep_alive_factor` times the duration of the exchange. If `keep_alive` is 0, the connection is closed. If
+    a limit is None, the client's limit applies. `jar` holds the cookies of one redirect chain. `headers` are
+    further header lines, "Name: value". `credentials` says whether the configured credentials may be sent to
+    the URL. `tls` is "verify", "record", or "" to use the client's setting. `slot` is the fetch slot that the
+    request holds and may have to give up. The memory of the answer is charged to `owner` until the client's
+    `let_go` is called for that owner; without an owner, the charge ends with the answer. `body` is sent after
+    the head. `secrets` are the names of the body's fields whose values are never recorded. `listener`
+    receives the content of each answer piece by piece, as it arrives. `proxy` is the proxy for this request,
+    or "" to use the client's proxy. `file` receives the body of a large file; without it, every body stays in
+    memory.
     """
 
     url: str

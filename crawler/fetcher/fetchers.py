@@ -7,8 +7,8 @@ The process contains no code for a particular fetcher. To add a fetcher, write a
 `Fetcher` and add a line here. Simulations and tests have their own tables.
 
 Load is limited in two ways. A fetcher that accepts few tasks at once sets `places`. A task that waits for a
-place gives up its fetch slot. Up to `WAITING_A_PLACE` tasks per place may do so. The memory of an answer is
-charged to the owner of the answer until the owner releases it (`byte_account.py`).
+place gives up its fetch slot, if fewer than `WAITING_A_PLACE` tasks per place are waiting. The memory of an
+answer is charged to the owner of the answer until the owner releases it (`byte_account.py`).
 """
 
 import asyncio

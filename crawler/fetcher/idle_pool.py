@@ -44,7 +44,7 @@ class IdlePool(Generic[_C]):
             self._close(next(iter(self._by_hostname)))
 
     def take(self, key: Authority, addresses: tuple[str, ...], now: float) -> _C | None:
-        """Take the host's connection if it is alive, leads to the authority `key`, and to one of `addresses`."""
+        """Take the host's connection if it is alive, its authority is `key`, and its address is in `addresses`."""
         connection = self._by_hostname.pop(key[1], None)
         if connection is None:
             return None

@@ -4,12 +4,12 @@ A connection rests once reading has used its share of a turn of the event loop, 
 answer. A connection is fresh until the reading of its answer has taken `FRESH` seconds; fresh connections are
 resumed before all others (like new flows in fq_codel, RFC 8290, 4.2). Without this rule, a page queued after
 500 bodies of two-byte chunks would wait half a second for each of its pieces. A turn resumes up to
-`RESUMED_MAX` fresh connections. Then it resumes other connections: at least one, and as many as fit into the
-share of the turn, judging by the recent cost of reading from a connection.
+`RESUMED_MAX` fresh connections. Then it resumes other connections: at least one, and at most as many as can
+still be read within the turn's `SHARE` seconds, judging by the recent cost of reading from a connection.
 
 While the loop has other work, long answers get only a quarter of the CPU time: after a piece of a long
 answer, the other work may first use `OTHERS` times as much CPU time as the piece took, and then the next
-piece is read. In a turn without other work, the rest of this wait is cancelled.
+piece is read. After a turn without other work, the next piece is read without further waiting.
 """
 
 from collections import deque

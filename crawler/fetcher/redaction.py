@@ -42,7 +42,9 @@ def redacted_fields(fields: Fields) -> Fields:
 
 
 def redacted_request(head: bytes, body: bytes, secrets: Collection[str]) -> tuple[bytes, bytes]:
-    """Return head and body of a request without the values of body fields that are in `secrets` or have a secret's name.
+    """Return head and body of a request without the values of secret body fields.
+
+    A body field is secret if its name is in `secrets`, or if `is_secret_field` says so.
 
     The Content-Length in the returned head is the length of the returned body.
     """

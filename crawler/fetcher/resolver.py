@@ -131,7 +131,7 @@ class Resolver:
             second.cancel()
 
     async def _ask(self, hostname: str, kind: str, tries: int) -> _Found:
-        """Return the addresses with their TTL, or the reason for no answer; both are empty if there is no address."""
+        """Return (addresses with their TTL, error). If the name has no address, both are empty."""
         try:
             result: Any = await self._asking(tries).query_dns(hostname, kind)
         except aiodns.error.DNSError as error:

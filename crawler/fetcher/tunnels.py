@@ -1,7 +1,7 @@
 """Opens connections through an HTTP proxy with aiohttp: https URLs with CONNECT, and http URLs with forwarded requests.
 
 Connecting has a time limit, and so has the TLS handshake with the target. The time of the handshake begins
-when aiohttp makes the TLS object, which the TLS context reports.
+when aiohttp makes the TLS object; the TLS context reports this moment.
 """
 
 import asyncio

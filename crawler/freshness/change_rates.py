@@ -17,9 +17,9 @@ Winther 1999). The mean and variance follow, with j = 1 and 2, from
     E[rate^j | changed] = K .. (K+j-1) / B^j  (1 - (1 + A/B)^-(K+j)) / (1 - (1 + A/B)^-K)
 
 A simpler update would add x / (1 - exp(-x)) changes (x = rate A) to k, and A to T. But it is overconfident
-where little is known. In a test, pages that change every 8 days were first crawled again after 60 days. With
-the simpler update, refreshes then found twice as many changes as predicted, and after 16 crawls still 1.6
-times as many (1.1 times with the update used here).
+where little is known. In a test, the pages changed every 8 days, and their second crawl was 60 days after the
+first. With the simpler update, refreshes then found twice as many changes as predicted, and after 16 crawls
+still 1.6 times as many (1.1 times with the update used here).
 
 The parameters of a site and of the whole crawl are estimated by the method of moments. Each estimate is
 shrunk towards that of the next larger group:
@@ -29,9 +29,9 @@ shrunk towards that of the next larger group:
     c_s = (sum[(k - m_s T)^2 - m_s T] + 50 c) / (m_s^2 sum T^2 + 50)
 
 There is no constant prior rate. A wrong constant would starve most pages of a crawl: a page believed to
-change fast has a low ceiling mu/Delta and is never fetched again. So the weight T0 is the crawl's own revisit
-interval, if it is shorter than 25 days. On pages that change hourly and are fetched every 40 minutes, constants
-in days lost a sixth of the possible gain.
+change fast has a low ceiling mu/Delta and is never fetched again. So the prior rate, .5/T0, follows from the
+crawl: T0 is the crawl's mean revisit interval, but at most 25 days. On pages that change hourly and are
+fetched every 40 minutes, constants in days lost a sixth of the possible gain.
 
 In the estimate of a site's mean, the crawl's mean has the weight of five changes. The pages of a site change
 together: a hundred changes found on a site may be a single event. A site whose pages are fetched only once in

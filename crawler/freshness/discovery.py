@@ -2,29 +2,29 @@
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False
 """Computes the value of fetching a hub again, from the new pages that the fetch would show.
 
-A hub shows theta new pages per day, each worth nu. If it was fetched tau days ago, theta tau pages exist that
-no crawl has found, so nu theta tau of importance is lost per day. A task whose cost rate is c(tau) is worth
-tau c(tau) minus the integral of c from 0 to tau (the index from which GREEDY follows), so fetching the hub is
-worth
+A hub shows theta new pages per day, each worth nu. If it was fetched tau days ago, theta tau new pages have
+appeared on it that no crawl has found. While they are not found, nu theta tau of importance is lost per day.
+In general, a task whose cost rate is c(tau) is worth tau c(tau) minus the integral of c from 0 to tau.
+(GREEDY follows from the same rule.) Here c(tau) is nu theta tau, so fetching the hub is worth
 
     D(tau) = nu theta tau^2 / 2
 
 in addition to the value V of its own copy. Here tau is plain time. It is not the neighbourhood's clock A,
 which measures the changes of known pages. The hub is due when the sum of V and D reaches the level,
 
-    V(A(tau)) + D(tau) = level,
+    V(A(tau)) + D(tau) = level.
 
-which is no later than the instant at which V or D alone reaches it: V^-1(level) or sqrt(2 level / (nu
-theta)). While tau is small, V and D are nearly proportional to the square of tau. So Newton's method is
-applied to the square root of their sum, within a bracket (`hub_wait`).
+V alone would reach the level at A = V^-1(level), and D alone at tau = sqrt(2 level / (nu theta)). Neither is
+earlier than the solution. While tau is small, V and D are nearly proportional to the square of tau. So
+Newton's method is applied to the square root of their sum, within a bracket (`hub_wait`).
 
 *theta* is learned from credit. The hub that was the first to show a URL gets a credit of 1 if that URL became
-a page of its own, and 0 otherwise. This measures how many new pages the hub finds before the other hubs find
-them at their present rates of fetching. The first copy of a hub earns nothing, because it is unknown how long
-its links had been there. For each hub, two numbers are kept in single precision, as of the hub's last crawl:
-the pages found, and the time watched. Both decay with a half-life of 90 days. The resulting rate is shrunk
-towards a rate of the hub's directory. This is the rate at which the pages of the directory that have found
-nothing so far find their first new page:
+a new page, and 0 if it was an error, a duplicate or a redirect to a known page. This measures how many new
+pages the hub finds before the other hubs find them at their present rates of fetching. The first copy of a
+hub earns nothing, because it is unknown how long its links had been there. For each hub, two numbers are kept
+in single precision, as of the hub's last crawl: the pages found, and the time watched. Both decay with a
+half-life of 90 days. The resulting rate is shrunk towards a rate of the hub's directory. This is the rate at
+which those pages of the directory that have not shown any new page yet show their first one:
 
     theta_c = (first_c + 1/2) / (watched_c + 365 d)
     theta_s = (first_s + 60 d theta_c) / (watched_s + 60 d)
@@ -32,13 +32,13 @@ nothing so far find their first new page:
     theta_h = (found_h + 15 d theta_d) / (watched_h + 15 d)
 
 Every page may be a hub, but very few are. So the sums of a directory, a site and the crawl count only the
-first find of each page, and the time for which the page was watched before that find: theta_d is the rate at
-which a page becomes a hub. A mean over all pages would credit each page of a directory with a share of what
-the directory's listing finds. Half of the fetches for new pages would then go to pages that show none. On the
-news site of the league (W = 1), the mean over all pages led to a score of .754 and 5.7 days until a page was
-copied. First finds led to .775 and 4.1 days. A page that never showed a new page needs no numbers: found is
-0, and watched is the T of its change rate. When it shows its first new page, its `watched` starts from that
-T.
+first find of each page (the first new page that was found through it), and the time for which the page was
+watched before that find. Therefore, theta_d is the rate at which a page becomes a hub. A mean over all pages
+would credit each page of a directory with a share of what the directory's listing finds. Half of the fetches
+for new pages would then go to pages that show none. On the news site of the league (W = 1), the mean over all
+pages led to a score of .754 and 5.7 days until a page was copied. Counting only first finds led to .775 and
+4.1 days. A page that never showed a new page needs no numbers: found is 0, and watched is the T of its change
+rate. When it shows its first new page, its `watched` starts from that T.
 
 *Lists.* A page is a list if its first copy showed URLs that no other page had shown before (links > 0). A
 list is expected to show new pages even before it has shown any. On the histories of the league, a list of n
@@ -50,10 +50,11 @@ proportional to n:
     theta_h = (found_h + .3) / (watched_h + .3 / (n beta_s))
 
 The sums are over all lists of the crawl or site. The new pages of a site are found on few of its lists. So
-the prior of theta is a Gamma distribution of the shape .3: if a list shows nothing for a while, it is soon
-expected to show nothing. Before this prior, each list had a fixed weight of 15 days. Then sixty quiet
-listings of a site were credited with a part of the new pages that its ten news pages found, and got a third
-of all fetches of hubs.
+the prior of theta is a Gamma distribution of the shape .3. A prior of this shape has little weight: after a
+list has shown nothing for a short time, the expected number of new pages is small. Before this prior, each
+list had a fixed weight of 15 days. With that weight, sixty quiet listings of a site were credited with a part
+of the new pages that the site's ten news pages found, and the quiet listings got a third of all fetches of
+hubs.
 
 Sources: Dasgupta, Ghosh, Kumar, Olston, Pandey, Tomkins, *The discoverability of the Web* (WWW
 2007); Lefortier, Ostroumova, Samosvat, Serdyukov, *Timely crawling of high-quality ephemeral new content*
@@ -199,7 +200,7 @@ def faded(count: cython.double, elapsed: cython.double, unit: cython.double) -> 
 @cython.ccall
 @cython.exceptval(check=False)
 def watched_for(elapsed: cython.double, unit: cython.double) -> cython.double:
-    """Return the part of the time `elapsed` that counts: a moment counts half as much after each 90 days.
+    """Return the weighted length of the past time `elapsed`: the weight of a moment halves every 90 days.
 
     The result is at most 130 days.
     """
@@ -293,7 +294,7 @@ class Discovery:
     def note_links(
         self, site: cython.Py_ssize_t, found: cython.double, watched: cython.double, now: cython.double
     ) -> cython.void:
-        """Add `found` new pages and `watched` (time times links) to the sums of lists (site and crawl)."""
+        """Add `found` new pages and `watched` (time times links) to the sums over the site's lists and over all lists."""
         _note(self._link_sums[site], found, watched, now, self.unit)
         _note(self._crawl_link_sums, found, watched, now, self.unit)
 
@@ -362,7 +363,7 @@ class Discovery:
     @cython.cfunc
     @cython.exceptval(check=False)
     def _weight(self, expected: cython.double, links: cython.double) -> cython.double:
-        """Return the weight of a hub's prior. The prior counts as if the hub had been watched for this time."""
+        """Return the weight of a hub's prior, a time: the prior counts as if the hub had been watched for so long."""
         return _LIST_SHAPE / expected if links > 0.0 else _HUB_DAYS * self.unit
 
     @cython.ccall

@@ -23,11 +23,12 @@ of changes found in these crawls with the number expected.
 
 Rates are per unit of plain time, not of the clock's time. With the clock's time, a change shared by a
 directory's pages was counted twice: as changes found, and as additional time watched. So the rates of the
-site's pages fell. This harmed pages that need more visits than their neighbours: they were visited too
-rarely, because the rare crawls of the neighbours could not announce a change. The exception is a crawl with
-so few requests that visits of a page are further apart than the longest memory of the neighbourhood (four
-times the largest Ts). There, one edit of all pages would determine the rates of a site for years. So the
-clock's time counts with the weight 1 - `plain_share`.
+site's pages fell. This harmed pages that need more visits than their neighbours. The rate of such a page had
+become too low, and only changes found on its neighbours could make up for that by speeding up its clock. But
+the neighbours were rarely crawled, so the page was visited too rarely. There is one exception: crawls with so
+few requests that visits of a page are further apart than the longest memory of the neighbourhood (four times
+the largest Ts). In such a crawl, if T were plain time, a single edit of all pages of a site would determine
+the rates of the site for years. So `plain_share` of T is plain time, and the rest of T is the clock's time.
 
 Sites and directories are identified by the numbers that `add_site` and `add_directory` return.
 The caller keeps each page's k and T (float32), its last crawl, and its signals by source.
@@ -130,7 +131,7 @@ class Learning:
     ) -> cython.double:
         """Return the excess of changes in the directory and the site, multiplied by the site's credence (`Credence`).
 
-        The excess is 0 if the clock is off, or if the site's weekly rhythm is in use.
+        The excess is 0 if the neighbourhood clock is switched off, or if the site's weekly rhythm is in use.
         """
         if not self.neighbourhood or self.seasons.used[site]:
             return 0.0
@@ -149,7 +150,7 @@ class Learning:
     def directory_lead(
         self, site: cython.Py_ssize_t, directory: cython.Py_ssize_t, now: cython.double
     ) -> cython.double:
-        """Return the maximum by which the clocks of a directory's pages can get ahead of plain time; at least 0."""
+        """Return the maximum lead over plain time that changes of a directory can give to the clocks of its pages."""
         if not self.neighbourhood or self.seasons.used[site]:
             return 0.0
         excess: cython.double = self.directories.excess(directory, now, self.scale)
@@ -158,7 +159,7 @@ class Learning:
     @cython.ccall
     @cython.exceptval(check=False)
     def site_lead(self, site: cython.Py_ssize_t, now: cython.double) -> cython.double:
-        """Return the maximum by which changes of the whole site can put the clocks of its pages ahead of plain time."""
+        """Return the maximum lead over plain time that changes of the whole site can give to the clocks of its pages."""
         if not self.neighbourhood or self.seasons.used[site]:
             return 0.0
         excess: cython.double = self.sites.excess(site, now, self.scale)
@@ -187,7 +188,10 @@ class Learning:
         elapsed: cython.double,
         now: cython.double,
     ) -> cython.double:
-        """Return A with the site's weekly rhythm. Only predictions use this; values and rates use `clock`."""
+        """Return A like `clock`, but with the elapsed time measured by the site's weekly rhythm.
+
+        Only predictions use this; values and rates use `clock`.
+        """
         if not self.neighbourhood:
             return elapsed
         return self.clock(site, directory, self.seasons.span(site, now - elapsed, now), now)
@@ -220,7 +224,7 @@ class Learning:
     @cython.ccall
     @cython.exceptval(check=False)
     def signals(self, site: cython.Py_ssize_t, counts: cython.double[::1]) -> cython.double:
-        """Return the number of signals to pass to the value of a page that `assign` has set.
+        """Return the number of signals to pass to the method `value` of `Parameters` that `assign` has set.
 
         `counts`, shape (SOURCES,), has the number of signals per source.
         """

@@ -22,8 +22,8 @@ At a fixed excess, A increases with tau, so `elapsed_of` can compute tau from A.
 *Credence.* On a site whose pages change independently, the excess is noise. Using the excess on such a site
 costs more than half of the gain of a schedule. So the excess is multiplied by kappa, a factor from 0 to 1
 that is learned for each site. Let p0 be the probability of a change without the neighbours, and p1 the
-probability with their full influence. kappa is the slope of (changed - p0) over (p1 - p0), with each crawl
-weighted by its precision 1/(p0 (1 - p0)):
+probability with their full influence. Let z be 1 if the page changed, and 0 if not. kappa is the slope of the
+regression line of z - p0 on p1 - p0, in which each crawl has the weight 1/(p0 (1 - p0)):
 
     C = sum (z - p0) (p1 - p0) / (p0 (1 - p0)),   S = sum (p1 - p0)^2 / (p0 (1 - p0))
     kappa   = (C + 20) / (S + 20)                 over the crawl
@@ -83,7 +83,7 @@ def clock_of(elapsed: cython.double, excess: cython.double, scale: cython.double
 @cython.ccall
 @cython.exceptval(check=False)
 def offset_of(excess: cython.double, scale: cython.double) -> cython.double:
-    """Return how far the clock finally gets ahead of plain time: 6 Ts times the excess."""
+    """Return the clock's lead over plain time a long time after the page's crawl: 6 Ts times the excess."""
     return _BONUS * scale * excess
 
 

@@ -7,15 +7,16 @@ corrected hazard is
     f = ln(H / H0)
 
 with seven coefficients for the whole crawl. The coefficient a corrects for changes that are faster or slower
-than expected. The coefficients b and b' correct hazards that are estimated too far from their centre H0: if
-they are negative, fresh pages were predicted as too fresh, and stale pages as too stale. The coefficient c
-applies to pages with signals since their last crawl. The coefficient d applies to pages without such a
-signal, if a source of signals is in use on their site. The coefficient e applies to new pages, that is, pages
-that appeared while the crawl was watching their site and that were never fetched again. Pages change more
-often while they are new. The coefficient e does not apply if a source of signals is in use on the site. The
-haste of a page is the ratio of the neighbourhood clock to the elapsed time, but at least 1. Changes of
-neighbours say less about a page than the clock assumes, so g is negative. H0 is half the geometric mean of the
-hazards before crawls, because a copy is on average half as old as at its next crawl.
+than expected. The coefficients b and b' correct hazards that are estimated too far from their centre H0. If b
+is negative, small hazards are increased, because fresh pages were predicted as too fresh. If b' is negative,
+large hazards are reduced, because stale pages were predicted as too stale. The coefficient c applies to pages
+with signals since their last crawl. The coefficient d applies to pages without such a signal, if a source of
+signals is in use on their site. The coefficient e applies to new pages, that is, pages that appeared while
+the crawl was watching their site and that were never fetched again. Pages change more often while they are
+new. The coefficient e does not apply if a source of signals is in use on the site. The haste of a page is the
+ratio of the neighbourhood clock to the elapsed time, but at least 1. Changes of neighbours say less about a
+page than the clock assumes, so g is negative. H0 is half the geometric mean of the hazards before crawls,
+because the age of a copy at a random time is on average half its age at the next crawl.
 
 Crawls are not an even sample of the copies: a site that is changing may get eighty crawls in a week, and a
 quiet site two. So a plain average over crawls mainly describes the sites that are changing. But users may ask

@@ -98,10 +98,10 @@ def gain(
 ) -> cython.double:
     """Return D_i(x) for x > 0 and gamma > 0. Of three formulas, the first one without cancellation is used.
 
-    For a x < i + 6, the result is a Taylor series whose terms are all positive. Its factors c_j = a^j -
-    gamma^j are computed without a subtraction. Otherwise, the result is the plain difference if this loses at
-    most one bit. Else the result is the difference of the complements (1 - R) of the two residuals, which
-    does not cancel in this case.
+    If ax < i + 6, where ax = (alpha + gamma) x, the result is a Taylor series whose terms are all positive.
+    Its factors c_j = a^j - gamma^j are computed without a subtraction. Otherwise, the result is the plain
+    difference if this loses at most one bit. Else the result is the difference of the complements (1 - R) of
+    the two residuals, which does not cancel in this case.
     """
     j: cython.Py_ssize_t
     if alpha <= 0.0:
@@ -243,9 +243,9 @@ def settled(
     """Return sum_{i<n} q^i [(gamma/a)^(i+1) - exp(-alpha x_i)]: the first n terms if their residuals are all 1.
 
     `ratio` is ln(a/gamma). Since q^i exp(-alpha x_i) = exp(-u) for all i, the sum is, with L = ratio + b,
-    exp(-u) sum_{i<n} expm1(u - ratio - i L). To avoid cancellation, the geometric sum is computed from the
-    exponent m in its middle, m = u - ratio - (n-1) L/2, as n exp(m) sinhc(n L / 2) / sinhc(L / 2). If m is
-    above 2, the plain difference is more accurate.
+    exp(-u) sum_{i<n} expm1(u - ratio - i L). To avoid cancellation, the geometric sum of exp(u - ratio - i L)
+    is computed as n exp(m) sinhc(n L / 2) / sinhc(L / 2), where m = u - ratio - (n-1) L/2 is the exponent in
+    the middle of the sum. If m is above 2, the plain difference is more accurate.
     """
     both: cython.double = ratio + b
     if staleness - ratio - (n - 1.0) * 0.5 * both > 2.0:
@@ -258,7 +258,7 @@ def settled(
 @cython.ccall
 @cython.exceptval(check=False)
 def converged_terms(signals: cython.double, c: cython.double) -> cython.double:
-    """Return the number of leading terms whose residuals are both 1.
+    """Return the number of leading terms in which both residuals, R^i(a x) and R^i(gamma x), are 1.
 
     These are the terms in which y = c (s - i) exceeds i by at least sqrt(80 y).
     """

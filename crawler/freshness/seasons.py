@@ -8,8 +8,8 @@ often, their change rate is not constant between two visits. So the site's time 
     s(t) = f + (1 - f) a[day of the week] b[hour of the day],   f = .05
 
 in which the factors a (7) and b (24) have the mean 1. The mean of s over a week is then 1, apart from
-rounding, so change rates keep their meaning. In predictions and in crawl values, the length of an interval on
-this clock replaces its plain length.
+rounding, so change rates keep their meaning. In predictions, the length of an interval on this clock replaces
+its plain length. (Crawl values use plain time, see `freshness/README.md`, "Learning".)
 
 Learning works as follows. With the hazard x_j in hour j of an interval (x in total), the gradient of the log
 likelihood of the result with respect to log s_j is
@@ -20,9 +20,9 @@ and each crawl multiplies the factors of its hours and days by 1 + eta sum g_j: 
 algorithm for Poisson rates. eta falls from 1/`_FIRST` to 1/`_LAST` with the number of changes. Nothing is
 learned from intervals of more than half a week, because they cover all hours of the day. A site uses its
 rhythm only while the rhythm is the better model. The predictions with the rhythm are compared with those at a
-constant speed by their log scores. These scores decay by .998 per crawl, and the rhythm is charged a constant
-per crawl. For a site with few visits at intervals of less than half a week, nothing has to be remembered.
-Each other site needs `COLUMNS` numbers.
+constant speed by their log scores. These scores decay by .998 per crawl, and each crawl also reduces the
+score of the rhythm by a constant. For a site with few visits at intervals of less than half a week, nothing
+has to be remembered. Each other site needs `COLUMNS` numbers.
 
 Hours and days are counted from the start of the clock. No time zone is needed, because the learned rhythm
 includes that of the site.
@@ -157,7 +157,7 @@ class Seasons:
 
     @cython.cfunc
     def _keep(self, site: cython.Py_ssize_t) -> cython.void:
-        """Give the site a rhythm. At first, it is a constant speed."""
+        """Give the site a rhythm that has, at first, a constant speed."""
         i: cython.Py_ssize_t
         if self.kept == self.rhythms.shape[0]:
             self.rhythms = np.zeros((0, COLUMNS))

@@ -35,9 +35,9 @@ in z, in S_true, in b_s and in k, the number of changes found on the page. (The 
 signals are as frequent as changes; see below.)
 
 The priors are p0 for a precision and r0 for the recall. The factor rho in p0 is needed because there cannot
-be more true signals than changes. The honesty of a source is the share of true signals among those that rho
-allows: (sum S_true + 1.4) / (sum S_all rho + 2), summed over all sites where rho is above .3. r0 is learned
-from S_silent and S_exposed of the same sites.
+be more true signals than changes. At most the share rho of the signals can be true. The honesty of a source
+is the number of true signals divided by this maximum: (sum S_true + 1.4) / (sum S_all rho + 2), summed over
+all sites where rho is above .3.
 
 A crawl that finds a change adds to k the expected number of changes since the last crawl, which need not be
 an integer: max(1, (alpha A + sum_s n_s p_s) / z).
@@ -55,10 +55,10 @@ posterior probability of the first model. The page's precision and recall, and t
 are multiplied by w, so p_s and r describe the good pages.
 
 The crawl value can use only one kind of signal. So all sources are combined into one kind with the signal
-rate gamma and the weight b. Let gamma_s be the number of signals of source s per time. The combined kind adds
-the same staleness per time, gamma b = sum gamma_s b_s, and announces the same number of changes per time,
-gamma (1 - e^-b) = sum gamma_s p_s = r rate. So b follows from (1 - e^-b)/b = r rate / sum gamma_s b_s, and a
-page's number of signals is sum_s n_s b_s / b.
+rate gamma and the weight b. Let gamma_s be the number of signals of source s per time. Per time, the combined
+kind adds as much staleness as all sources together, so gamma b = sum gamma_s b_s. It also announces as many
+changes as they do, so gamma (1 - e^-b) = sum gamma_s p_s = r rate. So b follows from (1 - e^-b)/b = r rate /
+sum gamma_s b_s, and a page's number of signals is sum_s n_s b_s / b.
 
 A source is trusted if most of its signals are true and several were confirmed. A trusted source also provides
 observations between crawls, from which the rate of a page is estimated as if it had been crawled more often.
@@ -93,10 +93,10 @@ sitemap), the weight is 0.
 The influence of a hostile source is bounded. At most `COUNTED_MAX` signals of a source are counted per
 interval. The signals indicate an implausible number of changes if this number exceeds the number that the
 page's rate predicts by more than three standard deviations plus one. In this case, k and S_true grow only by
-the expected number of changes in an interval with at least one. If the source was already trusted, they may
-grow by up to 16. Without this bound, a burst of signals that coincided with one change multiplied all rates
-of a site by six. b_s is at most `WEIGHT_MAX`. Finally, what a source reports on one site influences only this
-site, except through the honesty of the source, to which every site contributes.
+the number of changes that is expected of a page with at least one change. If the source was already trusted,
+they may grow by up to 16. Without this bound, a burst of signals that coincided with one change multiplied
+all rates of a site by six. b_s is at most `WEIGHT_MAX`. Finally, what a source reports on one site influences
+only this site, except through the honesty of the source, to which every site contributes.
 
 The file is Cython in pure-Python mode (see `value_kernel.py`), with attributes declared in
 `signal_quality.pxd`.
@@ -430,7 +430,7 @@ class SignalQuality:
         changed: cython.bint,
         trust: cython.double = 0.0,
     ) -> cython.double:
-        """Learn from a crawl after the time `clock` with these signals.
+        """Learn from a crawl. `clock` is the time since the page's last crawl, `counts` the signals in that time.
 
         Return the increase of k, or 0 without a change.
 

@@ -14,12 +14,12 @@ over all i with x_i > 0 (Busa-Fekete et al., Theorem 1). V increases from 0 to m
 exp(-alpha iota) psi. If u is small, the difference of the two sums loses all digits. Besides, the sums have
 u/b terms, and u/b may be arbitrarily large. So:
 
-* A small number of terms is summed one by one (`_sum`), V as mu/gamma sum_i q^i D_i(x_i), where
+* A small number of terms is summed one by one (`_sum`): V = mu/gamma sum_i q^i D_i(x_i), with
 
       D_i(x) = (gamma/a)^(i+1) R^i(a x) - exp(-alpha x) R^i(gamma x)  >= 0,  a = alpha + gamma
-             = E[max(0, exp(-alpha T) - exp(-alpha x))],  T the time of signal i + 1 (Erlang),
+             = E[max(0, exp(-alpha T) - exp(-alpha x))],  T the time of signal i + 1 (Erlang).
 
-  is computed from a series or from complements, whichever has no cancellation (`gain`),
+  D_i is computed from a series or from complements, whichever has no cancellation (`gain`),
   and for i in the hundreds from an expansion of the incomplete gamma function (`late_gain`).
 * In the first terms, the residuals R^i are so close to 1 that they are rounded to 1. These terms are settled:
   their sum has a closed form (`settled`).
@@ -31,9 +31,9 @@ u/b terms, and u/b may be arbitrarily large. So:
   The code also adds the terms of V of order b and b^2. The rest of V comes from the other poles z_k, which
   solve z + ln(1 + z/c) = 2 pi i k for k = 1, 2, ... Each pole adds a wave that decays like exp(Re z_k s).
 
-The sum and the waves are dual, as in the theta function. Where one of them needs many terms, the other needs
-few. The number of waves is c / (2 pi) sqrt(exp(80/s) - 1), and the number of terms of the sum, not counting
-the settled ones, is 18 sqrt(s) / (1+c). So the time for a value is bounded for any nu/Delta. Nothing
+The sum of terms and the sum of waves are dual, like the two series of a theta function. Where one of them
+needs many terms, the other needs few. About c / (2 pi) sqrt(exp(80/s) - 1) waves are needed, or 18 sqrt(s) /
+(1+c) terms in addition to the settled ones. So the time for a value is bounded for any nu/Delta. Nothing
 overflows, because exp(+x), x^i and i! are never computed alone.
 
 In the limits, the value has a simpler form:
@@ -506,7 +506,7 @@ class Parameters:
     def _search(
         self, level: cython.double, signals: cython.double, guess: cython.double, tolerance: cython.double
     ) -> cython.double:
-        """Solve by Newton's method on -ln(1 - V/top) if this is above 1 at the solution, else on its square root.
+        """Solve V = level by Newton's method on y = -ln(1 - V/top), or on sqrt(y) if y is at most 1 at the solution.
 
         Each curve is nearly linear in its range. The iterate is kept in a bracket. The error after a Newton
         step is about the square of the step, so the last step needs no further evaluation.

@@ -9,11 +9,12 @@ place before its key names that place. The batch that deletes the keys of a copy
 copy. If the process is killed, the bytes that were already listed are overwritten when the archive is next
 opened. The remaining copies are erased when the command is repeated.
 
-A revisit holds no payload. If the response that a revisit repeats is erased, the revisit is written again at
-the end of the archive. The first such copy of a payload becomes a response, with the status and headers that
-readers got before. The other copies become revisits of that response. The old record of the revisit names the
-withdrawn URL, so that record is overwritten too. No other page loses its copy, and no record refers to an
-erased record.
+A revisit holds no payload; it refers to a response with the same payload. If this response is to be erased,
+the revisit would lose its payload. So the revisit is first written again at the end of the archive. If no
+remaining response has the payload, the first revisit with this payload becomes a response, with the status
+and headers that readers got before. The others become revisits of that response. The old record of a revisit
+names the withdrawn URL, so that record is overwritten too. No other page loses its copy, and no record refers
+to an erased record.
 """
 
 from collections.abc import Callable, Iterator
@@ -208,7 +209,7 @@ class Erasing:
         return self._rule.is_about(capture.url) and self._rule.covers(capture.fetched_at)
 
     def detached(self, key: bytes, capture: Capture) -> Detached | None:
-        """Return how to write a copy again whose original will be erased, or None if the copy need not be written."""
+        """If the original of a copy will be erased, return how to write the copy again; otherwise, return None."""
         if not capture.refers_to or self._archive.is_withdrawn(capture):
             return None
         original = self._archive.capture_at(capture.refers_to)

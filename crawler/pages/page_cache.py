@@ -412,7 +412,8 @@ class PageCache(Archive):
     def _append(self, capturing: Capturing) -> bool:
         """Append a capture's records; return whether the capture was reduced.
 
-        If an error of the crawler prevents the records, the capture is reduced to URL, status and times.
+        If the full records cannot be made because of a bug in the crawler, the capture is reduced to URL,
+        status and times.
         """
         bare = False
         segment = self._writer.turn(capturing.instant)

@@ -41,7 +41,7 @@ def url_with(url: str, query: str) -> str:
 
 
 def query_of_request(block: bytes) -> str:
-    """Return the query of a recorded request, which consists of its head and body."""
+    """Return the query of a recorded request; `block` is the head and the body of the request."""
     if block.startswith(b"GET ") or not block:
         return ""
     head, _, body = block.partition(b"\r\n\r\n")

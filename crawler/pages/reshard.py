@@ -110,7 +110,7 @@ class _Segments:
         """Return, by segment, the number of own captures and of all captures, and the set `repeated`.
 
         Own captures are those that go to the new process. `repeated` holds the keys of responses that go to
-        another process although own captures repeat them.
+        another process, but to which a revisit among the own captures refers.
         """
         own, all_of, repeated = Counter[str](), Counter[str](), set[bytes]()
         for source in self._to.sources:

@@ -5,8 +5,8 @@ The keys of a host begin with its bucket, so a range of buckets can be copied ke
 Only keys that must be looked up are decoded.
 
 The counters of the crawl so far go to the first new process (the heir). A URL that is known to one new
-process may have been counted by another process. So in each process, the counter `urls.resharded` balances
-the other counters.
+process may have been counted by another process. So in each process, `urls.resharded` is set to the number
+with which the equations in `process/committing/counters.py` hold.
 """
 
 import contextlib
@@ -160,8 +160,8 @@ def keep_counts(
 ) -> None:
     """Store the counts of the new process `name`. If it loses its store, its peers will notice this by these counts.
 
-    Peers compare these counts at each greeting. After the reshard, each process counts as having received all
-    URLs that it knows (`known`) from each of its peers.
+    Peers compare these counts at each greeting. After the reshard, the stored number of URLs that a process
+    has received from each of its peers is the number of URLs that it knows (`known`).
 
     Raises:
         StoreError: the disk failed.

@@ -116,7 +116,7 @@ def _foreign_keys(store: KeyValue, topology: Topology) -> list[str]:
 
 
 def begin_repair(directory: CrawlDirectory, names: Sequence[str]) -> list[str]:
-    """Record that a repair of these processes begins, so that no command crawls a damaged process.
+    """Record that a repair of these processes begins. Until it is complete, other commands refuse the directory.
 
     Return what was done. Disk space is freed first, because a full disk has no room for the record.
 

@@ -12,10 +12,10 @@ Every fact is written in at least two places, so little is lost permanently:
     links that peers have sent       their archives (`behind.py`)
 
 First, `recapture.py` repairs the WARC files and their keys. Then `requeue.py` repairs the queues, the DUE and
-the counters. Once the process is open, `rediscover.py` searches the stored pages for lost links. A value that
-still cannot be read is removed and reported, and its page is fetched again. Each step may be repeated. Facts
-that could not be found again by repeating a step are stored (`repair.py`). So the next run completes an
-interrupted repair.
+the counters. Once the repaired process can be opened, `rediscover.py` searches the stored pages for lost
+links. A value that still cannot be read is removed and reported, and its page is fetched again. Each step may
+be repeated. Some facts can be found only before the repair has changed the store, for example which pages
+have lost their copies. These facts are stored (`repair.py`). So the next run completes an interrupted repair.
 
 Three kinds of data are not rebuilt: what was learned about the politeness of hosts whose record is lost, URLs
 that only a sitemap or feed listed, and counters of fetches.

@@ -23,7 +23,10 @@ _LINKS_AT_ONCE = 10_000
 
 
 def refind(stages: Stages, lost: Iterable[int], links: Iterable[Link], *, reread: bool) -> list[str]:
-    """Queue the `lost` pages again and, through the DUE, the `links` and, if `reread`, all links of stored pages."""
+    """Queue the `lost` pages again, and pass `links` to the DUE; return what was done.
+
+    If `reread`, all links of stored pages are also passed to the DUE.
+    """
     lines, due, commits, owner = [], stages.due, stages.commits, stages.topology.partition.owner
     if again := _again(stages, lost):
         lines.append(f"{again} pages whose copies are lost are queued to be fetched again")

@@ -25,9 +25,9 @@ link takes the remaining room:
     bit 63 ........ r+2 | r+1 ....... 2 |   1   |  0
     q: 62-r bits of key | link: r bits  | first | mark
 
-Only the top 62 bits of a key are used. The home slot and q determine these bits, so keys that differ in them
-are never confused. A slot is free if it is not marked as first and links to itself. A slot in use is marked
-as first, or links to another slot.
+Only the top 62 bits of a key are used. The home slot has r of these bits, and q has the others, so two keys
+that differ in these 62 bits are never confused. A slot is free if it is not marked as first and links to
+itself. A slot in use is marked as first, or links to another slot.
 
 *To look up a key*, walk the circle from the key's home slot. If the home slot is not marked as first, there
 is no such circle. *To make room*, the CLOCK hand moves around the array, clears the marks that it passes, and
@@ -358,7 +358,7 @@ class ClockCache:
     def _move(self, source: cython.ulonglong, target: cython.ulonglong) -> cython.void:
         """Move the key in slot `source` to the free slot `target`, together with its mark.
 
-        The key belongs to another circle.
+        The key must not be in its home slot, where the first key of a circle has to stay.
         """
         self._set_link(self._predecessor(source), target)
         self._words[target] = self._words[source]

@@ -16,7 +16,7 @@ _HOSTS_MAX = 1 << 15  # number of hosts whose domain is cached; a process uses s
 
 @lru_cache(maxsize=1)
 def suffix_list() -> Any:
-    """Return the public suffix list, including its private section: `privatesuffix(name)`, `is_public(name)`."""
+    """Return the public suffix list with its private section; call its `privatesuffix(name)` or `is_public(name)`."""
     import publicsuffixlist  # imported only when it is needed, because some crawls never use it
 
     with open(publicsuffixlist.PSLFILE, encoding="utf-8") as file:

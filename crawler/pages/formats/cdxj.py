@@ -5,9 +5,10 @@
 
 A *SURT* is a URL reordered so that sorting by bytes puts the pages of a domain together. The labels of the
 host are reversed, and the query is sorted. The scheme, user, default port, leading `www` and session ids are
-removed. Everything is in lower case. A SURT loses information on purpose. A reader looks up the key, and then
-compares `url`. The rules are those of the Internet Archive's library `surt`. A test (`tests/pages/formats`)
-compares its results with ours for canonical http URLs, the kind of URL that a crawl stores.
+removed. Everything is in lower case. A SURT loses information on purpose. Different URLs may have the same
+key. So a reader looks up the key, and then compares `url` with the URL that it wants. The rules are those of
+the Internet Archive's library `surt`. A test (`tests/pages/formats`) compares the keys of that library with
+ours for canonical http URLs, the kind of URL that a crawl stores.
 
 The fields and their format are those of pywb's sample indexes: all values are strings, and the digest has no
 `sha1:`. A revisit has the mime `warc/revisit`. If a request is not a plain GET, its key ends with the method

@@ -230,7 +230,7 @@ def mirror_path(url: str, content_type: str) -> PurePosixPath:
 
 
 def _safe(part: str) -> str:
-    """Turn a path segment into a file name that is not empty, and that programs neither act on nor misread.
+    """Turn a path segment into a file name that is not empty and that no program acts on or misreads.
 
     The function escapes separators, invisible characters and characters that reorder text. The last character
     of a name is also escaped if it is a dot or a blank. In names that begin with a dot or a hyphen, in device

@@ -65,7 +65,10 @@ def minhash(text: str) -> bytes | None:
 
 
 def _unpacked(text: str) -> tuple[int, bytes] | None:
-    """Return both signatures of a text, or None if the text has fewer than WORDS_MIN words. Used if not compiled."""
+    """Return both signatures of a text, or None if the text has fewer than WORDS_MIN words.
+
+    If this module is compiled, the faster `_counted` is used instead.
+    """
     words = _WORD.findall(text)[:WORDS_MAX]
     if len(words) < WORDS_MIN:
         return None
@@ -85,10 +88,10 @@ def _unpacked(text: str) -> tuple[int, bytes] | None:
 
 
 def _source(least: list[int], number: int) -> int:
-    """Return the number of the bin whose smallest hash stands for the bin `number`.
+    """Return the number of the bin whose smallest hash is used for the bin `number`.
 
-    A full bin provides its own hash. For an empty bin, it is the first full bin in an order that depends on
-    `number` alone.
+    A bin that has hashes uses its own. An empty bin uses that of the first bin with hashes, in an order that
+    depends on `number` alone.
     """
     source = number
     while least[source] == _NONE:

@@ -50,7 +50,8 @@ class ByteAccount(Generic[_O]):
     def reserve(self, owner: _O, nbytes: int) -> bool:
         """Let the owner's share grow by `nbytes`.
 
-        Return False if the bytes do not fit. The owner then waits until `next_free` returns it.
+        Return False if the bytes do not fit. The owner then waits until a call of `next_free` grants its
+        request and returns the owner.
         """
         assert nbytes >= 0
         if owner not in self._waiting and self._fits(owner, nbytes):
@@ -66,7 +67,7 @@ class ByteAccount(Generic[_O]):
         self.held += nbytes
 
     def release(self, owner: Hashable) -> None:
-        """Give back the owner's share or charge, and its place in line. Do nothing if the owner has neither."""
+        """Give back the owner's share or charge, and its place in line. Do nothing if the owner has none of these."""
         charged = self._charges.pop(owner, 0)
         self.charged -= charged
         self.held -= charged + self._shares.pop(owner, 0)  # type: ignore[arg-type]

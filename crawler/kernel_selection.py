@@ -83,7 +83,7 @@ def _path(folder: str, name: str) -> str:
 
 
 def all_compiled(folder: str) -> bool:
-    """Return whether BOUND and the modules that compiled kernels need are all compiled in the package at `folder`."""
+    """Return whether SHARED and all modules in BOUND are compiled in the package at `folder`."""
     return all(_is_compiled(folder, name) for name in (SHARED, *BOUND))
 
 
@@ -92,7 +92,7 @@ def _is_compiled(folder: str, name: str) -> bool:
 
 
 def choose(folder: str) -> bool:
-    """Give all of BOUND the same form in the package at `folder`; return whether this is the compiled form."""
+    """Choose one form for all of BOUND in the package at `folder`; return True if it is the compiled form."""
     if all_compiled(folder) and os.environ.get("CRAWLER_INTERPRETED", "") in ("", "0"):
         return True
     names = BOUND if _is_compiled(folder, SHARED) else (*BOUND, *ALONE)
@@ -101,5 +101,5 @@ def choose(folder: str) -> bool:
 
 
 def are_interpreted() -> bool:
-    """Return whether `choose` selected the source form for BOUND."""
+    """Return whether `choose` made the kernels in BOUND be imported from their source."""
     return any(isinstance(finder, AsSource) for finder in sys.meta_path)

@@ -49,7 +49,8 @@ class LinkFlag:
     # of the signal's source.
     SIGNAL = 1024
     NEWS = 2048  # found on a known page that was fetched again; if the URL becomes a page, the known page gets the credit
-    # not a link: tells the owner of the page `via` that a URL which was found on this page has become a page
+    # not a link: tells the owner of the page `via` that a URL found on the page `via` has become a page of
+    # the crawl
     CREDIT = 4096
     # out of scope, and fetched only to see whether the link works; the answer is not stored, and its links
     # are not followed
@@ -147,7 +148,7 @@ BUSY_STATUSES = frozenset((429, 503))  # statuses that ask for fewer requests (H
 
 
 class Outcome(StrEnum):
-    """The result of a fetch; each fetch has exactly one. Reports use the same names."""
+    """The result of a fetch; each fetch has exactly one. Reports use the names below."""
 
     FETCHED = "fetched"  # 2xx with content
     EMPTY = "empty"  # 204, 205, zero length

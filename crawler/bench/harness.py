@@ -12,7 +12,7 @@ Row = Mapping[str, Any]
 
 
 def parser(description: str | None) -> argparse.ArgumentParser:
-    """Return a parser whose help begins with the docstring of a script, line by line."""
+    """Return a parser whose help begins with `description`, the docstring of a script, and keeps its line breaks."""
     return argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )

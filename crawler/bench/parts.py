@@ -44,7 +44,7 @@ GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 def measured() -> dict[str, float]:
-    """Measure each of these costs once and return them by name. This takes about twenty seconds.
+    """Measure each cost in the module's docstring once and return the costs by name. This takes about twenty seconds.
 
     Raises:
         CrawlerError: a measuring process failed.

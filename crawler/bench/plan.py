@@ -46,7 +46,11 @@ _SPEEDS: Scale = ((125e3, "Mbit/s"), (125.0, "kbit/s"))
 
 
 def main(_command: str, argv: list[str]) -> int:
-    """Print the plan for a goal and return 0; raises UsageError."""
+    """Print the plan for a goal and return 0.
+
+    Raises:
+        UsageError: an argument is impossible, or the file of unit costs or the sample cannot be read.
+    """
     parser = Parser(
         prog="crawler plan",
         description=__doc__,
@@ -222,7 +226,7 @@ def _assumed(goal: Goal) -> str:
 
 
 def _scaled(cost: CostRange, units: Scale) -> str:
-    """Format a range in the largest unit that does not exceed the middle of the range, or in the smallest unit."""
+    """Format a range in the largest unit that is not larger than its middle, or else in the smallest unit."""
     size, name = next((unit for unit in units if cost.mid >= unit[0]), units[-1])
     return _range(cost * (1 / size), name)
 

@@ -248,7 +248,7 @@ class Plan(msgspec.Struct, frozen=True):
 
     @property
     def disk(self) -> CostRange:
-        """Return the bytes of the WARC files and all other files together."""
+        """Return the sum of the bytes of the WARC files and of all other files."""
         return self.warc + self.other_disk
 
 
@@ -273,7 +273,8 @@ def render_cpu(goal: Goal, units: UnitCosts) -> CostRange:
 def unformed(goal: Goal) -> float:
     """Return the number of links per page that are not in the memo.
 
-    These are the new links, and all links on pages of directories that are new or forgotten.
+    These are the links to new URLs. On a page whose directory is not in the memo, all other links count, too.
+    A directory is not in the memo before its first page is read, or if the memo had to drop it.
     """
     met = max(0.0, goal.links - goal.urls)
     directories = max(1.0, goal.directories * goal.hosts)
@@ -284,9 +285,10 @@ def unformed(goal: Goal) -> float:
 def idle_share(busy: float, lone: float, processes: float) -> float:
     """Return the share of the time that the processes sleep.
 
-    If every fetch found the loop awake, `busy` cores would be busy. If every fetch found the loop asleep,
-    `lone` more cores would be busy. The probability that a fetch finds the loop asleep is the share of the
-    time in which the loop sleeps, so idle = 1 - (busy + lone x idle) / processes.
+    `busy` cores would be busy if every fetch found the event loop awake. If every fetch found it asleep,
+    `lone` more cores would be busy. The share of the fetches that find the loop asleep equals the share of
+    the time in which the loop sleeps. This share therefore follows from the equation
+    idle = 1 - (busy + lone x idle) / processes.
     """
     return max(0.0, processes - busy) / (processes + lone)
 
@@ -453,7 +455,8 @@ def _known_disk(known: float, units: UnitCosts, processes: CostRange) -> CostRan
 def _store(goal: Goal, units: UnitCosts, processes: CostRange) -> CostRange:
     """Return the bytes of pages and waiting URLs in the store.
 
-    A part of these bytes, up to a full log, is not compacted yet.
+    The bytes that are still in the engine's log are not compacted yet. In each process, they are at most a
+    full log.
     """
     waiting = goal.pages * max(0.0, goal.urls - 1.0)
     written = (units.page_store_log + exactly(STORE_URLS * goal.url_bytes)) * goal.pages

@@ -17,9 +17,9 @@ property:
 The cost of a link (`links.py`) and the costs that matter only in large crawls (`parts.py`) are measured
 separately. Finally, the cost of a crawl whose properties lie between those of the other crawls is predicted
 and measured, and the errors are printed. The memory of a connection is not measured but copied from the
-reference. If there is no `openssl` command, the costs of TLS are also copied from the reference. The cost of
-a refresh includes the cost of a pick from the refresh schedule. The cost of a pick is also printed alone, for
-plans with many refreshes.
+built-in unit costs (`planning.REFERENCE`). If there is no `openssl` command, the costs of TLS are also copied
+from there. The cost of a refresh includes the cost of a pick from the refresh schedule. The cost of a pick is
+also printed alone, for plans with many refreshes.
 """
 
 import argparse
@@ -92,10 +92,11 @@ class CrawlShape(NamedTuple):
 class CrawlCost(NamedTuple):
     """The costs of a crawl, and the properties of its pages.
 
-    The costs are the CPU seconds, the peak resident bytes of all processes of the crawl, the bytes of WARC
-    and journal, the bytes of the store before and after compaction, and the numbers of fetches, hosts,
-    seconds and full handshakes. The properties are means per fetch: bytes, links, bytes after gzip, length of
-    a URL, and new URLs found.
+    `cpu` is the number of CPU seconds. `memory` is the peak of the resident bytes of all processes of the
+    crawl. `warc` and `journal` are the bytes of these files, and `store` and `compacted` are the bytes of the
+    store before and after compaction. `fetches`, `hosts`, `seconds` and full `handshakes` are counted over
+    the whole crawl. The other fields are means per fetch: bytes, links, bytes after gzip, length of a URL,
+    and new URLs found.
     """
 
     cpu: float
@@ -213,7 +214,7 @@ def _cpu_of(costs: dict[str, CrawlCost], link: LinkCosts) -> dict[str, float]:
     host /= scattered.hosts - many.hosts
 
     def more(cost: CrawlCost, than: CrawlCost) -> float:
-        """Return the CPU seconds by which `cost` exceeds `than`, beyond those for its additional fetches and hosts."""
+        """Return the CPU seconds of `cost` minus those of `than`, without those of additional fetches and hosts."""
         return cost.cpu - than.cpu - fetch * (cost.fetches - than.fetches) - host * (cost.hosts - than.hosts)
 
     kilobyte = max(0.0, more(long, many) / long.fetches) / ((long.page_bytes - many.page_bytes) / KIB)

@@ -9,7 +9,8 @@ A receipt and the statements of its site are put into the batch of the first pag
 
     C/<bucket><digest>    Receipt or SiteStatements, sealed msgpack
 
-The bucket comes from the page's fingerprint, so a receipt moves with its pages when a crawl is resharded.
+`<bucket>` is derived from the page's fingerprint, so a receipt moves with its pages when a crawl is
+resharded.
 """
 
 import hashlib

@@ -4,13 +4,13 @@
       <license><permits type="usage">search</permits>   one offer among several
         <prohibits type="usage">ai-train</prohibits><payment type="free"/></license></content></rsl>
 
-The licences of one content element give the following answer about one use:
+The licences of one content element give the following answer about one use. The first row that applies decides.
 
 | the licences say | answer |
 |---|---|
 | one prohibits the use | n, whatever the others permit |
 | one permits it, free and without conditions | y |
-| one permits it on a condition: users, countries, attribution, a token of `server` | unknown |
+| one permits it on a condition: users, countries, attribution, a token from the `server` above | unknown |
 | all that permit it ask for money or work | n, since nothing was paid |
 | none mentions it | unknown |
 

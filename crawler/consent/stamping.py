@@ -190,7 +190,7 @@ def own_statements(
 
 
 def _own_fields(headers: Iterable[tuple[bytes, bytes]]) -> _Fields:
-    """Return the header fields about uses.
+    """Return those header fields of an answer that can state how the page may be used (`_FIELDS`).
 
     Names are in lower case, and values are cut one octet beyond the limit of the parsers.
     """

@@ -81,7 +81,7 @@ class Signs(NamedTuple):
 
 
 def signs(content: bytes) -> Signs:
-    """Return the signs of a static page, read from the first `_SCANNED_BYTES` bytes of the page."""
+    """Return the signs that the first `_SCANNED_BYTES` bytes of a page contain."""
     head = content[:_SCANNED_BYTES]
     script = _SCRIPT.search(head) is not None
     return Signs(

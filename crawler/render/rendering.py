@@ -37,13 +37,13 @@ log = logging.getLogger("crawler")
 
 WATCH_INTERVAL = 1.0  # seconds between two measurements of a page's CPU time and of the browser's memory
 _READ_MAX = 5.0  # maximum time to read the DOM, in seconds; a page's scripts may never yield
-_STOPPED_MAX = 15.0  # the same limit after the scripts of the page have been stopped
+_STOPPED_MAX = 15.0  # maximum time to read the DOM after the page's scripts were stopped, in seconds
 # if a visit ends for one of these reasons, the page has no DOM to read
 _NO_DOM = frozenset({"crash", "navigation"})
 # if the browser does not report that an answer has arrived, the answer counts as received after this many
 # seconds
 _DELIVERY_MAX = 3.0
-_CHILDREN_MAX = 20  # maximum number of workers plus frames of other sites per page
+_CHILDREN_MAX = 20  # maximum number of workers and frames of other sites, counted together, per page
 _WITHOUT = "; the crawl continues without a browser and stores the answers unrendered"
 # The URLs of frames whose content comes from the page itself begin with one of these. Such frames have no
 # origin of their own.
@@ -301,7 +301,7 @@ class PageRun:
     def without_dom(self) -> Rendering:
         """Return a rendering without a DOM.
 
-        It contains the answers that were fetched for the page, and the reason.
+        It contains the answers that were fetched for the page, and the reason why there is no DOM (`broke`).
         """
         self._visit.end("crash")
         return self._rendering(b"", b"")

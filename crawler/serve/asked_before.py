@@ -1,4 +1,4 @@
-"""Remembers recent requests for what is not cached, because a full cache stores an answer only at its second request."""
+"""Remembers recent requests for uncached answers: a full cache stores an answer only at its second request."""
 
 from collections.abc import Hashable
 

@@ -43,9 +43,9 @@ class ClientHeaders(Struct, frozen=True):
     """The properties of a client.
 
     `base` is the scheme and authority with which the client addressed this server. `form` is the form in
-    which the client wants a copy, and `range_form` is the form of which it gets a range. `is_bot` is true if
-    the client calls itself a robot. `plain` is true if its fields do nothing but request a copy, on a
-    connection that stays open.
+    which the client wants a copy. If the client wants a range, this range is cut from the copy in the form
+    `range_form`, which has no content coding. `is_bot` is true if the client calls itself a robot. `plain` is
+    true if its fields do nothing but request a copy, on a connection that stays open.
     """
 
     headers: Mapping[str, str]
@@ -72,7 +72,7 @@ def read(headers: Mapping[str, str], base: str) -> ClientHeaders:
 class ClientHeadersCache:
     """Maps the bytes of header blocks to `ClientHeaders`; forgets all blocks when it holds `BLOCKS_MAX` of them.
 
-    A block begins with the end of the request line.
+    A block begins with the line break that ends the request line.
     """
 
     def __init__(self) -> None:

@@ -33,7 +33,7 @@ class ConnectionSlots(Generic[C]):
         return len(self._waiting) + len(self._served)
 
     def enter(self, connection: C, now: float) -> tuple[bool, C | None]:
-        """Enter a connection. Return (whether it may stay, the connection to close in its place, if any)."""
+        """Enter a connection. Return (whether it may stay, the connection that is closed to make room, or None)."""
         victim = None
         if len(self) >= self.slots_max:
             victim = self._longest(now - PATIENCE)

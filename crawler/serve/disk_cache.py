@@ -140,7 +140,7 @@ class DiskCache:
             yield
 
     def close(self) -> None:
-        """Give up the file. From now on, nothing is stored."""
+        """Close the file, so that the kernel frees its space. From now on, nothing is stored."""
         self._places.clear()
         self.bytes = self._end = self.bytes_max = 0
         if self._file >= 0:

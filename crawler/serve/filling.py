@@ -5,9 +5,10 @@
                                                                           or pages are fetched: rest on
 
 The answers are first prepared for clients that name this server by its address and accept no content coding,
-then for the clients that really come. A pass ends once neither cache has room, and replaces no answer
-that a client has requested. A withdrawal empties the cache on disk, so all pages are prepared again after it.
-While a crawl stores pages, passes for its new pages follow.
+then for the clients that really come. A pass goes through all pages once. It ends early if both the cache on
+disk and the cache of heads in memory are full. It replaces no answer that a client has requested. A
+withdrawal empties the cache on disk, so all pages are prepared again after it. While a crawl stores pages,
+passes for its new pages follow.
 """
 
 import asyncio
@@ -48,7 +49,7 @@ class Filler:
 
     `form` is the form in which clients are expected to request pages. `answered` returns the number of
     requests answered up to now. `crawling` tells whether the crawl that stores the pages is fetching; then
-    nothing is prepared. The share of a CPU must not be 0.
+    nothing is prepared. `config.fill_share` must not be 0.
     """
 
     def __init__(
@@ -110,7 +111,10 @@ class Filler:
                 began = time.thread_time()
 
     async def _rest(self, spent: float) -> None:
-        """Rest after `spent` seconds of work, and until no requests arrive and no page is fetched."""
+        """Rest after `spent` seconds of work, for as long as the share of a CPU requires.
+
+        While requests arrive or pages are fetched, the rest continues.
+        """
         before, now = self._answered(), time.monotonic()
         self._next = max(self._next + spent / self._share, now - DELAY_MAX)
         await asyncio.sleep(max(0.0, self._next - now))
@@ -118,7 +122,7 @@ class Filler:
             await asyncio.sleep(IDLE)
 
     def _urls(self) -> Iterator[str]:
-        """Yield the URLs of stored pages, the most requested first, and "" between them where a rest is possible."""
+        """Yield the URLs of stored pages, the most requested first; yield "" in between, to let the caller rest."""
         # a heap: weight, number of the archive, fingerprint
         most_requested: list[tuple[float, int, int]] = []
         for number, archive in enumerate(self._archives):

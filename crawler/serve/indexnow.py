@@ -119,7 +119,11 @@ def contains(text: bytes | None, key: str) -> bool:
 
 
 def _site(host: str) -> str:
-    """Return the registrable domain of a host, or "" for all bare addresses, because a client can name many of them."""
+    """Return the site under which the waiting URLs of a host are counted.
+
+    The site is the registrable domain of the host. All IP addresses count as one site, "", because a single client
+    can send notices for many addresses.
+    """
     return "" if ":" in host or host.rpartition(".")[2].isdigit() else registrable_domain(host)
 
 

@@ -52,7 +52,7 @@ def link_field(base: str, url: str, instant: float | None = None) -> str:
 
 
 def redirect_fields(base: str, url: str, instant: float) -> list[Field]:
-    """Return the header fields of the redirect from the time gate of `url` to its copy of the time `instant`."""
+    """Return the header fields of a redirect from the time gate of `url` to the copy fetched at `instant`."""
     return [
         (b"Location", (base + page_path(url, instant)).encode()),
         (b"Vary", b"Accept-Datetime"),

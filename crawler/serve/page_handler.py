@@ -198,9 +198,9 @@ class PageHandler:
         return self.head_cache.has_room(_HEAD_BYTES) or (disk is not None and disk.has_room(BODY_BYTES_MIN))
 
     def prepare(self, url: str, form: CopyForm) -> None:
-        """Build the answer to the first request for a page: its body on disk, its head in memory, if there is room.
+        """Build the answer to a page's first request. If there is room, keep its body on disk and its head in memory.
 
-        An answer that takes no time, or whose body does not fit in memory, is not prepared.
+        The head is kept only if the body can be read again from the archive, and is not too long for memory.
         """
         located = self._crawl.locate(url)
         archive, key = located.archive, (located.fingerprint, form)
@@ -227,7 +227,7 @@ class PageHandler:
             self._keep(shown)
 
     def _keep(self, shown: CachedResponse) -> None:
-        """Cache an answer and its body if there is room. Otherwise, cache only the head if the body can be read again."""
+        """Cache an answer if the cache admits it. If not, cache only its head, provided the body can be read again."""
         ready = shown.ready
         if shown.counted and not shown.bodiless:
             return

@@ -57,9 +57,9 @@ class CopyForm(msgspec.Struct, frozen=True, cache_hash=True):
 
     `base` is the scheme and authority with which the client addressed this server. `taken` holds the content
     codings that the client can decode. `at` is the time for which the client wants the copy; None means now.
-    With `rewrite`, links lead to /page. With `static`, the client gets the server's answer even if a browser
-    showed the page. With `proxied`, the client uses this server as a proxy, so Accept-Datetime selects the
-    copy.
+    With `rewrite`, links lead to /page. With `static`, the client gets the answer of the site's server, even
+    if the crawler stored what a browser made of it. With `proxied`, the client uses this server as a proxy,
+    so Accept-Datetime selects the copy.
     """
 
     base: str
@@ -107,8 +107,8 @@ class Representation(msgspec.Struct):
     def span(self, first: int, end: int) -> bytes | None:
         """Return the bytes `first` <= position < `end`; None if they do not fit in memory.
 
-        If the body is stored in parts and not held, and the cache on disk does not want the body, only the
-        bytes before `end` are inflated.
+        Bytes of a stored body are taken from memory or from the cache on disk. A body that is in neither, and
+        that is not to be put into the cache on disk, is inflated only up to `end`.
         """
         stored = self.stored
         if self.body is None and stored is not None and self.pieces == stored.payload:

@@ -26,10 +26,10 @@ class CachedResponse(msgspec.Struct):
     change, the answer is not valid.
 
     `fetched_at` is the time of the copy. `tried_at` is the time of the page's last answer. It is None if the
-    page is not stored now, or if the client requested a copy of another time than now. `counted` is the
-    number of bytes that a cache counts for the answer, or 0 if it is not cached. If `bodiless` is true, the
-    body is read again for each request. `request` is the request under which a cache finds the answer; None
-    if there is none. `prepared` is true if the answer was built for a request that has not arrived yet.
+    page is not stored now, or if the client gave a time for which it wants the copy. `counted` is the number
+    of bytes that a cache counts for the answer, or 0 if it is not cached. If `bodiless` is true, the body is
+    read again for each request. `request` is the request under which a cache finds the answer; None if there
+    is none. `prepared` is true if the answer was built for a request that has not arrived yet.
     """
 
     key: Hashable

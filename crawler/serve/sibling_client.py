@@ -9,7 +9,10 @@ from crawler.serve.server import SOCKET, Forwarded, forward_to_node, forward_to_
 
 
 class SiblingClient:
-    """Finds the page servers of peers: nodes "NAME=HOST:PORT", and the processes of this machine below `folder`.
+    """Finds the page servers of the other processes of the crawl.
+
+    `peers` names the servers on other nodes, each as "NAME=HOST:PORT". The processes on this machine have their
+    directories in `folder`.
 
     Raises:
         ConfigError: a peer is not written as NAME=HOST:PORT.

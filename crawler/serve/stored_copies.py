@@ -109,7 +109,7 @@ class CopyReader:
         self.disk_cache = disk_cache
 
     def close(self) -> None:
-        """Close the segments, and give up the cache on disk."""
+        """Close the segments and the cache on disk. The cache loses its content."""
         self.files.close()
         if self.disk_cache is not None:
             self.disk_cache.close()

@@ -1,8 +1,8 @@
 """Requests subscriptions from WebSub hubs and renews them before their leases end; `websub.py` decides when.
 
-The crawl's fetcher sends the forms (`fetcher/direct_requests.py`). A form contains the secret with which the
-hub will sign its deliveries. So a redirect is followed only within the hub's own origin, and only if it
-repeats the POST (307 and 308; WebSub 5.1).
+A subscription is requested with a form, which the crawl's fetcher sends (`fetcher/direct_requests.py`). A
+form contains the secret with which the hub will sign its deliveries. So a redirect is followed only within
+the hub's own origin, and only if it repeats the POST (307 and 308; WebSub 5.1).
 """
 
 import asyncio
@@ -62,7 +62,7 @@ class Subscriber:
         self._gap = gap
 
     async def run(self) -> None:
-        """Send due forms until cancelled."""
+        """Send the forms to the hubs when they are due, until the task is cancelled."""
         while True:
             await self.ask()
             await asyncio.sleep(LOOK_INTERVAL)

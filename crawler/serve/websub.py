@@ -11,8 +11,8 @@ signature is answered with 202 and ignored, as section 8 demands. Each entry of 
 
 A subscription that its hub has not verified is requested again, at growing intervals. A subscription whose
 lease is about to end is requested again under the same callback. Then the hub extends the subscription
-(section 5.1). Nothing is stored. So the tokens are forgotten at a restart: topics are then subscribed to
-under new tokens, and deliveries to the old tokens get 410.
+(section 5.1). Subscriptions and tokens are kept only in memory. After a restart, each topic is subscribed to
+again with a new token, and deliveries to the old tokens are answered with 410.
 """
 
 import hmac

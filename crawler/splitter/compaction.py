@@ -6,8 +6,9 @@ not wanted; no link is removed.
 
 A worker thread reads the committed entries and chooses the links that are kept: all links, or in a long
 queue, those whose fingerprint did not occur earlier. The thread writes these links, in the order of their
-discovery, as full entries under a new generation. The numbers of the new entries count *down* from the number
-of the last entry that was read. So the entries that are appended meanwhile follow without a gap:
+discovery, into new entries of the usual size. The keys of the new entries contain a new *generation*, a
+number that distinguishes them from the old entries. The numbers of the new entries count *down* from the
+number of the last entry that was read. So the entries that are appended meanwhile follow without a gap:
 
     before   [acked+1 ....................... boundary][boundary+1 ...]   generation 0 (or an earlier one)
     after                     [boundary-N+1 . boundary][boundary+1 ...]   new generation | generation 0

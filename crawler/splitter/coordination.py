@@ -23,9 +23,10 @@ heard from no peer uses 1/N. So the shares can add up to more than 1 only for ab
 between messages, while processes start or after a network cut has ended.
 
 **Known pages.** The part of the rate that is spent on known pages is divided in the same way, in proportion
-to the `weight` of each process's refresh schedule. For its own weight, a process uses the least value that a
-peer may hold. The processes also send the levels of their refresh schedules, and each schedule adjusts its
-weight to the levels of the others.
+to the `weight` of each process's refresh schedule. A peer may still hold an older weight of a process, as
+with the hosts. So a process uses, as its own weight, the least value that any peer may hold. The processes
+also send the levels of their refresh schedules, and each schedule adjusts its weight to the levels of the
+others.
 
 **Limits.** To check the limits of pages and bytes, each process adds up the numbers that it received last
 from all processes. These numbers include fetches in flight. So a limit is exceeded at most by the fetches
@@ -40,13 +41,15 @@ that the crawl has ended (`ended`). A missing peer sends nothing, so it delays t
 process may exit once it knows of the end. Therefore, a process announces the end only after it has durably
 stored that the crawl has ended (`tells_end`).
 
-A process whose peers have left cannot make a second round. Instead, the last message of each process can prove
-the end (the vector method of Mattern 1987). Every process must be idle with an empty outbox, and every process
-must have applied exactly the links that the others have sent to it. In that case, no process has sent a link
-after its last message, because the first such link would need a sender that was given work by an earlier one.
-Messages with a count for each pair of processes would be long. So each message contains two sums over the
-peers, in which the count of a pair is multiplied by a pseudo-random weight of 48 bits (`Weights`). If the sums
-over all processes are equal, the counts of every pair are equal, except with a probability of about 2^-48.
+A process whose peers have left cannot make a second round. Instead, the last message of each process can
+prove the end (the vector method of Mattern 1987). Every process must be idle with an empty outbox, and every
+process must have applied exactly the links that the others have sent to it. In that case, no process has sent
+a link after its last message. The reason is that an idle process sends a link only after it has received one,
+and all links that were sent before the last messages had also been applied before them. So every link after a
+last message would need an earlier link of this kind, and there can be no first one. Messages with a count for
+each pair of processes would be long. So each message contains two sums over the peers, in which the count of
+a pair is multiplied by a pseudo-random weight of 48 bits (`Weights`). If the sums over all processes are
+equal, the counts of every pair are equal, except with a probability of about 2^-48.
 """
 
 import hashlib
@@ -108,7 +111,7 @@ _SUMMED = ("outbox", "appended", "applied", "pages", "bytes", "in_flight", "work
 
 
 class _Told(msgspec.Struct, frozen=True, gc=False):
-    """The values by which the rate is divided, as they were sent to a peer in message number `number`."""
+    """The values by which the rate is divided, as this process sent them to a peer in message number `number`."""
 
     number: int
     work: int
@@ -304,7 +307,7 @@ class Coordination:
         return peer.held is not None and now - peer.heard_at < self.silence_max
 
     def uninformed(self) -> list[str]:
-        """Return the peers that have not reported that they know of the end."""
+        """Return the peers that have not reported that they know that the crawl has ended."""
         return [name for name, peer in self._peers.items() if peer.heard is None or not peer.heard.ended]
 
     @property
@@ -319,7 +322,8 @@ class Coordination:
     def _portion(self, peers: Sequence[_Peer]) -> float:
         """Return this process's part of the sum of its own work and the work of `peers`.
 
-        For its own work, this process uses the least value that a peer may hold.
+        A peer may still hold an older value for the work of this process. So the least value that any of
+        `peers` may hold is used (see "Rate" above).
         """
         mine = min([self._progress().work, *(peer.least_work() for peer in peers)])
         return (

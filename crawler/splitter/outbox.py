@@ -49,9 +49,9 @@ class BitSource(Protocol):
 class Outbox:
     """The queues of all peers of this process.
 
-    `clean` is False after an unclean stop of a crawl without synced writes. Such a stop may have lost the
-    newest entries of a queue, although the peer has already received them. So every queue gets a fresh epoch,
-    in which its entries are numbered anew.
+    `clean` is False if the last stop was unclean and the crawl does not sync its writes. Such a stop may have
+    lost the newest entries of a queue, although the peer has already received them. So every queue gets a
+    fresh epoch, in which its entries are numbered anew.
 
     Raises:
         DirectoryError: links wait for a process that is not a peer.
@@ -230,8 +230,8 @@ class Outbox:
     def retirement(self, peer: str, matches: Callable[[str], object]) -> Compaction | None:
         """Return a compaction that marks the links whose URLs match as retired; None if none can start now.
 
-        None starts for a connected peer either, because the links for it are being sent. A moment later, they
-        are in the peer's own queues.
+        For a connected peer, the result is None, too, because the links for it are being sent. A moment
+        later, they are in the peer's own queues.
         """
         spool = self.spools[peer]
         if self._compacting is not None or not spool.ready or spool.connected or not spool.links:
@@ -245,7 +245,7 @@ class Outbox:
         )
 
     def adopt(self, compaction: Compaction) -> bool:
-        """Make a compacted queue current with the next group; return False if the queue has changed meanwhile.
+        """Replace a queue by its compacted form in the next group; return False if the queue has changed meanwhile.
 
         Afterwards, call `Compaction.sweep` in a worker thread: after the commit of that group if this method
         returns True, and at once if it returns False.

@@ -276,10 +276,10 @@ class Peers:
     `on_news` is called when entries of a peer have arrived and must be applied, or when a commit must store a
     fresh epoch. `on_failure` is called when the store fails and the process must end.
 
-    Each start of a process has a number, which comes from the clock. `on_older` is called when the clock of this
-    process seems to be behind: a peer has refused this process because it knows a start of the same process
-    with a higher number, no peer has accepted this start yet, and no other process with its name is connected.
-    The argument of `on_older` is the higher number.
+    Each start of a process has a number, which comes from the clock. `on_older` is called with the number of
+    another start when the clock of this process seems to be behind. This is the case if a peer has refused this
+    process because it knows that other start, whose number is higher. In addition, that peer must not be connected
+    to another process of the same name, and no peer may have accepted the present start yet.
     """
 
     def __init__(

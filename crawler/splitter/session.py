@@ -134,7 +134,7 @@ class Backoff:
         return self._delay * (0.5 + 0.5 * self._rng.random())
 
     def reset(self) -> None:
-        """Start from the minimum again. Call this after a successful attempt."""
+        """Let the next delay be `backoff_min` again. Call this after a successful attempt."""
         self._delay = 0.0
 
 

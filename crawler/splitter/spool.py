@@ -1,8 +1,8 @@
 """The durable queue of links for one peer: entries, numbers and epochs.
 
 Entries are stored under consecutive numbers. On the wire, an entry has a *sequence number*, which is its
-number minus `base`. An *epoch* is one numbering of a queue. A fresh epoch numbers a whole queue from 1 again,
-by one small write of a new `base`:
+number minus `base`. An *epoch* is one numbering of a queue. A fresh epoch gives the first entry that is not
+confirmed the sequence number 1 again. To do so, it only has to store a new `base`, not the entries:
 
     o/<peer> 0 <generation, 4> <number, 8>   entry (`wire.encode_entries`)
     m/outbox/<peer>                          SpoolState
@@ -14,17 +14,19 @@ An entry is deleted from the store after the peer has confirmed that it holds th
 the number of the last entry that was confirmed. The delete and the new `acked` are part of the next commit
 group. `acked` is stored, so even an empty queue keeps its position.
 
-A fresh epoch begins (`splitter/README.md`, "Protocol")
-* when the peer has a later entry than this queue, or other entries under the same numbers.
-  One of two things has happened: this process has lost the end of the queue, or a copy of this store has sent
-  entries under the name of this process. A checksum of all entries of the epoch (`wire.chained`) detects both;
-* after the links of a peer that lost data were queued again (`crawler recover`);
-* after an unclean stop without synced writes, and after a compaction.
-A fresh epoch is `wanted` until it is durable. The peer is not dialled until then.
+A fresh epoch begins in four cases (`splitter/README.md`, "Protocol"):
+* The peer has a later entry than this queue, or other entries under the same numbers. Then this process has
+  lost the end of the queue, or a copy of this store has sent entries under the name of this process. A
+  checksum of all entries of the epoch (`wire.chained`) detects both.
+* `crawler recover` has queued again the links of a peer that lost data.
+* The last stop was unclean, and writes are not synced.
+* A compaction has replaced entries of the queue.
+Until the fresh epoch is durable, the queue holds it in the field `wanted`, and the peer is not dialled.
 
 Both ends count the links that were ever durable at the peer (`Confirmed.applied`). If the peer counts fewer
 links than it had confirmed, its store was restored from an earlier state or its disk was lost. This process
-has already deleted the entries with these links. So nothing is sent until `crawler recover` has run.
+cannot send the missing links again, because it deleted them from the queue when they were confirmed. So
+nothing is sent until `crawler recover` has run.
 
 Threads: `stage` runs in the writer thread and owns the fields that it sets. Everything else runs in the loop
 thread. In memory, the queue holds at most `window_bytes` of entries for a connected peer, and none for any
@@ -324,7 +326,7 @@ class Spool:
     # -- the connection ---------------------------------------------------------------------------
 
     def missing(self, applied: int) -> int:
-        """Return the number of confirmed links that the peer lacks if it counts only `applied` links."""
+        """Return how many links the peer had confirmed but no longer has, if its own count of links is `applied`."""
         return max(0, self.confirmed.applied - applied)
 
     def greet(self, epoch: bytes, durable: int, chain: int, applied: int) -> Greeting:
@@ -334,7 +336,7 @@ class Spool:
 
         They agree if `epoch` is the queue's epoch and `chain` is the checksum of the queue's entries up to
         `durable`. `applied` is the peer's count of the links that it ever received from this process. Returns
-        the meaning of the Welcome.
+        what follows from the comparison.
         """
         if not self.ready or epoch != self.state.epoch:
             return Greeting.STALE
@@ -381,7 +383,7 @@ class Spool:
         self.renumber(epoch)
 
     def replace(self, state: SpoolState, acked: int, bytes_saved: int) -> bool:
-        """Request the state that a compaction has prepared.
+        """Let the next commit store `state`, which a compaction has prepared.
 
         The compaction began when the last confirmed number was `acked`. Returns False if the queue has
         changed since then, so that the state no longer fits.

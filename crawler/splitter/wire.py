@@ -188,11 +188,12 @@ class Counters(_Message, frozen=True):
     received from the process to which it sends these values, and `echo_boot` is the boot id that the other
     process had then. `outbox` is the number of links that are not yet confirmed by their owners. `appended`
     counts the links that were ever appended to the outbox. `applied` counts the links from other processes
-    that this process ever applied. `sent_sum` and `applied_sum` are weighted sums of the links that the owners
-    confirmed and of the links that were applied (`coordination.py`, "The end"); both are 0 in a process that
-    has work. `work` is the number of hosts with URLs to fetch. `level`, `weight` and `busy` are values of the
-    refresh schedule, which are 0 in a process that has no known pages to refetch. `past_end` tells what the
-    process knew about an end of the crawl when it started.
+    that this process ever applied. `sent_sum` and `applied_sum` are weighted sums of the links that the
+    owners confirmed and of the links that were applied (`coordination.py`, "The end"); both are 0 in a
+    process that has work. `work` is the number of hosts with URLs to fetch. `level`, `weight` and `busy` are
+    values of the refresh schedule, which are 0 in a process that has no known pages to refetch. `past_end`
+    tells whether the process knew, when it started, that the crawl had ended before, and whether that end
+    still applied.
     """
 
     boot: _Token

@@ -66,8 +66,8 @@ _LIMITS = ("max_pages", "max_time", "max_bytes", "disk", "signal", "stopped")
 class Supervisor:
     """Runs the processes of the crawl in `directory` until all of them have ended.
 
-    The processes send their status every `status_interval` seconds. If this is 0, they send no status; this
-    suffices if the method `status` is not needed.
+    The processes send their status every `status_interval` seconds. If `status_interval` is 0, the processes
+    send no status; a caller that never uses the method `status` needs none.
     """
 
     def __init__(
@@ -436,7 +436,7 @@ def _nothing(supervisor: Supervisor) -> Report:
 
 
 def _on_the_way(splitter: SplitterCounts | None) -> list[str]:
-    """Check that all links that were sent have been applied, as at the end of every crawl; return any violation."""
+    """Check that every sent link has been applied, which is true at the end of every crawl; return any violation."""
     if splitter is None or splitter.sent == splitter.applied:
         return []
     return [f"sent = applied: {splitter.sent} != {splitter.applied}"]

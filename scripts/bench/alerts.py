@@ -115,7 +115,8 @@ class Fault(NamedTuple):
 def _fill_one_host(crawl: Path) -> None:
     """Make 26 million URLs of one host known to a crawl.
 
-    A single host is used, because only URLs of the same host can have equal fingerprints.
+    The alert is about new URLs that have the fingerprint of a known URL. Only URLs of the same host can have
+    equal fingerprints, so all known URLs are of a single host.
     """
     with contextlib.closing(open_store(crawl / "p0" / "store")) as store:
 

@@ -1,6 +1,6 @@
 """Measure the CPU time per page of a whole crawl, and compare it with that of the bare loop.
 
-In each round, the bare loop and each checkout crawl the set once.
+In each round, a set of pages is crawled once by the bare loop, and once by each version of the crawler.
 
     BENCH_DATA=... python scripts/bench/beside_loop.py [--set small] [--rounds 5] [--tree ../before ...] [--cpu 1]
         [--other COMMAND]
@@ -13,7 +13,7 @@ prints the number of pages that it fetched. CPU is the user and system time of t
 including start and end. Ratios are computed within a round, so that other load affects both sides equally.
 The table shows the median, the smallest and the largest ratio over the rounds. A ratio is the cost of the
 bare loop divided by the cost of the contender: at 1.0 they cost the same, and at 2.0 the contender costs half
-as much. If a contender fetches another number of pages than in its first round, the run fails.
+as much. If a contender does not fetch the same number of pages in every round, the run fails.
 """
 
 import os

@@ -3,10 +3,10 @@
     python scripts/bench/crash.py [--processes 1 3] [--engine leveldb rocksdict] [--case ROW ...] [--seeds 1]
                                   [--kills 20] [--pages 12000] [--folder DIR]
 
-Each row of the table below is a case. Every case is run with each number of processes and each engine. The
-crawler is killed (SIGKILL), restarted each time, and finally runs to the end. Every URL of the web has
-exactly one in-link, all bodies are distinct, and there are no budgets. So a lost page stays lost. The
-server's log and the WARC files are the evidence. Rows:
+Each row of the table below is a case. Every case is run with each number of processes and each engine. In
+most cases, the crawler is killed (SIGKILL) several times. After each kill it is restarted, and the last start
+runs to the end of the crawl. Every URL of the web has exactly one in-link, all bodies are distinct, and the
+crawl has no budgets. So a lost page stays lost. The server's log and the WARC files are the evidence. Rows:
 
     named points         the crawler kills itself at every step of a group, a flush, a compaction, a segment roll, a clean
                          stop and an exchange between processes; of several processes each kills itself once
@@ -254,7 +254,8 @@ BUGS = (*PLANTED, *BUGS_AROUND.values())
 def run(name: str, size: Crash, parent: Path | None) -> bool:
     """Run a row and print it.
 
-    Return whether it is right: all faults were reached, and pages suffered exactly if a bug was planted.
+    Return whether the row is right. All faults must have been reached. The result must be flawless
+    (`Judgement.flawless`) if no bug was planted, and must not be flawless if one was planted.
     """
     folder = Path(tempfile.mkdtemp(dir=parent))
     begun = time.monotonic()

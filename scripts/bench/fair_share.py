@@ -124,7 +124,7 @@ class Turns:
 
 
 def crawl_measured(out: Path, arguments: list[str], *, stacks: bool) -> int:
-    """Run the command as a program, measure the turns of its loop, and write the results to `out` at its end."""
+    """Run the crawler as a program, measure the turns of its loop, and write the results to `out` when it ends."""
     from crawler.__main__ import main as program
     from crawler.process.lifecycle.shutdown import Watchdog
 
@@ -177,10 +177,10 @@ def server(kind: str, hosts: int, port: int, counts: Path | str = "") -> Iterato
 
 
 def loop_time(pid: int) -> tuple[float, float, float]:
-    """Return three times in seconds.
+    """Return three numbers of seconds for a process.
 
-    The first time is how long the first thread ran, the second how long this thread was ready but waited, and
-    the third how long the children ran.
+    The first is the CPU time of the process's first thread, which runs the event loop. The second is the time
+    in which this thread was ready but had to wait for a CPU. The third is the CPU time of the children.
     """
     try:
         ran, kept, _ = map(int, Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split())
@@ -204,7 +204,7 @@ def rows_of(counts: Path) -> list[list[float]]:
 
 
 def gap_between(counts: Path, begin: float, end: float) -> tuple[float, float]:
-    """Return the longest time without a request from `begin` to `end`, and the instant of its end, in seconds.
+    """Return the longest time without a request and the instant of its end, in seconds, between `begin` and `end`.
 
     The time before the first request does not count; on a busy machine, the start takes several seconds.
     """

@@ -134,7 +134,7 @@ def _entries(
 def _metas(
     store: KeyValue, process: Path, fingerprints: np.ndarray, fingerprinter: Fingerprinter
 ) -> Iterator[tuple[bytes, bytes]]:
-    """Write the known set of the URLs as one run.
+    """Write the fingerprints of the URLs to disk as one run of the DUE.
 
     Yield the records about this run, the links log and the sequence numbers.
     """

@@ -22,11 +22,11 @@ and ends last. For each set of pages, `ahead` is the speed-up over a single proc
 work: it is measured until one of them has received its last answer. `largest` is the share of all answers
 that the process with the most answers received.
 
-On a shared core, other load disturbs even the cheapest repeat. `--constant`, which needs linux-perf, samples
-the crawls. It compares the CPU of all repeats in units of the CPU that SHA-1 and deflate use. The work of the
-web's server is the same for any number of processes, and other load slows it down as much as it slows down
-the crawler. The printed error is the error of the mean over the repeats. The CPU in the table includes the
-CPU of perf.
+On a shared core, other load disturbs even the cheapest repeat. With `--constant`, the crawls run under perf
+(Debian: linux-perf), which samples where they use the CPU. The script then compares the CPU of all repeats in
+units of the CPU that SHA-1 and deflate use. The work of these two functions is the same for any number of
+processes, and other load slows them down as much as the rest of the crawler. The printed error is the error
+of the mean over the repeats. The CPU in the table includes the CPU of perf.
 """
 
 import os
@@ -251,7 +251,7 @@ def row(
 
 
 def in_units(runs: dict[int, list[Run]]) -> str:
-    """Return, for each number of processes, the CPU in units of constant work, as a multiple of the first number's."""
+    """Return a table of the CPU in units of constant work, relative to the mean for the first number of processes."""
     first = statistics.mean(run.units for run in next(iter(runs.values())))
     lines = []
     for processes, some in runs.items():

@@ -9,8 +9,8 @@ from the crawl. For comparison, a heapq of pairs (deadline, page) is measured in
 and pushes, and makes the same look-ups. Next, the script measures the CPU time of the longest calls, first in
 normal operation and then while a signal for all pages is processed. It also measures the time to reopen the
 schedule from LevelDB. Finally, 10,000 hosts with a gap of 5 s are simulated on a virtual clock, first with
-the schedule alone, then through frontier, gates and addresses. The script prints the number of picks in the
-worst second and in the mean second.
+the schedule alone, then through frontier, gates and addresses. For both simulations, the script prints the
+mean, the smallest and the largest number of picks in a second.
 """
 
 import heapq
@@ -188,7 +188,10 @@ def politeness(hosts: int, size: int, rng: np.random.Generator) -> None:
 
 
 def machine(hosts: int, size: int, rng: np.random.Generator) -> None:
-    """Pick pages through frontier, gates, addresses and refresh together, on a virtual clock. Nothing is stored."""
+    """Pick pages through a whole frontier, with its gates, addresses and refresh schedule, on a virtual clock.
+
+    Nothing is stored.
+    """
     rate, seconds, start = 200.0, 120, 1e9
     share = 1.0 / (np.arange(hosts) + 5.0)
     of_host = np.sort(rng.choice(hosts, size, p=share / share.sum())).tolist()

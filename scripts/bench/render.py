@@ -334,7 +334,10 @@ def crawl(web: Web, names: list[str], when: str) -> Crawled:
 
 
 def print_crawlee(python: str, always: Crawled, seeds: list[str]) -> None:
-    """Print what Crawlee's predictor would have rendered and reached, in one crawl of all sites and in one per site."""
+    """Print which share of the URLs a crawl with Crawlee's predictor would reach, and how many pages it would render.
+
+    Both are printed for one crawl of all sites, and for a separate crawl of each site.
+    """
     everything = {url for pages in always.pages.values() for url in pages}
     web: dict[str, tuple[bool, list[str], list[str]]] = {
         url: (url in always.gaining, [], []) for url in everything

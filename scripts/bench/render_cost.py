@@ -1,4 +1,4 @@
-"""Measures the cost of rendering a page: a thousand pages of one host are crawled, and also rendered by Playwright.
+"""Measures the cost of rendering: the crawler crawls a thousand pages of one host, and Playwright shows some of them.
 
     python scripts/bench/render_cost.py [--pages 1000] [--playwright PYTHON --compared 100]
 

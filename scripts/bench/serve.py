@@ -80,7 +80,10 @@ class Load(NamedTuple):
 
 
 def write_pages(folder: Path, count: int, size: int, text: str = "words") -> None:
-    """Write linked pages: `words` are equally frequent words; `html` is markup with words by Zipf's law.
+    """Write linked pages. Their content depends on `text`.
+
+    With "words", all words are equally frequent. With "html", the words are in markup, and their frequencies
+    follow Zipf's law.
 
     Deflate reduces `words` to 52 % of their size. Most pages can be compressed better than this. Deflate
     reduces `html` to 30 %, like the pages of manuals.

@@ -18,14 +18,14 @@
 
 The script needs nginx and wrk (Debian: nginx-light, wrk). CPU is the time of the serving process, read from
 /proc. Each case has its own page server; in the cases `first` and `prepared`, each round has its own. Before
-the measurement, every page is requested once. In these two cases, every page of another site is requested
-instead. Then the rounds begin. In each round both servers receive the same load, one after the other,
-beginning with the page at which their last round ended. The median of the rounds is printed, with the memory
-of the page server.
+the measurement, every page is requested once. In the cases `first` and `prepared`, every page of the case
+`decoded` is requested instead, so that the measured pages are new to the page server. Then the rounds begin.
+In each round both servers receive the same load, one after the other, beginning with the page at which their
+last round ended. The median of the rounds is printed, with the memory of the page server.
 
 The 99th percentile is that of wrk, which adds samples for requests that it could not send in time. So short
-rounds with 300 connections overstate it: wrk reported up to 1.9 s in rounds in which no connection waited for
-0.4 s.
+rounds with 300 connections overstate it: wrk reported up to 1.9 s in rounds in which every connection waited
+less than 0.4 s.
 """
 
 import argparse

@@ -38,7 +38,10 @@ def pid_of(folder: Path) -> int:
 
 
 def phases(directory: Path, seconds: float, around: float) -> list[float]:
-    """Let time pass. In the middle, stop p0 for a while. Return the instants between the phases."""
+    """Let p0 run for `around` seconds, stop it for `seconds` seconds, and let it run for `around` seconds again.
+
+    Return the four instants at which these phases begin and end.
+    """
     time.sleep(around / 2)  # after this time, all processes have work
     instants = [time.time()]
     stopped = pid_of(directory / "p0")

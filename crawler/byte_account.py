@@ -24,7 +24,7 @@ from typing import Generic, TypeVar
 
 SMALL_BYTES = 64 << 10  # the median page has 30 kB
 YOUNGER_PART = 4  # all shares but the oldest may together hold 1/4 of the limit
-CHARGED_PART = 8  # the oldest share may exceed the limit only while at most 1/8 of the limit is charged
+CHARGED_PART = 8  # while more than 1/8 of the limit is charged, even the oldest share must fit into the limit
 
 _O = TypeVar("_O", bound=Hashable)
 
@@ -32,7 +32,8 @@ _O = TypeVar("_O", bound=Hashable)
 class ByteAccount(Generic[_O]):
     """An account of at most `limit` bytes.
 
-    Only the oldest share, shares of at most `small` bytes, and charges may exceed it.
+    Three things may make the account exceed the limit: the oldest share, a share of at most `small` bytes, and
+    a charge.
     """
 
     __slots__ = ("_charges", "_limit", "_shares", "_small", "_waiting", "charged", "held")

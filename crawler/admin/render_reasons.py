@@ -1,6 +1,7 @@
 """Describes why the crawler rendered a page in a browser, for status, `why` and the dashboard."""
 
-# A reason (from `render/deciding.py`, the setting, or the request of a page) -> the reason in words.
+# The reason for a rendering -> its description. Most reasons are given by `render/deciding.py`. "always" means
+# that `render.when` is "always". "request" means that the request for the page demands a browser.
 REASONS = {
     "mark": "looked unfinished",
     "learned": "similar pages gained by rendering",

@@ -67,7 +67,7 @@ class Report(msgspec.Struct, kw_only=True):
     """The result of a run, either of one process or summed over several processes (`status.merge`).
 
     `started` and `ended` are instants. `counters` cover the whole crawl, and `run_counters` cover this run.
-    `problems` lists those rules about the counters that are broken.
+    `problems` lists the rules that the counters violate.
     """
 
     crawl_id: str

@@ -31,10 +31,10 @@ _SHOWN = {None: 0, True: LinkFlag.RENDER, False: LinkFlag.STATIC}
 class Request(msgspec.Struct, frozen=True):
     """A URL to fetch once per crawl; it may be relative to the page on which it was found.
 
-    `callback` receives the page instead of `parse`. It must be a named function or method, because
-    its name is stored with the URL. `meta` is returned as `page.meta`; it is stored as JSON. The URL filter,
-    robots.txt, politeness and the duplicate check apply as for any link; a URL that was fetched before is not
-    fetched again.
+    If `callback` is given, the page is passed to it and not to `parse`. `callback` must be a named function
+    or method, because its name is stored with the URL. `meta` is returned as `page.meta`; it is stored as
+    JSON. The URL filter, robots.txt, politeness and the duplicate check apply as for any link; a URL that was
+    fetched before is not fetched again.
 
         >>> from crawler import Request
         >>> Request("/page/2", meta={"shelf": 7}).url

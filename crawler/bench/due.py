@@ -169,7 +169,7 @@ class Runs:
 
 
 class OneFile(Runs):
-    """All known fingerprints in a single sorted file, as in the paper."""
+    """All known fingerprints in a single sorted file, as in Mercator (Broder, Najork, Wiener 2003)."""
 
     def __init__(self, directory: Path, known: int) -> None:
         super().__init__(directory, known)

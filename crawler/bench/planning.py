@@ -77,7 +77,7 @@ class UnitCosts(msgspec.Struct, frozen=True):
     page_cpu: CostRange
     kilobyte_cpu: CostRange
     link_cpu: CostRange  # a link that was also on an earlier page of the directory
-    # additional cost of any other link, for its canonical form, the filter and its fingerprint
+    # additional cost of a link that was on no earlier page: its canonical form, its fingerprint and the filter
     form_cpu: CostRange
     new_cpu: CostRange  # additional cost of a new link, for the DUE, the queue and their commits
     host_cpu: CostRange  # cost of a new host, for its connection, robots.txt and record
@@ -97,7 +97,7 @@ class UnitCosts(msgspec.Struct, frozen=True):
     todo_disk: CostRange  # bytes per waiting URL of 77 characters
     process_memory: CostRange
     large_memory: CostRange  # memory of the child that parses the largest page, per byte of this page
-    tag_memory: CostRange  # memory of the same child per tag of the page
+    tag_memory: CostRange  # additional memory of this child, per tag of the largest page
     connection_memory: CostRange  # with TLS
     host_memory: CostRange
     refreshed_memory: CostRange  # bytes per known page in the schedule
@@ -167,7 +167,7 @@ TREE_MAX = _DEFAULT.extract.inline_tags_max * 700.0
 TAGS_MAX = float(_DEFAULT.extract.tags_max)  # for a page with more tags, no tree is built
 BODY_MAX = float(_DEFAULT.fetch.body_bytes_max)
 IDLE_MAX, KEEP_ALIVE = float(_DEFAULT.fetch.idle_connections_max), float(_DEFAULT.fetch.keep_alive_max)
-PLAIN_CONNECTION = 15e3  # bytes per connection without TLS, without the buffers of the operating system
+PLAIN_CONNECTION = 15e3  # bytes per connection without TLS; the operating system's buffers are not counted
 NAMES_MAX, NAME_BYTES = 32_768.0, 1_200.0  # hosts that a process remembers by name, and the bytes of each
 
 

@@ -176,7 +176,7 @@ class _LogFile(logging.Handler):
     def __init__(self, path: Path, config: LogsConfig) -> None:
         super().__init__()
         self._path, self._config = path, config
-        self._file: RotatingFile | None = None  # opened at the first line
+        self._file: RotatingFile | None = None  # opened when the first line is logged
 
     def emit(self, record: logging.LogRecord) -> None:
         config = self._config

@@ -79,7 +79,7 @@ def _value(config: Config, path: str) -> Any:
     return getattr(getattr(config, section), name)
 
 
-# Pairs: a key, and the function that a crawl calls first with the key's value.
+# Pairs: a key, and the first function to which a crawl passes the value of this key.
 _OUTSIDE: tuple[tuple[str, Callable[[Any], object]], ...] = (
     ("fetch.proxy", check_proxy),
     ("fetch.cookies_file", lambda path: load_cookies(path, now=0.0)),

@@ -54,7 +54,7 @@ class FlushPlan:
         self.new_links: list[Link] = []
         self.new_run: Run | None = None
         self.after = before
-        self.resting = False  # True between two parts
+        self.resting = False  # True between two parts of the flush
         self._before = before
         self._places: np.ndarray | None = None  # ascending indices of the new links in `waiting`
         self._known = known

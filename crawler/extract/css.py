@@ -164,7 +164,7 @@ def encode(text: str, codec: str) -> bytes:
     """Return the bytes of a text made by `decode`."""
     try:
         return text.encode(codec, "surrogateescape")
-    # this codec can decode the text but not encode it; the ASCII characters of the text, and so the new URLs,
-    # are kept
+    # This codec can decode the text but not encode all of it. The other characters are replaced. The new URLs are
+    # kept, because they consist of ASCII characters.
     except UnicodeError:
         return text.encode(codec, "replace")

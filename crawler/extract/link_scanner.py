@@ -45,7 +45,7 @@ _BREAKOUTS = frozenset(
     b"nobr ol p pre ruby s small span strong strike sub sup table tt u ul var font "
     b"base frame frameset iframe link noembed noframes noscript plaintext script template textarea xmp".split()
 )
-# Elements inside which start tags are HTML again: integration points (13.2.6).
+# Integration points (13.2.6): the elements of SVG and MathML in which start tags are parsed as HTML again.
 _INTEGRATION_POINTS = frozenset(b"title desc foreignobject mi mo mn ms mtext annotation-xml".split())
 _NOFOLLOW = re.compile(r"(?:\A|[ \t\n\f\r])nofollow(?:\Z|[ \t\n\f\r])", re.IGNORECASE | re.ASCII)
 

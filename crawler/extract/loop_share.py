@@ -12,8 +12,8 @@ READING = 0.003  # seconds per turn; a page takes some 0.5 ms
 class LoopShare(TurnShare[asyncio.Future[None]]):
     """Allows `seconds` of CPU time (`clock`) per turn for reading.
 
-    A task that wants to read first awaits `mine()`, which returns in a turn that has time left, and then
-    reads inside `with share:`, which measures the time.
+    Before a task reads, it awaits `mine()`, which returns in a turn that has time left. The task then reads
+    inside `with share:`, which measures the time.
     """
 
     def __init__(self, seconds: float = READING, clock: Callable[[], float] = time.thread_time) -> None:

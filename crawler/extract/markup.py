@@ -20,7 +20,7 @@ _SELECTOR = "meta[name],h1,link[rel],img:not([alt])"
 _ASIDE = "script,style,noscript,template,nav,footer"
 _ASIDE_MAX = 2000  # maximum number of elements of _ASIDE; if a page has more, its words are not counted
 _ANCESTORS_MAX = 100  # maximum number of ancestors examined to find out whether an element is inside another
-# Scripts written without blanks.
+# Characters of writing systems that put no blanks between words.
 _DENSE = re.compile(r"[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
 _DECORATION = ("presentation", "none")
 

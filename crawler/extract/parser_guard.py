@@ -43,15 +43,15 @@ REOPENED_MAX = 250_000
 # In a page with at most this number of tags, the cost of reopening is harmless. In the worst case, half of
 # the tags stay open, and each of the other tags reopens them.
 TAGS_HARMLESS = 1000
-# Minimum number of bytes per distinct attribute. The real minimum is an average of 3.4: a blank and a name of
-# two characters take 3 bytes, but there are only some 4,000 such names.
+# Lower bound of the mean number of bytes per distinct attribute. The real mean is at least 3.4: a blank and a
+# name of two characters take 3 bytes, but there are only some 4,000 such names, and longer names take more.
 ATTRIBUTE_BYTES = 3
 # In a page of up to this number of bytes, no tag can have enough attributes to cost 0.1 s.
 ATTRIBUTES_HARMLESS_BYTES = 64 << 10
 # Maximum number of comparisons of two attributes of one tag, at 2 ns each: 0.8 s.
 ATTRIBUTE_PAIRS_MAX = 400_000_000
-# Number of bytes between searches for the end of a tag. 1 MiB of tags of this length needs fewer than
-# ATTRIBUTE_PAIRS_MAX comparisons.
+# Number of bytes between two searches for the end of a tag. If each tag has this number of bytes, 1 MiB of tags
+# needs fewer than ATTRIBUTE_PAIRS_MAX comparisons.
 _STRETCH_BYTES = 3 << 10
 _TRIES_MAX = 16  # maximum number of possible tag ends examined in a row before skipping to the next stretch
 # Maximum product of the numbers of open elements and tags: for each tag, the parser may examine all open

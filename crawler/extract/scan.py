@@ -33,7 +33,7 @@ _ATTRIBUTE = re.compile(
     rb"""([^\s/>=][^\s/>=]*+)(?:\s*+=\s*+(?:"([^"]*+)(?:"|\Z)|'([^']*+)(?:'|\Z)|([^\s>]++)))?+"""
 )
 _READ = frozenset([b"href", b"src", b"rel", b"name", b"content", b"http-equiv", b"type"])
-# In attributes `&copy=` and `&copyx` stay unchanged, so only references with a semicolon are decoded.
+# Only references with a semicolon are decoded, because in an attribute, `&copy=` and `&copyx` stay unchanged.
 _REFERENCE = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[a-zA-Z][a-zA-Z0-9]{1,31});")
 
 

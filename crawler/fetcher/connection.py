@@ -35,9 +35,10 @@ from crawler.fetcher.idle_pool import Authority
 READ_BYTES = 64 << 10
 REST_BYTES = 128 << 10  # bytes; nine of ten pages are smaller
 SHORT_BYTES = 4 << 10
-_TICK = 0.01  # seconds; the kernel counts in ticks of up to 10 ms, so `_lag` ignores smaller differences
+_TICK = 0.01  # seconds; the kernel measures time in ticks of up to 10 ms, so `_lag` ignores a lag of one tick
 _QUICKACK = getattr(socket, "TCP_QUICKACK", None)  # Linux
-MEMORY, RATE, REST = 1, 2, 4  # reasons to pause reading; time limits keep running during a REST
+# reasons to pause reading; while REST is the only reason, the time limits keep running
+MEMORY, RATE, REST = 1, 2, 4
 # Milliseconds since data was last sent and received, from Linux's struct tcp_info (tcp(7)).
 _LAST_DATA = struct.Struct("=44x I 4x I")
 

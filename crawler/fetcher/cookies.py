@@ -48,7 +48,7 @@ class Cookie(msgspec.Struct, gc=False):
 
 
 class CookieJar:
-    """The cookies of one redirect chain or, if the jar `lasts`, of a whole crawl; `now` is wall time in seconds."""
+    """The cookies of one redirect chain, or of a crawl if `lasts` is True. `now` is wall time in seconds."""
 
     __slots__ = ("_created", "_domains", "_domains_max", "lasts")
 

@@ -62,7 +62,7 @@ class FetchLimits(msgspec.Struct, frozen=True, gc=False):
 
 
 class Cookies(Protocol):
-    """A cookie jar (`cookies.CookieJar`). A jar that `lasts` may hold logins, which are never recorded."""
+    """A cookie jar (`cookies.CookieJar`). If `lasts` is True, it may hold logins, which are never recorded."""
 
     lasts: bool
 

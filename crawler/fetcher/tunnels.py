@@ -107,8 +107,8 @@ class Tunnels:
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise _no_tunnel(tunnel, error) from error
         finally:
-            # The context of the connection refers to `tunnel`. With its scope, it would also keep alive the task
-            # that opened the connection.
+            # The context of the connection refers to `tunnel`. If `tunnel` kept its scope, the context would
+            # also keep alive the task that opened the connection.
             tunnel.scope = None
             _tunnel.reset(token)
         assert opened.transport is not None

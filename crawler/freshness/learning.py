@@ -304,7 +304,7 @@ class Learning:
             self.sites.observe(site, now, self.scale, 1.0 if changed else 0.0, expected)
         plain: cython.double = told + (1.0 - told) * self.plain_share
         watched: cython.double = plain * elapsed + (1.0 - plain) * clock
-        # the time during which signals would have arrived
+        # The time that counts as observed: if the page had changed in it, a signal would have arrived.
         quiet: cython.double = recall * watched if unannounced else 0.0
         # the weight of the model in which the number of signals is evidence of the rate
         counted: cython.double = reliable * self.quality.counted[site]

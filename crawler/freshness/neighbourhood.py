@@ -235,8 +235,8 @@ class Credence:
 class Counts:
     """Decaying counts of observed and expected changes in groups of pages. Groups are numbered as they are added.
 
-    Counts decay with the time scale that is current when they are updated. `prior` pseudo counts are added to
-    both counts, which shrinks the excess towards 0.
+    Counts decay with the time scale that is current when they are updated. `excess` adds `prior` to both
+    counts. This brings its result nearer to 0, above all if few changes were expected.
     """
 
     def __init__(self, prior: float) -> None:

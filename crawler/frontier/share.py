@@ -14,7 +14,9 @@ from typing import Literal
 from crawler.errors import UsageError
 
 LEAST = 0.05
-_MEMORY = 64.0  # the actual share is averaged over this number of fetches for which both sides had work
+# The actual share is averaged over this number of fetches. Only those made while both discovery and refresh had
+# work are counted.
+_MEMORY = 64.0
 
 
 class UsualImportance:

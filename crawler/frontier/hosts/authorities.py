@@ -132,7 +132,7 @@ class Authorities:
 
 
 class Failing(NamedTuple):
-    """The number of failures in a row of an authority, and the outcome of the last failure."""
+    """The number of times that an authority has failed in a row, and the outcome of the last failure."""
 
     tries: int
     outcome: str

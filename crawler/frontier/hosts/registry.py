@@ -25,7 +25,7 @@ _FEW = 32  # below this number of hosts, packing records one by one is faster
 
 
 class HostHash(Protocol):
-    """The methods of the fingerprinter that the frontier uses."""
+    """The part of the fingerprinter's interface that the frontier uses."""
 
     def host_key(self, hostname: str) -> int: ...
 
@@ -39,8 +39,8 @@ class HostHash(Protocol):
 class Meta(msgspec.Struct):
     """The value of `m/frontier`.
 
-    It holds the last sequence number, the number of parked URLs by rule, the limits that
-    parked them, and the instant of the latest opening after an unclean stop.
+    It holds the last sequence number, the number of parked URLs for each rule, the limits by which these URLs
+    were parked, and the instant of the latest opening after an unclean stop.
     """
 
     sequence: int = 0
@@ -92,7 +92,8 @@ class Registry:
         if not self._read_meta():
             self._note_first()
         elif clean:
-            # If the clock was set back, the stored instant is in the future, and no host must wait for it.
+            # If the clock was set back, the stored instant is in the future. It is replaced by `now`, so that hosts
+            # do not wait for it.
             self.unclean_at = past(self.unclean_at, now)
         else:
             self.unclean_at = now

@@ -35,7 +35,7 @@ from crawler.storage.keys import HOST
 from crawler.storage.kv import KeyValue, scan_prefix, seal, unseal
 
 NOWHERE = -1  # end of a chain of slots; also the result for an unknown host
-NO_ORDER = (1 << 64) - 1  # greater than every order of a queue entry
+NO_ORDER = (1 << 64) - 1  # greater than the order of any queue entry
 
 RECORD = struct.Struct("<QdffdQIIIQHBBHH")
 _RECORD_TYPE = np.dtype(

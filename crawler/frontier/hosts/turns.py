@@ -49,7 +49,11 @@ class _Share:
 
 
 class DueFront:
-    """Plans (instant, tick, host or address) that are due, each in two structures. `is_valid` checks a plan."""
+    """The due plans: (instant, tick, host or address).
+
+    Each plan is held twice: in a heap ordered by class, and in a line in order of arrival. A plan that was taken
+    from one of the two, or is outdated, is stale. `is_valid` returns whether a plan is not stale.
+    """
 
     def __init__(self, first_come: float, is_valid: Callable[[Plan], bool]) -> None:
         self._share = _Share(first_come)
@@ -119,7 +123,7 @@ class _Kind:
 
 
 class ClassedBackQueue:
-    """The back queue of a crawl with an order of new URLs, with the interface of `BackQueue`."""
+    """The back queue of a crawl that orders new URLs by class. It has the interface of `BackQueue`."""
 
     def __init__(self, hosts: HostTable, first_come: float) -> None:
         self._hosts = hosts

@@ -62,7 +62,8 @@ class Workbench:
 
     `load(slot)` returns the object of a host that enters the front, or None if it cannot enter now;
     `unload(host)` is called for a host that leaves. The module docstring describes `stay`, in seconds.
-    `first_come` is the share of the turns that go to the host that has waited longest; 1.0 without an order.
+    `first_come` is the share of the turns that go to the host that has waited longest. It is 1.0 if the crawl
+    has no order of new URLs.
     """
 
     def __init__(

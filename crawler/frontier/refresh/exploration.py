@@ -20,7 +20,7 @@ else:
     from crawler.frontier.refresh.queues import Queues
     from crawler.frontier.refresh.tables import EXPLORED, LOW_BITS, Tables
 
-# number of pages that the hand examines at each turn; the page visited longest ago is made due
+# number of pages examined at each turn; the one whose last visit is oldest is made due
 _HAND_ROWS = cython.declare(cython.Py_ssize_t, 256)
 
 

@@ -69,7 +69,7 @@ RATIO_MAX = 1e4  # values above this multiple of the level are treated as equal
 
 @cython.cclass
 class LevelController:
-    """The level, the rate and the time constants that follow from it.
+    """The level and the rate, and the time constants that are computed from the rate.
 
     Args:
         level: the initial level; 0 if it is not known.

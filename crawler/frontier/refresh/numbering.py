@@ -29,7 +29,7 @@ KIND = np.dtype([("low", "u4"), ("high", "u4"), ("next", "i4")])
 
 @cython.cclass
 class Numbering:
-    """Numbers 0 .. rows - 1, of which `size` belong to a key."""
+    """Gives each key one of the numbers 0 .. rows - 1. At present, `size` of these numbers belong to keys."""
 
     def __init__(self) -> None:
         self._column, self._heads_column = Column(KIND), Column("i4")

@@ -160,8 +160,8 @@ class Signals:
         more: cython.double = self.deadlines.signals_of(host, after)
         key: cython.double = self.tables.page_heaps.nodes[page].key
         if beta < _INFINITY and key - (more - n) * beta > now:
-            # With its offsets, the page may already be due. Its value is checked when the page is at the top
-            # of its heap.
+            # The new key minus the offsets of directory and host may be in the past. Then the page may be due.
+            # Its exact deadline is computed when the page is at the top of its heap.
             key -= (more - n) * beta
         else:
             offset: cython.double = self.deadlines.offset(page, host, now)

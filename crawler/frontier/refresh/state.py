@@ -141,7 +141,7 @@ def stage_page(schedule: Schedule | Arms, page: int, batch: Batch) -> None:
 
 
 class Loaded(NamedTuple):
-    """The number of pages loaded, and the seconds by which their latest instant is in the future (0.0 if none is)."""
+    """The number of loaded pages, and the seconds by which their latest crawl is in the future (0.0: in the past)."""
 
     pages: int
     lead: float

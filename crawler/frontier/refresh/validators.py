@@ -72,7 +72,9 @@ PAGES_MAX = 100_000
 # maximum of `shown` + `lies`, and of `saved` + `wasted`; if a sum is greater, both counts are halved, so that
 # old counts decay
 COUNT_MAX = 64.0
-WEIGHT = 10.0  # pseudo counts of a prior; also the maximum that one pattern adds to the crawl's prior
+# The weight of a prior, in pseudo counts. It is also the maximum number of counts of one pattern that are added
+# to the counts of the crawl.
+WEIGHT = 10.0
 CRAWL_WEIGHT = 100.0  # pseudo counts of the crawl's own prior
 LIES_USUAL = 0.05  # assumed share of lies, before anything is learned
 # above this share of lies, 304 answers lose more by missed refreshes than they save by omitted bodies
@@ -136,7 +138,7 @@ class _Host(msgspec.Struct):
 
 
 class _Page(msgspec.Struct, gc=False):
-    """The state of a page that lied `times` times.
+    """The state of a page whose validators lied `times` times, that is, hid a change.
 
     Validators of the `kinds` are not sent in the next `left` requests, nor in any request before `until`.
     `doubted` is set if the last answers were 304 with validators that differ from those of the page's copy.
@@ -158,7 +160,7 @@ class Validators:
         self._distrust = config.distrust / config.speed
         self._hosts: dict[int, _Host] = {}
         self._pages: dict[int, _Page] = {}
-        self._crawl = [[0.0, 0.0] for _ in ValidatorKind]  # the crawl's counts of shown changes and of lies
+        self._crawl = [[0.0, 0.0] for _ in ValidatorKind]  # kind -> [`shown`, `lies`] of the whole crawl
         self._cells = 0
         self._under_way: dict[int, tuple[ValidatorKind, ...]] = {}  # fingerprint -> the kinds that were sent
         self.lies = 0

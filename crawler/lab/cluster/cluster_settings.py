@@ -24,7 +24,8 @@ class ClusterSettings(msgspec.Struct, frozen=True):
     `points`: the points of the code at which kills may happen; if empty, they may happen at all points.
     `slow`: process 0 has a tenth of the fetch slots of the others and ten times their gaps.
     `pieces`: messages between processes arrive in pieces.
-    `changes_of`: the changes of real pages, which the pages repeat instead of changing at `web.change_rate`.
+    `changes_of`: recorded changes of real pages. If it is given, the simulated pages change at the recorded times,
+    and `web.change_rate` is not used.
     """
 
     seed: int = 1

@@ -54,7 +54,7 @@ HANDSHAKE = (Frame.OPEN, Frame.CHALLENGE, Frame.HELLO, Frame.WELCOME)
 
 
 class Scale(NamedTuple):
-    """The size of a run: seconds between beats in crawl and refresh run, and pages per process to refresh."""
+    """Seconds between heartbeats in a crawl run and in a refresh run, and pages per process in a refresh run."""
 
     beat: float
     refresh_beat: float

@@ -38,7 +38,8 @@ class FaultInjector:
         self._population = population
         self._wire = population.world.wire
         self._done = population.observed.done
-        # machine -> its next fault at a point, and the number of visits until the fault happens
+        # Machine -> the next fault that happens at a point of the code, and how often the process must still reach
+        # this point until the fault happens
         self._armed: dict[str, tuple[Fault, int]] = {}
         # machine -> a kill at a point of its next life, so that starts of processes fail, too
         self._next: dict[str, Fault] = {}

@@ -91,14 +91,15 @@ POWER_CUT = "power cut"
 # seconds.
 LATE = (150.0, 200.0)
 TIGHT = (2, 8)  # range of the limit on pages per host and on depth
-# a full disk still accepts at most this many bytes, enough for a few groups; so any step may be the first to
-# fail
+# A disk that becomes full still accepts a random number of bytes up to this maximum. The maximum is enough for a
+# few group writes, so that any step of the crawl may be the first to fail.
 ROOM_MAX = 10_000.0
 BACKUP_MAX = 30.0  # maximum seconds from the copy of a disk to its use
 # only a process that ends reaches these points, once; they are used only if they are named
 ENDING_POINTS = ("stopping", "closing")
 RESET_POINTS = ("entries accepted", "acks sent", "entries sent", "")
-# seconds from a point to the kill after it (log-uniform); a message, a sync or a group takes about as long
+# If a kill follows its point of the code with a delay: the delay in seconds (log-uniform). A message, a sync and a
+# group write take times of this order.
 BEHIND = (0.001, 0.3)
 # Seconds until a machine runs again. In the meantime, the web servers still answer the requests that it had sent.
 BOOT = 5.0

@@ -133,7 +133,7 @@ class Machine(Writable):
 
 
 class MachineClock(Clock):
-    """A clock like `SystemClock`: the wall time at the start of a life plus the true seconds since then."""
+    """A clock like `SystemClock`: the wall time when a process starts, plus the true seconds since then."""
 
     def __init__(self, time: Callable[[], float], wall_offset: float) -> None:
         self._time, self._offset = time, wall_offset
@@ -145,14 +145,14 @@ class MachineClock(Clock):
 class SystemCalls:
     """Replacements for the functions of `os` that simulated processes call. `installed` puts them in place.
 
-    Descriptors of dead lives stay open, as copies of the descriptor of /dev/null. If they were closed,
+    The descriptors of a life that has ended stay open, as copies of the descriptor of /dev/null. If they were closed,
     another life could open a file with the same descriptor, and late cleanup code or the deletion of an
     object could close this file.
     """
 
     def __init__(self) -> None:
         self._real: dict[str, Callable[..., Any]] = {}
-        self._kept: set[int] = set()  # descriptors of dead lives
+        self._kept: set[int] = set()  # descriptors of lives that have ended
         self._null = -1
 
     @contextmanager
@@ -186,7 +186,9 @@ class SystemCalls:
 
         Objects may still refer to the files.
         """
-        # a file object closes its descriptor without `os.close`; another life may have opened a file under the number
+        # `life.descriptors` may contain descriptors that are closed, because a file object closes its descriptor
+        # without `os.close`. Another life may since have opened a file with the same descriptor. So only the
+        # descriptors of files that are open on this machine are used.
         left = _open_below(life.machine.folder)
         own = life.descriptors.intersection(left)
         disown_locks(own)

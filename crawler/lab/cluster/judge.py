@@ -106,7 +106,7 @@ def judge(cluster: Cluster) -> RunVerdict:
     act_rules.judge_commands(notes, rows, observed)
     act_rules.judge_limits(notes, web, rows, observed)
     act_rules.judge_tries(notes, rows, settings, observed)
-    # If a disk was copied or restored, links may have been recovered. After a recovery, a page may be found and
+    # If a disk was copied, restored or lost, links may have been recovered. After a recovery, a page may be found and
     # fetched again at another depth, but the links recovered from it keep their first depth. So the stored
     # records of such a run are not judged.
     if not cloned:

@@ -145,9 +145,9 @@ class MachineClock(Clock):
 class SystemCalls:
     """Replacements for the functions of `os` that simulated processes call. `installed` puts them in place.
 
-    The descriptors of a life that has ended stay open, as copies of the descriptor of /dev/null. If they were closed,
-    another life could open a file with the same descriptor, and late cleanup code or the deletion of an
-    object could close this file.
+    The descriptors of a life that has ended stay open, as copies of the descriptor of /dev/null. If they were
+    closed, another life could open a file with the same descriptor, and late cleanup code or the deletion of
+    an object could close this file.
     """
 
     def __init__(self) -> None:

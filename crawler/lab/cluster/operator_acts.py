@@ -64,7 +64,7 @@ class OperatorActs:
     def _run_again(self, machine: Machine, act: Fault) -> None:
         """Stop every process by TERM or by a power cut, and start all again.
 
-        One of them starts after `length` seconds.
+        One of them starts after `length` seconds. After a power cut, each start is `BOOT` seconds later.
         """
         population = self._population
         self._note(act)
@@ -72,6 +72,7 @@ class OperatorActs:
             away = act.length if each is machine else PROMPT[0] + (PROMPT[1] - PROMPT[0]) * (place % 3) / 2
             if act.point == POWER_CUT:
                 self._cut_power(each, "a second run")
+                away += BOOT
             elif population.terminate(each, away):
                 continue
             population.run_later(each, away)

@@ -62,6 +62,16 @@ def test_reshards_break_no_rule(refresh: bool) -> None:
         assert world.observed.resharded
 
 
+def test_a_machine_needs_time_to_boot_after_a_power_cut() -> None:
+    """In the meantime, the host answers the last request. The next process cannot know when that answer ended."""
+    with memory_folder() as folder:
+        world = Cluster(settings_of(PLANTS["results-dropped"], 10), Path(folder))
+        world.run()
+        verdict = judge(world)
+        assert verdict.flawless, verdict.examples
+    assert any(end.how == "power at a second run" for end in world.observed.lives)
+
+
 def test_signals_to_any_process_lead_to_a_fetch() -> None:
     settings = settings_of(PLANTS["foreign-signals-ignored"], 1)
     with memory_folder() as folder:

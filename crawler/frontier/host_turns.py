@@ -65,8 +65,8 @@ class HostTurns:
         """Give turns to the next hosts as long as they have no new URL to try; return the first fetch task, if any.
 
         A host may be ready without a new URL, because a retry has become due. The setting `refresh.share =
-        "auto"` compares the value of known pages with the value of the next host's new URL. If the next host had
-        no new URL, this comparison would miss the new URLs of the hosts behind it.
+        "auto"` compares the value of known pages with the value of the next host's new URL. So a host without
+        a new URL must not be next, because the hosts behind it may have new URLs.
         """
         for _ in range(IDLE_MAX):
             slot, order = self._bench.first(now)

@@ -221,9 +221,9 @@ class Flights:
     ) -> cython.void:
         """Postpone a page that is gone, moved or denied (`AWAY`), or whose fetch failed. The wait doubles each time.
 
-        Few of the pages that are away come back: of those that have been away for a time T, 0.4 % come back
-        before 2 T. So these pages wait so long that all of them together get at most `_GONE_SHARE` of the
-        fetches.
+        Few of these pages come back. If a page has been away for a time T, it comes back before 2 T with a
+        probability of 0.4 %. So the waits are so long that all such pages together get at most `_GONE_SHARE`
+        of the fetches.
         """
         state: cython.uint = self.tables.states[page]
         wanted: cython.uint = FAILED if failed else AWAY

@@ -45,7 +45,7 @@ _LINK_BYTES = 40  # maximum size in bytes of a link in MessagePack, without its 
 class Compaction:
     """Rewrites one peer's queue once: call `run`, then `Outbox.adopt`, then `sweep`.
 
-    With `retires`, all links are kept, and the links whose URLs match are marked as retired.
+    If `retires` is given, all links are kept, and those whose URLs it matches are marked as retired.
     """
 
     def __init__(

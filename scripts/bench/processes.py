@@ -100,7 +100,7 @@ class Tree:
 
 
 class BenchSet:
-    """A set of the crawl bench. In the log of its server, only lines with the token of this run count."""
+    """A set of sites of the crawl bench. In the log of its server, only lines with the token of this run count."""
 
     def __init__(self, data: Path, name: str) -> None:
         folder = data / "sets" / name

@@ -51,7 +51,7 @@ class Prior(msgspec.Struct, frozen=True):
 
     The prior adds `interval_weight` changed intervals of length `interval` without signals, and as many
     unchanged ones. It also adds `signal_weight` changed intervals of length 0 with one signal, and as many
-    unchanged ones, which pulls b towards ln 2. `rate_min` and `rate_max` bound alpha.
+    unchanged ones. These intervals pull b towards ln 2. `rate_min` and `rate_max` bound alpha.
     """
 
     interval: float = 0.5

@@ -68,7 +68,8 @@ SINCE = cython.declare(cython.Py_ssize_t, 2)
 SLOPE = cython.declare(cython.Py_ssize_t, 3)  # mu alpha exp(-alpha iota) at SINCE
 INTERVAL = cython.declare(cython.Py_ssize_t, 4)  # psi(iota) at SINCE
 DECAY = cython.declare(cython.Py_ssize_t, 5)  # alpha, or 0 while the value is at its maximum
-CROSS_SLOPE = cython.declare(cython.Py_ssize_t, 6)  # SLOPE and INTERVAL at the crossing of the level
+# SLOPE and INTERVAL at the instant at which the page's value reaches the level
+CROSS_SLOPE = cython.declare(cython.Py_ssize_t, 6)
 CROSS_INTERVAL = cython.declare(cython.Py_ssize_t, 7)
 COLUMNS = cython.declare(cython.Py_ssize_t, 8)
 

@@ -56,7 +56,7 @@ class Extent(msgspec.Struct, frozen=True):
 
 
 class Termination:
-    """Remembers whether this process knew of the end before it restarted, and whether that end still applies.
+    """Remembers whether this process knew, before it restarted, that the crawl had ended, and whether that still holds.
 
     `extent` returns the current extent. `silence_max` is in seconds. `clean` is true if the last run ended
     cleanly.

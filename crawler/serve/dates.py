@@ -37,7 +37,7 @@ class Dates(NamedTuple):
     """One time in the four forms that an answer contains.
 
     `http` and `field` are the HTTP date as text and as bytes, and `rfc3339` is the form of RFC 3339. `stamp` has
-    the 14 digits that stand in the address of a copy.
+    the 14 digits that the address of a copy contains.
     """
 
     http: str

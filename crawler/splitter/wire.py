@@ -104,7 +104,7 @@ Epoch = Annotated[bytes, Meta(min_length=8, max_length=8)]
 
 
 class PastEnd(IntEnum):
-    """What a process knows at its start about an earlier end of the crawl."""
+    """The state of an earlier end of the crawl, as a process knows it when it starts."""
 
     NONE = 0  # no earlier end of the crawl is known
     HOLDS = 1  # the crawl had ended, and this process has done nothing since then

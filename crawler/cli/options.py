@@ -97,7 +97,7 @@ def layers(args: argparse.Namespace, directory: CrawlDirectory | None = None) ->
     made = Layers()
     if directory is not None:
         ready(directory)
-        made.add(str(directory.settings.file), directory.settings.load())
+        made = directory.settings.layers()
     if args.config is not None:
         made.add(str(args.config), settings_of(args.config))
     for path, value in environment_overrides().items():

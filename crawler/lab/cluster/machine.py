@@ -69,6 +69,7 @@ class Machine(Writable):
         self.files = SyncedFiles()
         self.life: Life | None = None
         self.has_power = True
+        self.booted_at = 0.0  # after a power cut: the instant from which a process can start
         self.room = math.inf  # bytes that the disk still accepts
         # False on a disk with a quota or a thin volume, where `statvfs` does not report `room`
         self.tells_room = True

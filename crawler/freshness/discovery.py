@@ -37,8 +37,9 @@ watched before that find. Therefore, theta_d is the rate at which a page becomes
 would credit each page of a directory with a share of what the directory's listing finds. Half of the fetches
 for new pages would then go to pages that show none. On the news site of the league (W = 1), the mean over all
 pages led to a score of .754 and 5.7 days until a page was copied. Counting only first finds led to .775 and
-4.1 days. A page that never showed a new page needs no numbers: found is 0, and watched is the T of its change
-rate. When it shows its first new page, its `watched` starts from that T.
+4.1 days. For a page that never showed a new page, no numbers are stored: `found` is 0, and `watched` equals
+T, the time for which the page was watched for changes. When it shows its first new page, its `watched` starts
+from that T.
 
 *Lists.* A page is a list if its first copy showed URLs that no other page had shown before (links > 0). A
 list is expected to show new pages even before it has shown any. On the histories of the league, a list of n

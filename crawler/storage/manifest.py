@@ -11,7 +11,7 @@ tables and the oldest live log. LevelDB treats two losses as normal:
   still exists, because a log is deleted only after the edit that replaces it was synced. If the log is
   missing, the manifest has lost edits.
 
-Both losses were reproduced. This module finds them before LevelDB opens the folder.
+This module finds both losses before LevelDB opens the folder.
 
 Format (leveldb/doc/log_format.md, db/version_edit.cc): the manifest is framed like a log, and each edit is a
 sequence of fields. Each field is a tag, followed by numbers (varints) or byte strings (each preceded by its

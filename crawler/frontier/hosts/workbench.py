@@ -30,8 +30,9 @@ there are fetch slots. All other hosts are numbers in the host table:
   instead to the host that has waited longest (`turns.py`). While the front has room, a host enters it if its
   class is better than those of all ready hosts of the front. Hosts that wait for an address are served in order
   of arrival.
-* Ready hosts of the front go first. If the rate or the machine could not serve more than these, the hosts
-  outside the front would wait forever. Therefore, a host whose turn comes `stay` seconds or more after its
+* Ready hosts of the front go first. If the rate or the machine serves only as many hosts as the front holds,
+the hosts outside the front could wait forever. Therefore, a host whose turn comes `stay` seconds or more
+after its
   ready time goes to the end of the back queue, because its connection is lost anyway. The first host of the
   back queue enters.
 """

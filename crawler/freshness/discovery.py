@@ -23,8 +23,9 @@ a new page, and 0 if it was an error, a duplicate or a redirect to a known page.
 pages the hub finds before the other hubs find them at their present rates of fetching. The first copy of a
 hub earns nothing, because it is unknown how long its links had been there. For each hub, two numbers are kept
 in single precision, as of the hub's last crawl: the pages found, and the time watched. Both decay with a
-half-life of 90 days. The resulting rate is shrunk towards a rate of the hub's directory. This is the rate at
-which those pages of the directory that have not shown any new page yet show their first one:
+half-life of 90 days. The resulting rate is shrunk towards a rate of the hub's directory. The directory's
+rate, theta_d, is about pages that have not shown a new page yet. It is the rate at which such a page shows
+its first one:
 
     theta_c = (first_c + 1/2) / (watched_c + 365 d)
     theta_s = (first_s + 60 d theta_c) / (watched_s + 60 d)

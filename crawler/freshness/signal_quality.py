@@ -20,13 +20,14 @@ sums S by .99, and then adds to them:
     p_s     = (S_true[s] + 1) / (S_all[s] + 1/p0),   p0 = honesty[s] rho,  rho = min(1, rate of changes / rate of signals)
     1 - r   = (S_silent + 2 (1 - r0)) / (S_exposed + 2)
 
-Here q is the probability that no signal was true. With this factor, a change that was probably announced by
-a signal hardly affects r. Without it, each crawl that finds such a change would add alpha A to S_silent and
-rate A to S_exposed. The ratio of these numbers is 1 - r, so r would keep its initial value. In a measurement
-without q, on sites whose lastmod shows every change, r was estimated as .06 to .85, and crawls were spent on
-pages for which the sitemap gave no signal. The silence about a page without a signal is evidence that the
-page has not changed: its `rate` is computed as if the page had been observed for the share r of the time,
-without a change. The sums from which r is computed are multiplied by 1 - .01 q per crawl instead of .99.
+Here q is the probability that no signal was true. Because of the factor q, a change that was probably
+announced by a signal hardly affects r. Without it, each crawl that finds such a change would add alpha A to
+S_silent and rate A to S_exposed. The ratio of these numbers is 1 - r, so r would keep its initial value. In a
+measurement without q, on sites whose lastmod shows every change, r was estimated as .06 to .85, and crawls
+were spent on pages for which the sitemap gave no signal. The silence about a page without a signal is
+evidence that the page has not changed: its `rate` is computed as if the page had been observed for the share
+r of the time, without a change. The sums from which r is computed are multiplied by 1 - .01 q per crawl
+instead of .99.
 
 The precision of a source's signals also depends on the page's rate. False signals are equally frequent on all
 pages of a site, and true signals are as frequent as the page's changes. So the odds that a signal is true are

@@ -13,9 +13,9 @@ there are fetch slots. All other hosts are numbers in the host table:
 * The heap holds (instant, tick, host) for front hosts that wait for their ready
   time. An entry is valid only while its tick equals the tick of the host. Other entries belong to an earlier
   plan and are skipped.
-* A host that had a known page to fetch when it was planned is in a separate heap, because the frontier, not
-  the workbench, divides the fetches between new and known pages.
-* A ready host whose address is not ready joins the address's queue. The heap then holds the address instead of
+* There is a separate heap for hosts that had a known page to fetch when they were entered. The reason is that
+the frontier, and not the workbench, divides the fetches between new and known pages. * A ready host whose
+address is not ready joins the address's queue. The heap then holds the address instead of
   the host.
 * The front is filled on demand: a host enters from the back queue only when no
   front host is ready. When the front is full, hosts without work leave first, then the hosts with the longest

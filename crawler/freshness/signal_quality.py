@@ -56,10 +56,10 @@ posterior probability of the first model. The page's precision and recall, and t
 are multiplied by w, so p_s and r describe the good pages.
 
 The crawl value can use only one kind of signal. So all sources are combined into one kind with the signal
-rate gamma and the weight b. Let gamma_s be the number of signals of source s per time. Per time, the combined
-kind adds as much staleness as all sources together, so gamma b = sum gamma_s b_s. It also announces as many
-changes as they do, so gamma (1 - e^-b) = sum gamma_s p_s = r rate. So b follows from (1 - e^-b)/b = r rate /
-sum gamma_s b_s, and a page's number of signals is sum_s n_s b_s / b.
+rate gamma and the weight b. Let gamma_s be the number of signals of source s in a unit of time. In the same
+time, the combined kind adds as much staleness as all sources together, so gamma b = sum gamma_s b_s. It also
+announces as many changes as all sources do, so gamma (1 - e^-b) = sum gamma_s p_s = r rate. So b follows from
+(1 - e^-b)/b = r rate / sum gamma_s b_s, and a page's number of signals is sum_s n_s b_s / b.
 
 A source is trusted if most of its signals are true and several were confirmed. A trusted source also provides
 observations between crawls, from which the rate of a page is estimated as if it had been crawled more often.

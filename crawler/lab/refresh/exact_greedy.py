@@ -4,8 +4,9 @@
 
 Cheaper schedulers are compared with this one, and the simulator uses it more than any other. Therefore, it
 avoids evaluating all m values at each tick, but its choices are the same as if it evaluated them. It keeps a
-`level` below the recent winners. A page can win only after its value has crossed the level. The crossing time
-is known in advance, and changes only when the page itself is crawled or receives a signal:
+`level` that is lower than the values of the recent winners. A page can win only after its value has crossed
+the level. The crossing time is known in advance, and changes only when the page itself is crawled or receives
+a signal:
 
     waiting      heap by crossing time
     candidates   pages that have crossed; each with bounds of its value, and with its

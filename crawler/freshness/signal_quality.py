@@ -68,12 +68,12 @@ time multiplied by the recall counts as time during which the page was observed.
 is estimated to change fast even before any crawl confirms this. A page for which a good sitemap gives no
 signal is estimated to change slowly.
 
-The number of signals can be evidence of the rate, even if most signals are false. On some sites, false signals
-are equally frequent on all pages, as described above. On others, a page with many changes also has many false
-signals: a source that reports every small edit, for example. If there are phi false signals per change on every
-page, a page of the rate d has, per time, sigma d signals and (1 - r) d silent changes, sigma = r + phi. By the
-thinning of Poisson processes (Kingman 1993), signals and silent changes are independent. So n signals in
-the time tau have the likelihood
+The number of signals can be evidence of the rate, even if most signals are false. On some sites, false
+signals are equally frequent on all pages, as described above. On others, a page with many changes also has
+many false signals: a source that reports every small edit, for example. Suppose that every page has phi false
+signals per change, and let sigma = r + phi. Then a page with the change rate d has sigma d signals and (1 -
+r) d silent changes in a unit of time. By the thinning of Poisson processes (Kingman 1993), signals and silent
+changes are independent. So n signals in the time tau have the likelihood
 
     L(d) = d^n exp(-sigma d tau) P[z | d],   P[no change | d] = exp(-(1 - r) d A) prod_s (1 - p_s)^n_s
 

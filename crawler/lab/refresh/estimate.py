@@ -1,8 +1,8 @@
 """Estimates the change rate and signal quality of a page only from its own crawls, as the cited papers do.
 
-The simulator and the figures that repeat those of the papers use these estimators. The estimators that are used
-in a crawl combine the data of several pages (`freshness/change_rates.py`, `freshness/signal_quality.py`), because a
-single page is crawled too seldom for a good estimate.
+The simulator uses these estimators, and so do the scripts that redraw the figures of the papers. The
+estimators that are used in a crawl combine the data of several pages (`freshness/change_rates.py`,
+`freshness/signal_quality.py`), because a single page is crawled too seldom for a good estimate.
 
 Each crawl of a page ends an interval. An interval yields three observations: the time tau since the previous
 crawl (`elapsed`), the number n of `signals` in the interval, and whether the page has `changed`. The model is

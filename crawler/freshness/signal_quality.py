@@ -337,13 +337,17 @@ class SignalQuality:
 
     @cython.ccall
     @cython.exceptval(check=False)
-    def interim_watched(self, site: cython.Py_ssize_t, trust: cython.double) -> cython.double:
+    def interim_watched(
+        self, site: cython.Py_ssize_t, trust: cython.double, silent: cython.bint = False
+    ) -> cython.double:
         """Return by how much T is increased until the next crawl, per unit of time since the last one.
 
-        The result is 0 if `interim_changes` is 0 for all counts.
+        `silent` means that the page had no signal. If it is False, the result is 0 on sites where
+        `interim_changes` is 0 for all counts.
         """
         counted: cython.double = self.counted[site]
-        watched: cython.double = (1.0 - counted) * self.share_watched(site) + counted * self.per_change(site)
+        watched: cython.double = counted * self.per_change(site)
+        watched += (1.0 - counted) * (self.recalls[site] if silent else self.share_watched(site))
         return self.reliability(site, trust) * watched
 
     @cython.ccall

@@ -109,7 +109,6 @@ def _weight(sender: str, receiver: str) -> int:
 
 
 _SUM_MASK = (1 << 62) - 1  # the sums fit into a `_Count` of `wire.py`
-_SUMMED = ("outbox", "appended", "applied", "pages", "bytes", "in_flight", "work")
 
 
 class _Told(msgspec.Struct, frozen=True, gc=False):
@@ -379,15 +378,6 @@ class Coordination:
     def _everyone(self) -> list[Progress | Counters]:
         """Return this process's progress, followed by the last counters of each peer."""
         return [self._progress(), *(peer.heard for peer in self._peers.values() if peer.heard is not None)]
-
-    def total(self) -> Progress:
-        """Return the sums over all processes, from the counters received last.
-
-        `idle` is True if all processes are idle.
-        """
-        everyone = self._everyone()
-        sums = {name: sum(getattr(each, name) for each in everyone) for name in _SUMMED}
-        return Progress(idle=self._all_idle() is not None, **sums)
 
     @property
     def process_count(self) -> int:

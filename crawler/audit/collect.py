@@ -83,7 +83,7 @@ def _from_file(path: Path) -> Audit:
         return decode(path.read_bytes())
     except (OSError, msgspec.MsgspecError) as error:
         raise UsageError(
-            f"report: --compare {path}: neither a crawl directory nor a file of `report --format json`: {error}"
+            f"report: --compare {path}: neither a crawl directory nor a file of `report --format json`: {getattr(error, 'strerror', None) or error}"
         ) from error
 
 

@@ -99,7 +99,8 @@ class TaskKind(StrEnum):
     ROBOTS = "robots"  # fetch robots.txt of an authority
     PAGE = "page"  # fetch a page
     DENIED = "denied"  # robots.txt or a withdrawal forbids the URL: record this and fetch nothing
-    SUBRESOURCE = "subresource"  # not handed out by the frontier: a request of a page that a browser renders
+    # not handed out by the frontier: a request that a page makes while a browser renders it
+    SUBRESOURCE = "subresource"
     # not handed out by the frontier: tdmrep.json or a licence document of a page's site
     SITE_FILE = "site_file"
     HOP = "hop"  # not handed out by the frontier: any answer of a redirect chain except the last

@@ -16,7 +16,6 @@ from crawler.cli.summary import exit_code, incomplete, summary
 from crawler.cli.url_arguments import add_logins, checked
 from crawler.config import Config, Layers
 from crawler.crawl.directory import CrawlDirectory
-from crawler.crawl.relaxed_settings import SeedPlaces, inherited
 from crawler.crawl.restart import rename_to_numbered
 from crawler.crawl.seed_lines import TABLE_KEYS, SeedLine, seed_lines, tables_of
 from crawler.crawl.seeds import Seeds
@@ -318,12 +317,8 @@ def seeds(config: Config, args: argparse.Namespace, layers: Layers, directory: C
         UsageError: a seed of the command line is outside the part of the web for which the directory's relaxed
             settings were given. Seeds of a file are checked while they are read.
     """
-    saved = str(directory.settings.file)
-    given = {key for key, source in layers.sources.items() if source != saved}
-    places = SeedPlaces(config.crawl.scope, inherited(config, given) if directory.exists() else {})
-    if directory.exists():
-        places.restrict(directory.settings.places())
-        places.check(args.urls)
+    places = directory.settings.seed_places(config, layers)
+    places.check(args.urls)
     return Seeds(config, _raw_seeds(args), places)
 
 

@@ -66,7 +66,7 @@ class Context(msgspec.Struct, frozen=True, gc=False, array_like=True):
     @property
     def needs_tree(self) -> bool:
         """Return whether the caller wants something that only the parser can find."""
-        return self.want_requisites or self.want_anchors or self.want_markup
+        return self.want_anchors or self.want_markup
 
 
 class Collected:

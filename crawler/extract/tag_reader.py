@@ -9,9 +9,10 @@
           └─ else    text
 
 Each call of `next_tag` reads up to the end of the next tag and returns the kind of this tag. The attributes
-of the tag are read only if the element can have a link or a directive. Where raw text begins depends on the
-elements around the tag. The caller keeps track of these elements, and calls `skip_raw_text` where raw text
-begins. No state looks beyond the end of its token, so the time is linear for any input.
+of the tag are read only if the element can have a link or a directive, or if the caller wants some attributes
+of all elements. Where raw text begins depends on the elements around the tag. The caller keeps track of these
+elements, and calls `skip_raw_text` where raw text begins. No state looks beyond the end of its token, so
+the time is linear for any input.
 """
 
 import cython
@@ -34,12 +35,14 @@ NAMES = (
     b"a", b"area", b"link", b"meta", b"base", b"input", b"iframe", b"title", b"textarea", b"style", b"script", b"xmp",
     b"noembed", b"noframes", b"noscript", b"basefont", b"bgsound", b"html", b"head", b"body", b"br", b"p", b"form",
     b"template", b"frame", b"frameset", b"svg", b"math", b"plaintext", b"object", b"applet", b"marquee",
+    b"select", b"option", b"optgroup", b"image",
     b"table", b"caption", b"col", b"colgroup", b"tbody", b"tfoot", b"thead", b"tr", b"td", b"th",
 )  # fmt: skip
 (
     OTHER, A, AREA, LINK, META, BASE, INPUT, IFRAME, TITLE, TEXTAREA, STYLE, SCRIPT, XMP, NOEMBED, NOFRAMES,
     NOSCRIPT, BASEFONT, BGSOUND, HTML, HEAD, BODY, BR, P, FORM, TEMPLATE, FRAME, FRAMESET, SVG, MATH, PLAINTEXT,
     OBJECT, APPLET, MARQUEE,
+    SELECT, OPTION, OPTGROUP, IMAGE,
     TABLE, CAPTION, COL, COLGROUP, TBODY, TFOOT, THEAD, TR, TD, TH,
 ) = range(1 + len(NAMES))  # fmt: skip
 # attributes that are read
@@ -87,10 +90,21 @@ class TagReader:
     the value; `href_at` is -1 if `href` has no value. Most links of a page are repeated, and the caller can
     recognize a repeated link in the text without building its value. `before` is the kind of text before the
     tag.
+
+    `wanted` names further attributes, which are read of all elements except `href` and `rel` of `a` and `area`.
+    `attributes` holds the wanted attributes of the last tag with their values; it is None if the tag has none.
     """
 
-    def __init__(self, content: bytes) -> None:
+    def __init__(self, content: bytes, wanted: dict[bytes, str] | None = None) -> None:
         self.content = content
+        self.wanted = wanted
+        self.attributes: dict[str, str | None] | None = None
+        # By the last five bits of a letter: the lengths of the wanted names that begin with this letter, as bits.
+        # Most attributes have other lengths.
+        if not cython.compiled:
+            self.wanted_lengths = [0] * 32
+        for name in wanted or ():
+            self.wanted_lengths[name[0] & 31] |= 1 << len(name)
         self.text = content if cython.compiled else content + b"\0"
         self.at = 0
         self.end = len(content)
@@ -257,6 +271,7 @@ class TagReader:
     def _attributes(self, noted: cython.bint) -> cython.bint:
         """Read the attributes of a tag up to its `>`; return False if the input ends first."""
         self.closed = False
+        self.attributes = None
         if not noted and self.text[self.at] == 62:  # as in nearly all end tags
             self.at += 1
             return True
@@ -266,6 +281,8 @@ class TagReader:
         while self._attribute():
             if noted:
                 self._note()
+            if self.wanted is not None:
+                self._keep_wanted()
         return self.at <= self.end
 
     @cython.final
@@ -338,6 +355,24 @@ class TagReader:
                 self.content_value = self.value(self.value_at, self.value_end)
         elif length == 10 and self._is_new(HTTP_EQUIV, b"http-equiv"):
             self.http_equiv = self.value(self.value_at, self.value_end)
+
+    @cython.final
+    def _keep_wanted(self):
+        """Keep the attribute if it is wanted. Of several attributes of one name, the first is kept."""
+        begin: cython.Py_ssize_t = self.name_at
+        length: cython.Py_ssize_t = self.name_end - begin
+        letter: cython.uchar = self.text[begin] & 31
+        assert self.wanted is not None
+        if length > 31 or not self.wanted_lengths[letter] >> length & 1:
+            return
+        if OTHER < self.element <= AREA and (letter == 8 or letter == 18):  # `href` and `rel`
+            return
+        name = self.wanted.get(self.content[begin : self.name_end].lower())
+        if name is not None:
+            if self.attributes is None:
+                self.attributes = {}
+            if name not in self.attributes:
+                self.attributes[name] = self.value(self.value_at, self.value_end)
 
     @cython.final
     def _is_new(self, attribute: cython.int, name: bytes) -> cython.bint:

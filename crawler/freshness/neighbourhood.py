@@ -9,10 +9,10 @@ evidence about a page. Its elapsed time tau becomes
 
     A = tau + 6 Ts (1 - exp(-tau/Ts)) [ (1 + O_d g)/(1 + E_d g) + (3 + O_s g)/(3 + E_s g) - 2 ],  at least tau/20
 
-A replaces tau in every crawl value. O is the number of changes that crawls observed, and E the number that
-was expected, in the directory (d) and the site (s). Both counts decay by the factor g = exp(-age/Ts). The
-expression in brackets is the `excess`: 0 if there are as many changes as expected, positive if there are
-more. Ts, the `scale`, is a quarter of the mean time between two crawls of a page.
+The clock time A replaces tau in every crawl value. O is the number of changes that crawls observed, and E the
+number that was expected, in the directory (d) and the site (s). Both counts decay by the factor g =
+exp(-age/Ts). The expression in brackets is the `excess`: 0 if there are as many changes as expected, positive
+if there are more. Ts, the `scale`, is a quarter of the mean time between two crawls of a page.
 
 No page is updated when a neighbour changes. If tau is well above Ts, the term added to tau is the same for
 all pages of a directory. So it moves all their deadlines by the same amount (`offset_of`).

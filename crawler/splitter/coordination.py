@@ -32,12 +32,13 @@ others.
 from all processes. These numbers include fetches in flight. So a limit is exceeded at most by the fetches
 that all processes can begin in one interval.
 
-**The end.** Each process makes two rounds. A round is good if all processes, including itself, are idle with
-empty outboxes. The second round must show the same (boot, appended, applied) for each process, in messages
-that were written after the first round was complete. Such a message echoes a number that was sent after the
-first round. If the values are the same, no link was left or in transit between the rounds, because an entry
-leaves an outbox only after its owner has applied it. A process that finds these values equal tells the others
-that the crawl has ended (`ended`). A missing peer sends nothing, so it delays the end, but not the crawl. A
+**The end.** To find out whether the crawl has ended, each process compares the latest messages of all
+processes twice, in two rounds. A round is good if all processes, including itself, are idle with empty
+outboxes. The second round must show the same (boot, appended, applied) for each process, in messages that
+were written after the first round was complete. Such a message echoes a number that was sent after the first
+round. If the values are the same, no link was left or in transit between the rounds, because an entry leaves
+an outbox only after its owner has applied it. A process that finds these values equal tells the others that
+the crawl has ended (`ended`). A missing peer sends nothing, so it delays the end, but not the crawl. A
 process may exit once it knows of the end. Therefore, a process announces the end only after it has durably
 stored that the crawl has ended (`tells_end`).
 

@@ -140,6 +140,16 @@ class Layers:
         set_key(self.tree, path, value)
         self.sources[path] = source
 
+    def get(self, path: str) -> object:
+        """Return the value of the key "section.key" in the merged layers, or None."""
+        section, _, key = path.partition(".")
+        return self.tree.get(section, {}).get(key)
+
+    def drop(self, path: str) -> None:
+        """Give a key that was set its default again."""
+        section, _, key = path.partition(".")
+        del self.tree[section][key], self.sources[path]
+
     def config(self) -> Config:
         """Return the configuration of all layers.
 

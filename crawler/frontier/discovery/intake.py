@@ -176,11 +176,11 @@ class Intake:
 
     def _push(self, host: FrontHost, order: int, entry: Todo) -> None:
         """Add an entry to a host of the front; keep it in memory if all earlier entries of the queue are in memory."""
-        was_first = host.first_order()
+        is_first = self._by_class and order < host.first_order()
         host.push(order, entry)
         if len(host.queue) > self._read_ahead:
             self._spill(host)
-        if self._by_class and order < was_first:
+        if is_first:
             self._bench.improved(host.slot)
 
     def _park(self, slot: int, order: int, entry: Todo, rule: int, batch: Batch) -> None:

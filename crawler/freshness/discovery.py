@@ -18,14 +18,14 @@ V alone would reach the level at A = V^-1(level), and D alone at tau = sqrt(2 le
 earlier than the solution. While tau is small, V and D are nearly proportional to the square of tau. So
 Newton's method is applied to the square root of their sum, within a bracket (`hub_wait`).
 
-*theta* is learned from credit. The hub that was the first to show a URL gets a credit of 1 if that URL became
-a new page, and 0 if it was an error, a duplicate or a redirect to a known page. This measures how many new
-pages the hub finds before the other hubs find them at their present rates of fetching. The first copy of a
-hub earns nothing, because it is unknown how long its links had been there. For each hub, two numbers are kept
-in single precision, as of the hub's last crawl: the pages found, and the time watched. Both decay with a
-half-life of 90 days. The resulting rate is shrunk towards a rate of the hub's directory. The directory's
-rate, theta_d, is about pages that have not shown a new page yet. It is the rate at which such a page shows
-its first one:
+*theta* is learned from credits for new pages. The hub that was the first to show a URL gets a credit of 1 if
+that URL became a new page, and 0 if it was an error, a duplicate or a redirect to a known page. So credits
+count the new pages that would be found later if this hub were not fetched and the other hubs were fetched as
+often as now. The first copy of a hub earns nothing, because it is unknown how long its links had been there.
+For each hub, two numbers are kept in single precision, as of the hub's last crawl: the pages found, and the
+time watched. Both decay with a half-life of 90 days. The resulting rate is shrunk towards a rate of the hub's
+directory. The directory's rate, theta_d, is about pages that have not shown a new page yet. It is the rate at
+which such a page shows its first one:
 
     theta_c = (first_c + 1/2) / (watched_c + 365 d)
     theta_s = (first_s + 60 d theta_c) / (watched_s + 60 d)

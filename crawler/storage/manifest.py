@@ -41,7 +41,7 @@ def lost_bookkeeping(store: Path) -> str:
     manifest = store / current.read_text(errors="replace").strip()
     if not manifest.is_file():
         return ""
-    number = _oldest_log(manifest.read_bytes())
+    number = oldest_log(manifest.read_bytes())
     if not number or (store / f"{number:06d}.log").exists():
         return ""
     return f"{manifest.name} ends too early: it names {number:06d}.log, which is missing"
@@ -53,7 +53,7 @@ def without_current(store: Path, kinds: tuple[str, ...]) -> str:
     return f"CURRENT is missing beside {left}" if left else ""
 
 
-def _oldest_log(manifest: bytes) -> int:
+def oldest_log(manifest: bytes) -> int:
     """Return the number of the oldest live log; 0 if there is none."""
     number = 0
     for edit in edits(manifest, _FIELDS):

@@ -31,9 +31,9 @@ address is not ready joins the address's queue. The heap then holds the address 
   class is better than those of all ready hosts of the front. Hosts that wait for an address are served in order
   of arrival.
 * Ready hosts of the front go first. If the rate or the machine serves only as many hosts as the front holds,
-the hosts outside the front could wait forever. Therefore, a host whose turn comes `stay` seconds or more
-after its
-  ready time goes to the end of the back queue, because its connection is lost anyway. The first host of the
+the hosts outside the front could wait forever. To prevent this, a host whose turn comes `stay` seconds or
+more after its ready time goes to the end of the back queue. By then, its connection is closed, so the host
+loses nothing by leaving the front. The first host of the
   back queue enters.
 """
 

@@ -19,7 +19,7 @@ Taker = TypeVar("Taker", bound=Callable[..., Any])
 
 
 class CrawlOptions(TypedDict, total=False):
-    """The shared arguments. `DEFAULTS` contains their defaults, and `DESCRIPTION` describes them."""
+    """The arguments that the functions and `Crawl` share. `DEFAULTS` has their defaults, `DESCRIPTION` describes each."""
 
     directory: str | Path
     items: str | Path

@@ -173,7 +173,7 @@ def ask_at_rest(
 
 
 def exit_code(damage: Iterable[str]) -> int:
-    """Print the lines about missing segments to standard error. Return 0 if there are none, otherwise 3."""
+    """Print the lines about missing segments and unreadable copies; return 0 if there are none, otherwise 3."""
     code = 0
     for line in damage:
         print(f"crawler: {printable(line)}", file=sys.stderr)

@@ -91,12 +91,11 @@ def parse(utf8: bytes, encoding: str, page: Context, config: ExtractConfig) -> E
     if page.want_anchors:
         _take_anchors(tree, found)
     if page.want_requisites or config.all_attributes:
-        from crawler.extract.requisites import other_links, requisites  # few crawls want requisites
-    if page.want_requisites:
-        found.requisites = requisites(tree, config.links_max)
-    if config.all_attributes:
-        for raw_url in other_links(tree, config.links_max):
-            found.add(raw_url)
+        from crawler.extract.requisites import OtherUrls  # few crawls want requisites
+
+        others = OtherUrls(config.links_max, all_attributes=config.all_attributes)
+        others.take_tree(tree)
+        others.add_to(found, requisites=page.want_requisites)
     extracted = found.extracted(encoding, _title(tree), config.links_max)
     if page.want_markup:
         from crawler.extract.markup import read_markup  # only the audit wants the markup

@@ -2,10 +2,10 @@
 
 The entries of a batch are not in the store until the batch is written. Until then
 
-* A host outside the front (the hosts that are objects in memory) may not enter the front if it has entries in
-  the batch. If its turn arrives, it gets the state ASIDE.
-* A host of the front reads no more entries, unless its whole queue is in memory.
-* A host that had nothing to do enters the front at once if the front has room, with its new entries in
+* The front consists of the hosts that are objects in memory. A host outside the front may not enter it while
+it has entries in the batch. If its turn arrives, it gets the state ASIDE. * A host of the front reads no more
+entries, unless its whole queue is in memory. * A host that had nothing to do enters the front at once if the
+front has room, with its new entries in
   memory. If the front has no room, the host waits outside for its turn.
 
 If the crawl has an order of new URLs (`orders/`), an entry has the class that came with its link. `improve`
@@ -176,11 +176,11 @@ class Intake:
 
     def _push(self, host: FrontHost, order: int, entry: Todo) -> None:
         """Add an entry to a host of the front; keep it in memory if all earlier entries of the queue are in memory."""
-        was_first = host.first_order()
+        is_first = self._by_class and order < host.first_order()
         host.push(order, entry)
         if len(host.queue) > self._read_ahead:
             self._spill(host)
-        if self._by_class and order < was_first:
+        if is_first:
             self._bench.improved(host.slot)
 
     def _park(self, slot: int, order: int, entry: Todo, rule: int, batch: Batch) -> None:

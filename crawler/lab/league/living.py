@@ -50,7 +50,8 @@ class Hub(msgspec.Struct, frozen=True):
 
     births: tuple[tuple[float, int], ...]
     most: int = 0
-    always: tuple[tuple[float, int], ...] = ()  # further nodes, which the hub always shows, without a limit
+    # further nodes, which the hub always shows; they do not count towards `most`
+    always: tuple[tuple[float, int], ...] = ()
 
 
 class LivingWorld(msgspec.Struct, frozen=True):
@@ -110,9 +111,9 @@ class LivingResult(msgspec.Struct, frozen=True):
     """The result of a game after the warm-up.
 
     `current` and `there` hold, for each node, the seconds for which its copy was current and for which the
-    node existed, (n,). `delays` are the seconds from birth to copy of the fetched pages that were born after
-    the warm-up, and `born` is the number of all pages born after it. `hub_fetches` is the number of `fetches`
-    that went to hubs.
+    node existed, (n,). `born` is the number of pages that were born after the warm-up. `delays` holds the
+    seconds between birth and first fetch for those of them that were fetched. `hub_fetches` is the number of
+    `fetches` that went to hubs.
     """
 
     current: np.ndarray

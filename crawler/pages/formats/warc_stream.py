@@ -26,7 +26,7 @@ ReceiptOf = Callable[[Archive, int, Capture], bytes]
 
 
 class Chunk(msgspec.Struct):
-    """A piece of a WARC file: the records of `capture`, answer first, or if it is None, a warcinfo or receipt record.
+    """A piece of a WARC file: the records of `capture`, or a warcinfo or receipt record if `capture` is None.
 
     `pieces` yields the bytes of the chunk, `size` is the number of these bytes, and `length` is the length in
     bytes of the first gzip member.

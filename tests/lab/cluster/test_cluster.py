@@ -19,6 +19,7 @@ from crawler.lab import __main__ as lab
 from crawler.lab.cluster import cluster, curves, fault_plan
 from crawler.lab.cluster.cluster import Cluster, memory_folder
 from crawler.lab.cluster.cluster_settings import ClusterSettings
+from crawler.lab.cluster.fault_plan import Fault
 from crawler.lab.cluster.judge import judge
 from crawler.lab.cluster.synthetic_web import WebSpec
 from crawler.process.opening.stages import Stages
@@ -70,6 +71,25 @@ def test_a_machine_needs_time_to_boot_after_a_power_cut() -> None:
         verdict = judge(world)
         assert verdict.flawless, verdict.examples
     assert any(end.how == "power at a second run" for end in world.observed.lives)
+
+
+def test_no_start_that_was_planned_before_a_power_cut_comes_before_the_machine_has_booted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plan = [
+        Fault(10.0, "kill", (0,), 12.0),  # plans a start at 22 s
+        Fault(12.0, "rerun", (0,), 1.0),  # starts the process already at 13 s
+        Fault(20.0, "power", (0,), 30.0),
+    ]
+    monkeypatch.setattr(fault_plan, "draw", lambda *_, **__: plan)
+    with memory_folder() as folder:
+        world = Cluster(TINY, Path(folder))
+        observed = world.run()
+        verdict = judge(world)
+    assert verdict.flawless, verdict.examples
+    begun = sorted(at for life, at in observed.begun.items() if at > 12.0)
+    assert begun[0] == pytest.approx(13.0)
+    assert begun[-1] == pytest.approx(20.0 + fault_plan.BOOT), observed.begun
 
 
 def test_signals_to_any_process_lead_to_a_fetch() -> None:

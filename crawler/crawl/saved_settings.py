@@ -105,7 +105,10 @@ class SavedSettings:
         """
         if not self.file.exists():
             return "missing" if self._directory.report_file.exists() else ""
-        lines = self.file.read_bytes().splitlines()
+        try:
+            lines = self.file.read_bytes().splitlines()
+        except OSError as error:
+            raise DirectoryError(f"{self.file}: cannot be read: {error.strerror}") from error
         return "cut short" if lines[:1] == [_HEAD.encode()] and lines[-1] != _END.encode() else ""
 
     def places(self) -> list[str]:

@@ -15,8 +15,9 @@ signals is in use on their site. The coefficient e applies to new pages, that is
 the crawl was watching their site and that were never fetched again. Pages change more often while they are
 new. The coefficient e does not apply if a source of signals is in use on the site. The haste of a page is the
 ratio of the neighbourhood clock to the elapsed time, but at least 1. Changes of neighbours say less about a
-page than the clock assumes, so g is negative. H0 is half the geometric mean of the hazards before crawls,
-because the age of a copy at a random time is on average half its age at the next crawl.
+page than the clock assumes, so g is negative. Let h be the geometric mean of the hazards that pages have when
+they are crawled. H0 is h/2, because the age of a copy at a random time is on average half its age at the next
+crawl.
 
 Crawls are not an even sample of the copies: a site that is changing may get eighty crawls in a week, and a
 quiet site two. So a plain average over crawls mainly describes the sites that are changing. But users may ask

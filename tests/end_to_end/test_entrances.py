@@ -20,7 +20,7 @@ import pytest
 import crawler as api
 from crawler import config
 from crawler.cli import access
-from crawler.errors import CrawlerError, NoSeedError
+from crawler.errors import ConfigError, CrawlerError, NoSeedError
 from tests.end_to_end.test_live import Running, ask
 from tests.end_to_end.test_withdraw import do, serving
 from tests.end_to_end.web import FAST, SETTINGS, ReceivedRequest, Web, page, run
@@ -203,6 +203,7 @@ def test_all_entrances_give_the_same_answer(tmp_path: Path, web: Web, processes:
                 assert without_log_of(done.err) == said["why"], rule
             elif refused := [each for answer in said["answers"] for each in answer.get("refused", ())]:
                 assert done.code == 2 and all(each["why"] in done.text for each in refused), rule
+            assert ("a login in a URL is read only" in done.text) == ("u:p@" in rule), rule
         assert running.status()["paused"] == []
         assert (
             do(running, command="seed", urls=[web.url("/x", host)], settings={"crawl.scope": "any"})[0] == 400
@@ -297,6 +298,11 @@ def test_a_seed_with_a_login_is_used_or_refused_but_never_fetched_without_it(
     assert run("crawl", "--seeds", tmp_path / "seeds", "--dir", tmp_path / "file", *FAST).code == 4
     with pytest.raises(NoSeedError):
         api.run(url, directory=tmp_path / "python", config=SETTINGS)
+    (tmp_path / "settings.toml").write_text(f'seeds = ["{url}"]')
+    set_up = run("crawl", "--config", tmp_path / "settings.toml", "--dir", tmp_path / "file", *FAST)
+    assert (set_up.code, "a login in a URL is read only" in set_up.err) == (2, True)
+    with pytest.raises(ConfigError, match="a login in a URL is read only"):
+        api.run(directory=tmp_path / "python", config={**SETTINGS, "seeds": [url]})
     assert len(web.paths()) == 1 and "secret" not in caplog.text
     assert "secret" not in (tmp_path / "file" / "crawler.log").read_text()
 

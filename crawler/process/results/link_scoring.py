@@ -8,7 +8,7 @@ The process that finds a link scores it, and stores the score as a class in the 
 process owns the URL, the link that is sent to it carries only what that process does not know yet: if the
 order adds up scores, the amount by which the URL's score has grown since it was last sent; otherwise, the
 URL's best score. The other process treats the link like any other. The target of a redirect has the score of
-the redirecting page. A sitemap that a robots.txt or an index names comes first.
+the redirecting page. A sitemap that is named in a robots.txt or in a sitemap index gets the best class.
 """
 
 import logging

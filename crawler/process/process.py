@@ -53,7 +53,7 @@ SEEDS_GRACE = 5.0
 COUNTED = ("max_pages", "max_bytes")  # the limits that depend on counted results
 _WITHOUT_WORK = ("done", "patience")  # reasons for ending a run that has nothing to fetch
 KEPT_WAIT = 30.0  # number of seconds that a client waits until its request is durable
-SEEDS_AHEAD = 2  # maximum number of changes with seeds that may wait for their commit
+SEEDS_AHEAD = 2  # maximum number of portions of seeds that wait for their commit
 
 
 class Process:

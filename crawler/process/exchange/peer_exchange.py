@@ -70,7 +70,7 @@ class PeerExchange(Exchange):
         )
         self._awaited = MissingPeers(silence_max)
         self._weights = Weights(context.name, context.topology.peers)
-        # If there is a supervisor, this process must tell it of the end, even if no end is stored.
+        # A supervisor must be told that the crawl has ended, even if this process has not stored this.
         self.coordination.tells_end = member.supervised
         self._beating: asyncio.Task[None] | None = None
         boot = self.coordination.boot

@@ -13,8 +13,11 @@ cdef class Learning:
     cdef double counted_gain
     cdef double counted_watched
     cdef readonly double bias
+    cdef readonly double silent_bias
     cdef readonly double found
     cdef readonly double told
+    cdef readonly double silent_found
+    cdef readonly double silent_told
     cdef double hazard
     cdef double signalled
     cdef readonly ChangeRates rates
@@ -35,7 +38,7 @@ cdef class Learning:
     cdef double _put_right(self, double expected) noexcept
     cdef void _foresee(
         self, Py_ssize_t site, double k, double t, double clock, double[::1] counts, double trust) noexcept
-    cdef void _judge(
+    cdef double _judge(
         self, Py_ssize_t site, double k, double t, double clock, double[::1] counts, bint changed,
         double trust) noexcept
     cdef bint _is_unannounced(self, double[::1] counts) noexcept

@@ -132,13 +132,13 @@ class ArmsRecords:
         self._arms = arms
 
     @property
-    def bias(self) -> tuple[float, float]:
-        """Return (changes found, changes expected) of recent crawls, each as the mean over the arms."""
+    def bias(self) -> tuple[float, ...]:
+        """Return the sums of `Records.bias`, each as the mean over the arms."""
         sums = [schedule.records.bias for schedule in self._arms.schedules]
-        return sum(found for found, _ in sums) / len(sums), sum(told for _, told in sums) / len(sums)
+        return tuple(sum(each) / len(sums) for each in zip(*sums, strict=True))
 
     @bias.setter
-    def bias(self, sums: tuple[float, float]) -> None:
+    def bias(self, sums: tuple[float, ...]) -> None:
         for schedule in self._arms.schedules:
             schedule.records.bias = sums
 

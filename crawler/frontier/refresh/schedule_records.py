@@ -31,12 +31,16 @@ class Records:
         self.tables, self.learning, self.flights = tables, learning, flights
 
     @property
-    def bias(self) -> tuple[float, float]:
-        """Return (changes found, changes expected from the rates), two decaying sums; see `freshness/learning.py`."""
-        return self.learning.found, self.learning.told
+    def bias(self) -> tuple[float, ...]:
+        """Return four decaying sums (`freshness/learning.py`).
+
+        They are the changes found and expected, and the changes found and expected without a signal.
+        """
+        learning = self.learning
+        return learning.found, learning.told, learning.silent_found, learning.silent_told
 
     @bias.setter
-    def bias(self, sums: tuple[float, float]) -> None:
+    def bias(self, sums: tuple[float, ...]) -> None:
         self.learning.restore_bias(*sums)
 
     def page_state(self, page: int) -> tuple[int, int, int, float, float, float, int, float, int]:

@@ -9,7 +9,7 @@
     m/refresh           the common level
     m/revisit           the mean time between two crawls of a page
     m/hazard            the correction of P[fresh] (`freshness/recalibration.py`)
-    m/bias              recent changes found and expected, by the rates that neighbourhoods are compared with
+    m/bias              recent changes found and expected by the rates: all of them, and those without a signal
                         (`freshness/learning.py`)
     m/tilt              the weight of a page of this process relative to those of others (`rate_balancing.py`)
 
@@ -67,7 +67,8 @@ _PAGE_MORE = (
     *(hub.size + trust for hub in (_HUB, _UNCOUNTED_HUB) for trust in (0, _TRUST.size)),
 )
 _NUMBER = struct.Struct("<d")
-_BIAS = struct.Struct("<2d")
+_BIAS = struct.Struct("<4d")
+_BIAS_OF_ALL = struct.Struct("<2d")  # before changes without a signal were counted apart
 _CHUNK = 4096  # number of pages added at once on opening
 
 
@@ -162,7 +163,9 @@ def load(schedule: Schedule | Arms, store: KeyValue, now: float) -> Loaded:
     if (revisit := stored_number(store, keys.REFRESH_REVISIT)) > 0.0:
         schedule.revisit = revisit
     if (value := store.get(keys.REFRESH_BIAS)) is not None:
-        schedule.records.bias = _BIAS.unpack(unseal(keys.REFRESH_BIAS, value))
+        sums = unseal(keys.REFRESH_BIAS, value)
+        kind = _BIAS_OF_ALL if len(sums) == _BIAS_OF_ALL.size else _BIAS
+        schedule.records.bias = kind.unpack(sums)
     for key, payload in _records(
         store, keys.REFRESH_SITE, _SITE.size, _PACED_SITE.size, _SITE_UNEXPOSED.size, *_UNCOUNTED_SITES
     ):

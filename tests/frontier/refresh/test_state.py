@@ -52,7 +52,8 @@ def test_a_rebuilt_schedule_takes_the_same_pages() -> None:
         assert schedule.records.trust_state(old) == rebuilt.records.trust_state(new)
     assert any(schedule.records.trust_state(page) for page in range(60))
     assert rebuilt.level == schedule.level
-    assert rebuilt.records.bias == schedule.records.bias != (0.0, 0.0)
+    assert rebuilt.records.bias == schedule.records.bias
+    assert all(schedule.records.bias)
     taken = []
     for each in (schedule, rebuilt):
         each.rate = 60 / (10 * DAY)
@@ -144,6 +145,17 @@ def test_a_site_stored_before_signals_were_counted_is_read(rhythm: list[float]) 
     assert state.load(rebuilt, store, now) == (60, 0.0)
     found = dict(map(rebuilt.records.site_state, range(4)))
     assert found[key] == pytest.approx([*numbers[:31], 0.0, 0.0, *rhythm])
+
+
+def test_a_bias_stored_before_silent_changes_were_counted_apart_is_read() -> None:
+    store = MemoryStore()
+    schedule, now = crawled(store)
+    batch = store.batch()
+    batch.put(keys.REFRESH_BIAS, seal(np.array(schedule.records.bias[:2], "<f8").tobytes()))
+    store.write(batch)
+    rebuilt = Schedule(STILL)
+    state.load(rebuilt, store, now)
+    assert rebuilt.records.bias == (*schedule.records.bias[:2], 0.0, 0.0)
 
 
 def test_the_weekly_rhythm_of_a_site_is_stored() -> None:

@@ -33,7 +33,7 @@ def _open_closed_streams() -> None:
             if opened != number:
                 os.dup2(opened, number)
                 os.close(opened)
-            setattr(sys, name, open(number, mode))  # noqa: SIM115  a number has no path
+            setattr(sys, name, open(number, mode))  # noqa: SIM115  a descriptor cannot be opened by a path
 
 
 def _end(code: int) -> None:

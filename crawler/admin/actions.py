@@ -40,7 +40,7 @@ COMMANDS: dict[str, tuple[str, type]] = {
     "set": ("settings", dict),
 }
 TO_ONE = frozenset({"seed"})
-# commands of which nothing remains in a process that is starting, unlike settings and pauses
+# commands that a process which is starting would miss; settings and pauses are stored, so it learns of them
 TO_OWNERS = frozenset({"block", "unblock", "retire"})
 _SEED_OPTIONS = ("render", "settings")  # optional arguments of `seed`, as `crawler seed --render --set`
 

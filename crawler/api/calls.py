@@ -93,7 +93,8 @@ async def run_async(
         fresh: start a new crawl; an existing crawl in the directory is renamed to DIR.1, DIR.2, ...
         cached: as `fresh`, but use the answers that these earlier crawls stored instead of sending requests, and
             rename the items file in the same way. Cached runs that only repeat the answers of other crawls
-            are removed. This is useful for trying changes of the callbacks.
+            are removed. This is useful for trying changes of the callbacks. A stored answer sets no cookies, because
+            archives do not contain their values; to log in, use a run that is not cached.
         **options
 
     Raises:

@@ -32,7 +32,8 @@ from crawler.urls.canonical import hostname
 from crawler.urls.equivalence import Equivalences
 from crawler.urls.fingerprint import Fingerprinter
 
-LATER_SAID_MAX = 1000  # maximum number of reports about copies that are withheld because of a later refusal
+# a copy is withheld if its site refused the use later; at most this many such copies are reported
+LATER_SAID_MAX = 1000
 # number of robots.txt files in memory; a few suffice because captures are read host by host
 _ROBOTS_MAX = 1000
 

@@ -1,6 +1,6 @@
 # mypy: disable-error-code=valid-type
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False
-"""Learns the weekly rhythm of a site's changes: in working hours, time runs faster than at night.
+"""Learns the weekly rhythm of a site's changes, and computes a clock that runs faster in working hours than at night.
 
 Many sites change only while their editors are at work. If the pages of such a site are visited about daily or more
 often, their change rate is not constant between two visits. So the site's time runs at the speed

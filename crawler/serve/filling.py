@@ -39,7 +39,7 @@ IDLE = 0.02  # seconds without a request, after which the work continues
 CHECK_INTERVAL = 1.0  # seconds between two looks for a new kind of client, or for a withdrawal
 REPEAT_INTERVAL = 60.0  # seconds between two passes over the pages of a running crawl
 FORMS_MAX = 4  # maximum number of forms (`CopyForm`) that are prepared; a withdrawal starts the count anew
-REQUESTED_MAX = 20_000  # number of requested pages that come first; the list uses 3 MB
+REQUESTED_MAX = 20_000  # number of most requested pages that are prepared first; their list takes 3 MB
 # Number of records that are read with one iterator. As long as an iterator is open, erased bytes stay on the disk.
 _SLICE = 64
 

@@ -23,10 +23,9 @@ heard from no peer uses 1/N. So the shares can add up to more than 1 only for ab
 between messages, while processes start or after a network cut has ended.
 
 **Known pages.** The part of the rate that is spent on known pages is divided in the same way, in proportion
-to the `weight` of each process's refresh schedule. A peer may still hold an older weight of a process, as
-with the hosts. So a process uses, as its own weight, the least value that any peer may hold. The processes
-also send the levels of their refresh schedules, and each schedule adjusts its weight to the levels of the
-others.
+to the `weight` of each process's refresh schedule. Here too, a peer may still hold an older weight of a
+process. So a process uses, as its own weight, the least value that any peer may hold. The processes also send
+the levels of their refresh schedules, and each schedule adjusts its weight to the levels of the others.
 
 **Limits.** To check the limits of pages and bytes, each process adds up the numbers that it received last
 from all processes. These numbers include fetches in flight. So a limit is exceeded at most by the fetches

@@ -49,7 +49,8 @@ from crawler.storage.kv import Batch, KeyValue, scan_prefix, seal, unseal
 
 # maximum number of sources with sums, 150 bytes each; if there are more, the least recently read are dropped
 SOURCES_MAX = 100_000
-TOLD_MAX = 256  # number of pages of a reading that are examined; a longer reading is sampled evenly
+# maximum number of pages that are examined when a source is read; if it lists more, they are sampled evenly
+TOLD_MAX = 256
 FADE = 0.9  # each reading multiplies the older sums by this
 UNPAID = 4.0  # factor on the interval of a source whose readings cost more than they gain
 FIRST_PRECISION = 0.5  # assumed precision of a source read once

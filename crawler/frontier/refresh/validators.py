@@ -77,10 +77,10 @@ COUNT_MAX = 64.0
 # to the counts of the crawl.
 WEIGHT = 10.0
 CRAWL_WEIGHT = 100.0  # pseudo counts of the crawl's own prior
-LIES_USUAL = 0.05  # assumed share of lies, before anything is learned
+LIES_USUAL = 0.05  # assumed share of wrong 304 answers, before anything is learned
 # above this share of lies, 304 answers lose more by missed refreshes than they save by omitted bodies
 LIES_MAX = 0.2
-TRUST_MAX = 4.0  # maximum factor by which a small share of lies raises `same_answers_max`
+TRUST_MAX = 4.0  # if few 304 answers are wrong, `same_answers_max` is multiplied by up to this factor
 TRIAL_EVERY = 16
 WASTED_MAX = 0.7
 PARAMETERS_MAX, PATTERN_CHARS_MAX = 3, 64

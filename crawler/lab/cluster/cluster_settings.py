@@ -85,10 +85,11 @@ class Observed(msgspec.Struct):
     told_to_stop: dict[int, float] = {}  # life -> the instant at which it received TERM
     # life -> its limit on the pages per host and on the depth, if there was one
     limits: dict[int, int] = {}
-    begun: dict[int, float] = {}  # life -> its beginning, in seconds from the start of the run
+    # number of a life (a process from one start to its end) -> its beginning, in seconds from the start of the run
+    begun: dict[int, float] = {}
     survivors: dict[str, str] = {}  # name of a process -> the machine on which it finished
     wire_writes: int = 0
-    # label of a machine -> the value of the next page of its process, at each check
+    # label of a machine -> at each check, the crawl value of the page that its process would fetch next
     levels: dict[str, list[float]] = {}
     outbox_max: int = 0  # the largest number of links that waited in all outboxes at the same time
     counters: dict[str, int] = {}  # the final counters, summed over all processes

@@ -100,8 +100,8 @@ BACKUP_MAX = 30.0  # maximum seconds from the copy of a disk to its use
 # only a process that ends reaches these points, once; they are used only if they are named
 ENDING_POINTS = ("stopping", "closing")
 RESET_POINTS = ("entries accepted", "acks sent", "entries sent", "")
-# If a kill follows its point of the code with a delay: the delay in seconds (log-uniform). A message, a sync and a
-# group write take times of this order.
+# Some kills come a little after the process has reached a named point. This is the delay in seconds
+# (log-uniform). A message, a sync and a group write take times of this order.
 BEHIND = (0.001, 0.3)
 # Seconds until a machine runs again. In the meantime, the web servers still answer the requests that it had sent.
 BOOT = 5.0

@@ -154,7 +154,7 @@ class SystemCalls:
 
     def __init__(self) -> None:
         self._real: dict[str, Callable[..., Any]] = {}
-        self._kept: set[int] = set()  # descriptors of lives that have ended
+        self._kept: set[int] = set()  # file descriptors of simulated processes that have ended
         self._null = -1
 
     @contextmanager

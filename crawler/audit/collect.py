@@ -111,8 +111,9 @@ def _from_file(path: Path) -> Audit:
     try:
         return decode(path.read_bytes())
     except (OSError, msgspec.MsgspecError) as error:
+        why = getattr(error, "strerror", None) or error
         raise UsageError(
-            f"report: --compare {path}: neither a crawl directory nor a file of `report --format json`: {error}"
+            f"report: --compare {path}: neither a crawl directory nor a file of `report --format json`: {why}"
         ) from error
 
 

@@ -42,7 +42,7 @@ def main(_command: str, argv: list[str]) -> int:
         default="text",
         help="format of the report (text)",
     )
-    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="output file (standard output)")
+    options.add_output(parser)
     parser.add_argument(
         "--limit", type=int, default=1000, metavar="N", help="list at most N findings of each kind (1000)"
     )

@@ -6,12 +6,12 @@ tables and the oldest live log. LevelDB treats two losses as normal:
 * Without CURRENT it creates an empty store in the same folder and deletes the tables
   there.
 * It reads a truncated manifest to its end, which gives an earlier state, and deletes
-  later tables. A crash can also leave a truncated manifest, if it happens while an edit is appended. The two
-  cases can be told apart by the oldest live log that the truncated manifest names. After a crash, this log
-  still exists, because a log is deleted only after the edit that replaces it was synced. If the log is
-  missing, the manifest has lost edits.
+  later tables. A crash can also leave a truncated manifest, if it happens while an edit is appended. To
+  distinguish damage from a crash, this module checks the oldest live log that the truncated manifest names.
+  After a crash, this log still exists, because a log is deleted only after the edit that replaces it was
+  synced. If the log is missing, the manifest has lost edits.
 
-Both losses were reproduced. This module finds them before LevelDB opens the folder.
+This module finds both losses before LevelDB opens the folder.
 
 Format (leveldb/doc/log_format.md, db/version_edit.cc): the manifest is framed like a log, and each edit is a
 sequence of fields. Each field is a tag, followed by numbers (varints) or byte strings (each preceded by its
@@ -41,7 +41,7 @@ def lost_bookkeeping(store: Path) -> str:
     manifest = store / current.read_text(errors="replace").strip()
     if not manifest.is_file():
         return ""
-    number = _oldest_log(manifest.read_bytes())
+    number = oldest_log(manifest.read_bytes())
     if not number or (store / f"{number:06d}.log").exists():
         return ""
     return f"{manifest.name} ends too early: it names {number:06d}.log, which is missing"
@@ -53,7 +53,7 @@ def without_current(store: Path, kinds: tuple[str, ...]) -> str:
     return f"CURRENT is missing beside {left}" if left else ""
 
 
-def _oldest_log(manifest: bytes) -> int:
+def oldest_log(manifest: bytes) -> int:
     """Return the number of the oldest live log; 0 if there is none."""
     number = 0
     for edit in edits(manifest, _FIELDS):

@@ -2,8 +2,8 @@
 
     python -m tests.faults.planted BUG crawl ...
 
-The bugs are those of `tests/lab/cluster/planted.py` and the following ones. `no-room-for-runs` and the
-planted clocks are not bugs of the crawler, but faults of its environment. BUG may name several bugs,
+The bugs are those of `tests/lab/cluster/planted.py` and the following ones. `no-room-for-runs`, `slow-runs`
+and the planted clocks are not bugs of the crawler, but faults of its environment. BUG may name several bugs,
 separated by commas.
 
     readers-recover     a reader cuts and moves segments as a process does when it opens them
@@ -14,9 +14,11 @@ separated by commas.
     segments-shared     a reshard links segments into each process that has some of their pages
     links-followed      a crawl directory is not examined for links and pipes
     no-room-for-runs    the first writes of DUE runs fail
+    slow-runs           each DUE run takes up to 0.2 s longer to write, so that flushes and compactions overlap
     clock+N, clock-N    the clock is N seconds ahead or behind
 """
 
+import random
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -52,6 +54,16 @@ def _no_room_for_runs() -> list[tuple[Any, str, Any]]:
         return write(*arguments, **options)
 
     return [(DiskRuns, "write", write_or_fail)]
+
+
+def _slow_runs() -> list[tuple[Any, str, Any]]:
+    write = DiskRuns.write
+
+    def write_slowly(*arguments: Any, **options: Any) -> Any:
+        time.sleep(random.uniform(0.01, 0.2))
+        return write(*arguments, **options)
+
+    return [(DiskRuns, "write", write_slowly)]
 
 
 def _readers_recover() -> list[tuple[Any, str, Any]]:
@@ -137,6 +149,7 @@ def _clock(shift: float) -> list[tuple[Any, str, Any]]:
 
 OWN: dict[str, Callable[[], list[tuple[Any, str, Any]]]] = {
     "no-room-for-runs": _no_room_for_runs,
+    "slow-runs": _slow_runs,
     "readers-recover": _readers_recover,
     "future-kept": _future_kept,
     "behind-unseen": _behind_unseen,

@@ -10,7 +10,8 @@ dead, `cut_power` changes the crawl directory to a state that a disk may have af
 * a file that was never synced is missing, empty, or garbage;
 * a rename that was not followed by a sync of the directory may be undone.
 
-Tables and manifest of the store are left unchanged, because the engine syncs them before it relies on them.
+Tables and manifest of the store are left unchanged, because the engine syncs them before it relies on them. LevelDB
+syncs the directory together with the manifest, so a log that the manifest names is never missing.
 """
 
 import json
@@ -27,6 +28,7 @@ from typing import Any
 from crawler.lab.cluster.disk import SyncedFiles
 from crawler.storage.engines import AUTO, chosen
 from crawler.storage.faults import reach
+from crawler.storage.manifest import oldest_log
 
 
 class Recorder:
@@ -127,6 +129,10 @@ def cut_power(record: Path, root: Path, rng: random.Random) -> int:
             synced.names[event["directory"]] = event["names"]
         else:
             synced.note(event["file"], event["inode"], event["length"])
+    for manifest in root.rglob("store/MANIFEST-*"):
+        log = manifest.with_name(f"{oldest_log(manifest.read_bytes()):06d}.log")
+        if log.exists() and (inode := log.stat().st_ino) not in synced.lengths:
+            synced.note(str(log), inode, 0)
     return synced.lose_power(
         root, rng, spared=lambda path: path.parent.name == "store" and path.suffix != ".log"
     )

@@ -7,6 +7,7 @@ gave up           a page that always fails was requested too rarely or too often
 """
 
 import math
+from collections import deque
 from collections.abc import Sequence
 
 from crawler.lab.cluster.cluster_settings import START, Act, ClusterSettings, Observed
@@ -59,13 +60,16 @@ def judge_signals(notes: Notes, web: SyntheticWeb, asked: list[list[WebAsk]], ob
 def judge_limits(notes: Notes, web: SyntheticWeb, rows: Sequence[WebAsk], observed: Observed) -> None:
     """Record a violation for each request beyond the largest limit so far.
 
-    A lowered limit applies only to URLs found later.
+    A lowered limit applies only to URLs found later. A life counts from its start, because its limit may have
+    admitted URLs before its first request.
     """
     if not observed.limits:
         return
     depths, known, most = web.depths(), dict[str, set[str]](), 0.0
+    begun = deque(sorted((at, observed.limits.get(life, math.inf)) for life, at in observed.begun.items()))
     for row in sorted(rows, key=lambda row: row.at):
-        most = max(most, observed.limits.get(row.life, math.inf))
+        while begun and begun[0][0] <= row.at - START:
+            most = max(most, begun.popleft()[1])
         if row.path in (ROBOTS, SITEMAP) or is_subresource(row.path):
             continue
         where = f"{row.host}{row.path} at {row.at - START:.1f}"

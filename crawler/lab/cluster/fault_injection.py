@@ -24,6 +24,7 @@ class FaultInjector:
     # kind of fault -> its method; faults of these kinds take effect at once
     AT_ONCE = {
         "partition": "_part",
+        "one-way": "_part",
         "loss": "_lose",
         "slow-disk": "_slow_down",
         "full-disk": "_fill",
@@ -173,8 +174,11 @@ class FaultInjector:
         self._wire.reset(machine.label, both=bool(fault.amount))
 
     def _part(self, machine: Machine, fault: Fault) -> None:
-        others = (self._machine(k) for k in fault.machines[1:])
-        pairs = {frozenset((machine.label, other.label)) for other in others if other is not machine}
+        """Cut the ways from a machine to others, and back if the fault is a partition."""
+        others = (self._machine(k).label for k in fault.machines[1:])
+        pairs = {(machine.label, other) for other in others if other != machine.label}
+        if fault.kind == "partition":
+            pairs |= {(other, label) for label, other in pairs}
         self._wire.cut |= pairs
         asyncio.get_running_loop().call_later(fault.length, self._wire.cut.difference_update, pairs)
 

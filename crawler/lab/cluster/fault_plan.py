@@ -3,6 +3,7 @@
 kill        a process ends at a named point of its code (`storage/faults.py`), a moment after it, or at any instant
 power       a process ends in the same ways, and its machine loses what was not synced
 partition   two machines cannot reach each other for a while; or one machine is cut off from all others
+one-way     as a partition, but the bytes of the other machines still reach the first machine
 loss        a share of the messages must be sent again
 reset       the connections of a machine break; both ends notice this, or only one end
 slow-disk   a disk is up to 200 times slower
@@ -39,6 +40,7 @@ KINDS = (
     "kill",
     "power",
     "partition",
+    "one-way",
     "loss",
     "reset",
     "slow-disk",
@@ -152,7 +154,11 @@ def draw(
         if kind not in KINDS + ACTS:
             raise UsageError(f"unknown fault {kind!r}; use one of {', '.join(KINDS + ACTS)}")
     rng = random.Random(f"faults {seed}")
-    kinds = [kind for kind in kinds if machines > 1 or kind not in ("partition", "loss", "reset", "clone")]
+    kinds = [
+        kind
+        for kind in kinds
+        if machines > 1 or kind not in ("partition", "one-way", "loss", "reset", "clone")
+    ]
     drawn = [_draw(rng, rng.choice(kinds), machines, within, points) for _ in range(count)] if kinds else []
     share = min(1.0, limits_within / within)
     drawn = [replace(fault, at=fault.at * share) if fault.kind == "limits" else fault for fault in drawn]
@@ -185,7 +191,7 @@ def _draw(rng: random.Random, kind: str, machines: int, within: float, points: S
         away = rng.choice((AT_ONCE, rng.uniform(0.5, 20.0))) + BOOT * (kind == "power")
         behind = math.exp(rng.uniform(*map(math.log, BEHIND))) if point and rng.random() < 0.5 else 0.0
         return Fault(at, kind, (one,), away, point, rng.randint(1, POINTS.get(point, 1)), behind)
-    if kind == "partition":
+    if kind in ("partition", "one-way"):
         others = [k for k in range(machines) if k != one]
         parted = others if rng.random() < 0.3 else [rng.choice(others)]
         return Fault(at, kind, (one, *parted), rng.uniform(5.0, 90.0))

@@ -49,9 +49,9 @@ RATE_WINDOW = 20.0  # seconds over which the rate is measured
 RATE_SLACK = 1.15
 CLONE_MAX = 120.0  # if two processes have the same name, one of them must stop within this many seconds
 # faults after which a process may wait for processes that have ended
-CUT_OFF = ("partition", "stop", "loss", "reset", "rerun")
+CUT_OFF = ("partition", "one-way", "stop", "loss", "reset", "rerun")
 # faults that prevent messages from reaching a process
-AWAY = ("kill", "power", "partition", "stop", "clock", "loss")
+AWAY = ("kill", "power", "partition", "one-way", "stop", "clock", "loss")
 # in seconds; requests for a host that is down are repeated after 60, 120 and 240 seconds
 STALL_MAX = 900.0
 STALE_AFTER = 4.0  # the configured maximum age may be exceeded by this factor

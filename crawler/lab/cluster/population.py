@@ -28,6 +28,7 @@ from crawler.lab.cluster.cluster_settings import (
     limited,
     slowed,
 )
+from crawler.lab.cluster.fault_plan import BOOT
 from crawler.lab.cluster.machine import Killed, Life, Machine, MachineClock, nobody
 from crawler.lab.cluster.stored_rules import Stored
 from crawler.lab.cluster.virtual_environment import SharedWorld, VirtualEnvironment
@@ -205,11 +206,16 @@ class Population:
     def start(self, machine: Machine) -> None:
         """Start the process of a machine, unless it is running or has ended for good.
 
-        Do nothing during a reshard, for which all processes must be down.
+        If the machine is still booting after a power cut, start it when it has booted. Do nothing during a reshard,
+        for which all processes must be down.
         """
         if machine.life is not None or machine.label in self._home:
             return
         if self.is_closed or not any(machine is each for each in self.machines):
+            return
+        loop = asyncio.get_running_loop()
+        if loop.time() < machine.booted_at:
+            loop.call_at(machine.booted_at, self.start, machine, context=nobody())
             return
         machine.has_power = True
         self._begun[machine.label] += 1
@@ -314,11 +320,15 @@ class Population:
     # -- its end ----------------------------------------------------------------------
 
     def kill(self, life: Life, *, power: bool) -> None:
-        """Kill a running process immediately, in the middle of its current step."""
+        """Kill a running process immediately, in the middle of its current step.
+
+        After a power cut, the machine needs `BOOT` seconds until a process can start.
+        """
         machine = life.machine
         self._forget(life, silent=power)
         if power:
             machine.has_power = False
+            machine.booted_at = asyncio.get_running_loop().time() + BOOT
             machine.lose_power()
 
     def _learn_loss(self, life: Life, error: BehindError) -> None:

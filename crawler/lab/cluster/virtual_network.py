@@ -3,9 +3,9 @@
 Its connections delay bytes but keep their order. They may break or fall silent.
 
 A connection has two ends. Each end is a transport for a protocol of a process. Written bytes arrive in pieces
-after a latency. While two machines are partitioned, their bytes wait, as with TCP, and new connections get no
-answer. A killed process resets its connections. A machine that has lost power is silent. Once the machine
-runs again, it resets an old connection when data arrives on it.
+after a latency. While the way from one machine to another is cut, its bytes wait, as with TCP, and new connections
+between the two get no answer. A killed process resets its connections. A machine that has lost power is silent.
+Once the machine runs again, it resets an old connection when data arrives on it.
 """
 
 import asyncio
@@ -26,7 +26,9 @@ PIECES = (1, 7, 100, 0)  # sizes in bytes of the pieces in which data arrives; 0
 
 
 class VirtualNetwork:
-    """All connections. `cut` holds pairs of partitioned machines; `loss` is the share of pieces that arrive late.
+    """All connections. `loss` is the share of pieces that arrive late.
+
+    `cut` holds pairs (sender, receiver) of machines: while a pair is in it, no byte of the sender reaches the receiver.
 
     With `pieces`, written bytes arrive in pieces, as TCP allows. Without `pieces`, they arrive together, and
     a simulation is four times as fast.
@@ -35,7 +37,7 @@ class VirtualNetwork:
     def __init__(self, rng: random.Random, *, pieces: bool = True) -> None:
         self.rng = rng
         self.pieces = pieces
-        self.cut: set[frozenset[str]] = set()
+        self.cut: set[tuple[str, str]] = set()
         self.loss = 0.0
         self.listening: dict[Address, VirtualListener] = {}
         self.names: dict[str, str] = {}  # host name -> address
@@ -62,9 +64,9 @@ class VirtualNetwork:
             self.frames[kind] += 1
             at += size
 
-    def parted(self, one: Life, other: Life) -> bool:
-        """Return whether two machines are partitioned, so that no byte passes between them."""
-        return frozenset((one.machine.name, other.machine.name)) in self.cut
+    def is_cut(self, sender: Life, receiver: Life) -> bool:
+        """Return whether no byte of the sender's machine reaches the receiver's machine."""
+        return (sender.machine.name, receiver.machine.name) in self.cut
 
     async def connect(
         self, factory: Callable[[], asyncio.Protocol], address: Address
@@ -82,7 +84,8 @@ class VirtualNetwork:
             listening = self.listening.get(address)
             if (
                 listening is not None
-                and not self.parted(life, listening.life)
+                and not self.is_cut(life, listening.life)
+                and not self.is_cut(listening.life, life)  # the answer to the SYN
                 and listening.life.machine.has_power
             ):
                 if listening.life.dead or listening.closed:
@@ -252,7 +255,7 @@ class VirtualTransport(asyncio.Transport):
         if self.closed or not self._on_way:
             return
         loop = asyncio.get_running_loop()
-        if self.wire.parted(self.life, self.other.life):
+        if self.wire.is_cut(self.other.life, self.life):
             again = loop.time() + RETRANSMIT
             self._on_way = deque((max(at, again), data) for at, data in self._on_way)
             return self._pump()
@@ -273,7 +276,7 @@ class VirtualTransport(asyncio.Transport):
             loop.call_later(self.wire.rng.uniform(*LATENCY), self._reset, context=context)
 
     def _reset(self) -> None:
-        if self.wire.parted(self.life, self.other.life):
+        if self.wire.is_cut(self.other.life, self.life):
             # the reset never arrives; only the silence of the peer shows that the connection is broken
             return
         if not self.closed:

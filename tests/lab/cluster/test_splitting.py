@@ -121,6 +121,26 @@ def test_a_returning_process_informs_one_that_missed_the_end(
     assert len(cluster.observed.visits) == 1 and last.at < cluster.observed.visits[0] + 90.0
 
 
+@pytest.mark.parametrize("kind", ["partition", "one-way"])
+def test_processes_end_by_themselves_after_a_cut_at_the_last_page(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At the last page, p2 is cut off. It leaves after `crawl.patience`, before the others can learn of the end.
+
+    The others end when the machine of p2 has refused connections for five times this time.
+    """
+    patience, length = 30.0, 100.0
+    settings = msgspec.structs.replace(QUIET, tree={"crawl": {"patience": patience}})
+    planned(monkeypatch)
+    free, _ = run(settings)
+    planned(monkeypatch, Fault(free.observed.elapsed - 3.3, kind, (2, 0, 1), length=length))
+    cluster, verdict = run(settings)
+    assert verdict.flawless, verdict.examples
+    assert not cluster.observed.visits
+    ends = {life.machine: life.at - free.observed.elapsed for life in cluster.observed.lives}
+    assert ends["p2"] < length < 5 * patience < max(ends.values()) < length + 7 * patience, ends
+
+
 def test_a_missing_process_delays_the_end_but_not_the_crawl(monkeypatch: pytest.MonkeyPatch) -> None:
     planned(monkeypatch, Fault(5.0, "power", (1,), length=300.0))
     cluster, verdict = run(QUIET)

@@ -47,7 +47,7 @@ _ACTIVE_NAMES = frozenset(
 # A file manager that shows a folder opens files with these suffixes, or fetches pictures for them.
 _ACTIVE_SUFFIX = re.compile(r"\.(?=(?:desktop|lnk|pif|scf|url|[a-z]+-ms)$)", re.IGNORECASE)
 # Windows treats these names as devices, with any suffix.
-_DEVICE = re.compile(r"(?:con|prn|aux|nul|com[0-9]|lpt[0-9])(?:\.|$)", re.IGNORECASE)
+_DEVICE = re.compile(r"(?:con|prn|aux|nul|conin\$|conout\$|(?:com|lpt)[0-9¹²³])(?:\.|$)", re.IGNORECASE)
 # The suffixes by which programs recognize these media types. A name without any of these suffixes gets the
 # first one.
 _HTML_SUFFIXES = (".html", ".htm", ".xhtml")

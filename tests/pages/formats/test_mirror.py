@@ -65,6 +65,8 @@ def test_any_url_has_a_harmless_path(tail: str, content_type: str) -> None:
         ("x/conftest.py", "x/%63onftest.py"),
         ("nul", "%6Eul"),
         ("COM1.txt", "%43OM1.txt"),
+        ("LPT%C2%B9.x", "%4CPT\u00b9.x"),
+        ("conin$", "%63onin$"),
         ("console", "console"),
         ("a.url", "a%2Eurl"),
         ("b.Desktop", "b%2EDesktop"),

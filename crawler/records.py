@@ -99,7 +99,8 @@ class TaskKind(StrEnum):
     ROBOTS = "robots"  # fetch robots.txt of an authority
     PAGE = "page"  # fetch a page
     DENIED = "denied"  # robots.txt or a withdrawal forbids the URL: record this and fetch nothing
-    SUBRESOURCE = "subresource"  # not handed out by the frontier: a request of a page that a browser renders
+    # not handed out by the frontier: a request that a page makes while a browser renders it
+    SUBRESOURCE = "subresource"
     # not handed out by the frontier: tdmrep.json or a licence document of a page's site
     SITE_FILE = "site_file"
     HOP = "hop"  # not handed out by the frontier: any answer of a redirect chain except the last
@@ -271,8 +272,8 @@ class Fetch(msgspec.Struct, gc=False):
     that the server asked the crawler to sign its requests, and that this request should be repeated with a
     signature. `part` is the payload of a large file; `body` and `content` are then empty. `request_head` and
     `request_body` are the request without the values of credentials. `earlier` are the answers of the
-    redirect chain that led here, if the user's code made the request. `names` are the names in `headers` in
-    lower case, if they are already known.
+    redirect chain that led here, if the user's code made the request. `known` maps the names in `headers`,
+    in lower case, to their values, which are joined by line feeds if there are several; None until it is needed.
     """
 
     url: str
@@ -308,7 +309,7 @@ class Fetch(msgspec.Struct, gc=False):
     challenged: bool = False
     part: Part | None = None
     earlier: "list[Fetch]" = []
-    names: tuple[bytes, ...] | None = None
+    known: dict[bytes, bytes] | None = None
 
     @property
     def shown(self) -> Rendering | None:
@@ -327,17 +328,23 @@ class Fetch(msgspec.Struct, gc=False):
 
     def has_any(self, names: frozenset[bytes]) -> bool:
         """Return whether the answer has a header field with one of these names (in lower case)."""
-        if self.names is None:
-            self.names = tuple([name.lower() for name, _ in self.headers])
-        return not names.isdisjoint(self.names)
+        return not names.isdisjoint(self._known())
 
     def header(self, name: bytes) -> bytes:
         """Return the first value of the field `name` (in lower case), or b"" if there is none."""
-        length = len(name)
-        for field, value in self.headers:
-            if len(field) == length and field.lower() == name:
-                return value
-        return b""
+        joined = self._known().get(name, b"")
+        if b"\n" not in joined:
+            return joined
+        return next(value for field, value in self.headers if field.lower() == name)
+
+    def _known(self) -> dict[bytes, bytes]:
+        if self.known is None:
+            known: dict[bytes, bytes] = {}
+            for name, value in self.headers:
+                lowered = name.lower()
+                known[lowered] = value if lowered not in known else known[lowered] + b"\n" + value
+            self.known = known
+        return self.known
 
 
 class Directives(NamedTuple):

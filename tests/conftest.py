@@ -11,6 +11,7 @@ import logging
 import os
 import random
 import signal
+import sys
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
@@ -80,6 +81,7 @@ def pytest_runtest_protocol() -> Generator[None, object, object]:
         for number, handler in before.items():
             if handler is not None and signal.getsignal(number) is not handler:
                 signal.signal(number, handler)
+        _exempt_new_modules()
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -115,14 +117,28 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 def pytest_collection_finish() -> None:
     """Exempt imported modules and collected tests from garbage collection.
 
-    Otherwise, each collection would examine them.
+    Otherwise, each collection would examine them. Each crawl in the process of the tests begins with a collection.
 
     A crawl in the process of the tests calls `gc.unfreeze` at its end, which would end the exemption. So both
     functions have no effect while tests run, except in programs that tests start.
     """
     gc.collect()
-    gc.freeze()
+    _exempt_new_modules()
     gc.freeze = gc.unfreeze = lambda: None
+
+
+_freeze = gc.freeze
+_exempt = [0]  # number of modules that are exempt from garbage collection
+
+
+def _exempt_new_modules() -> None:
+    """Exempt all objects from garbage collection if many modules were imported since the last call."""
+    if len(sys.modules) > _exempt[0] + NEW_MODULES:
+        _freeze()
+        _exempt[0] = len(sys.modules)
+
+
+NEW_MODULES = 20
 
 
 @pytest.fixture(autouse=True)

@@ -21,6 +21,7 @@ from crawler.storage.parts import Part
 ROOT = Path(__file__).resolve().parent.parent / "crawler"
 
 SHARED = {
+    "bus_errors",
     "byte_account",
     "change_signals",
     "forked_children",

@@ -82,11 +82,14 @@ def check(fields: Mapping[str, str], token: str, host: str) -> None:
     check_same_site(fields, host, "a page of another origin may not change the crawl")
     if fields.get("Content-Type", "").partition(";")[0].strip().lower() != "application/json":
         raise HttpError(415, "refused", "send the change as JSON")
-    given = fields.get(TOKEN_FIELD, "")
+    scheme, _, credentials = fields.get("Authorization", "").partition(" ")
+    given = fields.get(TOKEN_FIELD, "") or (credentials.strip() if scheme.lower() == "bearer" else "")
     if not given:
-        raise HttpError(
+        refusal = HttpError(
             401, "refused", f"a change needs the secret from {TOKEN_FILE} in the field {TOKEN_FIELD}"
         )
+        refusal.fields = (("WWW-Authenticate", 'Bearer realm="crawler"'),)  # RFC 9110 11.6.1, RFC 6750 3
+        raise refusal
     if not hmac.compare_digest(given.encode("utf-8", "replace"), token.encode()):
         raise HttpError(403, "refused", f"{TOKEN_FIELD} is not the secret from {TOKEN_FILE}")
 

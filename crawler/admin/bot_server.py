@@ -1,4 +1,4 @@
-"""The public listener. It serves a page about this crawler, and the public keys of its signatures.
+"""The public listener, which serves a page about this crawler and the public keys of its signatures.
 
     GET  /  /bot                                            the page for webmasters
     GET  /.well-known/http-message-signatures-directory     the key directory, signed by its keys

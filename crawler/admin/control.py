@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from crawler.admin.control_client import short_path
-from crawler.errors import CrawlerError
+from crawler.errors import CrawlerError, DirectoryError
 from crawler.records import UNDECODABLE
 
 REQUEST_BYTES_MAX = 1 << 20
@@ -66,10 +66,22 @@ class ControlServer:
         self._server: asyncio.Server | None = None
 
     async def start(self) -> None:
-        """Start listening. An existing socket is replaced: this process holds the lock, so the socket's owner is dead."""
-        (self._folder / "control.sock").unlink(missing_ok=True)
+        """Start listening. An existing socket is replaced: this process holds the lock, so the socket's owner is dead.
+
+        Raises:
+            DirectoryError: the file system has no sockets, as some network file systems.
+        """
+        name = self._folder / "control.sock"
+        try:
+            name.unlink(missing_ok=True)
+            bound = _bound(self._folder)
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            text = "a crawl needs a file system with sockets"
+            raise DirectoryError(f"{name}: cannot be created: {error.strerror or error}; {text}") from error
         self._server = await asyncio.start_unix_server(
-            self._serve, sock=_bound(self._folder), limit=REQUEST_BYTES_MAX, **_KEEP_NAME
+            self._serve, sock=bound, limit=REQUEST_BYTES_MAX, **_KEEP_NAME
         )
 
     async def close(self) -> None:

@@ -286,14 +286,3 @@ def resting(last: Status, state: str = "missing") -> Status:
         members=[MemberStatus(last.name, state, seen)],
         refreshing=last.refreshing,
     )
-
-
-def rates(before: Mapping[str, int], after: Mapping[str, int], seconds: float) -> dict[str, float]:
-    """Return the pages and bytes per second in the time between two sets of counters."""
-    if seconds <= 0.0:
-        return {"pages": 0.0, "bytes": 0.0}
-
-    def grown(name: str) -> float:
-        return (after.get(name, 0) - before.get(name, 0)) / seconds
-
-    return {"pages": grown("pages.fetched"), "bytes": grown("bytes.wire")}

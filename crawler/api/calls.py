@@ -88,11 +88,13 @@ async def run_async(
     Args:
         seeds: where the crawl starts: a URL or request, or several.
         parse: receives each page with status 2xx; yields items and `Request`s.
-        config: settings that override the defaults, nested as in the configuration file.
+        config: settings that override those that the directory keeps, and the defaults, nested as in the
+            configuration file; or a `Config`, which is complete.
         fresh: start a new crawl; an existing crawl in the directory is renamed to DIR.1, DIR.2, ...
         cached: as `fresh`, but use the answers that these earlier crawls stored instead of sending requests, and
             rename the items file in the same way. Cached runs that only repeat the answers of other crawls
-            are removed. This is useful for trying changes of the callbacks.
+            are removed. This is useful for trying changes of the callbacks. A stored answer sets no cookies, because
+            archives do not contain their values; to log in, use a run that is not cached.
         **options
 
     Raises:
@@ -125,6 +127,8 @@ def _start_anew(options: dict[str, Any], cached: bool) -> None:
     Raises:
         UsageError: an argument is invalid, or there are no seeds; the existing crawl is as it was.
     """
+    if not isinstance(options.get("config"), Config):  # the settings of the existing crawl do not apply
+        options["config"] = configure(options.get("config"))
     new = Crawl(**options)
     if not (options.get("seeds") or new.config.seeds):
         raise UsageError("nothing to crawl: give seeds")
@@ -138,8 +142,7 @@ def _start_anew(options: dict[str, Any], cached: bool) -> None:
     from crawler.export.cached_runs import start_cached
 
     answers_from = tuple(start_cached(new.directory).answers_from)
-    config = options.get("config")
-    config = config if isinstance(config, Config) else configure(config)
+    config = options["config"]
     options["config"] = replace(config, crawl=replace(config.crawl, answers_from=answers_from))
     if items is not None:
         rename_file_to_numbered(items)

@@ -1,7 +1,7 @@
 """`crawler.Crawl`: a crawl as a Python object. The command line is a thin layer over it.
 
-    config = crawler.configure({"crawl": {"scope": "host"}})
-    async with Crawl(config, directory="example", seeds=["https://example.org/"]) as crawl:
+    settings = {"crawl": {"scope": "host"}}
+    async with Crawl(settings, directory="example", seeds=["https://example.org/"]) as crawl:
         async for page in crawl.pages():
             print(page.status, page.url, len(page.content))
     print(crawl.report["pages"])
@@ -37,7 +37,7 @@ from crawler.api.follow_rules import FollowRules
 from crawler.api.hooks import Hooks, guarded_extractor, guarded_filter
 from crawler.api.item_formats import open_items
 from crawler.api.items import Items
-from crawler.api.options import CrawlOptions, Settings, completed, configure, takes_options
+from crawler.api.options import CrawlOptions, Settings, completed, layered, takes_options
 from crawler.api.page import Page
 from crawler.api.page_queue import PageQueue
 from crawler.api.request import PRIORITY, Callback, Request
@@ -48,6 +48,7 @@ from crawler.crawl import rendered_parts, safe_settings
 from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.identity import Contact
 from crawler.crawl.lost_processes import begun_names
+from crawler.crawl.relaxed_settings import SeedPlaces
 from crawler.crawl.seeds import SeedFile, Seeds
 from crawler.crawl.shipper import Shipper
 from crawler.crawl.start_checks import check_start
@@ -74,6 +75,19 @@ log = logging.getLogger("crawler")
 COMPLETE = "complete; known pages are not fetched again (fresh=True starts over; `crawler refresh` fetches them again)"
 
 
+def _settled(given: Settings, directory: CrawlDirectory) -> tuple[Config, SeedPlaces]:
+    """Return the configuration of a crawl, and the places of its seeds.
+
+    A `Config` is complete. Other settings change those that the directory keeps.
+    """
+    if isinstance(given, Config):
+        return given, SeedPlaces(given.crawl.scope)
+    ready(directory)
+    layers = layered(given, directory.settings.layers())
+    config = layers.config()
+    return config, directory.settings.seed_places(config, layers)
+
+
 class Crawl:
     """One crawl directory, crawled by this process alone or, with `member`, as one of several processes.
 
@@ -89,7 +103,8 @@ class Crawl:
     program is started for the first heavy page. `async with` opens the directory (DirectoryError if it is
     locked or damaged); when the block ends, the crawl is stopped and the directory is closed. `seeds` are
     URLs or requests, or the file of seeds written by a supervisor. The other arguments mean the same as for
-    `run_async`.
+    `run_async`: as on the command line, the settings in a mapping change those that the directory keeps, while a
+    `Config` replaces all of them.
     """
 
     @takes_options
@@ -105,11 +120,21 @@ class Crawl:
     ) -> None:
         given = completed("Crawl", options)
         follow, items = given["follow"], given["items"]
-        self.config = config if isinstance(config, Config) else configure(config)
-        if follow is not True:  # links are followed only if a callback or a rule asks for them
+        self.directory = CrawlDirectory(local_folder(given["directory"]))
+        self.config, places = _settled(config, self.directory)
+        if isinstance(seeds, str | Request):
+            seeds = [seeds]
+        some = seeds if isinstance(seeds, list | tuple) else ()
+        self._asks = parse is not None or any(isinstance(seed, Request) for seed in some)
+        # cookies are on, so that a submitted form can log in
+        if self._asks and self.config.fetch.cookies == "auto":
+            kept = msgspec.structs.replace(self.config.fetch, cookies=True)
+            self.config = msgspec.structs.replace(self.config, fetch=kept)
+        self._saved_config = self.config
+        # Links are then followed only if a callback or a rule asks for them. `follow` is not saved.
+        if follow is not True:
             silent = msgspec.structs.replace(self.config.sitemaps, robots=False, guess=False, feeds=False)
             self.config = msgspec.structs.replace(self.config, sitemaps=silent)
-        self.directory = CrawlDirectory(local_folder(given["directory"]))
         self.final: Report | None = None  # this event is set when the run has ended
         self.hooks = Hooks.of(
             self.config, Hooks(given["url_filter"], given["link_extractor"], given["page_sink"])
@@ -123,15 +148,11 @@ class Crawl:
         self._rules = FollowRules() if follow is True or follow is False else FollowRules.of(follow)
         self._follow_all = follow is True
         self.errors = Errors(given["on_error"], self._fail)
-        if isinstance(seeds, str | Request):
-            seeds = [seeds]
-        some = seeds if isinstance(seeds, list | tuple) else ()
-        self._asks = parse is not None or any(isinstance(seed, Request) for seed in some)
-        # cookies are on, so that a submitted form can log in
-        if self._asks and self.config.fetch.cookies == "auto":
-            kept = msgspec.structs.replace(self.config.fetch, cookies=True)
-            self.config = msgspec.structs.replace(self.config, fetch=kept)
-        self._seeds = seeds if isinstance(seeds, SeedFile | Seeds) else Seeds(self.config, self._texts(seeds))
+        if isinstance(seeds, SeedFile | Seeds):
+            self._seeds = seeds
+        else:
+            places.check(seed if isinstance(seed, str) else seed.url for seed in some)
+            self._seeds = Seeds(self.config, self._texts(seeds), places)
         self._delivery: Delivery = None  # type: ignore[assignment]  # set by `__aenter__`
         self._clock = SystemClock()
         self._peers: tuple[str, ...] = ()
@@ -149,10 +170,10 @@ class Crawl:
         name = "p0" if self._member is None else self._member.name
         place = topology(self.config, self.directory.path, name)
         self._peers = place.peers
-        if self._member is None and place.peers:
-            raise UsageError("crawler.Crawl is one process; `crawler crawl --processes N` starts several")
         if not self._supervised:  # the supervisor of several processes has already checked their settings
             check_processes(self.config, self.directory)
+        if self._member is None and place.peers:
+            raise UsageError("crawler.Crawl is one process; `crawler crawl --processes N` starts several")
         self.stages = Stages(
             self.config,
             self.directory.process(name),
@@ -206,7 +227,7 @@ class Crawl:
         )
         self._switch_delivery()
         if not self._supervised:
-            self.directory.settings.save(self.config)
+            self.directory.settings.save(self._saved_config)
         if isinstance(self._seeds, Seeds):
             self._seeds.places.restrict(self.directory.settings.places())
             self._seeds.note = self.directory.settings.note_places

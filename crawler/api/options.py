@@ -19,7 +19,7 @@ Taker = TypeVar("Taker", bound=Callable[..., Any])
 
 
 class CrawlOptions(TypedDict, total=False):
-    """The shared arguments. `DEFAULTS` contains their defaults, and `DESCRIPTION` describes them."""
+    """The arguments that the functions and `Crawl` share. `DEFAULTS` has their defaults, `DESCRIPTION` describes each."""
 
     directory: str | Path
     items: str | Path
@@ -96,8 +96,12 @@ def configure(settings: Mapping[str, Any] | None = None) -> Config:
     >>> crawler.configure({"crawl": {"max_time": "2 h"}}).crawl.max_time
     7200.0
     """
-    layers = Layers()
+    return layered(settings, Layers()).config()
+
+
+def layered(settings: Mapping[str, Any] | None, layers: Layers) -> Layers:
+    """Add nested settings, and then the environment, to `layers`; return them."""
     layers.add("", settings or {})
     for path, value in environment_overrides().items():
         layers.set("environment", path, value)
-    return layers.config()
+    return layers

@@ -233,7 +233,8 @@ class Page(msgspec.Struct, frozen=True, dict=True):
         """
         charset = "utf-8" if isinstance(content, str) else ""
         body = content.encode() if isinstance(content, str) else content
-        return cls(url, status, "fetched", 0, 0.0, content_type, (), body, charset=charset)
+        headers = ((b"Content-Type", content_type.encode("latin-1")),)
+        return cls(url, status, "fetched", 0, 0.0, content_type, headers, body, charset=charset)
 
     @property
     def ok(self) -> bool:

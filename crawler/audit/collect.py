@@ -22,7 +22,7 @@ from crawler.extract.types import may_be_page
 from crawler.frontier.waiting_urls import waiting_urls
 from crawler.pages.formats.mirror import redirect_target
 from crawler.pages.formats.rows import Known, known_rows, url_finder
-from crawler.pages.formats.selection import Say, Selection, ignore
+from crawler.pages.formats.selection import Say, Selection
 from crawler.records import NO_PAGE, LinkFlag, PageState
 from crawler.urls.canonical import canonical, resolve
 
@@ -35,14 +35,16 @@ def audit(
     *,
     processes: int = 1,
     listed_max: int = LISTED_MAX,
-    report: Say = ignore,
     progress: Callable[[int], None] = lambda n: None,
 ) -> Audit:
-    """Return the audit of the crawl in the directory `path`. The crawl may be running."""
+    """Return the audit of the crawl in the directory `path`. The crawl may be running.
+
+    `Audit.damage` names at most `listed_max` of the copies that cannot be read, and counts the others.
+    """
     with opened(path) as crawled:
-        auditor, damage = Auditor(listed_max), crawled.damage()
+        auditor, unread = Auditor(listed_max), Unread(listed_max)
         for known in _all_known(crawled):
-            _take_record(crawled, auditor, known, report)
+            _take_record(crawled, auditor, known, unread.add)
         _take_waiting(crawled, auditor)
         work = PageReader(
             crawled.config,
@@ -54,16 +56,42 @@ def audit(
         with WorkerPool(work, processes) as worker_pool:
             for done in worker_pool.results(batches(html_pages(crawled), PIECE_PAGES)):
                 for problem in done.problems:
-                    report(problem)
+                    unread.add(problem)
                 for page in done.values:
                     auditor.page(page)
                 count += len(done.values)
                 progress(count)
-        return msgspec.structs.replace(auditor.audit(), damage=damage)
+        return msgspec.structs.replace(auditor.audit(), damage=[*crawled.damage(), *unread.lines()])
+
+
+class Unread:
+    """Messages about copies that cannot be read. At most `listed_max` of them are kept; the others are counted."""
+
+    def __init__(self, listed_max: int) -> None:
+        self._listed_max = listed_max
+        self._listed: list[str] = []
+        self._count = 0
+
+    def add(self, problem: str) -> None:
+        """Add the message about one copy."""
+        self._count += 1
+        if len(self._listed) < self._listed_max:
+            self._listed.append(problem)
+
+    def lines(self) -> list[str]:
+        """Return the messages."""
+        unlisted = self._count - len(self._listed)
+        return (
+            [*self._listed, f"unreadable copies that are not listed: {unlisted:,}"]
+            if unlisted
+            else self._listed
+        )
 
 
 def compare(audit_of: Audit, path: Path, earlier: Path, **options: Any) -> None:
     """Compare the audit with an earlier crawl (a directory or a JSON report), and add the result to the audit.
+
+    Damage of the earlier crawl is added, too: what it lacks appears as new.
 
     Raises:
         UsageError: the file is not a report.
@@ -75,6 +103,7 @@ def compare(audit_of: Audit, path: Path, earlier: Path, **options: Any) -> None:
         other = audit(earlier, **options)
     else:
         other = _from_file(earlier)
+    audit_of.damage += [f"{earlier}: {line}" for line in other.damage]
     audit_of.comparison |= compare_findings(audit_of, other)
 
 
@@ -82,8 +111,9 @@ def _from_file(path: Path) -> Audit:
     try:
         return decode(path.read_bytes())
     except (OSError, msgspec.MsgspecError) as error:
+        why = getattr(error, "strerror", None) or error
         raise UsageError(
-            f"report: --compare {path}: neither a crawl directory nor a file of `report --format json`: {error}"
+            f"report: --compare {path}: neither a crawl directory nor a file of `report --format json`: {why}"
         ) from error
 
 

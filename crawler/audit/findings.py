@@ -72,7 +72,7 @@ class Audit(msgspec.Struct):
     sections: dict[str, Section]
     compared_with: str = ""  # the earlier crawl
     comparison: dict[str, Section] = {}  # sections of `comparison.py`
-    # a line for each segment that is missing or too short; the report lacks the pages of such segments
+    # lines about missing or short segments and about unreadable copies; the report lacks their pages
     damage: list[str] = []
     external: dict[str, int] = {}  # number of checked links out of scope, by status or outcome
 

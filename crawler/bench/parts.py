@@ -54,7 +54,7 @@ def measured() -> dict[str, float]:
         "known_bits": _of("run")["bits"],
         "todo_disk": few["queue"] / URLS,
         "host_memory": max(0.0, (many["memory"] - few["memory"]) / (10 * HOSTS)),
-        **_of("schedule"),
+        **_of("schedule", PAGES, PICKS),
     }
 
 
@@ -117,19 +117,19 @@ def queues(folder: Path, *_: int) -> dict[str, float]:
     return {"queue": float(nbytes), "memory": float(memory)}
 
 
-def schedule(_folder: Path) -> dict[str, float]:
-    """Measure the bytes per page and the seconds per pick of a refresh schedule.
+def schedule(_folder: Path, page_count: int, picks: int) -> dict[str, float]:
+    """Measure the bytes per page and the seconds per pick of a refresh schedule with `page_count` pages.
 
     The pages of the schedule have been watched for some time before.
     """
     rng = np.random.default_rng(1)
-    keys = np.arange(1, PAGES + 1, dtype=np.uint64) * GOLDEN
-    directories = np.arange(PAGES, dtype=np.uint64) // np.uint64(DIRECTORY)
+    keys = np.arange(1, page_count + 1, dtype=np.uint64) * GOLDEN
+    directories = np.arange(page_count, dtype=np.uint64) // np.uint64(DIRECTORY)
     hosts = directories // np.uint64(HOST_DIRECTORIES)
-    crawled, changes = -rng.random(PAGES) * 60 * DAY, rng.gamma(0.5, 0.7, PAGES)
+    crawled, changes = -rng.random(page_count) * 60 * DAY, rng.gamma(0.5, 0.7, page_count)
     before = anonymous_bytes()
     pages = Schedule(Settings())
-    for begin in range(0, PAGES, 1000):
+    for begin in range(0, page_count, 1000):
         part = slice(begin, begin + 1000)
         pages.add_many(
             keys[part], hosts[part], directories[part], crawled[part], 1.0, 0.0,
@@ -137,16 +137,16 @@ def schedule(_folder: Path) -> dict[str, float]:
         )  # fmt: skip
     pages.renew()
     memory = anonymous_bytes() - before
-    pages.rate = PAGES / (30 * DAY)
-    told = keys[rng.integers(0, PAGES, 2 * PICKS)].tolist()
-    results = (rng.random(PICKS) < 0.3).astype(int).tolist()
+    pages.rate = page_count / (30 * DAY)
+    told = keys[rng.integers(0, page_count, 2 * picks)].tolist()
+    results = (rng.random(picks) < 0.3).astype(int).tolist()
     now, tick, began = 0.0, 1.0 / pages.rate, time.thread_time()
-    for k in range(PICKS):
+    for k in range(picks):
         now += tick
         pages.signals.note_change(pages.find(told[2 * k]), now, 1)
         pages.signals.note_change(pages.find(told[2 * k + 1]), now, 1)
         pages.record_outcome(pages.claim_next(now), now, results[k], now + 1.0)
-    return {"refreshed_memory": memory / PAGES, "pick_cpu": (time.thread_time() - began) / PICKS}
+    return {"refreshed_memory": memory / page_count, "pick_cpu": (time.thread_time() - began) / picks}
 
 
 STEPS = {"run": ("run_bits",), "queues": ("fill_queues", "queues"), "schedule": ("schedule",)}

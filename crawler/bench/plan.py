@@ -71,7 +71,8 @@ def main(_command: str, argv: list[str]) -> int:
 class _Number(NamedTuple):
     """A numeric argument of the command: a field of `Goal`.
 
-    `name` is the flag. `field` is the field if its name differs. The field is the argument times `factor`.
+    `name` is the flag. `field` is the name of the field in `Goal`; if it is empty, the field has the same
+    name as the flag. The value of the field is the argument times `factor`.
     """
 
     name: str

@@ -113,16 +113,19 @@ def ask_running(path: Path, request: dict[str, Any]) -> list[Any]:
     """Send a request to every process of a running crawl; return the answers.
 
     A process that does not answer may be starting, so wait for it, except with the request `stop`: the supervisor
-    stops all processes when one of them has been stopped.
+    stops all processes when one of them has been stopped. A crawl can be stopped even if its crawl.toml is damaged.
 
     Raises:
         UsageError: the crawl is not running.
     """
     directory = CrawlDirectory(path)
-    found = {name: _ask_running(directory, name, request) for name in names(directory)}
+    stops = request["command"] == "stop"
+    known = directory.process_names() if stops else names(directory)
+    found = {name: _ask_running(directory, name, request) for name in known}
     if not any(answered for answered, _ in found.values()):
+        names(directory)  # raises an error if there is no crawl
         raise UsageError(f"{path}: the crawl is not running")
-    if request["command"] != "stop":
+    if not stops:
         for name in [name for name, (answered, _) in found.items() if not answered]:
             found[name] = _ask_running(directory, name, request, wait=RESTART_WAIT)
     return [answer for answered, answer in found.values() if answered]
@@ -170,7 +173,7 @@ def ask_at_rest(
 
 
 def exit_code(damage: Iterable[str]) -> int:
-    """Print the lines about missing segments to standard error. Return 0 if there are none, otherwise 3."""
+    """Print the lines about missing segments and unreadable copies; return 0 if there are none, otherwise 3."""
     code = 0
     for line in damage:
         print(f"crawler: {printable(line)}", file=sys.stderr)

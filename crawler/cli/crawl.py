@@ -16,7 +16,6 @@ from crawler.cli.summary import exit_code, incomplete, summary
 from crawler.cli.url_arguments import add_logins, checked
 from crawler.config import Config, Layers
 from crawler.crawl.directory import CrawlDirectory
-from crawler.crawl.relaxed_settings import SeedPlaces, inherited
 from crawler.crawl.restart import rename_to_numbered
 from crawler.crawl.seed_lines import TABLE_KEYS, SeedLine, seed_lines, tables_of
 from crawler.crawl.seeds import Seeds
@@ -27,10 +26,15 @@ from crawler.storage.parts import PARTS, part_files
 
 log = logging.getLogger("crawler")
 
-# The value of `crawl.patience` (s) with `--spider`. A host that is down is tried again after
-# `politeness.backoff_first`, 60 s. The result of this try is in the report. The next try would be minutes
-# later.
-_SPIDER_PATIENCE = 90.0
+# Settings with `--spider`, unless the user gives others. A user waits for the verdict about a host that is down, and
+# nothing is lost if the host is up again later. So the host is tried three times within 15 s; the fourth try would be
+# 20 s later. By default, the second try would be after 60 s.
+_SPIDER_SETTINGS = {
+    "crawl.patience": 15.0,
+    "politeness.backoff_first": 5.0,
+    "frontier.retry_delays": [5.0, 10.0],
+    "robots.unreachable_delays": [5.0, 10.0, 300.0, 1800.0, 3600.0],
+}
 
 
 def main(_command: str, argv: list[str]) -> int:
@@ -48,8 +52,7 @@ def main(_command: str, argv: list[str]) -> int:
         )
     anew = args.fresh or args.cached
     layers = options.layers(args, None if anew else directory)
-    if args.spider and "crawl.patience" not in layers.sources:
-        layers.set("--spider", "crawl.patience", _SPIDER_PATIENCE)
+    _spider_settings(args, layers, str(directory.settings.file))
     add_logins(args, layers)
     _add_parts(args, layers)
     config = options.starting(layers)
@@ -88,6 +91,23 @@ def main(_command: str, argv: list[str]) -> int:
             file=sys.stderr,
         )
     return exit_code(report) or (CUT_CODE if broken_off or _misses_files(args, config, report) else 0)
+
+
+def _spider_settings(args: argparse.Namespace, layers: Layers, saved: str) -> None:
+    """Set the settings of --spider; without --spider, drop those that an earlier run with --spider saved."""
+    if args.spider:
+        for key, value in _SPIDER_SETTINGS.items():
+            if key not in layers.sources:
+                layers.set("--spider", key, value)
+        return
+    found = [
+        key
+        for key, value in _SPIDER_SETTINGS.items()
+        if layers.sources.get(key) == saved and layers.get(key) == value
+    ]
+    if len(found) == len(_SPIDER_SETTINGS):
+        for key in found:
+            layers.drop(key)
 
 
 def _move_existing(args: argparse.Namespace, layers: Layers, directory: CrawlDirectory) -> Config:
@@ -197,7 +217,7 @@ def _parser() -> argparse.ArgumentParser:
     what(
         "--spider",
         action="store_true",
-        help="follow links but store nothing; then see `crawler report`; --patience is 90 s",
+        help="follow links but store nothing; then see `crawler report`; dead hosts are tried three times in 15 s",
     )
     what("--dry-run", action="store_true", help="print the URLs that would be fetched; keep nothing")
     what("--fresh", action="store_true", help="start a new crawl; move the existing one to DIR.1, DIR.2, ...")
@@ -297,12 +317,8 @@ def seeds(config: Config, args: argparse.Namespace, layers: Layers, directory: C
         UsageError: a seed of the command line is outside the part of the web for which the directory's relaxed
             settings were given. Seeds of a file are checked while they are read.
     """
-    saved = str(directory.settings.file)
-    given = {key for key, source in layers.sources.items() if source != saved}
-    places = SeedPlaces(config.crawl.scope, inherited(config, given) if directory.exists() else {})
-    if directory.exists():
-        places.restrict(directory.settings.places())
-        places.check(args.urls)
+    places = directory.settings.seed_places(config, layers)
+    places.check(args.urls)
     return Seeds(config, _raw_seeds(args), places)
 
 

@@ -62,9 +62,10 @@ def _parse(argv: list[str]) -> argparse.Namespace:
         "-o",
         "--output",
         "--to",
+        type=options.output,
         metavar="PATH",
-        help="output file, or folder for a mirror or for parts (standard output); s3://, gs://, az:// "
-        "and file:// URLs name object storage",
+        help="output file, or folder for a mirror or for parts; - is standard output (the default); s3://, gs://, "
+        "az:// and file:// URLs name object storage",
     )
     parser.add_argument(
         "--where",

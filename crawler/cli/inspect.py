@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from crawler.admin import report
+from crawler.admin.crawl_facts import CrawlFacts
 from crawler.admin.eta import duration
 from crawler.admin.explanation import SEARCHED_MAX, explanation, may_be_unfollowed
 from crawler.admin.render_reasons import REASONS
@@ -48,7 +49,7 @@ def _status(argv: list[str]) -> int:
     parts = [Status.of(part) for part in access.ask(args.dir, request, damage)]
     status = whole(parts)
     if args.json:
-        _print_json(status.plain())
+        _print_json(status.plain() | {"crawl": CrawlFacts(args.dir).plain()})
     else:
         lines = _every_number(status) if args.verbose else _summary(status)
         lines += _refreshing(status.refreshing, args.hosts)
@@ -370,7 +371,7 @@ def _get(argv: list[str]) -> int:
         action="store_true",
         help="print the picture (PNG) that a browser took of the page (render.screenshot)",
     )
-    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="output file (standard output)")
+    options.add_output(parser)
     parser.add_argument(
         "--allow", default="", metavar="USE", help="only a copy that may be used for USE, such as train-ai"
     )

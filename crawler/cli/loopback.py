@@ -1,5 +1,7 @@
 """Web sites on loopback, for the demonstration, the lab and tests. Each host has an address; all share one port."""
 
+import contextlib
+import random
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Iterable
@@ -7,14 +9,28 @@ from typing import Self
 
 from aiohttp import web
 
+from crawler.errors import UsageError
+
+# Linux takes the ports of connections, and of servers that leave the choice to the system, from above this range.
+# So these do not take a port between the call of `free_ports` and the use of the port.
+_PORTS = range(10_000, 32_768)
+_TRIES = 1000
+
 
 def free_ports(count: int, address: str = "127.0.0.1") -> list[int]:
-    """Return `count` ports of an address that were free when this was called."""
-    held = [_listening(address, 0) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in held]
-    for each in held:
-        each.close()
-    return ports
+    """Return `count` ports of an address that were free when this was called.
+
+    Raises:
+        UsageError: fewer ports were found.
+    """
+    found: list[int] = []
+    for port in random.SystemRandom().sample(_PORTS, _TRIES):
+        with contextlib.suppress(OSError):
+            _bound(address, port).close()
+            found.append(port)
+        if len(found) == count:
+            return found
+    raise UsageError(f"{address}: fewer than {count} ports are free")
 
 
 def free_port(address: str = "127.0.0.1") -> int:
@@ -22,10 +38,14 @@ def free_port(address: str = "127.0.0.1") -> int:
     return free_ports(1, address)[0]
 
 
-def _listening(address: str, port: int) -> socket.socket:
+def _bound(address: str, port: int) -> socket.socket:
     link = socket.socket()
-    link.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    link.bind((address, port))
+    try:
+        link.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        link.bind((address, port))
+    except OSError:
+        link.close()
+        raise
     return link
 
 
@@ -54,7 +74,7 @@ class LoopbackSites:
     async def __aenter__(self) -> Self:
         await self._runner.setup()
         for address in self._addresses:
-            link = _listening(address, self.port)
+            link = _bound(address, self.port)
             self.port = link.getsockname()[1]
             await web.SockSite(self._runner, link, ssl_context=self._tls).start()
         return self

@@ -92,12 +92,28 @@ def add_set(group: argparse._ActionsContainer) -> None:
     )
 
 
+def add_output(parser: argparse.ArgumentParser) -> None:
+    """Add `--output` for a command that writes one file."""
+    parser.add_argument(
+        "-o",
+        "--output",
+        type=lambda text: Path(text) if output(text) else None,
+        metavar="FILE",
+        help="output file; - is standard output (the default)",
+    )
+
+
+def output(argument: str) -> str | None:
+    """Return the path or URL of an output; None, if the argument is `-`, stands for standard output."""
+    return None if argument == "-" else argument
+
+
 def layers(args: argparse.Namespace, directory: CrawlDirectory | None = None) -> Layers:
     """Return the configuration layers of a command line, the weakest first."""
     made = Layers()
     if directory is not None:
         ready(directory)
-        made.add(str(directory.settings.file), directory.settings.load())
+        made = directory.settings.layers()
     if args.config is not None:
         made.add(str(args.config), settings_of(args.config))
     for path, value in environment_overrides().items():

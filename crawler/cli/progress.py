@@ -10,7 +10,7 @@ from crawler.admin.status import Status, group
 from crawler.admin.wait_causes import describe_cause
 from crawler.clock import iso_time
 from crawler.printable import printable, raw_stream
-from crawler.records import HostStatus, Outcome
+from crawler.records import HostStatus
 
 if TYPE_CHECKING:
     from rich.console import RenderableType  # imported only for a terminal
@@ -50,13 +50,13 @@ class Rates:
 
     def __init__(self, status: Status) -> None:
         self._at = time.monotonic()
-        self._fetches, self._bytes = fetches(status), status.counters.get("bytes.wire", 0)
+        self._pages, self._bytes = _pages(status), status.counters.get("bytes.wire", 0)
 
     def sample(self, status: Status) -> dict[str, float]:
-        now, fetched, received = time.monotonic(), fetches(status), status.counters.get("bytes.wire", 0)
+        now, pages, received = time.monotonic(), _pages(status), status.counters.get("bytes.wire", 0)
         seconds = max(now - self._at, 1e-9)
-        made = {"pages": (fetched - self._fetches) / seconds, "bytes": (received - self._bytes) / seconds}
-        self._at, self._fetches, self._bytes = now, fetched, received
+        made = {"pages": (pages - self._pages) / seconds, "bytes": (received - self._bytes) / seconds}
+        self._at, self._pages, self._bytes = now, pages, received
         return made
 
 
@@ -72,7 +72,7 @@ def line(status: Status, rates: dict[str, float]) -> str:
     """Return one line that shows the progress."""
     count, frontier = status.counters.get, status.frontier
     return (
-        f"{fetches(status):,} pages ({rates['pages']:.1f}/s), "
+        f"{fetched(status)} ({rates['pages']:.1f}/s), "
         f"{count('bytes.wire', 0) / 1e6:,.1f} MB ({rates['bytes'] / 1e6:.2f} MB/s), "
         f"{frontier.todo:,} to do on {frontier.hosts:,} hosts, "
         f"{frontier.in_flight:,} in flight, {count('urls.failed', 0):,} failed{waiting_for(status)}"
@@ -80,11 +80,16 @@ def line(status: Status, rates: dict[str, float]) -> str:
     )
 
 
-def fetches(status: Status) -> int:
-    """Return the number of finished fetches with any outcome. URLs that were never requested do not count."""
-    asked = [outcome for outcome in Outcome if outcome not in (Outcome.ROBOTS_DENIED, Outcome.WITHDRAWN)]
-    new, known = group(status.counters, "pages"), group(status.counters, "refresh")
-    return sum(new.get(outcome, 0) + known.get(outcome, 0) for outcome in asked)
+def fetched(status: Status) -> str:
+    """Return how many pages were fetched, and fetched again, in the terms and numbers of `crawler status`."""
+    again = status.counters.get("refresh.done", 0)
+    return f"{status.counters.get('pages.fetched', 0):,} pages fetched" + (
+        f", {again:,} fetched again" if again else ""
+    )
+
+
+def _pages(status: Status) -> int:
+    return status.counters.get("pages.fetched", 0) + status.counters.get("refresh.done", 0)
 
 
 def waiting_for(status: Status) -> str:
@@ -161,7 +166,7 @@ def _totals(status: Status) -> "RenderableType":
     outcomes = group(status.counters, "pages").items()
     others = sorted(((n, name) for name, n in outcomes if name != "fetched" and n), reverse=True)
     rows = {
-        "fetched": f"{fetches(status):,} pages, {count('bytes.wire', 0) / 1e6:,.1f} MB",
+        "pages": f"{fetched(status)}, {count('bytes.wire', 0) / 1e6:,.1f} MB",
         "others": ", ".join(f"{name.replace('_', ' ')} {n:,}" for n, name in others) or "none",
         "links": f"{count('urls.links', 0):,} found, {status.due.new:,} new URLs",
         "to do": f"{frontier.todo:,} on {frontier.hosts:,} hosts, "

@@ -28,7 +28,8 @@ crawler report --dir example
 def main(_command: str, argv: list[str]) -> int:
     """Print the report.
 
-    Return 0, `FAILED_CODE` if a check of `--fail-on` found something, or 3 if segments are missing.
+    Return 0, `FAILED_CODE` if a check of `--fail-on` found something, or 3 if the report
+    lacks pages because segments are missing or copies cannot be read.
     """
     parser = options.parser(
         "report",
@@ -41,7 +42,7 @@ def main(_command: str, argv: list[str]) -> int:
         default="text",
         help="format of the report (text)",
     )
-    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="output file (standard output)")
+    options.add_output(parser)
     parser.add_argument(
         "--limit", type=int, default=1000, metavar="N", help="list at most N findings of each kind (1000)"
     )
@@ -117,14 +118,12 @@ def _audit(args: argparse.Namespace) -> "Audit":
 
     listed_max = args.limit if args.compare is None else max(args.limit, comparison.COMPARED_MAX)
     workers = min(processes(), PROCESSES_MAX)
-    problems: list[str] = []
     progress = ExportProgress(shown=not args.quiet and sys.stderr.isatty())
     try:
         audit = collect.audit(
             args.dir,
             processes=workers,
             listed_max=listed_max,
-            report=problems.append,
             progress=progress,
         )
         if args.compare is not None:
@@ -134,12 +133,9 @@ def _audit(args: argparse.Namespace) -> "Audit":
                 args.compare,
                 processes=workers,
                 listed_max=listed_max,
-                report=problems.append,
             )
     finally:
         progress.end()
-    for problem in problems:
-        print(f"crawler: {problem}", file=sys.stderr)
     comparison.trim(audit, args.limit)
     return audit
 

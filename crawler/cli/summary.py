@@ -69,7 +69,8 @@ def summary(report: dict[str, Any], directory: Path, command: str = "crawl") -> 
         )
     if report["conservation"] != "holds":
         lines += [f"counting error: {problem}" for problem in report["conservation"]]
-    lines.append(f"pages: {where}/*/warc   fetch log: {where}/pages.jsonl   report: {where}/report.json")
+    stored = f"pages: {where}/*/warc   " if any(directory.glob("*/warc/*")) else ""
+    lines.append(f"{stored}fetch log: {where}/pages.jsonl   report: {where}/report.json")
     if frontier["todo"] or command == "refresh":
         lines.append(f"continue with: crawler {command} --dir {where}")
     return "\n".join(lines)

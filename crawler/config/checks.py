@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from typing import Annotated, Any, get_args, get_origin
 
 import msgspec
@@ -17,7 +18,7 @@ from crawler.config.forms import (
     process_name,
     product_token,
 )
-from crawler.config.key_words import keys, sections, words
+from crawler.config.key_words import fields, keys, sections, words
 from crawler.config.schema import (
     ARMS_MAX,
     SIGNATURE_LIFETIME_MAX,
@@ -79,7 +80,7 @@ def _meant(key: str) -> str:
     """Return a hint that names an existing key similar to `key`, or "" if there is none."""
     import difflib  # imported here because it is rarely needed
 
-    known = [field.name for field in msgspec.structs.fields(Config)] + list(keys())
+    known = [field.name for field in fields(Config)] + list(keys())
     if close := difflib.get_close_matches(key, known, 1, 0.75):
         return f"; did you mean {close[0]}?"
     leaf = [each for each in known if each.rpartition(".")[2] == key.rpartition(".")[2]]
@@ -124,11 +125,11 @@ def _check_forms(config: Config) -> None:
     splitter, serve = config.splitter, config.serve
     with _of("identity.token"):
         product_token(config.identity.token)
-    for key, fields in [
+    for key, lines in [
         ("identity.headers", config.identity.headers),
         *(("override.headers", table.headers or ()) for table in config.override),
     ]:
-        for line in fields:
+        for line in lines:
             with _of(key):
                 header_field(line)
     with _of("pages.prefix"):
@@ -275,11 +276,18 @@ def _check_server(text: str) -> None:
 
 def _check_sizes(section: str, values: msgspec.Struct) -> None:
     """Raise ConfigError for a size below the minimum of its field (msgspec checks plain numbers only)."""
-    for name, kind in type(values).__annotations__.items():
-        if get_origin(kind) is not Annotated:
-            continue
-        meta = get_args(kind)[1]
-        least = (meta.extra or {}).get("least", 0)
-        if least and getattr(values, name) < least:
+    for name, least in _minima(type(values)):
+        if getattr(values, name) < least:
             value = int(getattr(values, name))
             raise bad_setting(f"{section}.{name}", f"{value} is out of range; must be at least {least}")
+
+
+@cache
+def _minima(kind: type[msgspec.Struct]) -> list[tuple[str, int]]:
+    """Return the fields of a section that have a minimum, with the minimum."""
+    marked = (
+        (name, get_args(each)[1].extra)
+        for name, each in kind.__annotations__.items()
+        if get_origin(each) is Annotated
+    )
+    return [(name, extra["least"]) for name, extra in marked if (extra or {}).get("least")]

@@ -10,12 +10,14 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
 
 import msgspec
 
 from crawler.config.checks import convert
+from crawler.config.key_words import fields
 from crawler.config.schema import Config
 from crawler.errors import ConfigError
 
@@ -23,14 +25,26 @@ from crawler.errors import ConfigError
 def read_file(path: Path) -> dict[str, Any]:
     """Return the content of a TOML file as a nested mapping."""
     try:
-        with path.open("rb") as file:
-            return tomllib.load(file)
+        return _copy(_parsed(path.read_bytes().decode()))  # type: ignore[no-any-return]
     except OSError as error:
         raise ConfigError(f"configuration {path}: {error.strerror}") from error
     except ValueError as error:  # invalid TOML, invalid UTF-8, or a number with thousands of digits
         raise ConfigError(f"configuration {path}: {error}") from error
     except RecursionError:
         raise ConfigError(f"configuration {path}: too deeply nested") from None
+
+
+@lru_cache(maxsize=4)
+def _parsed(text: str) -> dict[str, Any]:
+    """Parse the text of a file. A command reads the settings of its crawl several times, and each parse takes 2 ms."""
+    return tomllib.loads(text)
+
+
+def _copy(value: Any) -> Any:
+    """Copy the tables and lists of a parsed file. `copy.deepcopy` takes as long as a parse."""
+    if isinstance(value, dict):
+        return {key: _copy(each) for key, each in value.items()}
+    return [*map(_copy, value)] if isinstance(value, list) else value
 
 
 def environment_overrides(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
@@ -50,7 +64,7 @@ def _with_two_underscores(name: str) -> str:
     if not name.startswith("CRAWLER_"):
         return ""
     rest = name[len("CRAWLER_") :].lower()
-    for section in msgspec.structs.fields(Config):
+    for section in fields(Config):
         key = rest.removeprefix(f"{section.name}_")
         if key != rest and _field_type(section.name, key) is not None:
             return f"CRAWLER_{section.name.upper()}__{key.upper()}"
@@ -59,13 +73,13 @@ def _with_two_underscores(name: str) -> str:
 
 def _field_type(section: str, key: str) -> Any:
     """Return the type of `section.key`, without the range that an annotation adds; None if there is no such key."""
-    fields = {field.name: field.type for field in msgspec.structs.fields(Config)}
+    types = {field.name: field.type for field in fields(Config)}
     if section:
-        kind = fields.get(section)
+        kind = types.get(section)
         if not (isinstance(kind, type) and issubclass(kind, msgspec.Struct)):
             return None
-        fields = {field.name: field.type for field in msgspec.structs.fields(kind)}
-    kind = fields.get(key)
+        types = {field.name: field.type for field in fields(kind)}
+    kind = types.get(key)
     if get_origin(kind) is Annotated:
         kind = get_args(kind)[0]
     return str if get_origin(kind) is Literal else kind
@@ -125,6 +139,16 @@ class Layers:
         """Set one key by its path."""
         set_key(self.tree, path, value)
         self.sources[path] = source
+
+    def get(self, path: str) -> object:
+        """Return the value of the key "section.key" in the merged layers, or None."""
+        section, _, key = path.partition(".")
+        return self.tree.get(section, {}).get(key)
+
+    def drop(self, path: str) -> None:
+        """Give a key that was set its default again."""
+        section, _, key = path.partition(".")
+        del self.tree[section][key], self.sources[path]
 
     def config(self) -> Config:
         """Return the configuration of all layers.

@@ -1,8 +1,7 @@
 """Checks that the crawler tells site owners how they can contact its operator.
 
 A crawler whose operator cannot be contacted is a nuisance for site owners. Without a contact, a warning is
-logged before the first public host is visited. With the scope `any`, the crawl refuses to start on a public
-host.
+logged before the first public host is visited. With the scope `any`, there is an error instead of a warning.
 """
 
 import ipaddress

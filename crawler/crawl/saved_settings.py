@@ -10,8 +10,9 @@ from typing import Any, Protocol
 import msgspec
 from msgspec import structs
 
-from crawler.config import Config, convert, read_file, to_toml
+from crawler.config import Config, Layers, convert, read_file, to_toml
 from crawler.config.credentials import add_credentials, credentials_of, without_credentials
+from crawler.crawl.relaxed_settings import SeedPlaces, inherited
 from crawler.errors import ConfigError, DamageError, DirectoryError
 from crawler.records import UNDECODABLE
 from crawler.storage.engines import AUTO, another_engine, chosen, engine_of
@@ -104,7 +105,10 @@ class SavedSettings:
         """
         if not self.file.exists():
             return "missing" if self._directory.report_file.exists() else ""
-        lines = self.file.read_bytes().splitlines()
+        try:
+            lines = self.file.read_bytes().splitlines()
+        except OSError as error:
+            raise DirectoryError(f"{self.file}: cannot be read: {error.strerror}") from error
         return "cut short" if lines[:1] == [_HEAD.encode()] and lines[-1] != _END.encode() else ""
 
     def places(self) -> list[str]:
@@ -144,6 +148,22 @@ class SavedSettings:
     def load_former(self) -> dict[str, Any]:
         """Return the saved configuration of a directory of any format, with the keys of that format."""
         return self._with_credentials(self._read_tree())
+
+    def layers(self) -> Layers:
+        """Return the saved settings as the weakest layer of a run; the settings that the caller gives are added to it."""
+        made = Layers()
+        made.add(str(self.file), self.load())
+        return made
+
+    def seed_places(self, config: Config, layers: Layers) -> SeedPlaces:
+        """Return the places of the crawl's seeds, for a run with `config`, the configuration of `layers`.
+
+        The relaxed settings that only the directory has do not apply to seeds at other places.
+        """
+        given = {key for key, source in layers.sources.items() if source != str(self.file)}
+        places = SeedPlaces(config.crawl.scope, inherited(config, given))
+        places.restrict(self.places())
+        return places
 
     def _with_credentials(self, tree: dict[str, Any]) -> dict[str, Any]:
         try:

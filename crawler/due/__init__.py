@@ -14,6 +14,6 @@ runs         one run on disk, about 5 bytes per fingerprint
 memory_runs  one run in memory
 merging      merge several runs into one stream
 
-The modules with the inner loops are compiled where a compiler is available. These are `sorting`,
-`pending_set` and `elias_fano`, which codes runs and looks up fingerprints in them. They share inline.pxd.
+The modules with the inner loops are compiled where a compiler is available. These modules are `sorting`,
+`pending_set` and `elias_fano` (the coding of runs and look-ups in coded runs). They share inline.pxd.
 """

@@ -31,6 +31,7 @@ import msgspec
 import numpy as np
 from isal import isal_zlib
 
+from crawler import bus_errors
 from crawler.due import elias_fano, sorting
 from crawler.due.block_fences import FENCE_STEP
 from crawler.errors import DamageError
@@ -71,6 +72,7 @@ def _map(path: Path) -> mmap.mmap:
         with path.open("rb") as file:
             if not os.fstat(file.fileno()).st_size:
                 raise DamageError(f"{path}: the file is empty")
+            bus_errors.install()
             return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     except OSError as error:
         raise DamageError(f"{path}: cannot be opened: {error.strerror}") from error

@@ -3,6 +3,7 @@
 from crawler.extract.tag_reader cimport TagReader
 
 cdef int BEFORE_HEAD, IN_HEAD, IN_NOSCRIPT, AFTER_HEAD, IN_BODY
+cdef int CLOSED, OPEN, UNCERTAIN
 
 cdef class LinkScanner(TagReader):
     cdef int phase
@@ -20,6 +21,10 @@ cdef class LinkScanner(TagReader):
     cdef dict hrefs
     cdef Py_ssize_t links_max
     cdef bint skips_nofollow
+    cdef object others
+    cdef bint has_html
+    cdef bint has_form
+    cdef int select
     cdef Py_ssize_t met_places[256]
     cdef Py_ssize_t met_sizes[256]
 
@@ -28,6 +33,9 @@ cdef class LinkScanner(TagReader):
     cdef bint _in_template(self, int element) except -1
     cdef bint _insert(self, int element) except -1
     cdef bint _take(self, int element) except -1
+    cdef bint _take_others(self, int element) except -1
+    cdef _hand_over(self, bint foreign)
+    cdef _note_select(self, int element, bint starts)
     cdef object _href(self)
     cdef bint _is_repeated(self) noexcept
     cdef _add(self, str raw_url)

@@ -16,9 +16,14 @@ misplaced content in tables, HTML inside SVG or MathML, framesets, raw text with
 escaped `<script>`, a `<base>` in the body, NUL before the body. Formatting elements need no special
 treatment: the standard may insert copies of them, but a copy always comes after its original, and only the
 first of several equal links is used.
+
+If requisites or rare attributes are wanted, the scanner hands over each element that has one of these
+attributes, provided that the parser inserts the element (`_take_others`). It gives up if the parser would add the
+attributes to another element, or if it is uncertain whether a `<select>` is nested in another.
 """
 
 import re
+from typing import TYPE_CHECKING
 
 import cython
 
@@ -32,10 +37,15 @@ else:
     from crawler.extract import tag_reader as tags
 from crawler.extract.tag_reader import NAMES, TagReader, with_newlines
 
+if TYPE_CHECKING:
+    from crawler.extract.requisites import OtherUrls
+
 COMPILED: bool = cython.compiled
 
 # phases: the insertion modes of 13.2.6.4.1 to 7
 BEFORE_HEAD, IN_HEAD, IN_NOSCRIPT, AFTER_HEAD, IN_BODY = range(5)
+# whether a `<select>` is open; UNCERTAIN if it contained, or contains, other elements than options
+CLOSED, OPEN, UNCERTAIN = range(3)
 _DEPTH_MAX = 200  # maximum number of open tables, and of open elements of SVG or MathML
 _FACTOR = cython.declare(cython.ulonglong, 0x9E3779B97F4A7C15)
 # Start tags that end SVG and MathML (13.2.6.5), or whose content the parser treats differently inside SVG and
@@ -56,10 +66,16 @@ class LinkScanner(TagReader):
     Args:
         found: its `hrefs` get the links; `take_link`, `take_meta` and `take_base` are called with these elements.
         links_max: the number of links that are used; one more is kept, since a link to the page itself may be dropped.
+        others: gets the requisites and the URLs in rarer attributes, if they are wanted.
     """
 
-    def __init__(self, content: bytes, found: Collected, links_max: int) -> None:
-        super().__init__(content)
+    def __init__(
+        self, content: bytes, found: Collected, links_max: int, others: "OtherUrls | None" = None
+    ) -> None:
+        super().__init__(content, None if others is None else others.wanted)
+        self.others = others
+        self.has_html = self.has_form = False  # whether there was an `<html>`; whether a `<form>` is open
+        self.select = CLOSED
         self.phase = BEFORE_HEAD
         self.templates = 0
         # whether an open template contains a link, or an element that sets a marker (`_in_template`)
@@ -86,7 +102,11 @@ class LinkScanner(TagReader):
         while True:
             self.sees_text = self.phase < IN_BODY
             self.skips_others = not (
-                self.sees_text or self.templates or self.in_foreign or self.place == tags.TABLE
+                self.sees_text
+                or self.templates
+                or self.in_foreign
+                or self.place == tags.TABLE
+                or self.others is not None
             )
             tag = self.next_tag()
             if self.sees_text and self.before != tags.BLANK and not self.templates:
@@ -112,8 +132,12 @@ class LinkScanner(TagReader):
             return self._foreign_start(element)
         if element in (tags.FRAME, tags.FRAMESET):
             return False
+        if self.others is not None:
+            self._note_select(element, True)
         if self.templates:
             return self._in_template(element) and self._insert(element)
+        if self.attributes is not None and not self._take_others(element):
+            return False
         if self.phase < IN_BODY and self._before_body(element):
             return True
         if element >= tags.TABLE:
@@ -146,7 +170,9 @@ class LinkScanner(TagReader):
         if element == tags.PLAINTEXT:
             self.is_whole = True
             return False
-        if element == tags.TEMPLATE:
+        if element == tags.FORM and not self.templates:
+            self.has_form = True
+        elif element == tags.TEMPLATE:
             self.has_template = True
             if not self.templates:
                 self.has_hidden_link = self.has_marker = False
@@ -176,6 +202,54 @@ class LinkScanner(TagReader):
         elif element == tags.BASE:
             self.found.take_base(self._href())
         return True
+
+    @cython.final
+    def _take_others(self, element: cython.int) -> cython.bint:
+        """Hand over the wanted attributes of a start tag if the parser inserts the element.
+
+        Return False if the page must be parsed.
+        """
+        inserted: cython.bint = True
+        assert self.others is not None and self.attributes is not None
+        if self.others.needs_tree(self.attributes):
+            return False
+        if element == tags.HTML:  # a second `<html>` or `<body>` adds its attributes to the first
+            if self.phase != BEFORE_HEAD or self.has_html:
+                return False
+        elif element == tags.BODY:
+            if self.phase == IN_BODY:
+                return False
+        elif element == tags.HEAD:
+            inserted = self.phase == BEFORE_HEAD
+        elif element == tags.NOSCRIPT:
+            inserted = self.phase != IN_NOSCRIPT
+        elif element == tags.FORM:
+            inserted = not self.has_form
+        elif element == tags.SELECT:
+            if self.select != OPEN:
+                return False
+        elif element > tags.TABLE:
+            inserted = self.place != tags.OTHER
+        if inserted:
+            self._hand_over(False)
+        return True
+
+    @cython.final
+    def _hand_over(self, foreign: cython.bint):
+        assert self.others is not None and self.attributes is not None
+        name: bytes = self.content[self.tag_at : self.tag_end].lower()
+        if name == b"image" and not foreign:
+            name = b"img"
+        self.others.take(name.decode("utf-8", "replace"), self.attributes)
+
+    @cython.final
+    def _note_select(self, element: cython.int, starts: cython.bint):
+        """Note whether a `<select>` is open after this tag. A `<select>` inside another is ignored."""
+        if element == tags.SELECT:
+            if self.select != UNCERTAIN:
+                self.select = (OPEN if self.select == CLOSED else UNCERTAIN) if starts else CLOSED
+        elif self.select == OPEN and element != tags.OPTION and element != tags.OPTGROUP:
+            self.select = UNCERTAIN
 
     @cython.final
     def _href(self):
@@ -232,6 +306,8 @@ class LinkScanner(TagReader):
             return False
         if element == tags.TITLE and self.phase < IN_BODY and not self.templates and self.title is None:
             self.title = self.content[begin:end]
+        elif element == tags.STYLE and self.others is not None and not self.templates:
+            self.others.take_sheet(with_newlines(self.content[begin:end].decode("utf-8", "replace")))
         return True
 
     @cython.final
@@ -239,6 +315,10 @@ class LinkScanner(TagReader):
         element: cython.int = self.element
         if self.foreign:
             return self._foreign_end(element)
+        if self.others is not None:
+            self._note_select(element, False)
+        if element == tags.FORM and not self.templates:
+            self.has_form = False
         if self.templates:
             self.templates -= element == tags.TEMPLATE
         elif self.phase < IN_BODY:
@@ -251,6 +331,7 @@ class LinkScanner(TagReader):
     def _before_body(self, element: cython.int) -> cython.bint:
         """Process a start tag before the body; return whether the tag is ignored there."""
         if element == tags.HTML:
+            self.has_html = True
             return True
         if self.phase == BEFORE_HEAD:
             self.phase = IN_HEAD
@@ -343,6 +424,13 @@ class LinkScanner(TagReader):
             return False
         if len(foreign) == _DEPTH_MAX or (element in (tags.SVG, tags.MATH) and name != foreign[0]):
             return False
+        if self.others is not None and not self.templates:
+            if element == tags.STYLE:  # its text would have to be read like that of other elements
+                return False
+            if self.attributes is not None:
+                if self.others.needs_tree(self.attributes):
+                    return False
+                self._hand_over(True)
         if element in (tags.A, tags.AREA) and not self.templates:
             self._take(element)
         if not self.closed:

@@ -1,8 +1,9 @@
 """Finds the links of a page (`extract/README.md`, "Links") with selectolax (lexbor).
 
-Lexbor follows the HTML standard, so the tree decides what a link is. The contents of comments, script, style,
-textarea and title yield no links. Neither do the contents of templates, which are not in the searched tree.
-noscript is read as if scripting were off. Shadow roots are part of the page (`shadow_roots.py`).
+Lexbor builds its tree as the HTML standard requires, and only elements of this tree yield links. The contents
+of comments, script, style, textarea and title yield no links. Neither do the contents of templates, which are
+not in the searched tree. noscript is read as if scripting were off. Shadow roots are part of the page
+(`shadow_roots.py`).
 
 One selector visits every relevant element, in document order. Lexbor is fastest with selectors that name only
 attributes. The selectors of `_ALL` take 59 us for a 45 kB page; with `iframe[src]` and `frame[src]` in place
@@ -91,12 +92,11 @@ def parse(utf8: bytes, encoding: str, page: Context, config: ExtractConfig) -> E
     if page.want_anchors:
         _take_anchors(tree, found)
     if page.want_requisites or config.all_attributes:
-        from crawler.extract.requisites import other_links, requisites  # few crawls want requisites
-    if page.want_requisites:
-        found.requisites = requisites(tree, config.links_max)
-    if config.all_attributes:
-        for raw_url in other_links(tree, config.links_max):
-            found.add(raw_url)
+        from crawler.extract.requisites import OtherUrls  # few crawls want requisites
+
+        others = OtherUrls(config.links_max, all_attributes=config.all_attributes)
+        others.take_tree(tree)
+        others.add_to(found, requisites=page.want_requisites)
     extracted = found.extracted(encoding, _title(tree), config.links_max)
     if page.want_markup:
         from crawler.extract.markup import read_markup  # only the audit wants the markup

@@ -2,16 +2,18 @@
 
 Requisites are images (with every candidate of a srcset), scripts, style sheets, icons, media, embedded
 objects, frames, and the URLs in the CSS of the page itself. `css.py` reads the URLs in style sheets.
-`other_links` implements the setting `all_attributes`. It reads every attribute that holds a URL, except in
-forms that are not sent by GET, because their URLs must not be fetched.
+With the setting `all_attributes`, every attribute that holds a URL is read, except in forms that are not
+sent by GET, because their URLs must not be fetched.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
+from itertools import islice
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
+from crawler.extract.collected import Collected
 from crawler.extract.css import css_urls
 from crawler.extract.link_attributes import LINK_ATTRIBUTES, REQUISITE_RELATIONS, Form, Kind, LinkAttribute
 
@@ -33,42 +35,91 @@ def _selector(rows: Iterable[LinkAttribute]) -> str:
     return ",".join(sorted(found))
 
 
-_REQUISITE_SELECTOR = _selector(row for row in LINK_ATTRIBUTES if row.kind in _NEEDED) + ",style"
-_OTHER_SELECTOR = _selector(_OTHER_ROWS)
+_REQUISITE_ROWS = [row for row in LINK_ATTRIBUTES if row.kind in _NEEDED]
+_SELECTOR = _selector(_REQUISITE_ROWS) + ",style"
+_ALL_SELECTOR = _selector(_REQUISITE_ROWS + _OTHER_ROWS) + ",style"
+_OF_BUTTONS = frozenset(row.attribute for row in _OTHER_ROWS if row.of_form and "form" not in row.elements)
+
+
+def _names(rows: Iterable[LinkAttribute], *more: str) -> dict[bytes, str]:
+    return {name.encode(): name for name in [*(row.attribute for row in rows), *more]}
+
+
+_WANTED = _names(_REQUISITE_ROWS, "rel")
+_ALL_WANTED = _names(_REQUISITE_ROWS + _OTHER_ROWS, "rel", "method", "formmethod")
 
 _CANDIDATE = re.compile(r"[, \t\n\f\r]*+([^ \t\n\f\r]++)")
 _DESCRIPTORS = re.compile(r"(?:[^,(]|\([^)]*+\)?)*+,?")
 
 
-def requisites(tree: LexborHTMLParser, count_max: int) -> list[str]:
-    """Return the raw URLs of the page's requisites, unique, in order of appearance, at most `count_max`."""
-    return _first(_all_requisites(tree), count_max)
+class OtherUrls:
+    """Collects the requisites of a page; with `all_attributes`, also the URLs in rarer attributes.
+
+    The elements come from a tree (`take_tree`), or one by one from the scanner (`link_scanner.py`), in document
+    order. `wanted` names the attributes that the scanner must read. At most `count_max` URLs of either kind are kept.
+    """
+
+    def __init__(self, count_max: int, *, all_attributes: bool) -> None:
+        self._count_max = count_max
+        self._all = all_attributes
+        self._requisites: dict[str, None] = {}
+        self._others: dict[str, None] = {}
+        self.wanted = _ALL_WANTED if all_attributes else _WANTED
+
+    def take(self, tag: str, attributes: Mapping[str, str | None], form_method: str = "") -> None:
+        """Take an element, given its name in lower case.
+
+        `form_method` is the method of the form around it. It matters only if `needs_tree` is true.
+        """
+        for attribute, form in _needed_by(tag):
+            if value := attributes.get(attribute):
+                self._add(self._requisites, _READERS[form](value))
+        if tag == "link":
+            self._add(self._requisites, (_link_requisite(attributes),))
+        if self._all:
+            method = attributes.get("formmethod") or form_method
+            if tag == "form":
+                method = method or attributes.get("method") or "get"
+            self._add(self._others, _others_of(tag, attributes, method.lower() == "get"))
+
+    def take_sheet(self, text: str) -> None:
+        """Take the text of a `<style>` element."""
+        self._add(self._requisites, css_urls(text))
+
+    def take_tree(self, tree: LexborHTMLParser) -> None:
+        """Take all elements of a page."""
+        for node in tree.css(_ALL_SELECTOR if self._all else _SELECTOR):
+            tag, attributes = (node.tag or "").lower(), node.attributes
+            self.take(
+                tag, attributes, _form_method(node) if self._all and self.needs_tree(attributes) else ""
+            )
+            if tag == "style":
+                self.take_sheet(node.text())
+
+    @staticmethod
+    def needs_tree(attributes: Mapping[str, str | None]) -> bool:
+        """Return whether only the tree tells if an element's URLs are used: the form of a button is an ancestor."""
+        return not _OF_BUTTONS.isdisjoint(attributes)
+
+    def _add(self, found: dict[str, None], raw_urls: Iterable[str | None]) -> None:
+        for raw_url in raw_urls:
+            if raw_url and not raw_url.startswith("#") and len(found) < self._count_max:
+                found[raw_url.partition("#")[0]] = None
+
+    def add_to(self, found: Collected, *, requisites: bool) -> None:
+        """Add what was collected to the links of the page, and with `requisites` to its requisites."""
+        if requisites:
+            found.requisites = list(self._requisites)
+        if self._all:
+            for raw_url in islice({**self._requisites, **self._others}, self._count_max):
+                found.add(raw_url)
 
 
-def other_links(tree: LexborHTMLParser, count_max: int) -> list[str]:
-    """Return the raw URLs of all attributes that hold URLs but are not followed by default."""
-    return _first(_all_others(tree), count_max)
-
-
-def _first(raw_urls: Iterable[str | None], count_max: int) -> list[str]:
-    found: dict[str, None] = {}
-    for raw_url in raw_urls:
-        if raw_url and not raw_url.startswith("#"):
-            found[raw_url.partition("#")[0]] = None
-            if len(found) >= count_max:
-                break
-    return list(found)
-
-
-def _all_others(tree: LexborHTMLParser) -> Iterator[str | None]:
-    yield from _all_requisites(tree)
-    for node in tree.css(_OTHER_SELECTOR):
-        attributes = node.attributes
-        method = attributes.get("formmethod") or _form_method(node)
-        asked = method.lower() == "get"
-        for row in _OTHER_ROWS:
-            if (asked or not row.of_form) and (not row.elements or (node.tag or "").lower() in row.elements):
-                yield attributes.get(row.attribute)
+def _others_of(tag: str, attributes: Mapping[str, str | None], gets: bool) -> Iterator[str | None]:
+    """Yield the URLs of an element that are links only with `all_attributes`; `gets`: its form is sent by GET."""
+    for row in _OTHER_ROWS:
+        if (gets or not row.of_form) and (not row.elements or tag in row.elements):
+            yield attributes.get(row.attribute)
 
 
 def _form_method(node: LexborNode) -> str:
@@ -79,27 +130,15 @@ def _form_method(node: LexborNode) -> str:
     return form.attributes.get("method") or "get" if form is not None else "get"
 
 
-def _all_requisites(tree: LexborHTMLParser) -> Iterator[str | None]:
-    for node in tree.css(_REQUISITE_SELECTOR):
-        tag = (node.tag or "").lower()
-        attributes = node.attributes
-        for attribute, form in _needed_by(tag):
-            if value := attributes.get(attribute):
-                yield from _READERS[form](value)
-        if tag == "style":
-            yield from css_urls(node.text())
-        elif tag == "link":
-            yield _link_requisite(attributes)
-
-
 @lru_cache(maxsize=256)
 def _needed_by(tag: str) -> tuple[tuple[str, Form], ...]:
     """Return the attributes of an element that hold requisites, each with the syntax of its value."""
-    rows = [row for row in LINK_ATTRIBUTES if row.kind in _NEEDED]
-    return tuple((row.attribute, row.form) for row in rows if not row.elements or tag in row.elements)
+    return tuple(
+        (row.attribute, row.form) for row in _REQUISITE_ROWS if not row.elements or tag in row.elements
+    )
 
 
-def _link_requisite(attributes: dict[str, str | None]) -> str | None:
+def _link_requisite(attributes: Mapping[str, str | None]) -> str | None:
     relations = (attributes.get("rel") or "").lower().split()
     return None if REQUISITE_RELATIONS.isdisjoint(relations) else attributes.get("href")
 

@@ -7,14 +7,13 @@ from crawler.records import Extracted
 from crawler.shadow_roots import open_shadow_roots
 
 
-def can_scan(page: Context, config: ExtractConfig) -> bool:
+def can_scan(page: Context) -> bool:
     """Return whether `scanned` may have a result for pages with this context.
 
     If the scanner is not compiled, every page must be parsed, because the interpreted scanner would be slower
-    than the parser. Pages with rare attributes must also be parsed, and so must those for which
-    `Context.needs_tree` is true.
+    than the parser. Pages for which `Context.needs_tree` is true must also be parsed.
     """
-    return COMPILED and not page.needs_tree and not config.all_attributes
+    return COMPILED and not page.needs_tree
 
 
 def scanned(utf8: bytes, encoding: str, page: Context, config: ExtractConfig) -> Extracted | None:
@@ -22,15 +21,36 @@ def scanned(utf8: bytes, encoding: str, page: Context, config: ExtractConfig) ->
 
     Shadow roots are opened only if the page has templates; most pages have none.
     """
-    if not can_scan(page, config):
+    if not can_scan(page):
         return None
-    found = Collected(page)
-    scanner = LinkScanner(utf8, found, config.links_max)
-    whole = scanner.scan()
-    if scanner.has_template and (opened := open_shadow_roots(utf8)) is not utf8:
-        found = Collected(page)
-        scanner = LinkScanner(opened, found, config.links_max)
-        whole = scanner.scan()
-    if not whole:
-        return None
-    return found.extracted(encoding, one_line(scanner.title_text()), config.links_max)
+    scan = PageScan(utf8, page, config)
+    if scan.has_template and (opened := open_shadow_roots(utf8)) is not utf8:
+        scan = PageScan(opened, page, config)
+    return scan.extracted(encoding)
+
+
+class PageScan:
+    """The result of scanning one page."""
+
+    def __init__(
+        self, utf8: bytes, page: Context, config: ExtractConfig, scanner: type[LinkScanner] = LinkScanner
+    ) -> None:
+        self._links_max = config.links_max
+        self._wants_requisites = page.want_requisites
+        self._found = Collected(page)
+        self._others = None
+        if page.want_requisites or config.all_attributes:
+            from crawler.extract.requisites import OtherUrls  # few crawls want requisites
+
+            self._others = OtherUrls(config.links_max, all_attributes=config.all_attributes)
+        self._scanner = scanner(utf8, self._found, config.links_max, self._others)
+        self._is_whole = self._scanner.scan()
+        self.has_template = self._scanner.has_template
+
+    def extracted(self, encoding: str) -> Extracted | None:
+        """Return what the scanner found; None if the page must be parsed."""
+        if not self._is_whole:
+            return None
+        if self._others is not None:
+            self._others.add_to(self._found, requisites=self._wants_requisites)
+        return self._found.extracted(encoding, one_line(self._scanner.title_text()), self._links_max)

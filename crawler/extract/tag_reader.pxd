@@ -3,7 +3,7 @@
 cdef int NOTHING, START, END, BLANK, TEXT, NUL
 cdef int OTHER, A, AREA, LINK, META, BASE, INPUT, IFRAME, TITLE, TEXTAREA, STYLE, SCRIPT, XMP, NOEMBED, NOFRAMES
 cdef int NOSCRIPT, BASEFONT, BGSOUND, HTML, HEAD, BODY, BR, P, FORM, TEMPLATE, FRAME, FRAMESET, SVG, MATH, PLAINTEXT
-cdef int OBJECT, APPLET, MARQUEE, TABLE, CAPTION, COL, COLGROUP, TBODY, TFOOT, THEAD, TR, TD, TH
+cdef int OBJECT, APPLET, MARQUEE, SELECT, OPTION, OPTGROUP, IMAGE, TABLE, CAPTION, COL, COLGROUP, TBODY, TFOOT, THEAD, TR, TD, TH
 cdef int HREF, REL, SRC, CONTENT, NAME, HTTP_EQUIV, TYPE
 
 cdef class TagReader:
@@ -32,13 +32,14 @@ cdef class TagReader:
     cdef Py_ssize_t name_end
     cdef Py_ssize_t value_at
     cdef Py_ssize_t value_end
+    cdef dict wanted
+    cdef dict attributes
+    cdef unsigned int wanted_lengths[32]
 
     cdef int next_tag(self) except -1
     cdef Py_ssize_t skip_raw_text(self, int element) except -2
     cdef Py_ssize_t find(self, int character, Py_ssize_t begin) noexcept
     cdef void _see_text(self, Py_ssize_t begin, Py_ssize_t end) noexcept
-    cdef bint _start_tag(self) except -1
-    cdef bint _end_tag(self) except -1
     cdef bint _other_markup(self, unsigned char character) except -1
     cdef bint _declaration(self) except -1
     cdef bint _bogus_comment(self) noexcept
@@ -48,6 +49,7 @@ cdef class TagReader:
     cdef bint _attribute(self) noexcept
     cdef bint _attribute_value(self, Py_ssize_t at) noexcept
     cdef _note(self)
+    cdef _keep_wanted(self)
     cdef bint _is_new(self, int attribute, bytes name) except -1
     cdef object value(self, Py_ssize_t begin, Py_ssize_t end)
     cdef bint _is_tag(self, Py_ssize_t begin, bytes name, Py_ssize_t size) noexcept

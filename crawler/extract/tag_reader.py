@@ -9,9 +9,10 @@
           └─ else    text
 
 Each call of `next_tag` reads up to the end of the next tag and returns the kind of this tag. The attributes
-of the tag are read only if the element can have a link or a directive. Where raw text begins depends on the
-elements around the tag. The caller keeps track of these elements, and calls `skip_raw_text` where raw text
-begins. No state looks beyond the end of its token, so the time is linear for any input.
+of the tag are read only if the element can have a link or a directive, or if the caller wants some attributes
+of all elements. Where raw text begins depends on the elements around the tag. The caller keeps track of these
+elements, and calls `skip_raw_text` where raw text begins. No state looks beyond the end of its token, so
+the time is linear for any input.
 """
 
 import cython
@@ -34,17 +35,18 @@ NAMES = (
     b"a", b"area", b"link", b"meta", b"base", b"input", b"iframe", b"title", b"textarea", b"style", b"script", b"xmp",
     b"noembed", b"noframes", b"noscript", b"basefont", b"bgsound", b"html", b"head", b"body", b"br", b"p", b"form",
     b"template", b"frame", b"frameset", b"svg", b"math", b"plaintext", b"object", b"applet", b"marquee",
+    b"select", b"option", b"optgroup", b"image",
     b"table", b"caption", b"col", b"colgroup", b"tbody", b"tfoot", b"thead", b"tr", b"td", b"th",
 )  # fmt: skip
 (
     OTHER, A, AREA, LINK, META, BASE, INPUT, IFRAME, TITLE, TEXTAREA, STYLE, SCRIPT, XMP, NOEMBED, NOFRAMES,
     NOSCRIPT, BASEFONT, BGSOUND, HTML, HEAD, BODY, BR, P, FORM, TEMPLATE, FRAME, FRAMESET, SVG, MATH, PLAINTEXT,
     OBJECT, APPLET, MARQUEE,
+    SELECT, OPTION, OPTGROUP, IMAGE,
     TABLE, CAPTION, COL, COLGROUP, TBODY, TFOOT, THEAD, TR, TD, TH,
 ) = range(1 + len(NAMES))  # fmt: skip
 # attributes that are read
 HREF, REL, SRC, CONTENT, NAME, HTTP_EQUIV, TYPE = (1 << place for place in range(7))
-_HASH_SLOTS = cython.declare(cython.int, 256)
 _MASK = cython.declare(cython.ulonglong, (1 << 64) - 1)
 _FACTOR = cython.declare(cython.ulonglong, 0x9E3779B97F4A7C15)
 _keys = cython.declare(cython.ulonglong[256])  # names as 64-bit numbers, in a hash table with open addressing
@@ -71,7 +73,7 @@ def _fill_tables() -> None:
             key: cython.ulonglong = int.from_bytes(name, "big")
             slot: cython.int = (key * _FACTOR & _MASK) >> 56
             while _keys[slot]:
-                slot = (slot + 1) % _HASH_SLOTS
+                slot = (slot + 1) & 255
             _keys[slot], _elements[slot] = key, element
 
 
@@ -87,10 +89,21 @@ class TagReader:
     the value; `href_at` is -1 if `href` has no value. Most links of a page are repeated, and the caller can
     recognize a repeated link in the text without building its value. `before` is the kind of text before the
     tag.
+
+    `wanted` names further attributes, which are read of all elements except `href` and `rel` of `a` and `area`.
+    `attributes` holds the wanted attributes of the last tag with their values; it is None if the tag has none.
     """
 
-    def __init__(self, content: bytes) -> None:
+    def __init__(self, content: bytes, wanted: dict[bytes, str] | None = None) -> None:
         self.content = content
+        self.wanted = wanted
+        self.attributes: dict[str, str | None] | None = None
+        # By the last five bits of a letter: the lengths of the wanted names that begin with this letter, as bits.
+        # Most attributes have other lengths.
+        if not cython.compiled:
+            self.wanted_lengths = [0] * 32
+        for name in wanted or ():
+            self.wanted_lengths[name[0] & 31] |= 1 << len(name)
         self.text = content if cython.compiled else content + b"\0"
         self.at = 0
         self.end = len(content)
@@ -105,6 +118,7 @@ class TagReader:
         """Data state: read up to the end of the next tag; return its kind, or NOTHING at the end of the input."""
         at: cython.Py_ssize_t
         character: cython.uchar
+        ends: cython.bint
         self.before = BLANK
         while True:
             at = self.find(60, self.at)
@@ -114,16 +128,17 @@ class TagReader:
                 return NOTHING
             self.at = at + 1
             character = self.text[at + 1]
-            if _classes[character] & _LETTER:
-                if not self._start_tag():
-                    return NOTHING
+            ends = character == 47
+            if _classes[self.text[at + 2] if ends else character] & _LETTER:
+                self.at += ends
+                self.element = self._tag_name()
+                if self.element == OTHER and self.skips_others and self.text[self.at] == 62:  # as most tags
+                    self.at += 1
+                    continue
+                if not self._attributes(OTHER < self.element <= IFRAME and not ends):
+                    return NOTHING  # the input ends before the `>`
                 if self.element != OTHER or not self.skips_others:
-                    return START
-            elif character == 47 and _classes[self.text[at + 2]] & _LETTER:
-                if not self._end_tag():
-                    return NOTHING
-                if self.element != OTHER or not self.skips_others:
-                    return END
+                    return END if ends else START
             elif not self._other_markup(character):
                 return NOTHING
 
@@ -134,18 +149,6 @@ class TagReader:
             if not _classes[self.text[at]] & _BLANK:
                 self.before = TEXT if self.text[at] else NUL
                 return
-
-    @cython.final
-    def _start_tag(self) -> cython.bint:
-        """Read a start tag from its name on; return False if the input ends before its `>`."""
-        self.element = self._tag_name()
-        return self._attributes(OTHER < self.element <= IFRAME)
-
-    @cython.final
-    def _end_tag(self) -> cython.bint:
-        self.at += 1
-        self.element = self._tag_name()
-        return self._attributes(False)
 
     @cython.final
     def _other_markup(self, character: cython.uchar) -> cython.bint:
@@ -239,9 +242,13 @@ class TagReader:
         at: cython.Py_ssize_t = self.at
         key: cython.ulonglong = 0
         slot: cython.int
+        character: cython.uchar
         self.tag_at = at
-        while not _classes[text[at]] & _ENDS_NAME or text[at] == 61 or (text[at] == 0 and at < self.end):
-            key = key << 8 & _MASK | text[at] | 32
+        while True:
+            character = text[at]
+            if _classes[character] & 2 and character != 61 and (character or at >= self.end):  # _ENDS_NAME
+                break
+            key = key << 8 & _MASK | character | 32
             at += 1
         self.tag_end = self.at = at
         if at - self.tag_at > 8:
@@ -250,13 +257,15 @@ class TagReader:
         while _keys[slot] != key:
             if not _keys[slot]:
                 return OTHER
-            slot = (slot + 1) % _HASH_SLOTS
+            slot = (slot + 1) & 255
         return _elements[slot]
 
     @cython.final
     def _attributes(self, noted: cython.bint) -> cython.bint:
         """Read the attributes of a tag up to its `>`; return False if the input ends first."""
         self.closed = False
+        if self.wanted is not None:
+            self.attributes = None
         if not noted and self.text[self.at] == 62:  # as in nearly all end tags
             self.at += 1
             return True
@@ -266,6 +275,8 @@ class TagReader:
         while self._attribute():
             if noted:
                 self._note()
+            if self.wanted is not None:
+                self._keep_wanted()
         return self.at <= self.end
 
     @cython.final
@@ -338,6 +349,24 @@ class TagReader:
                 self.content_value = self.value(self.value_at, self.value_end)
         elif length == 10 and self._is_new(HTTP_EQUIV, b"http-equiv"):
             self.http_equiv = self.value(self.value_at, self.value_end)
+
+    @cython.final
+    def _keep_wanted(self):
+        """Keep the attribute if it is wanted. Of several attributes of one name, the first is kept."""
+        begin: cython.Py_ssize_t = self.name_at
+        length: cython.Py_ssize_t = self.name_end - begin
+        letter: cython.uchar = self.text[begin] & 31
+        assert self.wanted is not None
+        if length > 31 or not self.wanted_lengths[letter] >> length & 1:
+            return
+        if OTHER < self.element <= AREA and (letter == 8 or letter == 18):  # `href` and `rel`
+            return
+        name = self.wanted.get(self.content[begin : self.name_end].lower())
+        if name is not None:
+            if self.attributes is None:
+                self.attributes = {}
+            if name not in self.attributes:
+                self.attributes[name] = self.value(self.value_at, self.value_end)
 
     @cython.final
     def _is_new(self, attribute: cython.int, name: bytes) -> cython.bint:

@@ -117,7 +117,7 @@ class Worker:
         `apart` is called before waiting for the child.
         """
         config = self._config
-        factor = SCANNED_FACTOR if can_scan(page, config) else 1
+        factor = SCANNED_FACTOR if can_scan(page) else 1
         if len(content) > factor * config.inline_bytes_max:
             apart()
             return await self.extract_apart(content, page)

@@ -30,8 +30,8 @@ shrunk towards that of the next larger group:
 
 There is no constant prior rate. A wrong constant would starve most pages of a crawl: a page believed to
 change fast has a low ceiling mu/Delta and is never fetched again. So the prior rate, .5/T0, follows from the
-crawl: T0 is the crawl's mean revisit interval, but at most 25 days. On pages that change hourly and are
-fetched every 40 minutes, constants in days lost a sixth of the possible gain.
+crawl: T0 is the crawl's mean revisit interval, but at most 25 days. When the constants were in days instead,
+pages that change hourly and are fetched every 40 minutes lost a sixth of the possible gain.
 
 In the estimate of a site's mean, the crawl's mean has the weight of five changes. The pages of a site change
 together: a hundred changes found on a site may be a single event. A site whose pages are fetched only once in

@@ -18,13 +18,14 @@ V alone would reach the level at A = V^-1(level), and D alone at tau = sqrt(2 le
 earlier than the solution. While tau is small, V and D are nearly proportional to the square of tau. So
 Newton's method is applied to the square root of their sum, within a bracket (`hub_wait`).
 
-*theta* is learned from credit. The hub that was the first to show a URL gets a credit of 1 if that URL became
-a new page, and 0 if it was an error, a duplicate or a redirect to a known page. This measures how many new
-pages the hub finds before the other hubs find them at their present rates of fetching. The first copy of a
-hub earns nothing, because it is unknown how long its links had been there. For each hub, two numbers are kept
-in single precision, as of the hub's last crawl: the pages found, and the time watched. Both decay with a
-half-life of 90 days. The resulting rate is shrunk towards a rate of the hub's directory. This is the rate at
-which those pages of the directory that have not shown any new page yet show their first one:
+*theta* is learned from credits for new pages. The hub that was the first to show a URL gets a credit of 1 if
+that URL became a new page, and 0 if it was an error, a duplicate or a redirect to a known page. So credits
+count the new pages that would be found later if this hub were not fetched and the other hubs were fetched as
+often as now. The first copy of a hub earns nothing, because it is unknown how long its links had been there.
+For each hub, two numbers are kept in single precision, as of the hub's last crawl: the pages found, and the
+time watched. Both decay with a half-life of 90 days. The resulting rate is shrunk towards a rate of the hub's
+directory. The directory's rate, theta_d, is about pages that have not shown a new page yet. It is the rate at
+which such a page shows its first one:
 
     theta_c = (first_c + 1/2) / (watched_c + 365 d)
     theta_s = (first_s + 60 d theta_c) / (watched_s + 60 d)
@@ -37,8 +38,9 @@ watched before that find. Therefore, theta_d is the rate at which a page becomes
 would credit each page of a directory with a share of what the directory's listing finds. Half of the fetches
 for new pages would then go to pages that show none. On the news site of the league (W = 1), the mean over all
 pages led to a score of .754 and 5.7 days until a page was copied. Counting only first finds led to .775 and
-4.1 days. A page that never showed a new page needs no numbers: found is 0, and watched is the T of its change
-rate. When it shows its first new page, its `watched` starts from that T.
+4.1 days. For a page that never showed a new page, no numbers are stored: `found` is 0, and `watched` equals
+T, the time for which the page was watched for changes. When it shows its first new page, its `watched` starts
+from that T.
 
 *Lists.* A page is a list if its first copy showed URLs that no other page had shown before (links > 0). A
 list is expected to show new pages even before it has shown any. On the histories of the league, a list of n

@@ -15,19 +15,20 @@ signals is in use on their site. The coefficient e applies to new pages, that is
 the crawl was watching their site and that were never fetched again. Pages change more often while they are
 new. The coefficient e does not apply if a source of signals is in use on the site. The haste of a page is the
 ratio of the neighbourhood clock to the elapsed time, but at least 1. Changes of neighbours say less about a
-page than the clock assumes, so g is negative. H0 is half the geometric mean of the hazards before crawls,
-because the age of a copy at a random time is on average half its age at the next crawl.
+page than the clock assumes, so g is negative. Let h be the geometric mean of the hazards that pages have when
+they are crawled. H0 is h/2, because the age of a copy at a random time is on average half its age at the next
+crawl.
 
 Crawls are not an even sample of the copies: a site that is changing may get eighty crawls in a week, and a
 quiet site two. So a plain average over crawls mainly describes the sites that are changing. But users may ask
 about any copy at any time. So each crawl has a weight for the time that it represents: the time since the
 last crawl of its *site*, divided by the mean of these times, but at most `WEIGHT_MAX`.
 
-The coefficients are learned by Newton's method, one step per crawl. What was learned decays towards the
-prior: its weight falls by a factor of e in `MEMORY` crawls of mean weight. The weights of the priors of b'
-and g are so large that these coefficients hardly change. They cannot be learned from crawls, because the
-schedule prefers pages whose hazards are overestimated, and pages whose neighbours have changed. The order of
-pages does not depend on this correction, so schedules do not use it.
+The coefficients are learned by Newton's method, one step per crawl. Old crawls are gradually forgotten: the
+weight of what was learned falls by a factor of e while crawls with a total weight of `MEMORY` are added. The
+weights of the priors of b' and g are so large that these coefficients hardly change. They cannot be learned
+from crawls, because the schedule prefers pages whose hazards are overestimated, and pages whose neighbours
+have changed. The order of pages does not depend on this correction, so schedules do not use it.
 
 `lab/league/README.md` lists the errors of the corrected P[fresh].
 

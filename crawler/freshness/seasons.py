@@ -1,6 +1,6 @@
 # mypy: disable-error-code=valid-type
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False
-"""Learns the weekly rhythm of a site's changes: in working hours, time runs faster than at night.
+"""Learns the weekly rhythm of a site's changes, and computes a clock that runs faster in working hours than at night.
 
 Many sites change only while their editors are at work. If the pages of such a site are visited about daily or more
 often, their change rate is not constant between two visits. So the site's time runs at the speed
@@ -21,8 +21,8 @@ algorithm for Poisson rates. eta falls from 1/`_FIRST` to 1/`_LAST` with the num
 learned from intervals of more than half a week, because they cover all hours of the day. A site uses its
 rhythm only while the rhythm is the better model. The predictions with the rhythm are compared with those at a
 constant speed by their log scores. These scores decay by .998 per crawl, and each crawl also reduces the
-score of the rhythm by a constant. For a site with few visits at intervals of less than half a week, nothing
-has to be remembered. Each other site needs `COLUMNS` numbers.
+score of the rhythm by a constant. Only visits that follow each other within half a week show the rhythm. For
+a site with few of them, nothing has to be remembered. Each other site needs `COLUMNS` numbers.
 
 Hours and days are counted from the start of the clock. No time zone is needed, because the learned rhythm
 includes that of the site.
@@ -31,7 +31,8 @@ In a simulation, all pages changed only from 9 to 17 o'clock on five days of sev
 that knows the true mean rate of each page is taken as 1. Schedules that learn reach .5 to .7 without the
 rhythm, and 1.0 to 1.3 with it. An oracle that knows the hours reaches 1.3.
 
-Source of the time change: Daley and Vere-Jones, *An Introduction to the Theory of Point Processes*, section 7.4.
+A process with a varying rate becomes one with a constant rate if time is rescaled in this way: Daley and
+Vere-Jones, *An Introduction to the Theory of Point Processes*, section 7.4.
 
 The file is Cython in pure-Python mode (see `value_kernel.py`), with attributes declared in `seasons.pxd`.
 """

@@ -20,13 +20,14 @@ sums S by .99, and then adds to them:
     p_s     = (S_true[s] + 1) / (S_all[s] + 1/p0),   p0 = honesty[s] rho,  rho = min(1, rate of changes / rate of signals)
     1 - r   = (S_silent + 2 (1 - r0)) / (S_exposed + 2)
 
-Here q is the probability that no signal was true. With this factor, a change that was probably announced by
-a signal hardly affects r. Without it, each crawl that finds such a change would add alpha A to S_silent and
-rate A to S_exposed. The ratio of these numbers is 1 - r, so r would keep its initial value. In a measurement
-without q, on sites whose lastmod shows every change, r was estimated as .06 to .85, and crawls were spent on
-pages for which the sitemap gave no signal. The silence about a page without a signal is evidence that the
-page has not changed: its `rate` is computed as if the page had been observed for the share r of the time,
-without a change. The sums from which r is computed are multiplied by 1 - .01 q per crawl instead of .99.
+Here q is the probability that no signal was true. Because of the factor q, a change that was probably
+announced by a signal hardly affects r. Without it, each crawl that finds such a change would add alpha A to
+S_silent and rate A to S_exposed. The ratio of these numbers is 1 - r, so r would keep its initial value. In a
+measurement without q, on sites whose lastmod shows every change, r was estimated as .06 to .85, and crawls
+were spent on pages for which the sitemap gave no signal. The silence about a page without a signal is
+evidence that the page has not changed: its `rate` is computed as if the page had been observed for the share
+r of the time, without a change. The sums from which r is computed are multiplied by 1 - .01 q per crawl
+instead of .99.
 
 The precision of a source's signals also depends on the page's rate. False signals are equally frequent on all
 pages of a site, and true signals are as frequent as the page's changes. So the odds that a signal is true are
@@ -55,10 +56,10 @@ posterior probability of the first model. The page's precision and recall, and t
 are multiplied by w, so p_s and r describe the good pages.
 
 The crawl value can use only one kind of signal. So all sources are combined into one kind with the signal
-rate gamma and the weight b. Let gamma_s be the number of signals of source s per time. Per time, the combined
-kind adds as much staleness as all sources together, so gamma b = sum gamma_s b_s. It also announces as many
-changes as they do, so gamma (1 - e^-b) = sum gamma_s p_s = r rate. So b follows from (1 - e^-b)/b = r rate /
-sum gamma_s b_s, and a page's number of signals is sum_s n_s b_s / b.
+rate gamma and the weight b. Let gamma_s be the number of signals of source s in a unit of time. In the same
+time, the combined kind adds as much staleness as all sources together, so gamma b = sum gamma_s b_s. It also
+announces as many changes as all sources do, so gamma (1 - e^-b) = sum gamma_s p_s = r rate. So b follows from
+(1 - e^-b)/b = r rate / sum gamma_s b_s, and a page's number of signals is sum_s n_s b_s / b.
 
 A source is trusted if most of its signals are true and several were confirmed. A trusted source also provides
 observations between crawls, from which the rate of a page is estimated as if it had been crawled more often.
@@ -67,12 +68,12 @@ time multiplied by the recall counts as time during which the page was observed.
 is estimated to change fast even before any crawl confirms this. A page for which a good sitemap gives no
 signal is estimated to change slowly.
 
-The number of signals can be evidence of the rate, even if most signals are false. On some sites, false signals
-are equally frequent on all pages, as described above. On others, a page with many changes also has many false
-signals: a source that reports every small edit, for example. If there are phi false signals per change on every
-page, a page of the rate d has, per time, sigma d signals and (1 - r) d silent changes, sigma = r + phi. By the
-thinning of Poisson processes (Kingman 1993), signals and silent changes are independent. So n signals in
-the time tau have the likelihood
+The number of signals can be evidence of the rate, even if most signals are false. On some sites, false
+signals are equally frequent on all pages, as described above. On others, a page with many changes also has
+many false signals, for example because the source reports every small edit. Suppose that every page has phi
+false signals per change, and let sigma = r + phi. Then a page with the change rate d has sigma d signals and
+(1 - r) d silent changes in a unit of time. By the thinning of Poisson processes (Kingman 1993), signals and
+silent changes are independent. So n signals in the time tau have the likelihood
 
     L(d) = d^n exp(-sigma d tau) P[z | d],   P[no change | d] = exp(-(1 - r) d A) prod_s (1 - p_s)^n_s
 
@@ -85,10 +86,10 @@ Which of the two models is right is learned for each site, from what crawls find
     L = .998 L + ln P[z | false signals as frequent as changes] - ln P[z | false signals equally frequent]
     weight of the first model = tanh((L - 3) / 2), and 0 if L < 3
 
-So the number of signals counts only after it has improved the predictions of changes. k, T and the
-precisions are those of the two models, averaged with this weight. On simulated webs with two false signals per
-change, it raised the gain from .84 to .96. If the numbers of signals do not go with the changes (a lying
-sitemap), the weight is 0.
+So the number of signals counts only after it has improved the predictions of changes. k, T and the precisions
+are those of the two models, averaged with this weight. On simulated webs with two false signals per change,
+this model raised the gain of the schedule over uniform refreshing from .84 to .96. If the numbers of signals
+do not go with the changes (a lying sitemap), the weight is 0.
 
 The influence of a hostile source is bounded. At most `COUNTED_MAX` signals of a source are counted per
 interval. The signals indicate an implausible number of changes if this number exceeds the number that the
@@ -336,13 +337,17 @@ class SignalQuality:
 
     @cython.ccall
     @cython.exceptval(check=False)
-    def interim_watched(self, site: cython.Py_ssize_t, trust: cython.double) -> cython.double:
+    def interim_watched(
+        self, site: cython.Py_ssize_t, trust: cython.double, silent: cython.bint = False
+    ) -> cython.double:
         """Return by how much T is increased until the next crawl, per unit of time since the last one.
 
-        The result is 0 if `interim_changes` is 0 for all counts.
+        `silent` means that the page had no signal. If it is False, the result is 0 on sites where
+        `interim_changes` is 0 for all counts.
         """
         counted: cython.double = self.counted[site]
-        watched: cython.double = (1.0 - counted) * self.share_watched(site) + counted * self.per_change(site)
+        watched: cython.double = counted * self.per_change(site)
+        watched += (1.0 - counted) * (self.recalls[site] if silent else self.share_watched(site))
         return self.reliability(site, trust) * watched
 
     @cython.ccall

@@ -28,9 +28,9 @@ in another. Rules for the caller:
   this call. URLs of a host whose whole queue is in memory may be given out earlier, because their results are
   committed after the batch anyway.
 
-These waits delay the whole host: the politeness gap, the address, robots.txt, the back-off and the commit of
-a failure. A retry delays only its URL. `next_wakeup` returns the next instant at which `claim_next` may
-succeed.
+A host waits as a whole for its politeness gap, its address, its robots.txt, the end of a back-off, and the
+commit of a failure. A retry delays only its URL. `next_wakeup` returns the next instant at which `claim_next`
+may succeed.
 """
 
 import random

@@ -18,7 +18,7 @@ def ranking(config: OrderConfig, failed: Callable[[Exception, str], object] | No
     """
     if config.name == BREADTH_FIRST:
         return None
-    # Imported here because most crawls use no order. They then need not compile the patterns of that module.
+    # imported here because most crawls use no order and do not need the patterns that the module compiles
     from crawler.orders.builtin_orders import SHIPPED
 
     make = SHIPPED.get(config.name) or _installed(config.name, SHIPPED)

@@ -13,7 +13,7 @@ example in the compression level, the bytes are stored again. The content digest
 because a site that forges a collision can only hide changes of its own page. The content digest of 45 kB
 takes 8 us; a SHA-1 would take 32 us.
 
-With some settings (`Comparison`), only changes of the visible text count, or only large changes. An answer
+Settings (`Comparison`) may require that the visible text changes, or that the change is large. An answer
 with a new digest is then compared with the copy that was stored at the page's last change. If this comparison
 finds no difference, the page keeps its digest. Small changes therefore add up until they amount to a change.
 Only the copies are stored, not the results of comparisons, so the setting may be changed at any time.

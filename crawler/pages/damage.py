@@ -136,6 +136,8 @@ def _check_part(folder: Path, part: SegmentPart) -> list[Problem]:
         return found
     except DamageError as error:
         return [*found, Problem(part.segment, str(error))]
+    except OSError as error:  # the disk cannot read the segment
+        return [*found, Problem(part.segment, f"cannot be read: {error.strerror}")]
     if end != part.end:
         found.append(
             Problem(part.segment, f"{part.end} bytes were committed, but whole records end at {end}")

@@ -5,9 +5,9 @@
     blank     the listed bytes are overwritten (`erased_bytes.py`)
 
 Each step is one commit, which writes files before keys. So a copy that must move (`Detached`) is in its new
-place before its key names that place. The batch that deletes the keys of a copy also lists the bytes of the
-copy. If the process is killed, the bytes that were already listed are overwritten when the archive is next
-opened. The remaining copies are erased when the command is repeated.
+place before its key names that place. The batch that deletes the keys of a copy also stores which bytes of
+the segment belong to the copy. If the process is killed, the bytes that were already listed are overwritten
+when the archive is next opened. The remaining copies are erased when the command is repeated.
 
 A revisit holds no payload; it refers to a response with the same payload. If this response is to be erased,
 the revisit would lose its payload. So the revisit is first written again at the end of the archive. If no

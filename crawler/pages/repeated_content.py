@@ -38,8 +38,8 @@ def digest_without_url(content: bytes, path: str, digest: bytes) -> bytes:
 class RepeatedContent:
     """Counts the pages with the same host and content, for the most recent pairs of host and content.
 
-    The table has `slots` entries (a power of two). A pair can be only in one slot, where it replaces any
-    other pair, because a large crawl has more pairs than the table can hold. A slot takes 12 bytes.
+    The table has `slots` entries (a power of two). Each pair has one possible slot. A new pair replaces the
+    pair in its slot, because a large crawl has more pairs than the table can hold. A slot takes 12 bytes.
     """
 
     def __init__(self, slots: int = 1 << 18) -> None:

@@ -59,7 +59,7 @@ def move(to: NewProcess, series: str, receipt_of: ReceiptOf) -> None:
 
 
 class _Segments:
-    """Links the segments that hold only captures of the new process, and divides those that hold others, too."""
+    """Makes hard links to the segments that hold only captures of the new process, and divides the other segments."""
 
     def __init__(self, to: NewProcess, series: str, receipt_of: ReceiptOf) -> None:
         self._to = to

@@ -1,4 +1,4 @@
-"""Decides which pages are worth rendering with `render.when = "auto"`, and learns from earlier renderings.
+"""Decides, for `render.when = "auto"`, which pages are worth rendering, and learns from earlier renderings.
 
 A page is a *candidate* if its static answer has a real script, and also has either little visible text or the
 marks of a framework that builds pages in the browser. Candidates are rendered until it is known whether

@@ -92,7 +92,7 @@ MakeRenderer = Callable[[Config, Stored, Callable[[], float], Unexpected], Rende
 
 
 class BrowserRenderer:
-    """The renderer with real browsers: one for most pages, and one for a suspect.
+    """The renderer with real browsers: one for most pages, and one for pages that may have crashed a browser.
 
     A browser is started when it is first needed.
     """

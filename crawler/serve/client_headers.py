@@ -45,7 +45,7 @@ class ClientHeaders(Struct, frozen=True):
     `base` is the scheme and authority with which the client addressed this server. `form` is the form in
     which the client wants a copy. If the client wants a range, this range is cut from the copy in the form
     `range_form`, which has no content coding. `is_bot` is true if the client calls itself a robot. `plain` is
-    true if its fields do nothing but request a copy, on a connection that stays open.
+    true if the headers only request a copy and keep the connection open.
     """
 
     headers: Mapping[str, str]

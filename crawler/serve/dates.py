@@ -1,4 +1,7 @@
-"""Formats times for header fields and addresses. The text for each day is cached, so formatting costs little."""
+"""Formats times for header fields and for the addresses of copies.
+
+The text for each day is cached, so formatting costs little.
+"""
 
 from datetime import UTC, datetime
 from email.utils import formatdate
@@ -34,7 +37,11 @@ def _day(number: int) -> tuple[str, str, bytes]:
 
 
 class Dates(NamedTuple):
-    """One time in all forms that an answer contains: HTTP date (text, bytes), RFC 3339, 14 digits in addresses."""
+    """One time in the four forms that an answer contains.
+
+    `http` and `field` are the HTTP date as text and as bytes, and `rfc3339` is the form of RFC 3339. `stamp` has
+    the 14 digits that the address of a copy contains.
+    """
 
     http: str
     field: bytes

@@ -39,9 +39,9 @@ CLEARED_AT_ONCE = 8 << 20  # number of bytes that are freed at a time: about 5 m
 
 
 class DiskCache:
-    """Bodies in a file in `folder`, of at most `bytes_max` bytes. Once the disk is full, nothing is stored any more.
+    """A cache of bodies in one file in `folder`. The file has at most `bytes_max` bytes.
 
-    `hits` counts the bodies that were read.
+    Once the disk is full, nothing is stored any more. `hits` counts the bodies that were read.
 
     Raises:
         OSError: no file can be created in the folder.

@@ -8,7 +8,7 @@ The answers are first prepared for clients that name this server by its address 
 then for the clients that really come. A pass goes through all pages once. It ends early if both the cache on
 disk and the cache of heads in memory are full. It replaces no answer that a client has requested. A
 withdrawal empties the cache on disk, so all pages are prepared again after it. While a crawl stores pages,
-passes for its new pages follow.
+further passes prepare its new pages.
 """
 
 import asyncio

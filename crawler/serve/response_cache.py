@@ -19,11 +19,12 @@ from crawler.serve.representation import Representation
 
 
 class CachedResponse(msgspec.Struct):
-    """A copy and its representation, which are valid while the URL's stored record is `proof`. `key` is the cache key.
+    """A copy and its representation. They are valid while the stored record of the URL equals `proof`.
 
-    `writes` is the number of writes to the store (`KeyValue.writes`) when the record was last seen to be
-    `proof`. `revision` is the number of changes of the withdrawals when the answer was built; after another
-    change, the answer is not valid.
+    `key` is the cache key. `writes` is the value of `KeyValue.writes` when the record was last compared
+    with `proof` and was equal.
+    `revision` is the number of changes of the withdrawals when the answer was built; after another change,
+    the answer is not valid.
 
     `fetched_at` is the time of the copy. `tried_at` is the time of the page's last answer. It is None if the
     page is not stored now, or if the client gave a time for which it wants the copy. `counted` is the number

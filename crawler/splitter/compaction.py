@@ -1,8 +1,8 @@
 """Rewrites an outbox queue, while the peer is not connected.
 
 There are two reasons for this. A queue that has become too long loses its repeated links. After `crawler
-retire`, the queued links to retired URLs are marked, so that their owner learns that these URLs are known and
-not wanted; no link is removed.
+retire`, no link is removed, but the queued links to retired URLs are marked. So the process that owns these
+URLs learns that they are known and not wanted.
 
 A worker thread reads the committed entries and chooses the links that are kept: all links, or in a long
 queue, those whose fingerprint did not occur earlier. The thread writes these links, in the order of their
@@ -45,7 +45,7 @@ _LINK_BYTES = 40  # maximum size in bytes of a link in MessagePack, without its 
 class Compaction:
     """Rewrites one peer's queue once: call `run`, then `Outbox.adopt`, then `sweep`.
 
-    With `retires`, all links are kept, and the links whose URLs match are marked as retired.
+    If `retires` is given, all links are kept, and those whose URLs it matches are marked as retired.
     """
 
     def __init__(

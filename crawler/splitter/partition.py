@@ -1,9 +1,9 @@
 """The bucket table, which determines which process owns which part of the web.
 
-A bucket is the top 16 bits of a fingerprint. It is computed from the registrable domain of the URL alone, by
-a keyed hash (`urls/README.md`, "Fingerprint"), so all URLs of a domain have the same owner. The table maps
-each of the 65,536 buckets to the index of a process name. Names are sorted, so processes with the same
-settings have the same table.
+A bucket is the top 16 bits of a fingerprint. The bucket is a keyed hash of the registrable domain of the URL
+(`urls/README.md`, "Fingerprint"), so all URLs of a domain have the same owner. The table maps each of the
+65,536 buckets to the index of a process name. Names are sorted, so processes with the same settings have the
+same table.
 
 Without a table file, every process owns one contiguous range of buckets, and all ranges have almost the same
 length. A table file is JSON; a reshard reads and writes it:

@@ -556,8 +556,8 @@ class Doorkeeper:
     folder. If an older start connects, it is refused. If no process of this name is connected then, the
     refusal contains the number of the newest start. If another process with the same name and the same start
     number is connected, the new one is refused. These rules are necessary because two processes with the same
-    name would lose links and send requests to the same hosts. A process that has lost links which it had
-    confirmed is also refused, and does not replace a session.
+    name would lose links and send requests to the same hosts. A process that has lost links after it
+    confirmed them is also refused, and the existing session of its name stays.
     """
 
     def __init__(self, *, sessions_max: int) -> None:

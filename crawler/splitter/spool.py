@@ -1,8 +1,8 @@
 """The durable queue of links for one peer: entries, numbers and epochs.
 
 Entries are stored under consecutive numbers. On the wire, an entry has a *sequence number*, which is its
-number minus `base`. An *epoch* is one numbering of a queue. A fresh epoch gives the first entry that is not
-confirmed the sequence number 1 again. To do so, it only has to store a new `base`, not the entries:
+number minus `base`. An *epoch* is one numbering of a queue. In a fresh epoch, the first unconfirmed entry has
+the sequence number 1 again. To do so, it only has to store a new `base`, not the entries:
 
     o/<peer> 0 <generation, 4> <number, 8>   entry (`wire.encode_entries`)
     m/outbox/<peer>                          SpoolState

@@ -104,7 +104,7 @@ Epoch = Annotated[bytes, Meta(min_length=8, max_length=8)]
 
 
 class PastEnd(IntEnum):
-    """An earlier end of the crawl, as far as a process knows of one when it starts."""
+    """The state of an earlier end of the crawl, as a process knows it when it starts."""
 
     NONE = 0  # no earlier end of the crawl is known
     HOLDS = 1  # the crawl had ended, and this process has done nothing since then
@@ -124,7 +124,7 @@ class Open(_Message, frozen=True):
 
 
 class Challenge(_Message, frozen=True):
-    """The listener's answer. The keys of all later frames are derived from both challenges."""
+    """The listener's answer. The keys of all later frames are derived from this nonce and the dialler's."""
 
     nonce: _Nonce
 
@@ -185,15 +185,14 @@ class Counters(_Message, frozen=True):
     """The values that a process sends to all others, with every heartbeat and ack.
 
     `number` counts the messages of this process. `echo` is the number of the last message that this process
-    received from the process to which it sends these values, and `echo_boot` is the boot id that the other
-    process had then. `outbox` is the number of links that are not yet confirmed by their owners. `appended`
-    counts the links that were ever appended to the outbox. `applied` counts the links from other processes
-    that this process ever applied. `sent_sum` and `applied_sum` are weighted sums of the links that the
-    owners confirmed and of the links that were applied (`coordination.py`, "The end"); both are 0 in a
-    process that has work. `work` is the number of hosts with URLs to fetch. `level`, `weight` and `busy` are
-    values of the refresh schedule, which are 0 in a process that has no known pages to refetch. `past_end`
-    tells whether the process knew, when it started, that the crawl had ended before, and whether that end
-    still applied.
+    received from the receiver of these values, and `echo_boot` is the receiver's boot id in that message.
+    `outbox` is the number of links that are not yet confirmed by their owners. `appended` counts the links
+    that were ever appended to the outbox. `applied` counts the links from other processes that this process
+    ever applied. `sent_sum` is a weighted sum of the links that their owners confirmed, and `applied_sum` of
+    the links that this process applied (`coordination.py`, "The end"). Both sums are 0 in a process that has
+    work. `work` is the number of hosts with URLs to fetch. `level`, `weight` and `busy` are values of the
+    refresh schedule, which are 0 in a process that has no known pages to refetch. `past_end` tells whether
+    the process knew, when it started, that the crawl had ended before, and whether that end still applied.
     """
 
     boot: _Token

@@ -91,7 +91,7 @@ def scan_prefix(store: KeyValue, prefix: bytes) -> Iterator[tuple[bytes, bytes]]
 
 
 class MemoryBatch:
-    """Puts and deletes, in order. A delete is stored as a put of None."""
+    """A list of put and delete operations, in order. A delete is stored as a put of None."""
 
     __slots__ = ("operations", "sync")
 

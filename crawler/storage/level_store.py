@@ -21,6 +21,7 @@ from typing import Any
 
 import plyvel
 
+from crawler import bus_errors
 from crawler.errors import DamageError, DirectoryError, StoreError
 from crawler.storage.kv import REMEDY, DiskStore
 from crawler.storage.manifest import lost_bookkeeping
@@ -75,6 +76,7 @@ class LevelStore(DiskStore):
             "bloom_filter_bits": 10,
             "max_open_files": tables_max + 10,  # LevelDB reserves ten descriptors for other files
         }
+        bus_errors.install()
         try:
             path.mkdir(parents=True, exist_ok=True)
             if lost := lost_bookkeeping(path):

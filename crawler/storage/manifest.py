@@ -6,12 +6,12 @@ tables and the oldest live log. LevelDB treats two losses as normal:
 * Without CURRENT it creates an empty store in the same folder and deletes the tables
   there.
 * It reads a truncated manifest to its end, which gives an earlier state, and deletes
-  later tables. A crash can also leave a truncated manifest, if it happens while an edit is appended. The two
-  cases can be told apart by the oldest live log that the truncated manifest names. After a crash, this log
-  still exists, because a log is deleted only after the edit that replaces it was synced. If the log is
-  missing, the manifest has lost edits.
+  later tables. A crash can also leave a truncated manifest, if it happens while an edit is appended. To
+  distinguish damage from a crash, this module checks the oldest live log that the truncated manifest names.
+  After a crash, this log still exists, because a log is deleted only after the edit that replaces it was
+  synced. If the log is missing, the manifest has lost edits.
 
-Both losses were reproduced. This module finds them before LevelDB opens the folder.
+This module finds both losses before LevelDB opens the folder.
 
 Format (leveldb/doc/log_format.md, db/version_edit.cc): the manifest is framed like a log, and each edit is a
 sequence of fields. Each field is a tag, followed by numbers (varints) or byte strings (each preceded by its

@@ -219,7 +219,7 @@ class RocksStore(DiskStore):
 
 
 class _Batch:
-    """Puts and deletes in order, and whether to sync them."""
+    """A list of put and delete operations, in order. `sync` tells whether the store syncs them to the disk."""
 
     __slots__ = ("delete", "operations", "put", "sync")
 

@@ -86,7 +86,9 @@ def snapshot(store: Path, into: Path, *, pause: Callable[[float], None] = time.s
         except PermissionError as error:
             raise DirectoryError(f"{error.filename or store}: cannot copy: {error.strerror}") from error
         except OSError as error:
-            raise StoreError(f"store {store}: cannot be copied: {error.strerror or error}") from error
+            raise StoreError(
+                f"{error.filename or store}: cannot be copied: {error.strerror or error}"
+            ) from error
         pause(PAUSE)
     if not (store / (name := _manifest_name(store))).exists():
         raise DamageError(
@@ -103,7 +105,7 @@ def _copied(store: Path, into: Path) -> bool:
     # Copy the older log first: a log that has a successor is complete, so no write between two logs is missed.
     for name in names:
         if name.endswith(".log") or name == before[0] or name.startswith(_COPIED):
-            shutil.copyfile(store / name, into / name)
+            copy(store / name, into / name)
     # A store that is opened on the copy gives its new tables the numbers from `fresh` on. A file that already
     # has such a number, and that the manifest does not name yet, must not be linked. The store opened on the
     # copy would overwrite that file, which also belongs to the original store.
@@ -123,10 +125,24 @@ def _manifest(store: Path) -> tuple[str, int]:
 
 
 def _manifest_name(store: Path) -> str:
-    name = (store / "CURRENT").read_text(errors="replace").strip()
+    current = store / "CURRENT"
+    try:
+        name = current.read_text(errors="replace").strip()
+    except OSError as error:
+        error.filename = error.filename or str(current)
+        raise
     if not re.fullmatch(r"MANIFEST-[0-9]+", name):
         raise DamageError(f"store {store}: CURRENT names no manifest; `crawler check --repair` may repair it")
     return name
+
+
+def copy(source: Path, target: Path) -> None:
+    """Copy the bytes of a file. An OSError names the file that was being copied."""
+    try:
+        shutil.copyfile(source, target)
+    except OSError as error:
+        error.filename = error.filename or str(source)
+        raise
 
 
 def link(source: Path, target: Path) -> None:
@@ -142,4 +158,4 @@ def link(source: Path, target: Path) -> None:
         if os.statvfs(source).f_flag & os.ST_RDONLY:
             os.symlink(source.absolute(), target)
         else:
-            shutil.copyfile(source, target)
+            copy(source, target)

@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 from isal import isal_zlib
 
+from crawler import bus_errors
 from crawler.crawl.directory import CrawlDirectory
 from crawler.due.eliminator import Manifest
 from crawler.due.runs import CODED, Fingerprints, RunEntry, write_run
@@ -93,6 +94,7 @@ def read_plain(due: Path, entry: RunEntry) -> Fingerprints:
         DamageError: the file is damaged.
     """
     path = due / entry.name
+    bus_errors.install()
     try:
         keys = np.memmap(path, "<u8", "r")
     except (OSError, ValueError) as error:

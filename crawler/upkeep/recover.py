@@ -22,7 +22,7 @@ _LINKS_AT_ONCE = 10_000
 
 
 class Recovery:
-    """Searches one archive for links that the process `lost` owned, and queues the links for that process.
+    """Searches one archive for links whose owner is the process named `lost`, and queues the links for that process.
 
     Raises:
         UsageError: `lost` is not a peer of this process.

@@ -91,7 +91,7 @@ class LostPages(set[int]):
 
 
 class BoundedWriter:
-    """Writes puts and deletes in synced batches of bounded size; `before` is called before each batch."""
+    """Writes to a store in synced batches of bounded size. It calls `before` before each batch."""
 
     def __init__(self, store: KeyValue, before: Callable[[], None] = lambda: None) -> None:
         self._store = store

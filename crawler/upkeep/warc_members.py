@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from crawler import bus_errors
 from crawler.errors import DamageError
 from crawler.pages import reading
 from crawler.pages.erased_bytes import filler
@@ -25,6 +26,7 @@ def mended(path: Path, name: str, end: int) -> Iterator[tuple[int, int, reading.
     """
     if not end:
         return
+    bus_errors.install()
     with path.open("r+b") as file, mmap.mmap(file.fileno(), end, access=mmap.ACCESS_READ) as data:
         at = 0
         while at < end:

@@ -18,25 +18,25 @@ slots were free. Here k = 8; E and C have home 2, B has home 5:
                   |  +---- link -->|   |  |
                   +------ link ----+   +--+  (a circle of one links to itself)
 
-A word omits the part of the key that its position implies (Lampson's abbreviated keys):
-the home slot is the top r bits of the key, so only the other bits are stored, and the
-link takes the remaining room:
+The number of a key's home slot is the top r bits of the key. So a word stores only q, the other bits of the
+key (Lampson's abbreviated keys). The rest of the word is the link to the next slot of the circle, and two
+flags:
 
     bit 63 ........ r+2 | r+1 ....... 2 |   1   |  0
     q: 62-r bits of key | link: r bits  | first | mark
 
-Only the top 62 bits of a key are used. The home slot has r of these bits, and q has the others, so two keys
-that differ in these 62 bits are never confused. A slot is free if it is not marked as first and links to
-itself. A slot in use is marked as first, or links to another slot.
+Only the top 62 bits of a key are used. The home slot and q together determine them, so two keys that differ
+in these 62 bits are never confused. A slot is free if it is not marked as first and links to itself. A slot
+in use is marked as first, or links to another slot.
 
 *To look up a key*, walk the circle from the key's home slot. If the home slot is not marked as first, there
-is no such circle. *To make room*, the CLOCK hand moves around the array, clears the marks that it passes, and
-evicts the first key without a mark. A hit sets the mark of a key. A new key is unmarked, because marking new
-keys caused 2 to 9 % more misses. *To unlink a key*, walk the circle to the key's predecessor. If the key was
-the first, its successor moves to the home slot, and the successor's slot becomes free. *To insert a key* whose
-home slot holds a member of another circle, move that member and its mark to the free slot, and put the key
-into the home slot. So the links and positions of keys change, but a key always belongs to the same circle.
-Circles are short: they have 1.5 members on average when the table is full.
+is no such circle. *To make room*, the CLOCK hand moves around the array, clears the bits `mark` that it
+passes, and evicts the first key whose `mark` is not set. A hit sets the mark of a key. A new key is unmarked,
+because marking new keys caused 2 to 9 % more misses. *To unlink a key*, walk the circle to the key's
+predecessor. If the key was the first, its successor moves to the home slot, and the successor's slot becomes
+free. *To insert a key* whose home slot holds a member of another circle, move that member and its mark to the
+free slot, and put the key into the home slot. So the links and positions of keys change, but a key always
+belongs to the same circle. Circles are short: they have 1.5 members on average when the table is full.
 
 The top bits of the keys must be evenly distributed. If they are not, one circle can hold all keys, which is
 slow but still correct. So do not pass a fingerprint itself, because its top 16 bits are the same for a whole

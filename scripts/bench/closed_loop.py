@@ -14,9 +14,9 @@ prints the same share for each group. `--changes` is the number of changes per f
 By Zipf's law, a sixth of all requests go to a single one of 300 pages. The freshness of this page affects the
 result strongly, and the results of two webs differ by .03. Answers for the same page are usually right or
 wrong together. So the standard errors of the printed shares are computed from the differences between pages,
-not between answers.
-`--webs` sets the number of pairs that run at the same time; their results are added up. Each pair has its own
-web and its own readers. With `--exponent 0`, all pages are requested equally often.
+not between answers. `--webs` sets the number of pairs of crawls that run at the same time; the results of all
+pairs are added up. Each pair has its own web and its own readers. With `--exponent 0`, all pages are
+requested equally often.
 
 Stores are not synced, so the disk does not affect the result.
 

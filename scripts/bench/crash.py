@@ -23,10 +23,10 @@ crawl has no budgets. So a lost page stays lost. The server's log and the WARC f
                          planted bug that each scenario must detect. At most 1,000 pages.
 
 With the default options, one process took 15 minutes and three processes took 35, on a machine with two cores
-and a load of 8. Power cuts and random instants are repeated with each of the --seeds seeds. After a kill, the
-fetches that were in flight may be repeated. `worst` is the largest number of fetches that were repeated after
-one kill. A row fails if a page is lost or stored twice, if a fault is not reached, or if a planted bug is not
-found.
+and a load of 8. The power cuts, and the kills at random instants, are repeated with each of the --seeds
+seeds. After a kill, the fetches that were in flight may be repeated. `worst` is the largest number of fetches
+that were repeated after one kill. A row fails if a page is lost or stored twice, if a fault is not reached,
+or if a planted bug is not found.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Builds directly the state that a load of `scale.py` leaves: compacted queues, hosts and known set.
+"""Builds the state that exists after `scale.py` has loaded its URLs: compacted queues, hosts and known set.
 
 A load of 1e8 URLs takes hours on a busy machine. Here, the keys of the store are written in sorted order, so
 that LevelDB has nothing to merge, and the known set is written as one run. This takes about 5 us per URL.

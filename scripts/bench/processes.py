@@ -19,8 +19,8 @@ repeats counts, because other load can only add to the cost.
 
 Hosts are assigned to processes by the hashes of their names, so one process has more to do than the others
 and ends last. For each set of pages, `ahead` is the speed-up over a single process while all processes have
-work: it is measured until one of them has received its last answer. `largest` is the share of all answers
-that the process with the most answers received.
+work: it is measured until one of them has received its last answer. `largest` is the share of the busiest
+process in all answers.
 
 On a shared core, other load disturbs even the cheapest repeat. With `--constant`, the crawls run under perf
 (Debian: linux-perf), which samples where they use the CPU. The script then compares the CPU of all repeats in
@@ -100,7 +100,7 @@ class Tree:
 
 
 class BenchSet:
-    """A set of the crawl bench. In the log of its server, only lines with the token of this run count."""
+    """A set of sites of the crawl bench. In the log of its server, only lines with the token of this run count."""
 
     def __init__(self, data: Path, name: str) -> None:
         folder = data / "sets" / name

@@ -357,7 +357,9 @@ def print_crawlee(python: str, always: Crawled, seeds: list[str]) -> None:
 
 
 class Account:
-    """Measures the CPU time of a command and of all its descendants, with a control group. This needs root."""
+    """Measures the CPU time of a command and its descendants, which run in a control group (cgroup).
+
+    This needs root."""
 
     def __init__(self) -> None:
         self._folder = Path("/sys/fs/cgroup/cpuacct/crawler-bench")

@@ -6,7 +6,8 @@ The script draws `--soups` random pages (`tests/extract/soup.py`), then reads up
 the directories. For each kind of page, it prints the number of pages with different results and the number of
 pages that the scanner leaves to the parser. It also prints the CPU time per page of scanner and parser. A
 soup with different results is printed in its shortest form. The exit code is 1 if any page differs. Each file
-is also tested in truncated form, and with its bytes decoded as windows-1252 and as UTF-16.
+is also tested in truncated form, and with its bytes decoded as windows-1252 and as UTF-16. Of every six pages, two
+are read for their links alone, two also for requisites, and two also for rare attributes.
 """
 
 import random
@@ -26,9 +27,16 @@ from crawler.extract.parser_guard import Judgement, judge  # noqa: E402
 from crawler.extract.scanned import scanned  # noqa: E402
 from tests.extract.soup import soup  # noqa: E402
 
-CONFIG = ExtractConfig()
 URL = "http://h.example/dir/page.html"
-PAGES = [Context(URL, token="me", obey_robots=obey) for obey in (True, False)]
+# what is wanted of a page: only links, or also requisites or rare attributes
+KINDS = [
+    (
+        Context(URL, token="me", obey_robots=obey, want_requisites=requisites),
+        ExtractConfig(all_attributes=rare),
+    )
+    for requisites, rare in ((False, False), (True, False), (False, True))
+    for obey in (True, False)
+]
 SHOWN_MAX = 10
 # A page with different results is made shorter by pieces of these numbers of bytes, as long as the results
 # still differ.
@@ -43,19 +51,20 @@ class Tally:
         self.differing: list[bytes] = []
         self.scanning = self.parsing = 0.0
 
-    def take(self, content: bytes, page: Context, encoding: str = "utf-8") -> None:
+    def take(self, content: bytes, kind: int, encoding: str = "utf-8") -> None:
         """Scan and parse one page, and compare the results. Skip pages that a crawl would not parse."""
+        page, config = KINDS[kind % len(KINDS)]
         self.pages += 1
         self.bytes += len(content)
-        if judge(content, CONFIG) is Judgement.EXCESSIVE:
+        if judge(content, config) is Judgement.EXCESSIVE:
             self.excessive += 1
             return
         began = time.process_time()
-        found = scanned(content, encoding, page, CONFIG)
+        found = scanned(content, encoding, page, config)
         between = time.process_time()
         if found is None:
             self.parsed += 1
-        elif found != parse(content, encoding, page, CONFIG):
+        elif found != parse(content, encoding, page, config):
             self.differing.append(content)
         self.parsing += time.process_time() - between
         self.scanning += between - began
@@ -73,10 +82,8 @@ class Tally:
 
 def differs(content: bytes) -> bool:
     """Return whether the scanner and the parser give different results for a page."""
-    results = ((scanned(content, "utf-8", page, CONFIG), page) for page in PAGES)
-    return any(
-        found is not None and found != parse(content, "utf-8", page, CONFIG) for found, page in results
-    )
+    results = ((scanned(content, "utf-8", *kind), kind) for kind in KINDS)
+    return any(found is not None and found != parse(content, "utf-8", *kind) for found, kind in results)
 
 
 def shortened(content: bytes) -> bytes:
@@ -115,18 +122,18 @@ def main() -> int:
     options = parser.parse_args()
     soups, whole, cut, other = Tally(), Tally(), Tally(), Tally()
     for seed in range(options.first, options.first + options.soups):
-        soups.take(soup(seed), PAGES[seed % 2])
+        soups.take(soup(seed), seed)
     soups.show("tag soup")
     for content in {shortened(each) for each in soups.differing[:SHOWN_MAX]}:
         print(" ", content)
     chance = random.Random(1)
-    for content in files(options.folders, options.pages):
-        utf8, encoding = prepare(content, PAGES[0])
-        whole.take(utf8, PAGES[0], encoding)
-        cut.take(utf8[: chance.randrange(len(utf8) + 1)], PAGES[0], encoding)
+    for kind, content in enumerate(files(options.folders, options.pages)):
+        utf8, encoding = prepare(content, KINDS[0][0])
+        whole.take(utf8, kind, encoding)
+        cut.take(utf8[: chance.randrange(len(utf8) + 1)], kind, encoding)
         for charset in ("windows-1252", "utf-16le"):
             utf8, encoding = prepare(content, Context(URL, charset, "me"))
-            other.take(utf8, PAGES[0], encoding)
+            other.take(utf8, kind, encoding)
     if whole.pages:
         whole.show("files")
         cut.show("files cut off")

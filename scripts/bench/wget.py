@@ -3,7 +3,7 @@
 
     scripts/bench/wget.py [--pages 60] [--latency 0.05] [--rounds 3]
 
-The site has pages of 8 kB, each with links to other pages, and a picture and a style sheet that all pages use. Every
+The site has pages of 8 kB that link to each other. All pages use one picture and one style sheet. Every
 answer takes `--latency` seconds. Both programs make their links relative and wait for nothing between requests.
 The exit code is 1 if the files differ, or if the crawler took more than twice the time of wget.
 """

@@ -29,6 +29,7 @@ def test_the_token_is_stored_in_the_directory_and_private(tmp_path: Path) -> Non
         {"Origin": f"http://{HOST}"},
         {"Sec-Fetch-Site": "same-origin"},
         {"Content-Type": "application/json; charset=utf-8"},
+        {"X-Admin-Token": "", "Authorization": f"bearer {TOKEN}"},
     ],
 )
 def test_an_authorized_change_is_accepted(more: dict[str, str]) -> None:
@@ -39,6 +40,8 @@ def test_an_authorized_change_is_accepted(more: dict[str, str]) -> None:
     ("fields", "status"),
     [
         ({"Content-Type": "application/json"}, 401),
+        ({"Content-Type": "application/json", "Authorization": f"Basic {TOKEN}"}, 401),
+        ({"Content-Type": "application/json", "Authorization": f"Bearer {TOKEN[1:]}"}, 403),
         (GOOD | {"X-Admin-Token": "wrong"}, 403),
         (GOOD | {"X-Admin-Token": TOKEN[:-1]}, 403),
         (GOOD | {"X-Admin-Token": "\udcff"}, 403),
@@ -56,6 +59,7 @@ def test_an_unauthorized_change_is_rejected(fields: dict[str, str], status: int)
     with pytest.raises(HttpError) as caught:
         actions.check(fields, TOKEN, HOST)
     assert caught.value.status == status
+    assert ("WWW-Authenticate" in dict(caught.value.fields)) == (status == 401)  # RFC 9110 11.6.1
 
 
 @pytest.mark.parametrize(

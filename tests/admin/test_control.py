@@ -237,6 +237,13 @@ def test_a_server_without_folder_or_socket_leaves_nothing_open(tmp_path: Path) -
     assert os.umask(mask) == 0o027
 
 
+def test_a_file_system_without_sockets_is_refused_in_one_line() -> None:
+    async def answer(_: dict[str, Any]) -> None: ...
+
+    with pytest.raises(DirectoryError, match=r"^/sys/control\.sock: cannot be created: .*; a crawl needs"):
+        asyncio.run(ControlServer(Path("/sys"), answer).start())
+
+
 def test_a_client_that_disconnects_does_not_affect_others(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from crawler.admin.process_metrics import LastMinute
 from crawler.admin.report import Report
-from crawler.admin.status import Status, group, merge, nested, rates
+from crawler.admin.status import Status, group, merge, nested
 from crawler.records import DueCounts, FrontierCounts, PeerStatus, SplitterCounts
 
 
@@ -183,12 +183,3 @@ def test_merging_missing_values_and_texts() -> None:
     parts = [{"a": None, "b": "", "c": True}, {"a": None, "b": "x", "c": False}, {"b": "y", "d": 2.5}]
     assert merge(parts) == {"a": None, "b": "x", "c": True, "d": 2.5}
     assert merge([{"c": False}, {"c": False}]) == {"c": False}
-
-
-@pytest.mark.parametrize(
-    ("seconds", "pages", "size"), [(2.0, 2.0, 4.0), (0.5, 8.0, 16.0), (0.0, 0.0, 0.0), (-1.0, 0.0, 0.0)]
-)
-def test_rates_are_growth_divided_by_time(seconds: float, pages: float, size: float) -> None:
-    before, after = {"pages.fetched": 1, "pages.gone": 7}, {"pages.fetched": 5, "bytes.wire": 8}
-    assert rates(before, after, seconds) == {"pages": pages, "bytes": size}
-    assert rates({"bytes.wire": 3}, {"bytes.wire": 3}, 1.0) == {"pages": 0.0, "bytes": 0.0}

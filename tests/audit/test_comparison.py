@@ -62,8 +62,14 @@ def test_a_report_is_compared_with_an_earlier_json_report(
     text = run("report", "--dir", after, "--compare", file).text
     assert "Dead links, new: 1" in text and "New pages" not in text
     file.write_text("{}")
-    ran = run("report", "--dir", after, "--compare", file)
-    assert ran.code == 2 and "neither a crawl directory nor a file of" in ran.err and ran.err.count("\n") == 1
+    for wrong in (file, tmp_path / "missing"):
+        ran = run("report", "--dir", after, "--compare", wrong)
+        assert (
+            ran.code == 2
+            and "neither a crawl directory nor a file of" in ran.err
+            and ran.err.count("\n") == 1
+        )
+        assert "Errno" not in ran.err
 
 
 def test_the_same_crawl_has_no_differences(crawled: tuple[Path, Path, Web]) -> None:

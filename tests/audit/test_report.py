@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.web import Web, crawl, page, redirect, run
+from crawler.errors import DamageError
+from tests.end_to_end.web import Web, crawl, damaged_copy, page, redirect, run
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +54,23 @@ def test_json_has_everything(crawled: tuple[Path, Web]) -> None:
     assert [each["subject"] for each in sections["robots_blocked"]["listed"]] == [web.url("/private/x")]
     assert sections["duplicate_titles"]["listed"][0]["subject"] == "Same title"
     assert found["statuses"]["200"] == 6 and found["depths"] == {"0": 1, "1": 3, "2": 1}
+
+
+def test_a_report_that_lacks_unreadable_copies_ends_with_3(crawled: tuple[Path, Web], tmp_path: Path) -> None:
+    """A report that lacks pages, or is compared with one that does, must not look complete to a script."""
+    whole, _ = crawled
+    damaged, saved = damaged_copy(whole, tmp_path / "damaged"), tmp_path / "damaged.json"
+    first = run("report", "--dir", damaged, "--format", "json", "-o", saved)
+    assert first.code == DamageError.exit_code and first.err.startswith("crawler: "), first
+    lines = json.loads(saved.read_bytes())["damage"]
+    assert first.err.splitlines() == [f"crawler: {line}" for line in lines]
+    short = run("report", "--dir", damaged, "--limit", 1)
+    assert short.err.splitlines()[1:] == [f"crawler: unreadable copies that are not listed: {len(lines) - 1}"]
+    for earlier in (damaged, saved):
+        ran = run("report", "--dir", whole, "--compare", earlier)
+        assert ran.code == DamageError.exit_code, ran
+        assert ran.err.splitlines() == [f"crawler: {earlier}: {line}" for line in lines]
+    assert run("report", "--dir", whole, "--compare", whole).code == 0
 
 
 def test_text_csv_and_html_reports(crawled: tuple[Path, Web], tmp_path: Path) -> None:

@@ -34,15 +34,22 @@ def test_spider_follows_all_and_stores_nothing(tmp_path: Path) -> None:
     assert run("check", "--dir", tmp_path).code == 0
 
 
-@pytest.mark.parametrize(("given", "patience"), [((), 90), (("--set", "crawl.patience=7"), 7)])
-def test_spider_waits_for_a_second_try_of_dead_hosts(
-    tmp_path: Path, given: tuple[str, ...], patience: int
-) -> None:
-    quick = [flag for flag in FAST if flag not in ("--patience", "5")]
-    with Web({"/": page()}) as web:
-        ran = run("crawl", web.url(), "--dir", tmp_path, *quick, "--spider", *given)
-    assert ran.code == 0, ran
-    assert CrawlDirectory(tmp_path).settings.load()["crawl"]["patience"] == patience
+@pytest.mark.parametrize(("given", "patience"), [((), 15), (("--set", "crawl.patience=7"), 7)])
+def test_spider_tries_dead_hosts_again_soon(tmp_path: Path, given: tuple[str, ...], patience: int) -> None:
+    """A later run without --spider has the default settings, so it may have seeds on other sites."""
+    quick = ("--delay", "0", "--delay-factor", "0", "--progress", "none")
+    local = ("--allow-network", "127.0.0.0/8")
+    with Web({}, other=page()) as web:
+        assert run("crawl", web.url(), "--dir", tmp_path, *quick, *local, "--spider", *given).code == 0
+        saved = CrawlDirectory(tmp_path).settings.load()
+        assert saved["crawl"]["patience"] == patience
+        assert saved["politeness"]["backoff_first"] == saved["frontier"]["retry_delays"][0] == 5
+        assert saved["robots"]["unreachable_delays"][:2] == [5, 10]
+        if not given:
+            more = run("crawl", web.url(host="a.localhost"), "--dir", tmp_path, *quick, *local)
+            assert more.code == 0, more
+            saved = CrawlDirectory(tmp_path).settings.load()
+            assert (saved["crawl"]["patience"], saved["politeness"]["backoff_first"]) == (300, 60)
 
 
 @pytest.mark.parametrize(

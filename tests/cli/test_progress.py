@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from crawler.admin.status import MemberStatus, Status
-from crawler.cli.progress import fetches, line, screen, waiting_for
+from crawler.cli.progress import line, screen, waiting_for
 from crawler.records import FrontierCounts, HostStatus
 
 RATES = {"pages": 0.0, "bytes": 0.0}
@@ -32,8 +32,11 @@ def status(*hosts: HostStatus, in_flight: int = 0) -> Status:
     return Status(now=1000.0, counters=counters, frontier=frontier, waiting=list(hosts))
 
 
-def test_a_404_counts_as_a_fetch_but_a_robots_denial_does_not() -> None:
-    assert fetches(status()) == 6 and line(status(), RATES).startswith("6 pages")
+def test_the_numbers_of_pages_are_those_of_the_status() -> None:
+    assert line(status(), RATES).startswith("3 pages fetched (0.0/s)")
+    again = status()
+    again.counters["refresh.done"] = 2
+    assert line(again, RATES).startswith("3 pages fetched, 2 fetched again (0.0/s)")
 
 
 @pytest.mark.parametrize(

@@ -48,6 +48,20 @@ def test_the_report_has_its_sections(crawled: tuple[Path, Web]) -> None:
     assert report["due"]["new"] == 5 and report["frontier"]["todo"] == 0
 
 
+@pytest.mark.parametrize("words", [("export", "--format", "jsonl"), ("get",), ("report", "--format", "json")])
+def test_the_output_dash_is_standard_output(
+    crawled: tuple[Path, Web], words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once, `export -o -` wrote a file named `-`."""
+    directory, web = crawled
+    monkeypatch.chdir(tmp_path)
+    words = (*words, web.url("/a")) if words[0] == "get" else words
+    plain, dash = (run(*words, "--dir", directory, *more) for more in ((), ("-o", "-")))
+    assert dash.code == plain.code == 0 and dash.out == plain.out and not list(tmp_path.iterdir())
+    refused = run("export", "--format", "parquet", "--dir", directory, "-o", "-")
+    assert refused.code == 2 and "-o" in refused.err and not list(tmp_path.iterdir())
+
+
 def test_the_files_of_a_crawl_directory(crawled: tuple[Path, Web]) -> None:
     directory = crawled[0]
     assert (directory / "seed").stat().st_mode & 0o777 == 0o600

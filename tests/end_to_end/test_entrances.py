@@ -8,6 +8,7 @@ request to the operator (`withdraw`), by `noarchive`, or by a robots.txt that fo
 import asyncio
 import json
 import os
+import shutil
 import signal
 import time
 from collections.abc import Iterator
@@ -17,8 +18,9 @@ from typing import Any
 import pytest
 
 import crawler as api
+from crawler import config
 from crawler.cli import access
-from crawler.errors import NoSeedError
+from crawler.errors import ConfigError, CrawlerError, NoSeedError
 from tests.end_to_end.test_live import Running, ask
 from tests.end_to_end.test_withdraw import do, serving
 from tests.end_to_end.web import FAST, SETTINGS, ReceivedRequest, Web, page, run
@@ -201,6 +203,7 @@ def test_all_entrances_give_the_same_answer(tmp_path: Path, web: Web, processes:
                 assert without_log_of(done.err) == said["why"], rule
             elif refused := [each for answer in said["answers"] for each in answer.get("refused", ())]:
                 assert done.code == 2 and all(each["why"] in done.text for each in refused), rule
+            assert ("a login in a URL is read only" in done.text) == ("u:p@" in rule), rule
         assert running.status()["paused"] == []
         assert (
             do(running, command="seed", urls=[web.url("/x", host)], settings={"crawl.scope": "any"})[0] == 400
@@ -244,6 +247,46 @@ def test_a_setting_changed_by_python_is_kept_as_by_the_command(tmp_path: Path, w
     assert "delay = 0.75" in (tmp_path / "crawl" / "crawl.toml").read_text()
 
 
+@pytest.mark.parametrize(
+    ("given", "host"),
+    [
+        ({}, HOSTS[0]),
+        ({"politeness.delay": "0.5"}, HOSTS[0]),
+        ({"robots.policy": "ignore"}, HOSTS[1]),
+        ({"urls.partition": "host"}, HOSTS[0]),
+        ({"crawl.processes": "2"}, HOSTS[0]),
+        ({"politeness.delay": "x"}, HOSTS[0]),
+    ],
+    ids=lambda value: "-".join(value) or "nothing" if isinstance(value, dict) else value,
+)
+def test_a_continued_crawl_keeps_the_settings_that_are_not_given_again(
+    tmp_path: Path, web: Web, given: dict[str, str], host: str
+) -> None:
+    """Python once replaced all saved settings by the defaults. Both entrances refuse the same settings and seeds."""
+    flags = (*FAST, "--set", "fetch.body_bytes_max=123456", "--set", "robots.policy=ignore")
+    assert run("crawl", web.url("/open", HOSTS[0]), "--dir", tmp_path / "cli", *flags).code == 0
+    shutil.copytree(tmp_path / "cli", tmp_path / "python")
+    before = (tmp_path / "cli" / "crawl.toml").read_text()
+    words = [word for key, value in given.items() for word in ("--set", f"{key}={value}")]
+    done = run("crawl", web.url("/later", host), "--dir", tmp_path / "cli", "--progress", "none", *words)
+    settings: dict[str, dict[str, str]] = {}
+    for key, value in given.items():
+        config.set_key(settings, key, value)
+    try:
+        api.run(web.url("/later", host), directory=tmp_path / "python", config=settings or None)
+        refused = ""
+    except CrawlerError as error:
+        refused = str(error)
+    assert bool(done.code) == bool(refused), (done, refused)
+    reason = refused.replace("python", "cli").removeprefix("configuration: ")
+    assert reason.partition(" (")[0] in done.err, (done, refused)  # the command shows keys as its flags
+    kept = (tmp_path / "python" / "crawl.toml").read_text()
+    assert kept == (tmp_path / "cli" / "crawl.toml").read_text()
+    assert refused and kept == before or "body_bytes_max = 123456" in kept
+    changed = {line for line in kept.splitlines() if line not in before.splitlines()}
+    assert changed == ({"delay = 0.5"} if given == {"politeness.delay": "0.5"} else set())
+
+
 def test_a_seed_with_a_login_is_used_or_refused_but_never_fetched_without_it(
     tmp_path: Path, web: Web, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -255,6 +298,11 @@ def test_a_seed_with_a_login_is_used_or_refused_but_never_fetched_without_it(
     assert run("crawl", "--seeds", tmp_path / "seeds", "--dir", tmp_path / "file", *FAST).code == 4
     with pytest.raises(NoSeedError):
         api.run(url, directory=tmp_path / "python", config=SETTINGS)
+    (tmp_path / "settings.toml").write_text(f'seeds = ["{url}"]')
+    set_up = run("crawl", "--config", tmp_path / "settings.toml", "--dir", tmp_path / "file", *FAST)
+    assert (set_up.code, "a login in a URL is read only" in set_up.err) == (2, True)
+    with pytest.raises(ConfigError, match="a login in a URL is read only"):
+        api.run(directory=tmp_path / "python", config={**SETTINGS, "seeds": [url]})
     assert len(web.paths()) == 1 and "secret" not in caplog.text
     assert "secret" not in (tmp_path / "file" / "crawler.log").read_text()
 

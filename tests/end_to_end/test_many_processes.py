@@ -98,7 +98,7 @@ def test_a_different_number_of_processes_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_page_limit_applies_to_all_processes_together(tmp_path: Path) -> None:
-    """The limit may be exceeded only by those fetches that all processes start within one heartbeat."""
+    """The limit is exceeded at most by what the second process may begin (`splitter/README.md`)."""
     directory = tmp_path / "crawl"
     with TreeWeb(tmp_path, 3000, "--fanout", "3", "--delay", "0.05") as web:
         ended = crawl(directory, web.seed, *settings("--processes", "2", "--max-pages", "100", *QUICK))
@@ -106,7 +106,7 @@ def test_the_page_limit_applies_to_all_processes_together(tmp_path: Path) -> Non
         fetched = web.fetched().total()
     report = report_of(directory)
     assert report["stopped_by"] == "max_pages" and report["conservation"] == "holds"
-    assert 100 <= fetched <= 300
+    assert 100 <= fetched <= 200
 
 
 def test_a_signal_stops_all_processes_cleanly_and_the_next_run_continues(tmp_path: Path) -> None:

@@ -110,7 +110,10 @@ def shown(line: str, web: Web) -> tuple[list[str], str]:
     asks_code = command.endswith("; echo $?")
     words = shlex.split(command.removesuffix("; echo $?").replace("http://localhost:8000/", web.url()))
     ran = run(*words[1:])
-    lines, told = ran.text.splitlines(), [each for each in ran.err.splitlines() if " pages (" not in each]
+    lines, told = (
+        ran.text.splitlines(),
+        [each for each in ran.err.splitlines() if " pages fetched (" not in each],
+    )
     if cut:
         tool, _, number = cut.partition(" -")
         lines = lines[: int(number)] if tool == "head" else lines[-int(number) :]

@@ -173,8 +173,9 @@ def test_all_views_agree(tmp_path: Path, web: Web, processes: int) -> None:
         assert len(status["members"]) == processes
         _check_metrics(ask(running.admin, "/metrics")[2], status)
         _check_host(running, web)
-        fetches = sum(status["pages"].values())
-        assert running.command("top", "--count", "1").stdout.startswith(f"{fetches:,} pages")
+        assert told["crawl"] == status["crawl"]
+        shown = f"{status['pages']['fetched']:,} pages fetched ("
+        assert running.command("top", "--count", "1").stdout.startswith(shown)
     finally:
         running.end()
 

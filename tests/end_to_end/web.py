@@ -9,6 +9,7 @@ import contextlib
 import io
 import os
 import select
+import shutil
 import socket
 import ssl
 import subprocess
@@ -229,6 +230,17 @@ def crawl(directory: Path, *arguments: object, code: int = 0) -> dict[str, Any]:
 def lines(directory: Path) -> Iterator[dict[str, Any]]:
     """Return the lines of pages.jsonl."""
     return map(msgspec.json.decode, (directory / "pages.jsonl").read_bytes().splitlines())
+
+
+def damaged_copy(directory: Path, copy: Path) -> Path:
+    """Copy a crawl of one process, overwrite a part of its first segment with zeros, and return the copy."""
+    shutil.copytree(directory, copy)
+    segment = min(copy.glob("p0/warc/*.warc.gz*"))
+    content = bytearray(segment.read_bytes())
+    begin, end = len(content) // 4, len(content) * 3 // 4
+    content[begin:end] = bytes(end - begin)
+    segment.write_bytes(content)
+    return copy
 
 
 def outcomes(directory: Path) -> dict[str, str]:

@@ -1,7 +1,6 @@
 """Test exports of a crawl of a small site: rows, parts, logs, and invalid requests."""
 
 import json
-import shutil
 from pathlib import Path
 
 import pytest
@@ -9,7 +8,7 @@ from pyarrow import parquet
 
 from crawler.errors import DamageError, UsageError
 from crawler.export.writing import Export, ExportRequest
-from tests.end_to_end.web import Web, crawl, page, redirect, run
+from tests.end_to_end.web import Web, crawl, damaged_copy, page, redirect, run
 
 STORY = "The old lighthouse keeper walked down to the harbour every morning before the first boats came in with fish. "
 HEAD = """<html lang=en-GB><meta name=author content=Ann><script type=application/ld+json>
@@ -43,11 +42,7 @@ def test_an_export_that_lacks_unreadable_copies_ends_with_3(
     crawled: tuple[Path, Web], tmp_path: Path
 ) -> None:
     """Before, a script did not notice that a disk error had left out pages."""
-    directory = shutil.copytree(crawled[0], tmp_path / "crawl")
-    segment = next(directory.glob("p0/warc/*.warc.gz*"))
-    content = bytearray(segment.read_bytes())
-    content[len(content) // 3 : len(content) // 2] = bytes(len(content) // 2 - len(content) // 3)
-    segment.write_bytes(content)
+    directory = damaged_copy(crawled[0], tmp_path / "crawl")
     ran = run("export", "--dir", directory, "--format", "text", "-o", tmp_path / "made")
     assert ran.code == DamageError.exit_code and ran.err.startswith("crawler: "), ran
 

@@ -84,6 +84,7 @@ _TEXTS = [
     "]]>",
 ]
 _TEXTS += [
+    "<style>a{b:url(s1)}\r\n\0</style>",
     "<!-->",
     "<!--->",
     "<!-- -->",
@@ -127,6 +128,23 @@ _ATTRIBUTES = [
     "encoding",
     "color",
 ]
+# attributes that hold requisites, or URLs that are links only with `all_attributes`
+_URLS = [
+    "style",
+    "srcset",
+    "imagesrcset",
+    "poster",
+    "background",
+    "data",
+    "src",
+    "href",
+    "xlink:href",
+    "action",
+    "method",
+    "cite",
+    "longdesc",
+    "Background",
+]
 _OF = {
     "rel": [
         "nofollow",
@@ -143,6 +161,11 @@ _OF = {
     "http-equiv": ["refresh", "Refresh", "content-type"],
     "type": ["hidden", "Hidden", "text"],
     "encoding": ["text/html", "application/xhtml+xml", "x"],
+}
+_OF_URLS = {
+    "style": ["x:url(u{})", "x:url(&quot;u{}&quot;)", "@import 'u{}'"],
+    "srcset": ["u{0} 1x, v{0} 2x", "u{}"],
+    "method": ["post", "get", "GET", ""],
 }
 
 
@@ -227,10 +250,19 @@ class Soup:
 
     def _attribute(self) -> str:
         chance = self._chance
+        if chance.random() < 0.3:
+            return self._url()
         name = chance.choice(_ATTRIBUTES)
         value = chance.choice(_OF.get(name, _VALUES) if chance.random() < 0.8 else _VALUES)
         form = chance.choice([' {}="{}"', " {}='{}'", " {}={}", " {}", " {} = {} ", '{}="{}"', " {}/"])
         return form.format(name, value)
+
+    def _url(self) -> str:
+        """Return an attribute with a URL of its own; seldom a `formaction`, because it needs the parser."""
+        self._number += 1
+        name = self._chance.choice(_URLS) if self._chance.random() < 0.99 else "formaction"
+        value = self._chance.choice(_OF_URLS.get(name, ["u{}", "u{}#x", "#u{}"])).format(self._number)
+        return f' {name}="{value}"'
 
     def _cased(self, name: str) -> str:
         return name.upper() if self._chance.random() < 0.05 else name

@@ -16,19 +16,24 @@ from selectolax.lexbor import LexborHTMLParser
 from crawler import extract
 from crawler.config import ExtractConfig
 from crawler.extract import link_scanner
-from crawler.extract.collected import Collected, Context, one_line
+from crawler.extract.collected import Collected, Context
 from crawler.extract.link_attributes import LINK_ATTRIBUTES
 from crawler.extract.links import extract_page, parse, prepare, prepare_scan
 from crawler.extract.parser_child import read_here
 from crawler.extract.references import attribute_text, data_text
-from crawler.extract.scanned import scanned
+from crawler.extract.scanned import PageScan, scanned
 from crawler.records import Extracted
 from tests.extract.soup import soup
 from tests.forms import interpreted
 
 URL = "http://h.example/dir/page"
 CONFIG = ExtractConfig()
-PAGES = [Context(URL, token="me", obey_nofollow=obey, obey_robots=obey) for obey in (True, False)]
+ALL = ExtractConfig(all_attributes=True)
+PAGES = [
+    Context(URL, token="me", obey_nofollow=obey, obey_robots=obey, want_requisites=not obey)
+    for obey in (True, False)
+]
+WANTED = [(PAGES[0], CONFIG), (PAGES[1], CONFIG), (PAGES[0], ALL), (PAGES[1], ALL)]
 
 
 def _interpreted() -> ModuleType:
@@ -43,23 +48,21 @@ def _interpreted() -> ModuleType:
 FORMS = {"installed": link_scanner, "interpreted": _interpreted()}
 
 
-def scan(content: bytes, page: Context, form: str = "installed") -> Extracted | None:
+def scan(
+    content: bytes, page: Context, form: str = "installed", config: ExtractConfig = CONFIG
+) -> Extracted | None:
     """Return what the installed or the interpreted scanner finds; None if it leaves the page to the parser."""
-    found = Collected(page)
-    scanner = FORMS[form].LinkScanner(content, found, CONFIG.links_max)
-    if not scanner.scan():
-        return None
-    return found.extracted("utf-8", one_line(scanner.title_text()), CONFIG.links_max)
+    return PageScan(content, page, config, FORMS[form].LinkScanner).extracted("utf-8")
 
 
 def assert_same(content: bytes, form: str = "installed") -> bool:
-    """Assert that the scanner finds the same links as the parser, unless it leaves the page to the parser.
+    """Assert that the scanner finds the same URLs as the parser, unless it leaves the page to the parser.
 
-    Return True if the scanner reads the page itself.
+    Return True if the scanner reads the page itself, whatever is wanted.
     """
-    results = [scan(content, page, form) for page in PAGES]
-    for page, found in zip(PAGES, results, strict=True):
-        assert found is None or found == parse(content, "utf-8", page, CONFIG), content
+    results = [scan(content, page, form, config) for page, config in WANTED]
+    for (page, config), found in zip(WANTED, results, strict=True):
+        assert found is None or found == parse(content, "utf-8", page, config), content
     return None not in results
 
 
@@ -71,7 +74,7 @@ def assert_same(content: bytes, form: str = "installed") -> bool:
         b"<title>a &amp b</title><a href='x?a&amp;b'>y</a>",
         b"<!-- <a href=x> --!><a href=y><!--><a href=z><!---><a href=w>",
         b"<script><!-- '<a href=x>' //--></script><a href=y>",
-        b"<svg viewBox='0 0 1 1'><title>x</title><style>a{}</style><a href=x><path d=z></svg><a href=y>",
+        b"<svg viewBox='0 0 1 1'><title>x</title><a href=x><path d=z></svg><a href=y>",
         b"<svg><![CDATA[<a href=x>]]></svg><![CDATA[<a href=y>]]><a href=z>",
         b"<svg><symbol><title>x</title><svg><path></svg></symbol></svg><title>y</title><a href=x>",
         b"<math><mi>x</mi><annotation encoding='application/x-tex'>y</annotation></math><a href=x>",
@@ -89,6 +92,15 @@ def assert_same(content: bytes, form: str = "installed") -> bool:
         b"x<title>y</title>",
         b"</br><title>x</title>",
         b"<select><option><a href=x></select><a href=y>",
+        b"<img src=1 srcset='2 1x, 3 2x'><image href=4 src=5><p style='a:url(&quot;6&quot;)' style='b:url(7)'>",
+        b"<style>a{b:url(1)}</style><svg style='a:url(2)'><use xlink:href=3 href=4 /><image href=6 /><a xlink:href=5></svg>",
+        b"<html style='a:url(1)'><head background=2><head background=3><body background=4><p>",
+        b"<form action=1 background=2><form action=3 background=4></form><form action=5 method=post>",
+        b"<tr background=1><table background=2><tr background=3><td><td background=4></table><td background=5>",
+        b"<select style='a:url(1)'><option style='a:url(2)'></select><select style='a:url(3)'></select><q cite=4>",
+        b"<template><img src=1><style>a{b:url(2)}</style></template><a href=3 rel=icon xlink:href=4 longdesc=5>",
+        b"<noscript><noscript style='a:url(1)'><link rel=stylesheet href=2></noscript><iframe src=3></iframe>",
+        b"<head><noscript style='a:url(1)'><noscript style='a:url(2)'><img src=3>",
     ],
 )
 def test_pages_that_need_no_tree(content: bytes, form: str) -> None:
@@ -117,12 +129,24 @@ def test_pages_that_need_no_tree(content: bytes, form: str) -> None:
         b"<template><a href=x><object></template>y",  # the parser copies x out of the template
         b"<template><a href=x><table><td></template>y",
         b"\0<title>x</title>",
+        b"<p><html style='a:url(1)'>",  # the attributes are added to the first element of this name
+        b"<body><p><body background=1>",
+        b"<select><p></select><select style='a:url(1)'>",  # the second tag may only end the first element
+        b"<form method=post><input formaction=1></form>",
         b"<svg>" + b"<g>" * 300,
         b"<table><td>" * 300,
     ],
 )
 def test_pages_that_need_a_tree(content: bytes, form: str) -> None:
     assert not assert_same(content, form)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_style_inside_svg_needs_a_tree_for_its_urls_alone(form: str) -> None:
+    content = b"<svg><style>a{b:url(x)}</style></svg><a href=y>"
+    assert not assert_same(content, form)
+    found = scan(content, PAGES[0], form)
+    assert found is not None and found.hrefs == ["y"]
 
 
 @pytest.mark.parametrize("part", range(4))
@@ -135,8 +159,9 @@ def test_tag_soup(part: int) -> None:
 def test_the_interpreted_scanner_reads_tag_soup_in_the_same_way() -> None:
     for seed in range(500):
         content = soup(seed)
-        for page in PAGES:
-            assert scan(content, page) == scan(content, page, "interpreted"), content
+        for page, config in WANTED:
+            found = scan(content, page, config=config)
+            assert found == scan(content, page, "interpreted", config), content
 
 
 _PIECES = [
@@ -189,6 +214,13 @@ _PIECES += [
     b"<body>",
     b"<noscript>",
     b"</noscript>",
+    b"<img src=4>",
+    b"<td background=5>",
+    b"<form action=6>",
+    b"</form>",
+    b"<select style='a:url(7)'>",
+    b"</select>",
+    b"<option cite=8>",
 ]
 
 
@@ -220,8 +252,8 @@ def test_the_scanner_is_used_only_if_compiled_and_for_links() -> None:
     wanted = [name for name in Context.__struct_fields__ if name.startswith("want_")]
     assert len(wanted) >= 3
     for name in wanted:
-        assert scanned(content, "utf-8", Context(URL, **{name: True}), CONFIG) is None, name
-    assert scanned(content, "utf-8", PAGES[0], ExtractConfig(all_attributes=True)) is None
+        found = scanned(content, "utf-8", Context(URL, **{name: True}), CONFIG)
+        assert (found is None) == (name != "want_requisites" or not link_scanner.COMPILED), name
 
 
 @pytest.mark.parametrize(
@@ -289,7 +321,10 @@ def test_repeated_links(hrefs: list[str], data: st.DataObject) -> None:
 
 @pytest.mark.parametrize("form", FORMS)
 def test_the_scanner_follows_the_rows_of_the_table(form: str) -> None:
-    """The scanner finds every followed attribute of the table, and no others. Only framesets need the parser."""
+    """The scanner finds every attribute of the table, and follows the right ones.
+
+    Only framesets and the buttons of forms need the parser.
+    """
     for row in LINK_ATTRIBUTES:
         for element in row.elements or ("p", "a", "img"):
             content = f"<{element} rel=next {row.attribute}=x></{element}>".encode()
@@ -297,7 +332,7 @@ def test_the_scanner_follows_the_rows_of_the_table(form: str) -> None:
                 found = scan(content, PAGES[0], form)
                 assert found is not None and found.hrefs == ["x"] * (row.followed or row.by_relation), content
             else:
-                assert element == "frame"
+                assert element == "frame" or row.attribute == "formaction"
 
 
 _NUMBERS = [

@@ -3,10 +3,12 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from selectolax.lexbor import LexborHTMLParser
 
+from crawler.config import ExtractConfig
+from crawler.extract.collected import Context
 from crawler.extract.css import css_urls
-from crawler.extract.requisites import requisites, srcset
+from crawler.extract.links import extract_page
+from crawler.extract.requisites import srcset
 
 
 @pytest.mark.parametrize(
@@ -42,6 +44,11 @@ def test_css_urls(text: str, urls: list[str]) -> None:
     assert list(css_urls(text)) == urls
 
 
+def _requisites(content: bytes, count_max: int) -> list[str]:
+    page = Context("http://h.example/", want_requisites=True)
+    return extract_page(content, page, ExtractConfig(links_max=count_max)).requisites
+
+
 def test_every_kind_of_requisite() -> None:
     page = b"""<link rel="stylesheet" href=css><link rel="shortcut icon" href=ico><link rel=next href=no>
       <style>@import "imp"; p{background:url(bg)}</style><body background=back>
@@ -50,11 +57,11 @@ def test_every_kind_of_requisite() -> None:
       <video src=vid poster=post><track src=trk></video><object data=obj></object><embed src=emb>
       <input type=image src=inp><p style="background:url(sty)"><a href=no><iframe src=frm></iframe>
       <svg><image href=svg1 /><use xlink:href="spr#x"/><use href="#local"/></svg>"""
-    assert set(requisites(LexborHTMLParser(page), 100)) == set(
+    assert set(_requisites(page, 100)) == set(
         ["css", "ico", "imp", "bg", "back", "img", "i1", "i2", "src", "js", "vid", "post", "trk"]
         + ["obj", "emb", "inp", "sty", "svg1", "spr", "frm"]
     )
-    assert len(requisites(LexborHTMLParser(page), 3)) == 3
+    assert len(_requisites(page, 3)) == 3
 
 
 @given(st.text("a ,()\t'\"", max_size=40))

@@ -110,7 +110,8 @@ async def test_a_page_that_takes_too_much_memory(forked: bool) -> None:
 async def test_large_pages_give_the_same_result_as_in_the_loop() -> None:
     worker = Worker(CONFIG)
     links = b"".join(b"<a href='/%d?a&amp;b'>x</a><code class=k>y</code>" % number for number in range(5000))
-    page = Context("http://h/", "utf-8", "me", ("</n>; rel=next",), "", ("noindex",), want_requisites=True)
+    wanted = {"want_requisites": True, "want_anchors": True}
+    page = Context("http://h/", "utf-8", "me", ("</n>; rel=next",), "", ("noindex",), **wanted)
     content = b"<title>t</title><img src=i>" + links
     found = await worker.extract(content, page)
     await worker.close()

@@ -2,6 +2,7 @@
 
 import errno
 import gzip
+import os
 import random
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -244,6 +245,21 @@ def test_check_finds_a_capture_that_starts_within_a_record(
     messages = [problem.message for problem in site.cache.check()]
     assert messages[0].startswith(f"a record should start at {offsets[5] + 7}, but one ends at ")
     assert f"{path.name} at {offsets[5] + 7}: broken gzip member" in messages[1]
+
+
+def test_check_names_a_segment_that_the_disk_cannot_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = Site(tmp_path)
+    site.visit(fetch(URL, b"body"), 1)
+    [path] = site.segments()
+
+    def fail(*_: object, **__: object) -> Iterator[None]:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(segments, "contents", fail)
+    segment = path.name.removesuffix(".open")
+    assert set(site.cache.check()) == {Problem(segment, "cannot be read: Input/output error")}
 
 
 def test_check_finds_a_wrong_digest(tmp_path: Path) -> None:

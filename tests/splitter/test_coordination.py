@@ -180,6 +180,26 @@ def test_memory_of_sent_messages_is_bounded() -> None:
     assert views.shares()["p0"] == pytest.approx(1 / 2)
 
 
+@pytest.mark.parametrize("count", [2, 3, 5])
+@pytest.mark.parametrize("left", [0, 1, 7, 100])
+def test_the_limit_of_pages_is_exceeded_at_most_by_what_each_other_process_may_begin(
+    count: int, left: int
+) -> None:
+    """The bound of `splitter/README.md`, and a schedule that reaches it: no process hears of the others' last fetches."""
+    views = Views(count, pages_max=100)
+    for name in views.names[1:]:
+        views.progress[name].pages = (100 - left) // count
+    views.progress["p0"].pages = 100 - left - (count - 1) * ((100 - left) // count)
+    views.tell_all(2)
+    for rounds in range(3):
+        for name, view in views.views.items():
+            while view.pages_left(views.now):
+                views.progress[name].in_flight += 1
+        begun = sum(each.pages + each.in_flight for each in views.progress.values())
+        assert begun == 100 + (count - 1) * left, rounds
+        views.tell_all()
+
+
 def test_pages_and_bytes_of_all_count_towards_the_limits() -> None:
     views = Views(3, pages_max=100, bytes_max=1000)
     view = views.views["p0"]
@@ -347,11 +367,11 @@ def test_an_old_message_of_a_process_is_dropped() -> None:
     third = views.views["p1"].counters_for("p0")
     for message in (third, first, second):
         view.record_counters("p1", message, 0.0)
-    assert view.total().pages == 9
+    assert view.rates_stated()["p1"].pages == 9
     views.restart("p1")
     views.progress["p1"].pages = 10
     view.record_counters("p1", views.views["p1"].counters_for("p0"), 0.0)
-    assert view.total().pages == 10, "a new boot numbers its messages from one"
+    assert view.rates_stated()["p1"].pages == 10, "a new boot numbers its messages from one"
 
 
 @given(st.integers(0, 1 << 32), st.integers(2, 4))

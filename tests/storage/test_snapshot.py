@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from crawler.errors import DamageError, DirectoryError
+from crawler.errors import DamageError, DirectoryError, StoreError
 from crawler.storage import snapshot as module
 from crawler.storage.engines import open_store
 from crawler.storage.kv import DiskStore
@@ -103,6 +103,15 @@ def test_files_are_copied_if_links_are_not_possible(
     monkeypatch.setattr(module.os, "link", no_links)
     snapshot(tmp_path / "store", tmp_path / "copy")
     assert _state(tmp_path / "copy") == 299
+
+
+def test_a_file_that_the_disk_cannot_read_is_named(tmp_path: Path, engine: str) -> None:
+    _filled(tmp_path / "store", 20, engine).close()
+    broken = next((tmp_path / "store").glob("*.log"))
+    broken.unlink()
+    broken.symlink_to("/proc/self/mem")  # its first byte cannot be read: EIO
+    with pytest.raises(StoreError, match=rf"^{broken}: cannot be copied: Input/output error$"):
+        snapshot(tmp_path / "store", tmp_path / "copy")
 
 
 def test_a_folder_that_is_not_a_store_is_refused(tmp_path: Path) -> None:

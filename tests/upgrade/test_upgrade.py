@@ -65,13 +65,13 @@ OTHERS = {
 RUNS = [(command, *words) for command, runs in COMMANDS.items() for words in runs]
 # These commands leave the directory as the upgrade made it, so one `check` after `status` speaks for all of them.
 READERS = ("why", "get", "report", "export", "config", "check")
-# All commands upgrade a directory by the same function. So each command opens every fourth directory, and each
-# directory is opened by every fourth command.
+# All commands upgrade a directory by the same function. So each command opens every sixth directory, and each
+# directory is opened by every sixth command.
 OPENED = [
     (name, words)
     for row, name in enumerate([*FORMER, *PARTLY_UPGRADED])
     for column, words in enumerate(RUNS)
-    if (row + column) % 4 == 0
+    if (row + column) % 6 == 0
 ]
 
 

@@ -12,8 +12,8 @@ Only the `ENTRIES_MAX` authorities that failed last are kept in memory. If an au
 requested again. The number of failures and the last outcome are also stored, under `z/`, for the verdicts of
 the report (`frontier/waiting_urls.py`). Waits are not stored, so every run tries each authority again.
 `troubled` contains the hosts whose latest request failed before any answer. They are shown as failing
-although no failure is charged to them. After a restart, only those of them that have never answered are known.
-Durations are in seconds; instants are seconds on the process clock.
+although no failure is charged to them. After a restart, `troubled` contains only hosts that have never
+answered. Durations are in seconds; instants are seconds on the process clock.
 """
 
 import itertools

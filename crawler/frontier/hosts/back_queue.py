@@ -21,8 +21,8 @@ class BackQueue:
     """Two chains of slots: for hosts with and without the flag PROMPT.
 
     This flag does not change while a host is queued. `_blocks` holds [number of prompt hosts, number of
-    others] for each block, in order of arrival. `_ahead` is the number of prompt hosts that
-    have left the queue but are still counted in `_blocks`, because the other hosts had to wait at that time.
+    others] for each block, in order of arrival. `_ahead` is the number of prompt hosts that left the queue
+    while the other hosts had to wait. `_blocks` still counts these prompt hosts.
     """
 
     __slots__ = ("_ahead", "_blocks", "_hosts", "_others", "_prompt")

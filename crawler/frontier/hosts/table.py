@@ -10,8 +10,8 @@ their own names.
 
 A column is an `array.array` that exists as long as the table and grows in place. A caller may keep a column,
 and then also sees rows that are added later. Reading one number costs 25 ns and returns a plain int or float.
-Whole columns are read as copies (`array`, `gather`) and written by the table (`put`): a view of their memory
-would become stale or prevent growth, so the table never returns one.
+To read a whole column, use `array` or `gather`, which return copies; to write it, use `put`. The table never
+returns a view of a column's memory, because a view would become stale or prevent growth.
 
 `place` names the structure that holds the host, so that a host is in exactly one structure
 (`workbench.py`). `flags` are mainly the reasons why the host may not be requested at all. `link`

@@ -1,4 +1,4 @@
-"""The turns of hosts in a crawl with an order of new URLs (`orders/`), by the class of their best URL.
+"""Decides which host is next in a crawl with an order of new URLs (`orders/`): the one whose best URL has the best class.
 
     DueFront           hosts of the front that are ready (and addresses that release a host)
     ClassedBackQueue   ready hosts outside the front, one queue per class

@@ -13,9 +13,9 @@ there are fetch slots. All other hosts are numbers in the host table:
 * The heap holds (instant, tick, host) for front hosts that wait for their ready
   time. An entry is valid only while its tick equals the tick of the host. Other entries belong to an earlier
   plan and are skipped.
-* A host that had a known page to fetch when it was planned is in a separate heap, because the frontier, not
-  the workbench, divides the fetches between new and known pages.
-* A ready host whose address is not ready joins the address's queue. The heap then holds the address instead of
+* There is a separate heap for hosts that had a known page to fetch when they were entered. The reason is that
+the frontier, and not the workbench, divides the fetches between new and known pages. * A ready host whose
+address is not ready joins the address's queue. The heap then holds the address instead of
   the host.
 * The front is filled on demand: a host enters from the back queue only when no
   front host is ready. When the front is full, hosts without work leave first, then the hosts with the longest
@@ -30,9 +30,10 @@ there are fetch slots. All other hosts are numbers in the host table:
   instead to the host that has waited longest (`turns.py`). While the front has room, a host enters it if its
   class is better than those of all ready hosts of the front. Hosts that wait for an address are served in order
   of arrival.
-* Ready hosts of the front go first. If the rate or the machine could not serve more than these, the hosts
-  outside the front would wait forever. Therefore, a host whose turn comes `stay` seconds or more after its
-  ready time goes to the end of the back queue, because its connection is lost anyway. The first host of the
+* Ready hosts of the front go first. If the rate or the machine serves only as many hosts as the front holds,
+the hosts outside the front could wait forever. To prevent this, a host whose turn comes `stay` seconds or
+more after its ready time goes to the end of the back queue. By then, its connection is closed, so the host
+loses nothing by leaving the front. The first host of the
   back queue enters.
 """
 

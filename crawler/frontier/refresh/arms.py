@@ -1,8 +1,8 @@
 """Compares policies within one crawl. The pages are split by hash into arms, which fetch at equal rates.
 
 Each arm is a `Schedule` with its own settings and its own share of the pages; arms do not learn from one
-another. Together they have the methods of one `Schedule`: the arm that is furthest behind in fetches offers
-its page first, and each host has at most one request in flight over all arms.
+another. The arms together behave like one `Schedule`. The arm that is furthest behind in fetches offers its
+page first. Each host has at most one request in flight, whichever arm made it.
 
     number of a page = its number in its arm * arms + arm
     number of a host = its number in every arm

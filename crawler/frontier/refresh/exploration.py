@@ -26,7 +26,7 @@ _HAND_ROWS = cython.declare(cython.Py_ssize_t, 256)
 
 @cython.cclass
 class Exploration:
-    """The exploration hand; `share` is the part of the fetches that it gets."""
+    """The clock hand that chooses pages for exploration; `share` is its share of the fetches."""
 
     def __init__(
         self, tables: Tables, controller: LevelController, deadlines: Deadlines, queues: Queues, share: float

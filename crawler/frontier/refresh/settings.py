@@ -1,4 +1,4 @@
-"""The settings of the refresh schedule, the outcomes from which the schedule learns, and its views."""
+"""The settings of the refresh schedule, the outcomes from which it learns, and the views that show its state."""
 
 import math
 from enum import IntEnum

@@ -22,11 +22,11 @@ lists only a part of the changes, the sums contain only the gain from this part.
 on the recall that the schedule measures: a source that is read late has a low recall for this reason alone,
 and would then be read even later. The sums decay with each reading.
 
-A source whose readings cost more than they gain is still read, because the only reason may be that it has
-given too few signals. Without signals, pages are refreshed blindly, which keeps the level high, and only
-readings can show that signals would save such refreshes. An earlier version treated such a source like any
-other page. In that version, honest sources were not read during a third of the time. A source without any
-gain (s = 0) is treated like any other page.
+A source whose readings cost more than they gain is still read, because it may only have given too few signals
+so far. Without signals, pages are refreshed blindly, which keeps the level high, and only readings can show
+that signals would save such refreshes. If such a source were refreshed like an ordinary page, honest sources
+would not be read during a third of the time. Only a source without any gain (s = 0) is refreshed like an
+ordinary page.
 
 Intervals are measured in ordinary time, not on the neighbourhood clock, which runs faster during bursts of
 changes. On that clock, a source would be read many times in the days of a burst, and rarely otherwise.

@@ -43,8 +43,9 @@ To find lies, some requests are *plain*, that is, without conditions. If the sha
 the request after `same_answers_max` answers of 304 in a row is plain. With a smaller share, this number of
 answers grows, up to fourfold; with a larger share, it shrinks. After a change signal for a page, the number
 is much smaller, between 1 and 4, depending on the share of lies. A 304 with validators that differ from those
-of the copy is followed by a plain request. As long as a pattern has never shown a change, its requests are
-counted. Then the requests number `check_every` times 1, 2, 4, 8 and so on are plain, too.
+of the copy is followed by a plain request. As long as no page of a path pattern has shown a change, the
+requests for the pattern are counted. Then every request whose number is `check_every` times a power of two is
+plain, too.
 
 Counts are stored by host (`b/`) and survive a restart, which matters for crawls that run once a day. A
 restart loses the states of single pages; the next check of a page restores its state.

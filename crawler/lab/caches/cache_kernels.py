@@ -11,8 +11,8 @@ one cache size takes a few tens of nanoseconds per request. Simulating LRU at al
 the previous request for the same item becomes a hole. A request hits in a cache of k entries exactly if fewer
 than k other items were requested since the last request for the same item. The number of these items is the
 number of slots since then, minus the holes among them. A Fenwick tree counts the holes. When no slot is free,
-the live slots are moved together. If two consecutive requests are for the same item, the second request
-changes nothing.
+the live slots are compacted. If two consecutive requests are for the same item, the second request changes
+nothing.
 
 *MIN* (Belady; Broder et al. 2003, section 5.1) needs only the time of the next use of each cached item. All
 these times differ, so they are kept in a bit set with one bit per instant. The bit set is the lowest level of

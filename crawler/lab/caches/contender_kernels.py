@@ -11,8 +11,8 @@ numba compiles this module, too.
   another round.
 * W-TinyLFU (Einziger, Friedman, Manes, 2017): new items enter an LRU window, a
   hundredth of the cache. An item that leaves the window enters the main part, a segmented LRU, if a count-min
-  sketch counts more requests for it than for the victim. Counters have 4 bits and are halved each time the
-  number of requests reaches ten times the cache size, rounded up to a power of two.
+  sketch counts more requests for it than for the victim. Counters have 4 bits. Let c be the cache size,
+  rounded up to a power of two. All counters are halved after every 10 c requests.
 
 All three policies need more memory per item than CLOCK, which needs one bit. The functions have the same
 arguments and return values as those of `cache_kernels`.

@@ -17,14 +17,14 @@ simulates all sizes:
     SIEVE S3-FIFO W-TINYLFU   one per size; contenders since 2017
     TABLE      one per size   the shipped `ClockCache`: CLOCK in a scatter table
 
-`check` asserts two laws. First, no policy but STATIC has fewer misses than INFINITE or MIN. Second, a larger
-MIN or LRU cache never has more misses than a smaller one. A larger cache with CLOCK, RANDOM or another policy
-may have more.
+`check` asserts two laws. First, INFINITE and MIN have at most as many misses as any other policy, except
+STATIC. Second, a larger MIN or LRU cache never has more misses than a smaller one. A larger cache with CLOCK,
+RANDOM or another policy may have more.
 
 The *knee*: as the cache grows, the miss rate first stays on a plateau, then falls in the critical region, and
-then stays at a low level. It falls where the cache becomes large enough for the URLs that pages of the
-current hosts share. The critical region covers 10 to 90 % of the fall from the smallest size to the largest.
-The end of this region is the recommended size.
+then stays at a low level. The miss rate falls where the cache becomes large enough for the URLs that pages of
+the current hosts share. The critical region begins where the miss rate has fallen by 10 % of its total fall,
+and ends where it has fallen by 90 %. The end of this region is the recommended size.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -5,7 +5,8 @@ A life is one run of a process. Every callback of the loop runs in the context o
 drops all callbacks that the life had scheduled.
 
 While a cluster runs, `SystemCalls` replaces functions of `os`, so that calls by a life act on the disk of its
-machine. The files are real files, if possible in a file system in memory. The store is a `JournalStore`.
+machine. The files are real files, if possible in a file system in memory. The crawl's key-value store is a
+`JournalStore`.
 """
 
 import errno

@@ -3,8 +3,8 @@
 Host sizes follow Zipf's law. Pages are numbered. Every page except the seed has one *parent*: a page with a
 lower number that links to it. So the pages form a tree. If a crawl loses a link of this tree, it loses the
 whole subtree below the link. Further links follow the model of `lab/caches/link_locality.py`: repeats, a few
-popular URLs of the host, its wider set, a set common to all hosts, and any page. Half of the pages are linked
-only by their parents, so no other link hides the loss of the parent's link.
+popular URLs of the host, a larger set of URLs of the host, a set that all hosts share, and any page. Half of
+the pages are linked only by their parents, so no other link hides the loss of the parent's link.
 
     /17               the page with that number on its host; some fail the first time (500, or a reset)
     /r17              301 to /17; one parent in 16 links this way

@@ -10,10 +10,11 @@
 
 The processes run the crawler's own code; time, network, disks and the web are virtual
 (crawler/lab/cluster/README.md). The same seed reproduces a run; the digest in the last column covers all
-requests. --table prints one row for each kind of fault. Two rows follow for all kinds together: one without
-copies and losses of disks (clone, restore, lost-disk), and one with them. The last rows are for each act of
-the operator, and for acts and faults together. Without --days, a run ends when nothing is left to crawl; with
---days, known pages are refetched until that time. The exit code is 1 if a rule was broken.
+requests. --table prints one row for each kind of fault. Two rows follow in which all kinds occur together:
+the first without the faults that copy or lose a disk (clone, restore, lost-disk), the second with them. The
+last rows are for each act of the operator, and for acts and faults together. Without --days, a run ends when
+nothing is left to crawl; with --days, known pages are refetched until that time. The exit code is 1 if a rule
+was broken.
 """
 
 import argparse

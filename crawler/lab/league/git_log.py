@@ -7,8 +7,8 @@ not changed. Only plain files are pages, not links or submodules. A commit that 
 publication of the site.
 
 Committers' clocks may be wrong, so times are adjusted. Along the main line, they never decrease, and never
-exceed the time of the last commit. Paths are bytes, as in git. Only the hashes of paths and the numbers of
-directories are kept.
+exceed the time of the last commit. Paths are bytes, as in git. Of each path, only a hash and the number that
+identifies its directory are kept.
 """
 
 from collections.abc import Iterable, Iterator

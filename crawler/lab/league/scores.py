@@ -23,7 +23,8 @@ import numpy as np
 class Game(msgspec.Struct, frozen=True):
     """The result of a policy in an arm with a budget.
 
-    It holds the weighted current time and the page time of each site, (sites,), and counts.
+    For each site, `there` is the time for which its pages existed, and `current` is the time for which their
+    copies were current, (sites,). Both weight each page by its importance.
     """
 
     arm: str

@@ -1,1 +1,1 @@
-"""Compares orders of new URLs by the quality that each order finds early, on link graphs of real documentation."""
+"""Compares orders of new URLs by how many good pages each of them finds early, on link graphs of real documentation."""

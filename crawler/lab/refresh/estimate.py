@@ -1,8 +1,8 @@
 """Estimates the change rate and signal quality of a page only from its own crawls, as the cited papers do.
 
-The simulator and the figures that repeat those of the papers use these estimators. The estimators that are used
-in a crawl combine the data of several pages (`freshness/change_rates.py`, `freshness/signal_quality.py`), because a
-single page is crawled too seldom for a good estimate.
+The simulator uses these estimators, and so do the scripts that redraw the figures of the papers. The
+estimators that are used in a crawl combine the data of several pages (`freshness/change_rates.py`,
+`freshness/signal_quality.py`), because a single page is crawled too seldom for a good estimate.
 
 Each crawl of a page ends an interval. An interval yields three observations: the time tau since the previous
 crawl (`elapsed`), the number n of `signals` in the interval, and whether the page has `changed`. The model is
@@ -27,10 +27,11 @@ If all intervals are changed, the maximum is at infinity. If no interval is chan
 `Prior` adds pseudo-intervals and bounds. `KOLOBOV` is the prior of the public code of Kolobov et al.: one
 changed and one unchanged interval of half a day, and rates between 0.0005 and 7 per day. We add the same for
 b: one signal with a change, and one signal without a change. With this prior, the first estimate for every
-page is 1.39 changes per day. The prior must not be used to crawl pages that change less often, because a page
-that is believed to change fast has a low value. As soon as some pages were found to change slowly, all of
-these pages would be fetched before the pages that were fetched only once. `naive_quality` counts signals and
-changes by interval. Its result is too large on average, and the function exists only to show this bias.
+page is 1.39 changes per day. The prior must not be used in a crawl of pages that change much less often than
+that, because a page that is believed to change fast has a low value. As soon as the estimates for some pages
+fell, these pages would always be fetched first. Pages that were fetched only once, whose estimate is still
+that of the prior, would not be fetched again. `naive_quality` counts signals and changes by interval. Its
+result is too large on average, and the function exists only to show this bias.
 """
 
 import math
@@ -51,7 +52,7 @@ class Prior(msgspec.Struct, frozen=True):
 
     The prior adds `interval_weight` changed intervals of length `interval` without signals, and as many
     unchanged ones. It also adds `signal_weight` changed intervals of length 0 with one signal, and as many
-    unchanged ones, which pulls b towards ln 2. `rate_min` and `rate_max` bound alpha.
+    unchanged ones. These intervals pull b towards ln 2. `rate_min` and `rate_max` bound alpha.
     """
 
     interval: float = 0.5
@@ -163,7 +164,11 @@ def _maximise(
     for _ in range(60):
         s1, s2 = sums[0] - unchanged_time, sums[1] - unchanged_signals
         step1, step2 = _newton_step(
-            s1, s2, sums, _pinned(alpha, s1, low, high), _pinned(b, s2, 0.0, SIGNAL_WEIGHT_MAX)
+            (alpha, b),
+            (s1, s2),
+            sums,
+            _pinned(alpha, s1, low, high),
+            _pinned(b, s2, 0.0, SIGNAL_WEIGHT_MAX),
         )
         if sums[2] == 0.0 and s1 < 0.0:  # if no interval changed, the maximum is at the lower bound
             step1 = -alpha
@@ -193,18 +198,32 @@ def _pinned(value: float, score: float, low: float, high: float) -> bool:
     return (value <= low and score <= 0.0) or (value >= high and score >= 0.0)
 
 
-def _newton_step(s1: float, s2: float, sums: Curvature, fix1: bool, fix2: bool) -> tuple[float, float]:
-    """Solve H step = score for the free parameters, and return the step. In a flat direction, the step is 0."""
+def _newton_step(
+    at: tuple[float, float], score: tuple[float, float], sums: Curvature, fix1: bool, fix2: bool
+) -> tuple[float, float]:
+    """Solve H step = score for the free parameters, and return the step.
+
+    If all changed intervals have the same ratio of time to signals, H is singular: the likelihood curves only
+    along (h11, h12), and is linear along (h12, -h11). If the score has a slope along the line, one parameter is
+    0 at the maximum. So this parameter is reduced tenfold, and the other one follows it.
+    """
     _, _, h11, h12, h22 = sums
+    s1, s2 = score
     if fix1 or h11 <= 0.0:
         return 0.0, (s2 / h22 if h22 > 0.0 and not fix2 else 0.0)
     if fix2 or h22 <= 0.0:
         return s1 / h11, 0.0
     determinant = h11 * h22 - h12 * h12
-    if determinant <= 1e-12 * h11 * h22:  # time and signals are proportional, so move along their sum
-        scale = (s1 * h11 + s2 * h12) / (h11 * h11 + h12 * h12 + 1e-300)
-        return scale, scale * h12 / h11
-    return (s1 * h22 - s2 * h12) / determinant, (s2 * h11 - s1 * h12) / determinant
+    if determinant > 1e-12 * h11 * h22:
+        return (s1 * h22 - s2 * h12) / determinant, (s2 * h11 - s1 * h12) / determinant
+    alpha, b = at
+    slope, scale = s1 * h12 - s2 * h11, abs(s1) * h12 + abs(s2) * h11
+    if slope < -1e-9 * scale:
+        return -0.9 * alpha, (s2 + 0.9 * alpha * h12) / h22
+    if slope > 1e-9 * scale:
+        return (s1 + 0.9 * b * h12) / h11, -0.9 * b
+    along = (s1 * h11 + s2 * h12) / ((h11 * h11 + h12 * h12) * (h11 + h22))
+    return along * h11, along * h12
 
 
 def _errors(sums: Curvature) -> tuple[float, float]:

@@ -4,8 +4,9 @@
 
 Cheaper schedulers are compared with this one, and the simulator uses it more than any other. Therefore, it
 avoids evaluating all m values at each tick, but its choices are the same as if it evaluated them. It keeps a
-`level` below the recent winners. A page can win only after its value has crossed the level. The crossing time
-is known in advance, and changes only when the page itself is crawled or receives a signal:
+`level` that is lower than the values of the recent winners. A page can win only after its value has crossed
+the level. The crossing time is known in advance, and changes only when the page itself is crawled or receives
+a signal:
 
     waiting      heap by crossing time
     candidates   pages that have crossed; each with bounds of its value, and with its
@@ -17,14 +18,14 @@ V' = mu alpha exp(-alpha iota) psi(iota) and psi' <= 1,
     V(iota + s) <= V + mu alpha exp(-alpha iota) int_0^s (psi + u) exp(-alpha u) du,
 
 A candidate is therefore evaluated again only if this bound exceeds the best known value. In the bound,
-exp(-alpha u) is replaced by the first three terms of its series, whose sum is never smaller. A signal increases
-the effective elapsed time iota by beta, so its bound has s = beta. For most candidates, no bound is computed.
-Every `_STRIDE` ticks, the candidates are sorted by the value that they can reach until the next sorting. A
-tick examines only the candidates that can exceed the best known value, and those that have crossed or
-received a signal since the sorting. If the winner is below the level, the level was too high. It is then
-lowered, all crossings are computed again, and the tick is repeated. When scanning the candidates costs more
-than computing all crossings, the level is raised to just below the recent winners. Among equal values, the
-smallest page number wins. The scheduler works for every value of `KINDS`.
+exp(-alpha u) is replaced by the first three terms of its series, whose sum is never smaller. A signal
+increases the effective elapsed time iota by beta, so the bound after a signal is that for s = beta. For most
+candidates, no bound is computed. Every `_STRIDE` ticks, the candidates are sorted by the value that they can
+reach until the next sorting. A tick examines only the candidates that can exceed the best known value, and
+those that have crossed the level or received a signal since the sorting. If the winner is below the level,
+the level was too high. It is then lowered, all crossings are computed again, and the tick is repeated. When
+scanning the candidates costs more than computing all crossings, the level is raised to just below the recent
+winners. Among equal values, the smallest page number wins. The scheduler works for every value of `KINDS`.
 
 Cython pure-Python mode (see `freshness/value_kernel.py`).
 """
@@ -68,7 +69,8 @@ SINCE = cython.declare(cython.Py_ssize_t, 2)
 SLOPE = cython.declare(cython.Py_ssize_t, 3)  # mu alpha exp(-alpha iota) at SINCE
 INTERVAL = cython.declare(cython.Py_ssize_t, 4)  # psi(iota) at SINCE
 DECAY = cython.declare(cython.Py_ssize_t, 5)  # alpha, or 0 while the value is at its maximum
-CROSS_SLOPE = cython.declare(cython.Py_ssize_t, 6)  # SLOPE and INTERVAL at the crossing of the level
+# SLOPE and INTERVAL at the instant at which the page's value reaches the level
+CROSS_SLOPE = cython.declare(cython.Py_ssize_t, 6)
 CROSS_INTERVAL = cython.declare(cython.Py_ssize_t, 7)
 COLUMNS = cython.declare(cython.Py_ssize_t, 8)
 

@@ -76,9 +76,9 @@ def optimal_probabilities(importance: np.ndarray, change_rate: np.ndarray) -> np
 class Optimum(msgspec.Struct, frozen=True):
     """A continuous optimum: `level` is the value of one more crawl per unit of time.
 
-    `thresholds` holds iota of each page. Iota is infinite for a page that is never crawled. For a page with
-    silent_rate 0, it is a number of signals. `accuracy` is the share of requests that are answered with a
-    fresh copy.
+    `thresholds` holds iota of each page. Iota is infinite for a page that is never crawled. If the
+    silent_rate of a page is 0, its iota is a number of signals instead of a time. `accuracy` is the share of
+    requests that are answered with a fresh copy.
     """
 
     level: float

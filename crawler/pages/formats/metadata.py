@@ -106,34 +106,33 @@ def read_metadata(tree: Any, utf8: bytes, url: str, header_links: Links = ()) ->
     )
     _add_items(declared, document, utf8)
     base = (resolve(url, declared.links["<base>"]) or url) if "<base>" in declared.links else url
-    return {
-        column: _first(_READERS[column], sources, declared, base) for column, sources in PRECEDENCE.items()
-    }
+    return {column: _first(read, sources, declared, base) for column, read, sources in _COLUMNS}
 
 
 def _first(
-    read: Callable[[str, str], str | None], sources: tuple[str, ...], declared: _Declared, base: str
+    read: Callable[[str, str], str | None], sources: list[tuple[str, str]], declared: _Declared, base: str
 ) -> str | None:
-    for source in sources:
-        for text in _texts(source, declared):
+    """Return the value of the best source that has one. `sources` are those of `PRECEDENCE` as pairs (kind, name)."""
+    for kind, name in sources:
+        if kind == "meta":
+            texts: Iterable[str] = (declared.metas[name],) if name in declared.metas else ()
+        elif kind == "item":
+            texts = _item_texts(name, declared) if declared.items else ()
+        elif kind == "link":
+            texts = (declared.links.get(name, ""),)
+        else:
+            texts = (declared.language,)
+        for text in texts:
             if text and (value := read(text, base)):
                 return value
     return None
 
 
-def _texts(source: str, declared: _Declared) -> Iterator[str]:
-    """Yield the values that this page has for a source in `PRECEDENCE`, the best value first."""
-    kind, name = source.split(" ", 1)
-    if kind == "meta":
-        yield declared.metas.get(name, "")
-    elif kind == "link":
-        yield declared.links.get(name, "")
-    elif kind == "html":
-        yield declared.language
-    else:
-        for item in declared.items:
-            if name in item:
-                yield _text(item[name], declared.by_id, "url" if name in _URL_NAMES else "name")
+def _item_texts(name: str, declared: _Declared) -> Iterator[str]:
+    """Yield the values that the items of this page have for a property, the best value first."""
+    for item in declared.items:
+        if name in item:
+            yield _text(item[name], declared.by_id, "url" if name in _URL_NAMES else "name")
 
 
 _URL_NAMES = frozenset({"url", "image", "thumbnailUrl"})
@@ -206,7 +205,9 @@ def _lang(document: Any) -> str:
 
 def _add_items(declared: _Declared, document: Any, utf8: bytes) -> None:
     found: list[Item] = []
-    if _contains(utf8, b"ld+json"):
+    if _contains(
+        utf8, b"pplication/ld+json"
+    ):  # a longer word is found faster; the first letter may be a capital
         found += _linked_data(document)
     if _contains(utf8, b"itemprop"):
         found += _microdata(document)
@@ -447,3 +448,8 @@ _READERS: dict[str, Callable[[str, str], str | None]] = {
     "declared_language": _language,
     "image": _url,
 }
+# The name, reader and sources of each column.
+_COLUMNS = [
+    (column, _READERS[column], [(kind, name) for kind, name in map(str.split, sources)])
+    for column, sources in PRECEDENCE.items()
+]

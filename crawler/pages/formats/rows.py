@@ -1,8 +1,8 @@
 """Makes the rows of exports, one per URL that was tried: the state of the URL, the place of its copy, and its text.
 
-`known_rows` yields the columns that come from the store, with the newest capture. Callers that read the pages
-add the text and the columns derived from the text. Column names are stable. `id`, `url`, `status` and `depth`
-have the same meaning as in Browsertrix's pages.jsonl.
+For each URL, `known_rows` yields the newest capture and the columns that come from the store. Callers that
+read the pages add the text and the columns derived from the text. Column names are stable. `id`, `url`,
+`status` and `depth` have the same meaning as in Browsertrix's pages.jsonl.
 """
 
 from collections.abc import Callable, Iterator, Sequence

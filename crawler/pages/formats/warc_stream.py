@@ -26,7 +26,7 @@ ReceiptOf = Callable[[Archive, int, Capture], bytes]
 
 
 class Chunk(msgspec.Struct):
-    """A piece of a WARC file: the records of `capture`, answer first, or if it is None, a warcinfo or receipt record.
+    """A piece of a WARC file: the records of `capture`, or a warcinfo or receipt record if `capture` is None.
 
     `pieces` yields the bytes of the chunk, `size` is the number of these bytes, and `length` is the length in
     bytes of the first gzip member.
@@ -132,8 +132,6 @@ def cdxj_lines(
     archives: Sequence[Archive],
     select: Selection,
     *,
-    folder: Path | None = None,
-    memory_bytes: int = 64 << 20,
     consent_of: ConsentOf = lambda archive, fingerprint, capture: {},
 ) -> Iterator[bytes]:
     """Return the sorted CDXJ index of the segments of all `archives`, which are in the crawl directory."""
@@ -142,4 +140,4 @@ def cdxj_lines(
         for archive in archives
         for key, capture in selected_captures(archive, select)
     )
-    return cdxj.sorted_lines(lines, folder=folder, memory_bytes=memory_bytes)
+    return cdxj.sorted_lines(lines)

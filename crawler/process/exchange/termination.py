@@ -1,23 +1,24 @@
 """Stores that the crawl has ended, so that a process knows this after a crash, even if its peers have left.
 
 When a process announces the end, all peers may leave as soon as they have heard of it. So the process first
-stores the end (`m/ended`) together with the extent of its work. The extent consists of the links that the
-process has sent and applied, the pages that it has fetched, the seeds that it was given, and the limits in
-force. Later work, such as on the seeds of a new run, changes the extent, and then the stored end no longer
-applies. The stored end also no longer applies after a change of the limits. URLs that were parked or had to
-wait too long may then be fetched, by this process or by one that starts later. Each process tells its peers
-whether it has stored an end, and whether the stored end still applies (`PastEnd`). While any peer has a
-stored end that no longer applies, no process relies on the end that it has stored itself. A restarted process
-receives the seeds of its run a second time, and sends those of other processes to their owners a second time.
-These seeds do not count as work, because the owners had them before the end.
+stores, under `m/ended`, that the crawl has ended, and how much work the process had done by then (its
+extent). The extent consists of the links that the process has sent and applied, the pages that it has
+fetched, the seeds that it was given, and the limits in force. Later work, such as on the seeds of a new run,
+changes the extent, and then the stored end no longer applies. The stored end also no longer applies after a
+change of the limits. URLs that were parked or had to wait too long may then be fetched, by this process or by
+one that starts later. Each process tells its peers whether it has stored an end, and whether the stored end
+still applies (`PastEnd`). While any peer has a stored end that no longer applies, no process relies on the
+end that it has stored itself. A restarted process receives the seeds of its run a second time, and sends
+those of other processes to their owners a second time. These seeds do not count as work, because the owners
+had them before the end.
 
 A stored end is used in two cases. The first case is a restart after a crash. The process may have been killed
 while it was leaving, and its peers may have left, too. So the process does not wait for missing peers for
-ever: it leaves when no process that it hears has had work for `silence_max`. The second case is a start after
-a clean end. This start is a new run, which waits for all peers. But one of the peers may have been cut off
-when the others left, and may still be waiting for them. For this case, the stored end contains the numbers of
-links that each peer had sent and applied. If a peer still has these numbers and knows of no end, the first
-process that is started again informs the peer.
+ever: it leaves when, for `silence_max`, it has heard of work from no process. The second case is a start
+after a clean end. This start is a new run, which waits for all peers. But one of the peers may have been cut
+off when the others left, and may still be waiting for them. For this case, the stored end contains the
+numbers of links that each peer had sent and applied. If a peer still has these numbers and knows of no end,
+the first process that is started again informs the peer.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -56,7 +57,7 @@ class Extent(msgspec.Struct, frozen=True):
 
 
 class Termination:
-    """Remembers whether this process knew of the end before it restarted, and whether that end still applies.
+    """Remembers whether this process knew, before it restarted, that the crawl had ended, and whether that still holds.
 
     `extent` returns the current extent. `silence_max` is in seconds. `clean` is true if the last run ended
     cleanly.

@@ -3,8 +3,8 @@
 They are fetched after a page of the site and before the result for this page is stored, so that the receipt
 of the page contains what the files say. Each file is fetched at most once per `consent.files_max_age`.
 robots.txt, gaps and limits apply to these requests as to all others. Requests to the page's own host are hops
-of the page's fetch task. Requests to another host are made like those of subresources, so that host's
-robots.txt is fetched first.
+of the page's fetch task. Requests to another host are made like requests for subresources: the robots.txt of
+the other host is fetched first.
 """
 
 from collections.abc import Awaitable, Callable

@@ -8,7 +8,7 @@ that survive a full collection, are frozen. The collector ignores frozen objects
 example is a cycle that belongs to a fetch in flight at the time of freezing.
 
 Bodies are allocated and freed between objects that live for hours. This leaves holes in the C heap: 65 of 172
-MiB after ten minutes of the open web. `give_back` returns the free memory pages to the system.
+MiB after a crawl of the open web for ten minutes. `give_back` returns the free memory pages to the system.
 `map_large_blocks` keeps bodies of more than a mebibyte out of the heap. By default, once a large block has
 been freed, glibc allocates later blocks of this size in the heap. In a crawl that read large sitemaps, such
 blocks left holes of 190 MiB.

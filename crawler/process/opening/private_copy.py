@@ -15,13 +15,12 @@ private copy, each table and each run is linked, and the logs are copied.
 """
 
 import os
-import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from crawler.errors import DirectoryError, StoreError
-from crawler.storage.snapshot import link, private_folder, snapshot
+from crawler.storage.snapshot import copy, link, private_folder, snapshot
 
 _LINKED = ("due", "*.run")  # immutable files
 _GROWING = ("links", "*.log")
@@ -65,7 +64,9 @@ def _fill(process: Path, folder: Path) -> None:
     except PermissionError as error:
         raise DirectoryError(f"{error.filename}: cannot be read: {error.strerror}") from error
     except OSError as error:
-        raise StoreError(f"{process}: cannot be copied: {error.strerror or error}") from error
+        raise StoreError(
+            f"{error.filename or process}: cannot be copied: {error.strerror or error}"
+        ) from error
 
 
 def _link_new(process: Path, folder: Path, name: str, pattern: str) -> None:
@@ -85,7 +86,7 @@ def _copy(source: Path, linked: Path) -> None:
     """Replace a hard link with a copy, because a log may be truncated when it is opened."""
     draft = linked.with_suffix(".copy")
     try:
-        shutil.copyfile(source, draft)
+        copy(source, draft)
     except FileNotFoundError:  # the process deleted the file after it was linked
-        shutil.copyfile(linked, draft)
+        copy(linked, draft)
     os.replace(draft, linked)

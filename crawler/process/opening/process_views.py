@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class ProcessViews:
     """Reads the stages of a process and changes nothing.
 
-    If `brief` is true, the process is at rest, and the freshness of its copies is read from the store.
+    `brief` is true for a process at rest. Then the freshness of its copies is read from the store.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Queues the seeds. They are given as a series of lists, and each list becomes one change of the store.
+"""Queues the seeds. The caller gives the seeds as a series of lists. Each list becomes one change of the store.
 
 command line, file, configuration --> crawl/seeds.py: canonical, in pieces
     one process, or a node         Seeds                     every seed is treated like any link

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from crawler.lab.refresh.estimate import (
     KOLOBOV,
     NO_PRIOR,
+    SIGNAL_WEIGHT_MAX,
     RunningEstimate,
     fit,
     naive_quality,
@@ -104,6 +105,33 @@ def test_proportional_time_and_signals_cannot_be_distinguished() -> None:
     tau = rng.uniform(1, 3, 200)
     got = fit(tau, tau, rng.random(200) > np.exp(-0.3 * tau))
     assert got.silent_rate + got.signal_weight == pytest.approx(0.3, abs=0.1)
+
+
+@pytest.mark.parametrize("signals", [0.1, 1.0, 20.0])
+@pytest.mark.parametrize(
+    ("cheap_time", "cheap_signals"),
+    [(True, True), (True, False), (False, True)],
+    ids=["both", "time", "signals"],
+)
+def test_one_kind_of_changed_interval_has_the_likelihood_of_the_best_single_parameter(
+    signals: float, cheap_time: bool, cheap_signals: bool
+) -> None:
+    """All changed intervals have the same ratio of time to signals, so the likelihood curves only along one line.
+
+    Then it has a maximum where one of the parameters is 0.
+    """
+    tau = np.array([1.0, 2.0, 0.1 if cheap_time else 3.0, 0.2 if cheap_time else 3.0])
+    n = signals * np.array([1.0, 2.0, 0.1 if cheap_signals else 3.0, 0.2 if cheap_signals else 3.0])
+    changed = np.array([True, True, False, False])
+
+    def likelihood(alpha: float, b: float) -> float:
+        x = alpha * tau + b * n
+        return float(np.log(-np.expm1(-x[changed])).sum() - x[~changed].sum())
+
+    got = fit(tau, n, changed)
+    grid = np.geomspace(1e-4, SIGNAL_WEIGHT_MAX, 2000)
+    best = max(max(likelihood(x, 0.0), likelihood(0.0, x)) for x in grid.tolist())
+    assert likelihood(got.silent_rate, got.signal_weight) >= best - 1e-9
 
 
 interval = st.tuples(st.floats(0.01, 20.0), st.integers(0, 4), st.booleans())

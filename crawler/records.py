@@ -272,8 +272,8 @@ class Fetch(msgspec.Struct, gc=False):
     that the server asked the crawler to sign its requests, and that this request should be repeated with a
     signature. `part` is the payload of a large file; `body` and `content` are then empty. `request_head` and
     `request_body` are the request without the values of credentials. `earlier` are the answers of the
-    redirect chain that led here, if the user's code made the request. `names` are the names in `headers` in
-    lower case, if they are already known.
+    redirect chain that led here, if the user's code made the request. `known` maps the names in `headers`,
+    in lower case, to their values, which are joined by line feeds if there are several; None until it is needed.
     """
 
     url: str
@@ -309,7 +309,7 @@ class Fetch(msgspec.Struct, gc=False):
     challenged: bool = False
     part: Part | None = None
     earlier: "list[Fetch]" = []
-    names: tuple[bytes, ...] | None = None
+    known: dict[bytes, bytes] | None = None
 
     @property
     def shown(self) -> Rendering | None:
@@ -328,17 +328,23 @@ class Fetch(msgspec.Struct, gc=False):
 
     def has_any(self, names: frozenset[bytes]) -> bool:
         """Return whether the answer has a header field with one of these names (in lower case)."""
-        if self.names is None:
-            self.names = tuple([name.lower() for name, _ in self.headers])
-        return not names.isdisjoint(self.names)
+        return not names.isdisjoint(self._known())
 
     def header(self, name: bytes) -> bytes:
         """Return the first value of the field `name` (in lower case), or b"" if there is none."""
-        length = len(name)
-        for field, value in self.headers:
-            if len(field) == length and field.lower() == name:
-                return value
-        return b""
+        joined = self._known().get(name, b"")
+        if b"\n" not in joined:
+            return joined
+        return next(value for field, value in self.headers if field.lower() == name)
+
+    def _known(self) -> dict[bytes, bytes]:
+        if self.known is None:
+            known: dict[bytes, bytes] = {}
+            for name, value in self.headers:
+                lowered = name.lower()
+                known[lowered] = value if lowered not in known else known[lowered] + b"\n" + value
+            self.known = known
+        return self.known
 
 
 class Directives(NamedTuple):

@@ -3,9 +3,10 @@
     rule file ─► apply ─► count                    withdrawn: no process shows the copies any more
     rule file ─► apply ─► detach ─► erase          erased: each step is completed by all processes before the next
 
-A process may hold copies that repeat a response of another process (`pages/reshard.py`). If such a response
-will be erased, its copies need bytes of their own. So in the step `detach`, every process writes its copies
-of these responses again. No process erases anything before all processes have done this.
+A process may hold copies whose records only refer to a response in the segments of another process
+(`pages/reshard.py`). If such a response will be erased, its copies need bytes of their own. So in the step
+`detach`, every process writes its copies of these responses again. No process erases anything before all
+processes have done this.
 
 `conduct` is a generator: it yields the request that every process must answer next, and receives the answers.
 So each caller sends the requests in its own way.

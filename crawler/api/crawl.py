@@ -131,7 +131,7 @@ class Crawl:
             kept = msgspec.structs.replace(self.config.fetch, cookies=True)
             self.config = msgspec.structs.replace(self.config, fetch=kept)
         self._saved_config = self.config
-        # links are followed only if a callback or a rule asks for them; this is not saved
+        # Links are then followed only if a callback or a rule asks for them. `follow` is not saved.
         if follow is not True:
             silent = msgspec.structs.replace(self.config.sitemaps, robots=False, guess=False, feeds=False)
             self.config = msgspec.structs.replace(self.config, sitemaps=silent)

@@ -4,7 +4,6 @@ The functions that measure other processes read /proc on Linux. On other systems
 """
 
 import os
-import resource
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -83,12 +82,6 @@ def cpu(pid: int) -> float:
 def cpu_with_children(pid: int) -> float:
     """Return the CPU seconds that a process and its children have used."""
     return sum(map(cpu, (pid, *children(pid))))
-
-
-def cpu_so_far() -> float:
-    """Return the CPU seconds of this process and of its children that have ended."""
-    used = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    return sum(each.ru_utime + each.ru_stime for each in used)
 
 
 def cpu_of(work: Callable[[], object]) -> float:

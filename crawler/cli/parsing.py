@@ -7,7 +7,7 @@ of a command without running the command.
 import argparse
 import re
 import shlex
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from contextvars import ContextVar
 from typing import Any, NoReturn
 
@@ -36,13 +36,11 @@ def quoted(word: object) -> str:
     return shlex.quote(str(word))
 
 
-def parser_of(
-    main: Callable[[str, list[str]], int], command: str, argv: Sequence[str] = ()
-) -> argparse.ArgumentParser | None:
+def parser_of(main: Callable[[str, list[str]], int], command: str) -> argparse.ArgumentParser | None:
     """Return the parser of a command, None if it has none."""
     token = _wanted.set(True)
     try:
-        main(command, list(argv))
+        main(command, [])
     except _Made as made:
         return made.parser
     except UsageError:

@@ -164,7 +164,8 @@ class SiteBook:
     def note(self, authority: str) -> bytes:
         """Return the digest of the current statements, and keep the statements for a later call of `noted`."""
         site = self.site(authority)
-        self._noted.keep(site.digest, site, _size(site))
+        if self._noted.get(site.digest) is not site:
+            self._noted.keep(site.digest, site, _size(site))
         return site.digest
 
     def noted(self, digest: bytes, authority: str) -> Site:

@@ -1,4 +1,4 @@
-"""Decides whether a stored copy may be used for a purpose, for every interface that returns copies.
+"""Decides whether a stored copy may be used for a purpose. Every interface that returns copies asks this module.
 
     export --allow, serve.allow, get --allow, Crawl.stored(allow=)  ->  UseRule.refusal(copy)  ->  Refusal, or None
 

@@ -6,7 +6,8 @@
 The bucket table is read from the file that the configuration names (`splitter.table_file`). If it names none,
 the table is read from DIR/buckets.json, which a reshard writes. Without either file, every process owns an
 equal range. Every process keeps the table with which it was first opened. Another table is refused until
-`crawler reshard` has moved the buckets. Otherwise, two processes would crawl the same host.
+`crawler reshard` has moved the buckets. Otherwise, two processes would crawl the same host. Every process also
+keeps its name, so a folder that was given the name of another process is refused.
 """
 
 from pathlib import Path
@@ -18,7 +19,7 @@ from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.process_names import process_names
 from crawler.errors import ConfigError, DirectoryError, UsageError
 from crawler.splitter.partition import Partition
-from crawler.storage.keys import BUCKET_TABLE
+from crawler.storage.keys import BUCKET_TABLE, PROCESS
 from crawler.storage.kv import KeyValue
 
 TABLE_FILE = "buckets.json"
@@ -78,19 +79,27 @@ def check_processes(config: Config, directory: CrawlDirectory) -> None:
         )
 
 
-def keep_table(store: KeyValue, partition: Partition) -> None:
-    """Record the bucket table with which a process is opened.
+def keep_topology(store: KeyValue, topology: Topology, folder: Path) -> None:
+    """Record the name and the bucket table with which the process in `folder` is opened.
 
     Raises:
-        DirectoryError: the process was opened with a different table earlier.
+        DirectoryError: the process was opened with a different name or table earlier.
     """
-    kept, table = store.get(BUCKET_TABLE), partition.encode()
-    if kept == table:
+    expected = {PROCESS: topology.me.encode(), BUCKET_TABLE: topology.partition.encode()}
+    kept = {key: store.get(key) for key in expected}
+    if kept == expected:
         return
-    if kept is not None:
+    owner, table = kept[PROCESS], kept[BUCKET_TABLE]
+    if owner not in (None, expected[PROCESS]):
+        raise DirectoryError(
+            f"{folder}: its data belongs to {owner.decode()}, not to {topology.me}; "
+            "give the folders of the processes their former names"
+        )
+    if table not in (None, expected[BUCKET_TABLE]):
         raise DirectoryError(
             "the bucket table of this process differs from the one it was opened with; use `crawler reshard` to change it"
         )
     batch = store.batch(sync=True)
-    batch.put(BUCKET_TABLE, table)
+    for key, value in expected.items():
+        batch.put(key, value)
     store.write(batch)

@@ -1,3 +1,4 @@
+# cython: boundscheck=False, wraparound=False
 """Elias-Fano coding of runs. A block stores `FENCE_STEP` keys, relative to the first key of the block (Vigna 2013).
 
     layout             compute the bit width and the start of each block from the fences
@@ -50,8 +51,6 @@ def layout(posts, count: int) -> tuple[np.ndarray, np.ndarray]:
     return widths.astype(np.uint8), starts
 
 
-@cython.boundscheck(False)
-@cython.wraparound(False)
 def encode(keys, posts, widths, starts, words) -> None:
     """Encode `keys`, uint64 (n,), into `words`, uint64 (starts[-1],), which must be all 0.
 
@@ -81,8 +80,6 @@ def encode(keys, posts, widths, starts, words) -> None:
 
 @cython.cfunc
 @cython.nogil
-@cython.boundscheck(False)
-@cython.wraparound(False)
 @cython.exceptval(check=False)
 def _encode_block(
     keys: cython.const[cython.ulonglong][::1],
@@ -107,8 +104,6 @@ def _encode_block(
         low += width
 
 
-@cython.boundscheck(False)
-@cython.wraparound(False)
 def decode(words, posts, widths, starts, first: cython.Py_ssize_t, keys) -> None:
     """Decode whole blocks, from block number `first` on, until `keys` is full."""
     if not cython.compiled:
@@ -139,8 +134,6 @@ def decode(words, posts, widths, starts, first: cython.Py_ssize_t, keys) -> None
 
 @cython.cfunc
 @cython.nogil
-@cython.boundscheck(False)
-@cython.wraparound(False)
 @cython.exceptval(check=False)
 def _decode_block(
     words: cython.const[cython.ulonglong][::1],
@@ -180,8 +173,6 @@ def _decode_block(
         low += width
 
 
-@cython.boundscheck(False)
-@cython.wraparound(False)
 def join(queries, words, posts, widths, starts, count: cython.Py_ssize_t, known) -> None:
     """Set `known[i] = 1` for each query that is among the `count` keys of a coded run.
 
@@ -226,8 +217,6 @@ class _CodedJoin:
 
     @cython.cfunc
     @cython.nogil
-    @cython.boundscheck(False)
-    @cython.wraparound(False)
     @cython.exceptval(check=False)
     def run(self) -> cython.void:
         """Answer all queries."""
@@ -239,8 +228,6 @@ class _CodedJoin:
 
     @cython.cfunc
     @cython.nogil
-    @cython.boundscheck(False)
-    @cython.wraparound(False)
     @cython.exceptval(check=False)
     def gather(self, start: cython.Py_ssize_t) -> cython.Py_ssize_t:
         """Collect queries from number `start` on, and prefetch the high parts of their blocks.
@@ -274,8 +261,6 @@ class _CodedJoin:
 
     @cython.cfunc
     @cython.nogil
-    @cython.boundscheck(False)
-    @cython.wraparound(False)
     @cython.exceptval(check=False)
     def join_whole(self, block: cython.Py_ssize_t, start: cython.Py_ssize_t) -> cython.Py_ssize_t:
         """Decode a block, and answer all queries that fall into it, beginning with query number `start`.
@@ -295,8 +280,6 @@ class _CodedJoin:
 
     @cython.cfunc
     @cython.nogil
-    @cython.boundscheck(False)
-    @cython.wraparound(False)
     @cython.exceptval(check=False)
     def find(self) -> cython.void:
         """Find the high part of each collected query and prefetch the matching low part."""
@@ -327,8 +310,6 @@ class _CodedJoin:
     @cython.cfunc
     @cython.nogil
     @cython.inline
-    @cython.boundscheck(False)
-    @cython.wraparound(False)
     @cython.exceptval(check=False)
     def walk(self, high: cython.ulonglong, low: cython.ulonglong) -> cython.ulonglong:
         """Return the position after the block's zero bit number `high`, counted from 1. Return at most `low`."""
@@ -349,8 +330,6 @@ class _CodedJoin:
 
     @cython.cfunc
     @cython.nogil
-    @cython.boundscheck(False)
-    @cython.wraparound(False)
     @cython.exceptval(check=False)
     def answer(self) -> cython.void:
         """Compare the low parts of the collected queries."""
@@ -372,8 +351,6 @@ class _CodedJoin:
 @cython.cfunc
 @cython.nogil
 @cython.inline
-@cython.boundscheck(False)
-@cython.wraparound(False)
 @cython.exceptval(check=False)
 def _fetch(words: cython.const[cython.ulonglong][::1], at: cython.Py_ssize_t) -> cython.void:
     """Prefetch a word's cache line without waiting.
@@ -386,8 +363,6 @@ def _fetch(words: cython.const[cython.ulonglong][::1], at: cython.Py_ssize_t) ->
 @cython.cfunc
 @cython.nogil
 @cython.inline
-@cython.boundscheck(False)
-@cython.wraparound(False)
 @cython.exceptval(check=False)
 def _are_many(
     queries: cython.const[cython.ulonglong][::1],
@@ -409,8 +384,6 @@ def _are_many(
 
 @cython.cfunc
 @cython.nogil
-@cython.boundscheck(False)
-@cython.wraparound(False)
 @cython.exceptval(check=False)
 def _join_block(
     queries: cython.const[cython.ulonglong][::1],
@@ -435,8 +408,6 @@ def _join_block(
 @cython.cfunc
 @cython.nogil
 @cython.inline
-@cython.boundscheck(False)
-@cython.wraparound(False)
 @cython.exceptval(check=False)
 def _block_holds(
     words: cython.const[cython.ulonglong][::1],

@@ -1,3 +1,4 @@
+# cython: boundscheck=False, wraparound=False
 """The set of fingerprints that wait for a flush: a hash table of uint64 keys, which takes 16 to 32 bytes per key.
 
 The module is compiled, in Cython's pure-Python mode. The interpreted form does the same, but more slowly.
@@ -42,8 +43,6 @@ class PendingSet:
     def __len__(self) -> int:
         return self._count
 
-    @cython.boundscheck(False)
-    @cython.wraparound(False)
     def add_many(self, keys):
         """Add keys, uint64 (n,); return which of them are new, bool (n,)."""
         i: cython.Py_ssize_t
@@ -59,8 +58,6 @@ class PendingSet:
         return fresh
 
     @cython.cfunc
-    @cython.boundscheck(False)
-    @cython.wraparound(False)
     @cython.exceptval(check=False)
     def _add(self, slots: cython.ulonglong[::1], key: cython.ulonglong) -> cython.bint:
         slot: cython.ulonglong

@@ -1,3 +1,4 @@
+# cython: boundscheck=False, wraparound=False
 """Sorts and merges fingerprints, as arrays of uint64.
 
 The compiled form (Cython's pure-Python mode) releases the interpreter lock, so a merge
@@ -10,8 +11,6 @@ import numpy as np
 COMPILED: bool = cython.compiled
 
 
-@cython.boundscheck(False)
-@cython.wraparound(False)
 def sort(keys) -> tuple[np.ndarray, np.ndarray]:
     """Return `keys`, uint64 (n,), in stable sorted order, and the original index of each key, intp (n,)."""
     if not cython.compiled:
@@ -31,8 +30,6 @@ def sort(keys) -> tuple[np.ndarray, np.ndarray]:
 
 @cython.cfunc
 @cython.nogil
-@cython.boundscheck(False)
-@cython.wraparound(False)
 @cython.exceptval(check=False)
 def _radix_sort(
     a: cython.ulonglong[::1],
@@ -74,8 +71,6 @@ def _radix_sort(
     return swapped
 
 
-@cython.boundscheck(False)
-@cython.wraparound(False)
 def merge(left, right, out) -> bool:
     """Merge two ascending arrays of uint64 into `out`; return whether the result is strictly ascending.
 
@@ -99,8 +94,6 @@ def merge(left, right, out) -> bool:
 
 @cython.cfunc
 @cython.nogil
-@cython.boundscheck(False)
-@cython.wraparound(False)
 @cython.exceptval(check=False)
 def _merge(
     left: cython.const[cython.ulonglong][::1],

@@ -205,7 +205,7 @@ class MirrorWork:
             page = read_known(self._folders, known)
             return None if page is None else (self._content(page, kind, path),)
         copy = open_known(self._folders, known)
-        return None if copy is None else decoded(copy.pieces(), copy.codings)
+        return None if copy is None else decoded(copy.pieces(), copy.codings, copy.length)
 
     def _content(self, page: StoredPage, kind: str, path: str) -> bytes:
         content = page.content

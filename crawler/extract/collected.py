@@ -121,7 +121,7 @@ class Collected:
 
     def take_link(self, relations: str | None, href: str | None, media_type: str | None = None) -> None:
         """Process a `<link>` element, given the values of its attributes."""
-        if media_type is not None and relations and href:
+        if media_type is not None and relations and href and len(media_type) >= len(_LICENSE_TYPE):
             self.add_license(relations, media_type, href)
         if relations and relations not in _COMMON_OTHERS and href:
             self.add_relation(href, frozenset(relations.lower().split()))
@@ -173,8 +173,9 @@ class Collected:
     def extracted(self, encoding: str, title: str, links_max: int, *, parse_limit: bool = False) -> Extracted:
         """Return an `Extracted` with everything that was collected."""
         page = self._page
-        said = page_directives(page.robots_tags, self.robots_metas, self._token)
-        own = page_directives((), self.robots_metas, self._token)
+        own = said = page_directives((), self.robots_metas, self._token)
+        if page.robots_tags:
+            said = page_directives(page.robots_tags, self.robots_metas, self._token)
         takes_links = not (said.nofollow and page.obey_robots)
         base = self.base or page.url
         if base == page.url:

@@ -11,8 +11,8 @@ finds the tags in the same way as the standard's tokenizer (WHATWG HTML, 13.2.5)
 
 The expression takes linear time for any input. A tag or a quote that is not closed ends with the page. A tag
 whose name has over 100 characters stays unchanged. In `<a<a<a`, each `<` begins a name that extends to the
-end of the text, so reading all these names would take quadratic time. Because the time is linear, even
-expensive pages are rewritten: 1 MB takes some 20 ms.
+end of the text, so reading all these names would take quadratic time. Because the time is linear, even pages
+that are expensive to parse are rewritten: 1 MB takes some 20 ms.
 
 Besides the URLs, two things are changed. Otherwise, a browser would reject the replaced URLs. Elements with a
 replaced URL lose `integrity` and `crossorigin`, and a `<meta>` with a Content-Security-Policy loses its

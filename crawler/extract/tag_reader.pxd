@@ -40,8 +40,6 @@ cdef class TagReader:
     cdef Py_ssize_t skip_raw_text(self, int element) except -2
     cdef Py_ssize_t find(self, int character, Py_ssize_t begin) noexcept
     cdef void _see_text(self, Py_ssize_t begin, Py_ssize_t end) noexcept
-    cdef bint _start_tag(self) except -1
-    cdef bint _end_tag(self) except -1
     cdef bint _other_markup(self, unsigned char character) except -1
     cdef bint _declaration(self) except -1
     cdef bint _bogus_comment(self) noexcept

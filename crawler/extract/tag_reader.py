@@ -47,7 +47,6 @@ NAMES = (
 ) = range(1 + len(NAMES))  # fmt: skip
 # attributes that are read
 HREF, REL, SRC, CONTENT, NAME, HTTP_EQUIV, TYPE = (1 << place for place in range(7))
-_HASH_SLOTS = cython.declare(cython.int, 256)
 _MASK = cython.declare(cython.ulonglong, (1 << 64) - 1)
 _FACTOR = cython.declare(cython.ulonglong, 0x9E3779B97F4A7C15)
 _keys = cython.declare(cython.ulonglong[256])  # names as 64-bit numbers, in a hash table with open addressing
@@ -74,7 +73,7 @@ def _fill_tables() -> None:
             key: cython.ulonglong = int.from_bytes(name, "big")
             slot: cython.int = (key * _FACTOR & _MASK) >> 56
             while _keys[slot]:
-                slot = (slot + 1) % _HASH_SLOTS
+                slot = (slot + 1) & 255
             _keys[slot], _elements[slot] = key, element
 
 
@@ -119,6 +118,7 @@ class TagReader:
         """Data state: read up to the end of the next tag; return its kind, or NOTHING at the end of the input."""
         at: cython.Py_ssize_t
         character: cython.uchar
+        ends: cython.bint
         self.before = BLANK
         while True:
             at = self.find(60, self.at)
@@ -128,16 +128,17 @@ class TagReader:
                 return NOTHING
             self.at = at + 1
             character = self.text[at + 1]
-            if _classes[character] & _LETTER:
-                if not self._start_tag():
-                    return NOTHING
+            ends = character == 47
+            if _classes[self.text[at + 2] if ends else character] & _LETTER:
+                self.at += ends
+                self.element = self._tag_name()
+                if self.element == OTHER and self.skips_others and self.text[self.at] == 62:  # as most tags
+                    self.at += 1
+                    continue
+                if not self._attributes(OTHER < self.element <= IFRAME and not ends):
+                    return NOTHING  # the input ends before the `>`
                 if self.element != OTHER or not self.skips_others:
-                    return START
-            elif character == 47 and _classes[self.text[at + 2]] & _LETTER:
-                if not self._end_tag():
-                    return NOTHING
-                if self.element != OTHER or not self.skips_others:
-                    return END
+                    return END if ends else START
             elif not self._other_markup(character):
                 return NOTHING
 
@@ -148,18 +149,6 @@ class TagReader:
             if not _classes[self.text[at]] & _BLANK:
                 self.before = TEXT if self.text[at] else NUL
                 return
-
-    @cython.final
-    def _start_tag(self) -> cython.bint:
-        """Read a start tag from its name on; return False if the input ends before its `>`."""
-        self.element = self._tag_name()
-        return self._attributes(OTHER < self.element <= IFRAME)
-
-    @cython.final
-    def _end_tag(self) -> cython.bint:
-        self.at += 1
-        self.element = self._tag_name()
-        return self._attributes(False)
 
     @cython.final
     def _other_markup(self, character: cython.uchar) -> cython.bint:
@@ -253,9 +242,13 @@ class TagReader:
         at: cython.Py_ssize_t = self.at
         key: cython.ulonglong = 0
         slot: cython.int
+        character: cython.uchar
         self.tag_at = at
-        while not _classes[text[at]] & _ENDS_NAME or text[at] == 61 or (text[at] == 0 and at < self.end):
-            key = key << 8 & _MASK | text[at] | 32
+        while True:
+            character = text[at]
+            if _classes[character] & 2 and character != 61 and (character or at >= self.end):  # _ENDS_NAME
+                break
+            key = key << 8 & _MASK | character | 32
             at += 1
         self.tag_end = self.at = at
         if at - self.tag_at > 8:
@@ -264,14 +257,15 @@ class TagReader:
         while _keys[slot] != key:
             if not _keys[slot]:
                 return OTHER
-            slot = (slot + 1) % _HASH_SLOTS
+            slot = (slot + 1) & 255
         return _elements[slot]
 
     @cython.final
     def _attributes(self, noted: cython.bint) -> cython.bint:
         """Read the attributes of a tag up to its `>`; return False if the input ends first."""
         self.closed = False
-        self.attributes = None
+        if self.wanted is not None:
+            self.attributes = None
         if not noted and self.text[self.at] == 62:  # as in nearly all end tags
             self.at += 1
             return True

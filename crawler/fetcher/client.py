@@ -198,7 +198,7 @@ class Client:
                     if jar.lasts:
                         shown = redacted_fields(fetch.headers)
                         if shown != fetch.headers:
-                            fetch.headers, fetch.head_block = shown, b""
+                            fetch.headers, fetch.head_block, fetch.known = shown, b"", None
                 self._release(connection, answer, request)
             except BaseException:
                 connection.close()
@@ -396,7 +396,7 @@ class Client:
                 reason=received.reason,
                 version=received.version,
                 headers=received.fields,
-                names=tuple(received.known),
+                known=received.known,
                 head_block=received.block,
                 body=answer.body,
                 content=answer.content,

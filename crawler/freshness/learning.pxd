@@ -15,6 +15,8 @@ cdef class Learning:
     cdef readonly double bias
     cdef readonly double found
     cdef readonly double told
+    cdef double hazard
+    cdef double signalled
     cdef readonly ChangeRates rates
     cdef readonly SignalQuality quality
     cdef readonly Counts directories
@@ -31,7 +33,11 @@ cdef class Learning:
     cdef void _pace(
         self, Py_ssize_t site, double k, double t, double elapsed, double now, double silent, bint changed) noexcept
     cdef double _put_right(self, double expected) noexcept
-    cdef void _judge(self, double expected, bint changed) noexcept
+    cdef void _foresee(
+        self, Py_ssize_t site, double k, double t, double clock, double[::1] counts, double trust) noexcept
+    cdef void _judge(
+        self, Py_ssize_t site, double k, double t, double clock, double[::1] counts, bint changed,
+        double trust) noexcept
     cdef bint _is_unannounced(self, double[::1] counts) noexcept
     cpdef double directory_lead(self, Py_ssize_t site, Py_ssize_t directory, double now) noexcept
     cpdef double site_lead(self, Py_ssize_t site, double now) noexcept

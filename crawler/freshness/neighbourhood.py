@@ -35,14 +35,14 @@ charged a constant per crawl, because the more complex model must prove that it 
 
     L = .995 L + ln P[z | with the clock] - ln P[z | without] - .02,      kappa_s / (1 + exp(-L - 3))
 
-The charge matters on a site whose pages all change in working hours. There, the clock makes predictions a
-little better but schedules worse, because a copy fetched in working hours is soon stale again. The schedule
-reaches .83 of the possible gain without the charge and .96 with it. On real sites, the clock improves the
-score by ten times the charge.
+The charge matters on a site whose pages all change in working hours. There, the clock improves the
+predictions a little, but it makes the schedule worse, because a copy fetched in working hours is soon stale
+again. The schedule reaches .83 of the possible gain without the charge and .96 with it. On real sites, the
+clock improves the score by ten times the charge.
 
-Prior work: Tan, Zhuang, Mitra, Giles (WWW 2007) find changed pages in the directory of a changed sample; Tan
-and Mitra (TOIS 2010) recrawl clusters whose sample changed. Here, the same evidence makes the clock of a page
-run faster, and the optimal crawl value is computed with this clock.
+Prior work: Tan, Zhuang, Mitra and Giles (WWW 2007) crawl a sample of the pages of each directory, and crawl
+the others if the sample has changed. Tan and Mitra (TOIS 2010) do the same with clusters of pages. Here, the
+same evidence makes the clock of a page run faster, and the optimal crawl value is computed with this clock.
 
 The file is Cython in pure-Python mode (see `value_kernel.py`), with attributes declared in
 `neighbourhood.pxd`.

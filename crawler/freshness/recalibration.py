@@ -24,11 +24,11 @@ quiet site two. So a plain average over crawls mainly describes the sites that a
 about any copy at any time. So each crawl has a weight for the time that it represents: the time since the
 last crawl of its *site*, divided by the mean of these times, but at most `WEIGHT_MAX`.
 
-The coefficients are learned by Newton's method, one step per crawl. What was learned decays towards the
-prior: its weight falls by a factor of e in `MEMORY` crawls of mean weight. The weights of the priors of b'
-and g are so large that these coefficients hardly change. They cannot be learned from crawls, because the
-schedule prefers pages whose hazards are overestimated, and pages whose neighbours have changed. The order of
-pages does not depend on this correction, so schedules do not use it.
+The coefficients are learned by Newton's method, one step per crawl. Old crawls are gradually forgotten: the
+weight of what was learned falls by a factor of e while crawls with a total weight of `MEMORY` are added. The
+weights of the priors of b' and g are so large that these coefficients hardly change. They cannot be learned
+from crawls, because the schedule prefers pages whose hazards are overestimated, and pages whose neighbours
+have changed. The order of pages does not depend on this correction, so schedules do not use it.
 
 `lab/league/README.md` lists the errors of the corrected P[fresh].
 

@@ -43,7 +43,7 @@ cdef class SignalQuality:
     cpdef double counted_signals(self, Py_ssize_t site, double[::1] counts) noexcept
     cpdef double per_change(self, Py_ssize_t site) noexcept
     cpdef double interim_changes(self, Py_ssize_t site, double[::1] counts, double trust) noexcept
-    cpdef double interim_watched(self, Py_ssize_t site, double trust) noexcept
+    cpdef double interim_watched(self, Py_ssize_t site, double trust, bint silent=*) noexcept
     cpdef void score(self, Py_ssize_t site, double plain, double counting, bint changed) noexcept
     cdef void _set_score(self, Py_ssize_t site, double score) noexcept
     cpdef double pooled_weight(self, Py_ssize_t site) noexcept

@@ -32,9 +32,9 @@ u/b terms, and u/b may be arbitrarily large. So:
   solve z + ln(1 + z/c) = 2 pi i k for k = 1, 2, ... Each pole adds a wave that decays like exp(Re z_k s).
 
 The sum of terms and the sum of waves are dual, like the two series of a theta function. Where one of them
-needs many terms, the other needs few. About c / (2 pi) sqrt(exp(80/s) - 1) waves are needed, or 18 sqrt(s) /
-(1+c) terms in addition to the settled ones. So the time for a value is bounded for any nu/Delta. Nothing
-overflows, because exp(+x), x^i and i! are never computed alone.
+needs many terms, the other needs few. The sum of waves needs about c / (2 pi) sqrt(exp(80/s) - 1) waves. The
+sum of terms needs about 18 sqrt(s) / (1+c) terms in addition to the settled terms. So the time for a
+value is bounded for any nu/Delta. Nothing overflows, because exp(+x), x^i and i! are never computed alone.
 
 In the limits, the value has a simpler form:
 

@@ -75,7 +75,7 @@ class Permission:
 
     def override(self, url: str, name: str) -> Override:
         """Return the user's override for this URL."""
-        return self._overrides.for_url(url, name) if self._overrides else NO_OVERRIDE
+        return self._overrides.for_url(url, name) if self._overrides.tables else NO_OVERRIDE
 
     def own_delay(self, name: str) -> float | None:
         """Return the minimum gap that the user's overrides set for the host `name`; None if they set none."""
@@ -91,6 +91,6 @@ class Permission:
 
     def _asks_robots(self, name: str, authority: str, target: str) -> bool:
         policy = self._policy
-        if self._overrides:
+        if self._overrides.tables:
             policy = self._overrides.for_url(authority + target, name).robots or policy
         return policy != "ignore"

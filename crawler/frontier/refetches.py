@@ -4,7 +4,7 @@
                   │                                      └─► drop: robots.txt is pending, or the host left
                   └─► host not free: blocked in the schedule until a given time, or shut until `reopen`
 
-In a crawl without refresh there is no schedule, and these calls do nothing.
+In a crawl without refresh there is no schedule, and the methods of this module do nothing.
 """
 
 import math

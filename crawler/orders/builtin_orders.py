@@ -1,7 +1,7 @@
 """The orders that come with the crawler. Breadth-first, the default, computes no scores, so it has no class here.
 
 depth   depth_decay ^ depth: breadth-first over all hosts at once
-opic    cash passed along links: a page distributes its cash equally among its links
+opic    cash passed along links: a page divides its cash among its links, and a link brings the root of its part
         (Abiteboul, Preda, Cobena 2003, "Adaptive on-line page importance computation")
 words   logistic regression on the words of the anchor, the URL and the parent's title
 """
@@ -42,6 +42,12 @@ class Opic:
     begins with 1/n. A URL with many links can gather up to 65,536 times its initial cash. The cash of links
     that leave the scope is lost. In the paper, this cash is given to a virtual page that all pages share.
 
+    A link brings the square root of its part of the cash, in units of the initial cash. In the paper, it
+    brings the part itself. But the paper fetches each page many times, until its cash is known well. A page
+    that is fetched once gives away only the cash that arrived before, and pages with few links would give
+    away nearly all the cash. The root makes links from different pages more equal. With it, half of a crawl
+    finds .024 to .031 more of the quality (`crawler/lab/order/README.md`).
+
     The cash of a URL affects the order only once it is at least `COUNTED` times the initial cash. Smaller
     amounts depend mostly on the number of links of the linking page, so URLs with smaller amounts are crawled
     breadth-first.
@@ -55,10 +61,10 @@ class Opic:
         pass
 
     def score(self, link: FoundLink, context: FoundOn) -> float:
-        """Return the part of the page's cash that the link gets. Seeds and links of sitemaps bring no cash."""
+        """Return the cash that the link brings. Seeds and links of sitemaps bring no cash."""
         if context.kind in ("seed", "sitemap"):
             return 0.0
-        return context.score / max(1, context.links)
+        return math.sqrt(self.base * context.score / max(1, context.links))
 
 
 class Words:

@@ -25,6 +25,8 @@ from isal import igzip_lib, isal_zlib
 from crawler.errors import DamageError
 
 RECORD_BYTES_MAX = 256 << 20  # maximum length of an uncompressed record, far above the limits on bodies
+CODINGS_MAX = 8  # maximum number of codings of a payload that are undone
+_CONTENT_BYTES, _EXPANSION_MAX = 16 << 20, 100  # see `content_max`
 _HEAD_BYTES_MAX = 1 << 20
 WHOLE_BYTES_MAX = 16 << 20  # bytes; a longer block is checked piece by piece
 _CHUNK_BYTES = 256 << 10
@@ -399,15 +401,26 @@ def _dechunk(payload: bytes) -> bytes:
     return b"".join(parts) if parts or payload[:1] == b"0" else payload
 
 
+def content_max(stored: int) -> int:
+    """Return the maximum length of the content of a payload of `stored` bytes with codings.
+
+    The fetcher stops at its own limits, but the last bytes that it received may expand a thousandfold per coding. An
+    ordinary page or sitemap expands less than fifty times.
+    """
+    return max(_CONTENT_BYTES, _EXPANSION_MAX * stored)
+
+
 def decode_payload(payload: bytes, codings: bytes, *, bytes_max: int = RECORD_BYTES_MAX) -> bytes:
     """Undo the codings of a Content-Encoding field as far as possible, and return the content.
 
     If a compressed stream is broken, the content before the error is returned. At most `bytes_max` bytes are
-    returned.
+    returned, and at most `content_max`. If there are more than `CODINGS_MAX` codings, none is undone.
     """
     content = payload
+    bytes_max = min(bytes_max, content_max(len(payload)))
     names = codings.lower().replace(b" ", b"").split(b",")
-    for coding in reversed([name for name in names if name not in (b"", b"identity")]):
+    names = [name for name in names if name not in (b"", b"identity")]
+    for coding in reversed(names if len(names) <= CODINGS_MAX else []):
         decode = _DECODERS.get(coding)
         if decode is None:
             return content

@@ -181,17 +181,29 @@ def part(pieces: Iterable[bytes], first: int, end: int) -> Iterator[bytes]:
         at += len(piece)
 
 
-def decoded(pieces: Iterable[bytes], codings: Sequence[bytes]) -> Iterator[bytes]:
+def decoded(pieces: Iterable[bytes], codings: Sequence[bytes], length: int) -> Iterator[bytes]:
     """Yield the content with its codings undone, beginning with the coding that was applied last.
 
-    Decoding stops at an unknown coding. The content then keeps this coding and those applied before it.
+    Decoding stops at an unknown coding. The content then keeps this coding and those applied before it. `length` is
+    the length of the payload. After each coding, the content is cut at `reading.content_max`. If there are more than
+    `reading.CODINGS_MAX` codings, none is undone.
     """
-    for name in reversed(codings):
+    for name in reversed(codings if len(codings) <= reading.CODINGS_MAX else ()):
         undo = _UNDONE_BY.get(name)
         if undo is None:
             break
-        pieces = undo(pieces)
+        pieces = _cut(undo(pieces), reading.content_max(length))
     return iter(pieces)
+
+
+def _cut(pieces: Iterable[bytes], room: int) -> Iterator[bytes]:
+    """Yield the first `room` bytes of the pieces."""
+    for piece in pieces:
+        if len(piece) >= room:
+            yield piece[:room]
+            return
+        room -= len(piece)
+        yield piece
 
 
 def codings_of(headers: Iterable[Field]) -> list[bytes]:
@@ -210,12 +222,12 @@ def content_of(fetch: Fetch) -> Iterator[bytes]:
     """
     if fetch.part is None:
         return iter((fetch.content,))
-    return decoded(fetch.part.pieces(), codings_of(fetch.headers))
+    return decoded(fetch.part.pieces(), codings_of(fetch.headers), fetch.part.length)
 
 
 def can_decode(codings: Sequence[bytes]) -> bool:
-    """Return whether all codings are supported."""
-    return all(name in _UNDONE_BY for name in codings)
+    """Return whether `decoded` undoes all codings."""
+    return len(codings) <= reading.CODINGS_MAX and all(name in _UNDONE_BY for name in codings)
 
 
 def _gunzip(pieces: Iterable[bytes]) -> Iterator[bytes]:

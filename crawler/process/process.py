@@ -35,7 +35,8 @@ from crawler.process.fetching.fetch_slots import FetchSlots
 from crawler.process.fetching.fetch_tasks import FetchTasks, Network, Sink
 from crawler.process.fetching.reader import Extractor, Reader
 from crawler.process.lifecycle.background_tasks import Tasks, wait_for
-from crawler.process.lifecycle.limits import STOP_GRACE, Disk, RunProgress, disk_state, limit_reached
+from crawler.process.lifecycle.disk_watch import DiskWatch
+from crawler.process.lifecycle.limits import STOP_GRACE, RunProgress, limit_reached
 from crawler.process.lifecycle.shutdown import within
 from crawler.process.opening.assembly import make_file_bodies, queued_fingerprints
 from crawler.process.opening.stages import Stages
@@ -44,7 +45,6 @@ from crawler.records import Fetch
 from crawler.signing.key_file import with_key_file
 from crawler.storage.commit import Change, Maker
 from crawler.storage.faults import reach
-from crawler.storage.files import free_bytes, total_bytes
 
 log = logging.getLogger("crawler")
 
@@ -113,6 +113,14 @@ class Process:
             ended=self._fetch_task_ended,
             fail=self.fail,
             time=self._clock.now,
+        )
+        self.disk = DiskWatch(
+            self.context.directory,
+            config.store,
+            stages.frontier.pauses,
+            stopping=self.stopping,
+            stop=self.stop,
+            wake=self.wake,
         )
         self.commands = Commands(stages, self.queue, self.exchange.status)
         self.last_changes: list[Callable[[], None]] = []  # the functions that queue the last changes of a run
@@ -291,31 +299,9 @@ class Process:
     async def _watch(self) -> None:
         """Check time and disk space once a second (`Environment.watch_interval`)."""
         while True:
-            self._look_at_disk()
+            self.disk.look()
             await asyncio.sleep(self._environment.watch_interval)
             self.wake()  # this also checks the time limit
-
-    def _look_at_disk(self) -> None:
-        directory, config, frontier = self.context.directory, self.context.config, self._frontier
-        free = free_bytes(directory)
-        state = disk_state(free, total_bytes(directory), config.store)
-        if state is Disk.FULL and not self.stopped_by:
-            least = config.store.stop_water_bytes
-            log.error(
-                "disk: %d MiB free, less than store.stop_water_bytes (%d MiB); stopping. "
-                "Free some space and start again: all accepted data is kept",
-                free >> 20,
-                least >> 20,
-            )
-            self.stop("disk")
-        low = state is not Disk.ROOM
-        if low != ("disk" in frontier.pauses.reasons):
-            log.warning("disk: %d MiB free; fetching %s", free >> 20, "pauses" if low else "continues")
-            if low:
-                frontier.pauses.pause("disk")
-            else:
-                frontier.pauses.resume("disk")
-            self.wake()
 
     # -- progress of the run -----------------------------------------------------
 

@@ -1,4 +1,7 @@
-"""Formats times for header fields and addresses. The text for each day is cached, so formatting costs little."""
+"""Formats times for header fields and for the addresses of copies.
+
+The text for each day is cached, so formatting costs little.
+"""
 
 from datetime import UTC, datetime
 from email.utils import formatdate

@@ -88,12 +88,6 @@ class Demand:
         """Return the requests per second. A steady rate r leads to the decayed count r x half_life / ln 2."""
         return self.count(fingerprint, now) * math.log(2.0) / self.half_life
 
-    def top(self, n: int, now: float) -> list[tuple[int, float]]:
-        """Return the `n` most requested pages with their counts, highest first."""
-        weight = self._weight(now)
-        best = sorted(self._counts.items(), key=lambda item: (-item[1], item[0]))[:n]
-        return [(fingerprint, count / weight) for fingerprint, count in best]
-
     def changed(self, now: float) -> Iterator[tuple[int, float]]:
         """Yield (fingerprint, count at `now`) for pages requested since the last call; 0 for pages in the sketch."""
         dirty, self._dirty = self._dirty, set()

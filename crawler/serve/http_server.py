@@ -51,10 +51,9 @@ _JSON = ((b"Content-Type", b"application/json"), *SANDBOX[1:])
 Handle = Callable[[ServedRequest, "ServedConnection"], Awaitable["Sending"]]
 
 
-def json_reply(status: int, content: bytes, more: tuple[tuple[str, str], ...] = ()) -> Reply:
+def json_reply(status: int, content: bytes) -> Reply:
     """Return a reply with a JSON body."""
-    fields = [*_JSON, *((name.encode(), value.encode("latin-1", "replace")) for name, value in more)]
-    return Reply(status, head(status, _REASONS[status], fields), len(content), content)
+    return Reply(status, head(status, _REASONS[status], _JSON), len(content), content)
 
 
 def whole_error(refusal: HttpError) -> bytes:

@@ -231,8 +231,8 @@ def _choose_coding(
     if codings:
         if (form.taken.issuperset(codings) and not rewrites) or not can_decode(codings):
             return b"Content-Encoding: %b\r\n" % b", ".join(codings)
-        pieces = copy.pieces
-        ready.pieces = lambda: decoded(pieces(), codings)
+        pieces, length = copy.pieces, copy.length
+        ready.pieces = lambda: decoded(pieces(), codings, length)
         ready.kept = copy.parts.kept(codings) if copy.parts is not None else None
         ready.length = UNKNOWN_LENGTH if ready.status not in _BODILESS else 0
         ready.etag += "-d"

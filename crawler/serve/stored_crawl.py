@@ -1,4 +1,4 @@
-"""The crawl whose pages a page server shows, composed of parts of its processes.
+"""The crawl whose pages a page server shows. It combines the stored pages of all processes of the crawl.
 
 `StoredCrawl` only reads, and shows a crawl directory at rest. A running crawl adds two functions: one asks
 the crawl to fetch a page before its turn, and the other counts requests.

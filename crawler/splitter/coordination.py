@@ -23,10 +23,9 @@ heard from no peer uses 1/N. So the shares can add up to more than 1 only for ab
 between messages, while processes start or after a network cut has ended.
 
 **Known pages.** The part of the rate that is spent on known pages is divided in the same way, in proportion
-to the `weight` of each process's refresh schedule. A peer may still hold an older weight of a process, as
-with the hosts. So a process uses, as its own weight, the least value that any peer may hold. The processes
-also send the levels of their refresh schedules, and each schedule adjusts its weight to the levels of the
-others.
+to the `weight` of each process's refresh schedule. Here too, a peer may still hold an older weight of a
+process. So a process uses, as its own weight, the least value that any peer may hold. The processes also send
+the levels of their refresh schedules, and each schedule adjusts its weight to the levels of the others.
 
 **Limits.** To check the limits of pages and bytes, each process adds up the numbers that it received last
 from all processes. These numbers include fetches in flight. So a limit is exceeded at most by the fetches
@@ -34,23 +33,24 @@ that all processes can begin in one interval.
 
 **The end.** To find out whether the crawl has ended, each process compares the latest messages of all
 processes twice, in two rounds. A round is good if all processes, including itself, are idle with empty
-outboxes. The second round must show the same (boot, appended, applied) for each process, in messages that
-were written after the first round was complete. Such a message echoes a number that was sent after the first
-round. If the values are the same, no link was left or in transit between the rounds, because an entry leaves
-an outbox only after its owner has applied it. A process that finds these values equal tells the others that
-the crawl has ended (`ended`). A missing peer sends nothing, so it delays the end, but not the crawl. A
-process may exit once it knows of the end. Therefore, a process announces the end only after it has durably
-stored that the crawl has ended (`tells_end`).
+outboxes. In the second round, the values (boot, appended, applied) of each process must be the same as in the
+first, in messages that were written after the first round was complete. Such a message echoes a number that
+was sent after the first round. If the values are the same, no link was left or in transit between the rounds,
+because an entry leaves an outbox only after its owner has applied it. A process that finds these values equal
+tells the others that the crawl has ended (`ended`). A missing peer sends nothing, so it delays the end, but
+not the crawl. A process may exit once it knows of the end. Therefore, a process announces the end only after
+it has durably stored that the crawl has ended (`tells_end`).
 
 A process whose peers have left cannot make a second round. Instead, the last message of each process can
 prove the end (the vector method of Mattern 1987). Every process must be idle with an empty outbox, and every
 process must have applied exactly the links that the others have sent to it. In that case, no process has sent
 a link after its last message. The reason is that an idle process sends a link only after it has received one,
-and all links that were sent before the last messages had also been applied before them. So every link after a
-last message would need an earlier link of this kind, and there can be no first one. Messages with a count for
-each pair of processes would be long. So each message contains two sums over the peers, in which the count of
-a pair is multiplied by a pseudo-random weight of 48 bits (`Weights`). If the sums over all processes are
-equal, the counts of every pair are equal, except with a probability of about 2^-48.
+and all links that were sent before the last messages had also been applied before them. So a link that is
+sent after a last message would have to be caused by an earlier such link. The first of these links would have
+no cause, so there is none. Messages with a count for each pair of processes would be long. So each message
+contains two sums over the peers, in which the count of a pair is multiplied by a pseudo-random weight of 48
+bits (`Weights`). If the sums over all processes are equal, the counts of every pair are equal, except with a
+probability of about 2^-48.
 """
 
 import hashlib
@@ -108,7 +108,6 @@ def _weight(sender: str, receiver: str) -> int:
 
 
 _SUM_MASK = (1 << 62) - 1  # the sums fit into a `_Count` of `wire.py`
-_SUMMED = ("outbox", "appended", "applied", "pages", "bytes", "in_flight", "work")
 
 
 class _Told(msgspec.Struct, frozen=True, gc=False):
@@ -378,15 +377,6 @@ class Coordination:
     def _everyone(self) -> list[Progress | Counters]:
         """Return this process's progress, followed by the last counters of each peer."""
         return [self._progress(), *(peer.heard for peer in self._peers.values() if peer.heard is not None)]
-
-    def total(self) -> Progress:
-        """Return the sums over all processes, from the counters received last.
-
-        `idle` is True if all processes are idle.
-        """
-        everyone = self._everyone()
-        sums = {name: sum(getattr(each, name) for each in everyone) for name in _SUMMED}
-        return Progress(idle=self._all_idle() is not None, **sums)
 
     @property
     def process_count(self) -> int:

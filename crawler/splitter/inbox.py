@@ -236,10 +236,6 @@ class Inbox:
 
     # -- counters ---------------------------------------------------------------------------------
 
-    @property
-    def queued_bytes(self) -> int:
-        return sum(source.queued_bytes for source in self._sources.values())
-
     def _check(self) -> None:
         assert self.applied == sum(source.durable.applied for source in self._sources.values()), self
         for peer, source in self._sources.items():

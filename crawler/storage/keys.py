@@ -120,6 +120,7 @@ STATE = b"m/state"  # number of openings and clean ends so far
 # the progress of this process and its peers at the end of the crawl, when no process had work left
 ENDED = b"m/ended"
 BUCKET_TABLE = b"m/buckets"  # the table with which this process was opened
+PROCESS = b"m/process"  # the name of this process
 SETTLED = b"m/settled"  # settings on which stored state depends
 COUNTERS = b"m/counters"  # the durable counters
 FRONTIER = b"m/frontier"  # last sequence number, parked URLs by rule, limits, latest unclean opening
@@ -142,6 +143,7 @@ METAS: Mapping[bytes, Family] = {
     STATE: Family(STATE, "process", Travel.ANEW),
     ENDED: Family(ENDED, "process", Travel.ANEW),
     BUCKET_TABLE: Family(BUCKET_TABLE, "process", Travel.ANEW, sealed=False),
+    PROCESS: Family(PROCESS, "process", Travel.ANEW, sealed=False),
     SETTLED: Family(SETTLED, "process", Travel.ANEW),
     COUNTERS: Family(COUNTERS, "process", Travel.OWNER),
     FRONTIER: Family(FRONTIER, "frontier", Travel.OWNER),

@@ -77,11 +77,6 @@ class Part:
         """The 128-bit murmur3 hash of the payload, or of the decoded content (`pages/change_detection.py`)."""
         return self._content.digest()
 
-    @property
-    def is_whole(self) -> bool:
-        """True if all bytes that the answer announced have arrived."""
-        return self.length == self.head.length
-
     def write(self, data: bytes) -> None:
         """Append `data`."""
         try:

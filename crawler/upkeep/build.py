@@ -39,7 +39,18 @@ from crawler.splitter.spool import confirmed_before
 from crawler.storage.commit import load_counters
 from crawler.storage.engines import open_store
 from crawler.storage.files import sync_directory
-from crawler.storage.keys import BUCKET_TABLE, BUCKETS, CLEAN, COUNTERS, KEPT, PARKED, SETTLED, TODO, family
+from crawler.storage.keys import (
+    BUCKET_TABLE,
+    BUCKETS,
+    CLEAN,
+    COUNTERS,
+    KEPT,
+    PARKED,
+    PROCESS,
+    SETTLED,
+    TODO,
+    family,
+)
 from crawler.storage.kv import KeyValue
 from crawler.storage.reshard import NewProcess, OldProcess, pack
 from crawler.upkeep.check import check
@@ -119,6 +130,7 @@ class Build:
         books = self._move_due(to)
         to.put(COUNTERS, pack(_counters(to, books)))
         to.put(BUCKET_TABLE, table.encode())
+        to.put(PROCESS, name.encode())
         to.put(SETTLED, encode_immutable(kept))
         to.put(CLEAN, b"1")
         writer.flush()

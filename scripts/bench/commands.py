@@ -2,10 +2,10 @@
 
     python scripts/bench/commands.py [--urls 1e6] [--hosts 1e5] [--folder DIR]
 
-The stages are filled as in `scale.py`. The script calls them in the same way as a process: each step of a
-command is one turn. The script prints the CPU time that the thread needs for the longest step. The target is
-50 ms. `export` and `check` are not measured because they do not run in the loop: `export` reads the files of
-a running crawl in a separate process, and `check` needs a crawl that is not running.
+The stages are filled as in `scale.py`. The script runs commands on the stages in the same way as a process
+does: each step of a command is one turn. The script prints the CPU time that the thread needs for the longest
+step. The target is 50 ms. `export` and `check` are not measured because they do not run in the loop: `export`
+reads the files of a running crawl in a separate process, and `check` needs a crawl that is not running.
 """
 
 import shutil

@@ -77,7 +77,7 @@ STOPPED = 60.0  # seconds
 SEEDS_A_BATCH = 10_000
 # points that are reached only if a flush and a compaction run at the same time, so runs are written slowly
 OVERLAPPING = [
-    f"{point}:1 --set due.buffer_entries_max=4"
+    f"{point}:1 --set due.buffer_entries_max=4 --max-pages 400"
     for point in ("flush during compaction", "compaction during flush")
 ]
 SLOWLY = "slow-runs"

@@ -4,8 +4,8 @@
 
 The script needs root, iproute2 and nftables. One namespace contains two bridges and the web. The web is a
 tree in which every URL has one in-link. Each node has its own namespace with two cables, one to the web and
-one to the other nodes. The names of the nodes are in /etc/netns. The faults affect the second cable, one
-after the other:
+one to the other nodes. The names of the nodes are in /etc/netns. One after the other, these faults affect the
+second cable:
 
     cut      the node's interface is down
     pulled   the switch's end is down: the node's packets are lost without an error

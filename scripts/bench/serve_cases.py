@@ -6,7 +6,8 @@
 | case | requests |
 |---|---|
 | `first` | `--pages` pages that the page server has not sent before, each at most once, for a second |
-| `prepared` | the same, `--wait` seconds after the start of the page server, which prepares pages meanwhile |
+| `first-gzip` | the same for clients that accept gzip, which get the stored bytes (nginx: gzip_static) |
+| `prepared` | the same as `first`, `--wait` seconds after the start of the page server, which prepares pages meanwhile |
 | `segment` | `--pages` pages in turn, far more than the memory holds, without the cache on disk: inflated each time |
 | `uncached-1`, `-16`, `-300` | the same with the cache on disk, which then holds all pages, on 1, 16, 300 connections |
 | `gzip-1`, `-16`, `-300` | the same for clients that accept gzip (nginx: gzip_static, files of level 1) |
@@ -17,8 +18,8 @@
 | `encoded` | the same pages for clients that accept gzip (nginx: gzip_static) |
 
 The script needs nginx and wrk (Debian: nginx-light, wrk). CPU is the time of the serving process, read from
-/proc. Each case has its own page server; in the cases `first` and `prepared`, each round has its own. Before
-the measurement, every page is requested once. In the cases `first` and `prepared`, every page of the case
+/proc. Each case has its own page server; in the cases `first`, `first-gzip` and `prepared`, each round has
+its own. Before the measurement, every page is requested once. In these three cases, every page of the case
 `decoded` is requested instead, so that the measured pages are new to the page server. Then the rounds begin.
 In each round both servers receive the same load, one after the other, beginning with the page at which their
 last round ended. The median of the rounds is printed, with the memory of the page server.
@@ -89,6 +90,7 @@ class Case(NamedTuple):
 
 CASES = {
     "first": Case(new=True, settings=("--set", "serve.fill_share=0")),
+    "first-gzip": Case(new=True, fields=GZIP, zipped=True, settings=("--set", "serve.fill_share=0")),
     "prepared": Case(new=True, prepared=True),
     "segment": Case(settings=("--set", "serve.disk_cache_bytes=0")),
     "uncached-1": Case(1),

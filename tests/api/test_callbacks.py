@@ -430,3 +430,18 @@ def test_fetch_returns_the_page_after_redirects() -> None:
     with Web({"/": (302, {"Location": "/home"}, ""), "/home": page(text="home")}) as web:
         found = crawler.fetch(web.url(), SETTINGS)
     assert found.url == web.url("/home") and found.css("title").text == "home"
+
+
+def test_a_loop_over_pages_may_end_early(tmp_path: Path) -> None:
+    """The crawl stops cleanly, although other pages still wait for the loop."""
+    site = {"/": page(*(f"/{n}" for n in range(20)))} | {f"/{n}": page() for n in range(20)}
+    with Web(site) as web:
+
+        async def first() -> str:
+            async with crawler.Crawl(SETTINGS, directory=tmp_path / "crawl", seeds=web.url()) as crawl:
+                pages = crawl.pages()
+                await anext(pages)
+                await pages.aclose()  # type: ignore[attr-defined]
+                return str(crawl.report["stopped_by"])
+
+        assert asyncio.run(first()) == "closed"

@@ -7,7 +7,7 @@ import pytest
 from crawler.config import Config, convert
 from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.process_names import process_names
-from crawler.crawl.topology import TABLE_FILE, check_processes, keep_table, topology
+from crawler.crawl.topology import TABLE_FILE, Topology, check_processes, keep_topology, topology
 from crawler.errors import ConfigError, DirectoryError, UsageError
 from crawler.splitter.partition import BUCKETS, Partition
 from crawler.storage.kv import MemoryStore
@@ -68,10 +68,14 @@ def test_a_crawl_keeps_its_processes(tmp_path: Path) -> None:
         check_processes(config_of(2), crawl)
 
 
-def test_a_process_keeps_the_table_it_was_opened_with() -> None:
-    store = MemoryStore()
+def test_a_process_keeps_the_name_and_the_table_it_was_opened_with() -> None:
+    """With the folder of another process, it would fetch pages again that the other one has stored."""
+    folder = Path("p1")
+    store, table = MemoryStore(), Partition.equal_ranges(["p0", "p1"])
     for _ in range(2):
-        keep_table(store, Partition.equal_ranges(["p0", "p1"]))
+        keep_topology(store, Topology("p0", table), folder)
     with pytest.raises(DirectoryError, match="bucket table of this process"):
-        keep_table(store, Partition.equal_ranges(["p0", "p1", "p2"]))
-    keep_table(store, Partition.equal_ranges(["p0", "p1"]))
+        keep_topology(store, Topology("p0", Partition.equal_ranges(["p0", "p1", "p2"])), folder)
+    with pytest.raises(DirectoryError, match="^p1: its data belongs to p0, not to p1; give the folders"):
+        keep_topology(store, Topology("p1", table), folder)
+    keep_topology(store, Topology("p0", table), folder)

@@ -93,7 +93,7 @@ def assert_same(content: bytes, form: str = "installed") -> bool:
         b"</br><title>x</title>",
         b"<select><option><a href=x></select><a href=y>",
         b"<img src=1 srcset='2 1x, 3 2x'><image href=4 src=5><p style='a:url(&quot;6&quot;)' style='b:url(7)'>",
-        b"<style>a{b:url(1)}</style><svg style='a:url(2)'><use xlink:href=3 href=4 /><a xlink:href=5></svg>",
+        b"<style>a{b:url(1)}</style><svg style='a:url(2)'><use xlink:href=3 href=4 /><image href=6 /><a xlink:href=5></svg>",
         b"<html style='a:url(1)'><head background=2><head background=3><body background=4><p>",
         b"<form action=1 background=2><form action=3 background=4></form><form action=5 method=post>",
         b"<tr background=1><table background=2><tr background=3><td><td background=4></table><td background=5>",

@@ -201,7 +201,8 @@ def repair_killed(folder: Path, setting: Setting) -> Judgement:
         shutil.copytree(directory, kept)
         whole = every_write.run(directory, repair, str(directory), setting.bug)
         assert whole is not None and whole.result == 0
-        for kill_at in range(8 * setting.processes, whole.writes - 1, max(1, whole.writes // 6)):
+        kills = 6 if setting.pages > 200 else 2  # `test_repair_killed.py` kills small repairs at many more writes
+        for kill_at in range(8 * setting.processes, whole.writes - 1, max(1, whole.writes // kills)):
             shutil.rmtree(directory)
             shutil.copytree(kept, directory)
             assert every_write.run(directory, repair, str(directory), setting.bug, kill_at=kill_at) is None

@@ -18,6 +18,7 @@ import pytest
 from crawler.api import Crawl, configure
 from crawler.pages import warc
 from crawler.process import process as process_module
+from crawler.process.lifecycle import disk_watch
 from crawler.process.opening.environment import Environment
 from crawler.storage.commit import CommitPoint
 from tests.faults.harness import CONCURRENCY, ROOT, TreeWeb, crawl, end, finish, judge, settings, start
@@ -227,8 +228,8 @@ def test_fetching_pauses_while_space_is_low(
         looks.append(web.fetched().total())
         return next(free, 1 << 50)
 
-    monkeypatch.setattr(process_module, "free_bytes", free_bytes)
-    monkeypatch.setattr(process_module, "total_bytes", lambda _: 1 << 50)
+    monkeypatch.setattr(disk_watch, "free_bytes", free_bytes)
+    monkeypatch.setattr(disk_watch, "total_bytes", lambda _: 1 << 50)
     monkeypatch.setattr(Environment, "watch_interval", 0.1)
     report = _crawl_here(_config(), web, tmp_path / "crawl")
     assert report["stopped_by"] == "done"

@@ -4,6 +4,7 @@ import math
 import random
 
 import numpy as np
+import pytest
 
 from crawler.freshness.learning import Learning
 
@@ -52,3 +53,52 @@ def test_wrong_rates_are_not_mistaken_for_changing_neighbours() -> None:
     assert 0.93 < np.mean(faster) < 1.1
     assert 0.7 < rate * 12.0 < 1.15
     learning._check()
+
+
+def test_changes_that_signals_announce_do_not_raise_the_expected_hazards() -> None:
+    """Pages are mostly crawled because of a signal, so most crawls find a change.
+
+    Nevertheless, the stated probabilities that pages have changed are right for pages that are not crawled.
+    """
+    rng = random.Random(3)
+    learning = Learning()
+    site, directory = learning.add_site(), learning.add_directory()
+    pages, gap = 200, 10.0
+    k, t, trust = [0.0] * pages, [0.0] * pages, [0.0] * pages
+    last, stale, counts = [0.0] * pages, [False] * pages, np.zeros((pages, 8))
+    stated, true = [], []
+    for tick in range(8_000):
+        now = tick * gap / pages * DAY
+        for _ in range(2):  # each page changes every `gap` days; nine changes of ten are announced
+            page = rng.randrange(pages)
+            if rng.random() < 0.5:
+                stale[page] = True
+                counts[page, 0] += rng.random() < 0.9
+        announced = [page for page in range(pages) if counts[page, 0] > 0.0]
+        page = announced[0] if announced and tick % 3 else rng.randrange(pages)
+        if tick >= 4_000:
+            for other in (rng.randrange(pages) for _ in range(5)):
+                clock = learning.clock(site, directory, now - last[other], now)
+                stated.append(learning.expected(site, k[other], t[other], clock, counts[other], trust[other]))
+                true.append(stale[other])
+        if now > last[page]:
+            k[page] = learning.observe(
+                site,
+                directory,
+                k[page],
+                t[page],
+                now - last[page],
+                now,
+                counts[page],
+                stale[page],
+                trust[page],
+            )
+            t[page], trust[page] = float(np.float32(t[page] + learning.watched)), learning.quality.trust
+        last[page], stale[page] = now, False
+        counts[page] = 0.0
+        learning.renew(site)
+        learning.renew_crawl()
+    assert 0.6 < learning.bias < 1.3
+    assert np.mean(stated) == pytest.approx(np.mean(true), abs=0.03)
+    unsaid = np.array(stated) < 0.8
+    assert np.mean(np.array(stated)[unsaid]) == pytest.approx(np.mean(np.array(true)[unsaid]), abs=0.03)

@@ -7,6 +7,7 @@ each request (`Request`), so that tests can check politeness as a server sees it
 
 import heapq
 import random
+import re
 import zlib
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
@@ -17,6 +18,7 @@ from crawler.frontier.frontier import Frontier
 from crawler.frontier.outcome_policy import Decision
 from crawler.records import Blame, Fetch, FetchTask, Link, Outcome, TaskKind
 from crawler.robots.cache import ALLOWED, Verdict
+from crawler.storage.keys import PARKED
 from crawler.storage.kv import MemoryStore
 
 
@@ -95,6 +97,15 @@ def config(**sections: Any) -> Config:
 
 def link(url: str, depth: int = 0, **fields: Any) -> Link:
     return Link(zlib.crc32(url.encode()) << 8 | 1, url, depth=depth, **fields)
+
+
+def retire(frontier: Frontier, pattern: str, batch: Any) -> int:
+    """Delete the to-do and parked URLs that match, in the steps of `crawler retire`; return their number."""
+    count, begin = 0, PARKED
+    while begin:
+        more, begin = frontier.intake.retire_some(re.compile(pattern).search, batch, begin)
+        count += more
+    return count
 
 
 class Crawl:

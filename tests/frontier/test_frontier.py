@@ -1,7 +1,6 @@
 """Test the whole frontier in a simulated process (`model.py`)."""
 
 import random
-import re
 from collections import defaultdict
 from typing import Any
 
@@ -13,7 +12,17 @@ from crawler.records import Blame, Fetch, FetchTask, Link, LinkFlag, Outcome, Ta
 from crawler.robots.cache import ALLOWED, DENIED, FETCH, Verdict, VerdictKind
 from crawler.storage.keys import FRONTIER
 from crawler.storage.kv import MemoryStore
-from tests.frontier.model import Crawl, OpenRobots, Request, config, domain_of, failed, fetched, link
+from tests.frontier.model import (
+    Crawl,
+    OpenRobots,
+    Request,
+    config,
+    domain_of,
+    failed,
+    fetched,
+    link,
+    retire,
+)
 
 DAY = 86_400.0
 
@@ -552,7 +561,7 @@ def test_retire_drops_the_urls_that_match_the_pattern() -> None:
     crawl.add([link(f"https://h{n % 5}.org/{'x' if n % 2 else 'y'}{n}", depth=n % 4) for n in range(80)])
     crawl.run(requests=8)
     batch = crawl.store.batch()
-    gone = crawl.frontier.intake.retire(re.compile(r"/x\d+$").search, batch)
+    gone = retire(crawl.frontier, r"/x\d+$", batch)
     crawl.store.write(batch)
     crawl.run()
     assert gone + len(crawl.done) + crawl.frontier.views.counters()["parked_depth"] == 80
@@ -681,7 +690,7 @@ def test_retiring_does_not_scan_tombstones_for_parked_entries(
         crawl.store, "scan", lambda start, *more, **how: scanned.append(start) or scan(start, *more, **how)
     )
     batch = crawl.store.batch()
-    assert crawl.frontier.intake.retire(re.compile(".").search, batch) == 8
+    assert retire(crawl.frontier, ".", batch) == 8
     assert [start[:2] for start in scanned] == [b"p/"] * parked + [b"t/"]
 
 
@@ -690,7 +699,7 @@ def test_a_page_that_is_done_but_still_stored_is_not_retired() -> None:
     crawl.add([link("https://a.org/1"), link("https://a.org/2"), link("https://b.org/")], commit_after=0.0)
     crawl.run(stop=lambda: len(crawl.requests) == 2)
     batch = crawl.store.batch()
-    assert crawl.frontier.intake.retire(re.compile("a.org").search, batch) == 1
+    assert retire(crawl.frontier, "a.org", batch) == 1
     crawl.store.write(batch)
     crawl.frontier._check()
     assert crawl.run() == "done" and sorted(crawl.done) == ["https://a.org/1", "https://b.org/"]

@@ -6,7 +6,6 @@ tasks. Batches are written in order, but with a delay. A crash loses the batches
 """
 
 import random
-import re
 from collections import deque
 from typing import Any
 
@@ -20,7 +19,7 @@ from crawler.orders.classes import NEUTRAL, class_in, with_class
 from crawler.records import Blame, Fetch, FetchTask, Outcome, TaskKind
 from crawler.robots.cache import ALLOWED, DENIED, FETCH, Verdict, VerdictKind
 from crawler.storage.kv import MemoryStore
-from tests.frontier.model import Hash, config, domain_of, link
+from tests.frontier.model import Hash, config, domain_of, link, retire
 
 HOSTS = [f"{sub}.{domain}.org" for domain in "ab" for sub in "wxyz"] + ["[::1]", "10.1.1.1"]
 ADDRESSES = {name: (f"10.0.0.{index // 3}",) for index, name in enumerate(HOSTS)}
@@ -346,7 +345,7 @@ class FrontierMachine(RuleBasedStateMachine):
     def retire(self) -> None:
         batch = self.store.batch()
         gone = [url for url in self.waiting if "/retire" in url]
-        assert self.frontier.intake.retire(re.compile("/retire").search, batch) == len(gone)
+        assert retire(self.frontier, "/retire", batch) == len(gone)
         self.store.write(batch)
         self.frontier.committed(batch, self.now)
         for url in gone:

@@ -4,7 +4,6 @@ URLs move to better classes, and `best_waiting` is correct.
 """
 
 import random
-import re
 from typing import Any
 
 import pytest
@@ -14,7 +13,7 @@ from crawler.orders.classes import NEUTRAL, class_of, score_of, with_class
 from crawler.records import FetchTask, Link, LinkFlag, TaskKind
 from crawler.storage.keys import WAITING, WAITING_WHOLE
 from crawler.storage.kv import MemoryStore
-from tests.frontier.model import Crawl, config, link
+from tests.frontier.model import Crawl, config, link, retire
 
 ORDER = {"name": "opic"}
 
@@ -140,7 +139,7 @@ def test_a_url_retired_by_an_unwritten_batch_is_not_restored() -> None:
     crawl.add([scored(f"https://a.org/{n}", 50) for n in range(3)])
     crawl.run(1.0)
     batch = crawl.store.batch()
-    assert crawl.frontier.intake.retire(re.compile("/1").search, batch) == 1
+    assert retire(crawl.frontier, "/1", batch) == 1
     assert improve(crawl, scored("https://a.org/1", 0)) == 0
     crawl._commit_add(batch)
     crawl.frontier.pauses.resume()

@@ -3,6 +3,7 @@
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from crawler.config import OrderConfig
@@ -68,12 +69,14 @@ def test_depth_scores_fall_by_a_constant_factor_per_hop() -> None:
     assert order is not None and order.score(LINK, PAGE) == pytest.approx(0.027)
 
 
-def test_opic_distributes_the_cash_of_a_page_equally() -> None:
+def test_a_link_brings_the_root_of_its_part_of_the_cash_of_a_page() -> None:
     order = ranking(OrderConfig(name="opic"))
     assert (
         order is not None and order.adds and order.base == 2.0**-16 and order.counts_from == 1.5 * order.base
     )
-    assert 4 * order.score(LINK, PAGE) == PAGE.score
+    assert order.score(LINK, PAGE) == pytest.approx((order.base * PAGE.score / PAGE.links) ** 0.5)
+    rich = msgspec.structs.replace(PAGE, score=4 * PAGE.score)
+    assert order.score(LINK, rich) == pytest.approx(2 * order.score(LINK, PAGE))
     assert order.score(LINK, FoundOn(kind="seed")) == LEAST
 
 

@@ -16,6 +16,7 @@ from warcio.archiveiterator import ArchiveIterator
 
 from crawler.errors import DamageError
 from crawler.pages import reading, warc
+from crawler.pages.stored_bodies import can_decode, decoded
 
 SAMPLES = sorted((Path(__file__).parents[1] / "data" / "warc").glob("*.warc*"))
 RECORD = b"WARC/1.1\r\nWARC-Type: resource\r\nContent-Length: 3\r\n\r\nabc\r\n\r\n"
@@ -165,6 +166,25 @@ def test_a_broken_coding_returns_the_part_before_the_break(codings: bytes, coder
 def test_a_decompression_bomb_is_cut_at_the_limit(codings: bytes, coder: object) -> None:
     bomb = coder(b"\0" * 5_000_000)  # type: ignore[operator]
     assert len(reading.decode_payload(bomb, codings, bytes_max=100_000)) == 100_000
+
+
+@pytest.mark.parametrize("layers", [1, 2, 3])
+def test_a_small_copy_has_no_huge_content(layers: int) -> None:
+    """A page of 300 bytes gave a page server 600 MB to send, and a mirror 600 MB to write."""
+    bomb = b"\0" * (48 << 20)
+    for _ in range(layers):
+        bomb = gzip.compress(bomb, mtime=0)
+    codings = [b"gzip"] * layers
+    streamed = b"".join(decoded(iter([bomb]), codings, len(bomb)))
+    assert len(streamed) == reading.content_max(len(bomb)) == 16 << 20
+    assert reading.decode_payload(bomb, b", ".join(codings)) == streamed
+
+
+def test_a_thousand_codings_are_not_undone() -> None:
+    """Each coding took a level of recursion."""
+    assert not can_decode([b"gzip"] * 1000)
+    assert b"".join(decoded(iter([CONTENT]), [b"gzip"] * 1000, len(CONTENT))) == CONTENT
+    assert reading.decode_payload(gzip.compress(CONTENT), b"gzip," * 1000) == gzip.compress(CONTENT)
 
 
 def test_digests_are_compared() -> None:

@@ -14,7 +14,7 @@ from crawler.config import convert
 from crawler.errors import StoreError
 from crawler.frontier.refresh import RefreshOutcome  # noqa: F401  so that the refresh modules are loaded
 from crawler.process import process as module
-from crawler.process.lifecycle import garbage_collection
+from crawler.process.lifecycle import disk_watch, garbage_collection
 from crawler.process.opening.stages import Stages
 from crawler.process.process import SEEDS_AHEAD, SEEDS_GRACE, Process
 from crawler.records import Link
@@ -488,12 +488,12 @@ def test_a_low_disk_pauses_and_a_full_one_stops(
     one = alone(store={"low_water_bytes": "4 GiB", "stop_water_bytes": "1 GiB", "durability": "process"})
     process, paused = one.process, one.stages.frontier.pauses.reasons
     free = 8 << 30
-    monkeypatch.setattr(module, "free_bytes", lambda folder: free)
-    monkeypatch.setattr(module, "total_bytes", lambda folder: 1 << 50)
+    monkeypatch.setattr(disk_watch, "free_bytes", lambda folder: free)
+    monkeypatch.setattr(disk_watch, "total_bytes", lambda folder: 1 << 50)
 
     def look() -> tuple[bool, bool, str]:
         process._news.clear()
-        process._look_at_disk()
+        process.disk.look()
         return "disk" in one.stages.frontier.pauses.reasons, process._news.is_set(), process.stopped_by
 
     with caplog.at_level(logging.WARNING, "crawler"):

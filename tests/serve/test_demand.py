@@ -91,11 +91,10 @@ def test_stored_counts_are_loaded() -> None:
     again = Demand(WEEK, 100, now=WEEK)
     again.load(stored)
     assert math.isclose(again.count(1, WEEK), 1.0)
-    assert again.top(1, WEEK)[0][0] == 1
 
 
 def test_counts_with_a_time_in_the_future_count_as_of_now() -> None:
     """Counts from a time when the clock was a year ahead were once multiplied by 2^52."""
     demand = Demand(WEEK, 100, now=0.0)
     demand.load([(1, 3.0, 52 * WEEK), (2, 4.0, 0.0)])
-    assert demand.top(2, 0.0) == [(2, 4.0), (1, 3.0)]
+    assert [demand.count(page, 0.0) for page in (1, 2)] == [3.0, 4.0]

@@ -12,7 +12,8 @@ import pytest
 from crawler.errors import DamageError
 from crawler.pages.gzip_members import MemberParts
 from crawler.pages.withdrawals import RuleFile, Subject, Withdrawals
-from crawler.records import Extracted, Rendering
+from crawler.records import Extracted, Outcome, Rendering
+from crawler.serve import page_handler
 from crawler.serve.segment_files import SegmentFiles
 from tests.pages.support import START
 from tests.serve.support import Response, Served
@@ -272,3 +273,47 @@ def test_the_number_of_open_segments_is_bounded(tmp_path: Path) -> None:
     assert len(os.listdir("/proc/self/fd")) == before
     with pytest.raises(DamageError, match="missing"):
         files.read(tmp_path, "other", 1, 0)
+
+
+def test_the_memory_for_consent_lines_is_bounded(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line is read once while it is kept; when there are too many, all are dropped. Empty lines are not kept."""
+    read: list[bytes] = []
+
+    def text_of(store: object, fingerprint: int, digest: bytes) -> str:
+        read.append(digest)
+        return digest.decode()
+
+    monkeypatch.setattr(page_handler, "stored_header_text", text_of)
+    monkeypatch.setattr(page_handler, "_CONSENT_LINES_MAX", 2)
+    archive: Any = served.site.cache
+    asked = (b"a", b"b", b"a", b"b", b"", b"c", b"c", b"b")
+    made = [served.handler._consent_line(archive, 1, digest) for digest in asked]
+    assert made == [b"X-Consent: %b\r\n" % each if each else b"" for each in asked]
+    assert read == [b"a", b"b", b"", b"c", b"b"]
+    assert sorted(served.handler._consent_lines) == [b"b", b"c"]
+
+
+@pytest.mark.parametrize(
+    ("status", "language"), [(200, "fr"), (304, "en")], ids=["the same payload again", "not modified"]
+)
+async def test_the_head_of_a_repeated_answer(tmp_path: Path, status: int, language: str) -> None:
+    """The payload comes from the first answer, and the head from the new one; a 304 has no head of its own."""
+    served, html = Served(tmp_path), (b"Content-Type", b"text/html")
+    served.store(body=TEXT, headers=[html, (b"Content-Language", b"en")])
+    outcome, body = (Outcome.FETCHED, TEXT) if status == 200 else (Outcome.UNCHANGED, b"")
+    again = [html, (b"Content-Language", b"fr")]
+    served.store(body=body, at=50.0, status=status, outcome=outcome, headers=again)
+    async with served:
+        shown = await served.get(AT)
+        assert (shown.status, shown.body) == (200, TEXT)
+        assert shown.fields["content-language"] == language
+
+
+async def test_a_copy_whose_original_is_lost_is_not_served(
+    served: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    served.store(body=TEXT, at=50.0)
+    monkeypatch.setattr(served.site.cache, "capture_at", lambda place: None)
+    async with served:
+        assert (await served.get(AT)).status == 502
+    assert "the response that it repeats is not in the store" in caplog.text

@@ -367,11 +367,11 @@ def test_an_old_message_of_a_process_is_dropped() -> None:
     third = views.views["p1"].counters_for("p0")
     for message in (third, first, second):
         view.record_counters("p1", message, 0.0)
-    assert view.total().pages == 9
+    assert view.rates_stated()["p1"].pages == 9
     views.restart("p1")
     views.progress["p1"].pages = 10
     view.record_counters("p1", views.views["p1"].counters_for("p0"), 0.0)
-    assert view.total().pages == 10, "a new boot numbers its messages from one"
+    assert view.rates_stated()["p1"].pages == 10, "a new boot numbers its messages from one"
 
 
 @given(st.integers(0, 1 << 32), st.integers(2, 4))

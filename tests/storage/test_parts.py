@@ -26,9 +26,9 @@ def _begun(folder: Path, identity: str = "0f") -> Part:
 
 def test_digests_are_those_of_the_whole_body(tmp_path: Path) -> None:
     part = _begun(tmp_path)
-    assert not part.is_whole
+    assert part.length < part.head.length
     part.write(PIECES[1])
-    assert part.is_whole and part.length == len(BODY)
+    assert part.length == part.head.length == len(BODY)
     assert part.payload_digest == hashlib.sha1(BODY).digest()
     assert part.content_digest == mmh3.mmh3_x64_128_digest(BODY)
     assert b"".join(part.pieces()) == BODY == b"".join(part.pieces())
@@ -48,7 +48,7 @@ def test_another_process_resumes_a_part(tmp_path: Path) -> None:
     assert later.left("0f") is None, "the part is in use"
     later.keep("0f", part)
     again = later.left("0f")
-    assert again is not None and again.is_whole and again.head.resumed == [len(PIECES[0])]
+    assert again is not None and again.length == again.head.length and again.head.resumed == [len(PIECES[0])]
     again.drop()
     assert not list(tmp_path.iterdir())
 

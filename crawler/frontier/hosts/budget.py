@@ -116,7 +116,7 @@ class Budget:
             return 0
         hosts, limit = self._hosts, self.limits
         depth_max, pages_max, domain_max = limit.depth, limit.pages_per_host, limit.pages_per_domain
-        if self._overrides:
+        if self._overrides.tables:
             override = self._overrides.for_url(url, name)
             depth_max = depth_max if override.depth is None else override.depth
             pages_max = pages_max if override.pages is None else override.pages

@@ -1,4 +1,4 @@
-"""Politeness: the time that a host waits between requests.
+"""Politeness: the time between two requests to a host.
 
 Host     One request in flight over all its schemes and ports. After it ends, the
          host waits a gap of `delay_factor` times the answer's time, at least

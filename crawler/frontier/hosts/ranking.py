@@ -5,10 +5,10 @@ first. All hosts, including those outside the front, are ranked by the columns o
 numpy, 10 ms for 100,000 hosts. Only the names of hosts that are shown are read. A rank is a single number, so
 that the lists of several processes can be merged.
 
-A host counts as failing in three cases. Its latest requests failed. They may have been requests for pages,
-for robots.txt or for the host's address. Or the crawl has given it up, or has stopped requesting it because
-it refused too many requests in a row. Or the scheme and port that were tried last could not be connected to
-(`Authorities.troubled`).
+A host counts as failing in three cases. First, its latest requests failed; these may have been requests for
+pages, for robots.txt or for the host's address. Second, the crawl has given the host up, or has stopped
+requesting it because it refused too many requests in a row. Third, no connection was possible to the scheme
+and port of the host that were tried last (`Authorities.troubled`).
 """
 
 from collections.abc import Iterable, Mapping

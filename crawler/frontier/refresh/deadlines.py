@@ -20,7 +20,7 @@ value.
 
 *Signals.* A signal makes a deadline earlier, because it adds its signal time to the age of the page. Pages
 that are due because of signals are ordered by the excess of their values over the level. For this, the excess
-is converted to a time: the lateness at which a page without signals would have the same value.
+is converted to a time: a page without signals would have the same excess if it were late by this time.
 
 Source: Busa-Fekete et al., Algorithm 1 and section 5.2.
 """

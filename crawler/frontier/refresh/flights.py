@@ -198,8 +198,8 @@ class Flights:
             self.learning.discovery.watch(
                 host, directory, elapsed, now, shown, self.tables.hubs.links_of(page)
             )
-            self.learning.renew(host)
             self.learning.renew_crawl()
+            self.learning.renew(host)
         if self.deadlines.policy == BY_INTERVAL:
             self.tables.intervals[page] *= _NUTCH_SHORTER if changed else _NUTCH_LONGER
 

@@ -22,7 +22,7 @@ from crawler.frontier.refresh.page_ages import FEED_TYPES, PageAges, is_source
 from crawler.frontier.refresh.page_keys import PageKeys
 from crawler.frontier.refresh.portion import Portion
 from crawler.frontier.refresh.refetch_claims import RefetchClaims
-from crawler.frontier.refresh.schedule import LINKS_LEAST, Schedule
+from crawler.frontier.refresh.schedule import LINKS_LEAST, SITE_LIST_LINKS, Schedule
 from crawler.frontier.refresh.settings import RefreshOutcome
 from crawler.frontier.refresh.site_clock import SiteClock
 from crawler.frontier.refresh.validators import Validators
@@ -138,9 +138,15 @@ class RefetchOutcomes:
         state.stage_page(self._schedule, page, batch)
         self._changes.stage(batch)
 
-    def expect_news(self, fingerprint: int, links: int, now: float, batch: Batch) -> None:
-        """Record that the first copy of a page contained `links` URLs that the crawl did not know."""
+    def expect_news(
+        self, fingerprint: int, links: int, now: float, batch: Batch, *, of_site: bool = False
+    ) -> None:
+        """Record that the first copy of a page contained `links` URLs that the crawl did not know.
+
+        `of_site` is True if the page is a list of the whole site: its front page, a sitemap or a feed.
+        """
         page = self._schedule.find(fingerprint)
+        links += SITE_LIST_LINKS * of_site
         if page >= 0 and links >= LINKS_LEAST:
             self._schedule.expect_news(page, links, self._clock.at(now))
             state.stage_page(self._schedule, page, batch)

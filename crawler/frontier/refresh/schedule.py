@@ -77,6 +77,9 @@ _VALUED = ("ncis", "greedy", "cis")
 # refetches finds a new page.
 LINKS_LEAST = 4
 LINKS_MOST = 1000  # more links than this do not increase the expected number of new pages
+# A list of a whole site counts as if its first copy had shown this many more URLs. Otherwise, nothing would be
+# expected of the front page or sitemap of a young site, which shows few URLs or none.
+SITE_LIST_LINKS = 20
 
 DEFAULTS = Settings()
 
@@ -306,7 +309,7 @@ class Schedule:
     def expect_news(self, page: int, links: int, now: float) -> None:
         """Record that the first copy of a page contained `links` URLs that the crawl did not know.
 
-        The page may show more new URLs later.
+        The page may show more new URLs later. For a list of a whole site, `links` includes `SITE_LIST_LINKS`.
         """
         self._flights.require_page(page)
         check_instant(now)

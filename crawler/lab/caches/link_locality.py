@@ -11,8 +11,8 @@ are consecutive in the trace. Each link is
     wide    (beta, L'') from the host's wider set, in order from a random position, none twice per page
     other   (gamma)    any URL, nine of ten never seen before
 
-Links of the kinds repeat and popular hit even in a small cache. Links of the kind wide hit only in a cache
-that holds most of the T * |L''| URLs. The sizes around this number are the critical region. Links of kind
+Even a small cache hits for links of the kinds "repeat" and "popular". For links of the kind "wide", a cache
+must hold most of the T * |L''| URLs. The sizes around this number are the critical region. Links of kind
 gamma mostly miss in a cache of any size.
 
 In the paper, 19.5 % of the links lead to another of its four processes, but the paper does not tell which

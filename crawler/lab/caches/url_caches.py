@@ -22,9 +22,9 @@ STATIC. Second, a larger MIN or LRU cache never has more misses than a smaller o
 RANDOM or another policy may have more.
 
 The *knee*: as the cache grows, the miss rate first stays on a plateau, then falls in the critical region, and
-then stays at a low level. It falls where the cache becomes large enough for the URLs that pages of the
-current hosts share. The critical region covers 10 to 90 % of the fall from the smallest size to the largest.
-The end of this region is the recommended size.
+then stays at a low level. The miss rate falls where the cache becomes large enough for the URLs that pages of
+the current hosts share. The critical region begins where the miss rate has fallen by 10 % of its total fall,
+and ends where it has fallen by 90 %. The end of this region is the recommended size.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -11,10 +11,10 @@ speed and to the end. CPU time is measured in real seconds; computing takes no v
 
 The refresh run is compared with a run of one process on the same web. This process has the rate and the fetch
 slots of all processes together. The difference in freshness is the cost of distribution. A greedy schedule is
-optimal if it compares all pages with the same level. The row therefore shows how different the levels of the
-processes are. The level of a process is averaged over the second half of the run and divided by the level of
-the one process. Each page is assigned the ratio of its process. The row holds quantiles of these ratios over
-all pages.
+optimal if it compares the values of all pages with one common level. Therefore, the row of a run also shows
+by how much the levels of the processes differ. The level of a process is averaged over the second half of the
+run and divided by the level of the one process. Each page is assigned the ratio of its process. The row holds
+quantiles of these ratios over all pages.
 
 Each process sends beats to every other process. With 256 processes, there would be 130,560 beats per second,
 and sending them would be nearly all the work. Larger crawls therefore send beats more rarely and have fewer

@@ -29,7 +29,7 @@ from crawler.render.shared_cache import SharedCache
 from crawler.storage.kv import KeyValue
 
 # In runs of at least LONG seconds, processes check the time and the disk only every RARE_WATCH seconds.
-LONG, RARE_WATCH = (21_600.0, 60.0)
+LONG, RARE_WATCH = (7_200.0, 60.0)
 
 
 class SharedWorld(msgspec.Struct, frozen=True):

@@ -253,8 +253,8 @@ def _write_csv(args: argparse.Namespace, trace: Trace, bits: range, rates: Rates
 
 def _draw(found: list[Trace], args: argparse.Namespace) -> None:
     """Draw figures 2 to 11 and others from the first trace. Figures by number of threads use all traces."""
-    from crawler.lab.figures import broder
+    from crawler.lab.figures import broder, drawing
 
     stuff = broder.Material({trace.threads: trace for trace in found}, 0, args.seed)
-    for name, drawing in broder.DRAWINGS.items():
-        broder.write(name, drawing(stuff), args.figures, args.command_line, args.seed)
+    for name, draw in broder.DRAWINGS.items():
+        drawing.write(name, draw(stuff), args.figures, args.command_line, args.seed)

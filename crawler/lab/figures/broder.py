@@ -5,9 +5,8 @@ TRACE --figures DIR`). The paper's traces are of a crawl of 33 days with 500 thr
 with 100 and 20 threads.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,8 +16,7 @@ from crawler.lab.caches import crawl_order, link_locality, url_caches
 from crawler.lab.caches.link_locality import LinkLocality
 from crawler.lab.caches.traces import Trace
 from crawler.lab.caches.url_caches import BITS_MAX, CONTENDERS, PAPER_POLICIES, Stream, misses
-from crawler.lab.figures.drawing import Drawing, Options, save, sheet
-from crawler.lab.refresh import pages_file
+from crawler.lab.figures.drawing import Drawing, Options, sheet
 from crawler.urls.trace import is_cross
 
 BITS = range(BITS_MAX + 1)
@@ -342,84 +340,25 @@ def _kind(kind: str) -> str:
     return "cross sub-trace" if kind == "cross" else "full trace"
 
 
-def broder_2(source: Given) -> Drawing:
-    return miss_rates(material(source), "full", 2)
+def _drawing(draw: Callable[..., Drawing], *about: Any, **how: Any) -> Callable[[Given], Drawing]:
+    """Return a function that draws `draw` from what `material` returns."""
+    return lambda source: draw(material(source), *about, **how)
 
 
-def broder_3(source: Given) -> Drawing:
-    return relative_miss_rates(material(source), "full", 3)
-
-
-def broder_4(source: Given) -> Drawing:
-    return miss_rates(material(source), "cross", 4)
-
-
-def broder_5(source: Given) -> Drawing:
-    return relative_miss_rates(material(source), "cross", 5)
-
-
-def broder_6(source: Given) -> Drawing:
-    return by_threads(material(source), "full", 6, per_thread=False)
-
-
-def broder_7(source: Given) -> Drawing:
-    return by_threads(material(source), "cross", 7, per_thread=False)
-
-
-def broder_8(source: Given) -> Drawing:
-    return by_threads(material(source), "full", 8, per_thread=True)
-
-
-def broder_9(source: Given) -> Drawing:
-    return by_threads(material(source), "cross", 9, per_thread=True)
-
-
-def broder_10(source: Given) -> Drawing:
-    return over_time(material(source), "full", 10)
-
-
-def broder_11(source: Given) -> Drawing:
-    return over_time(material(source), "cross", 11)
-
-
-def broder_contenders(source: Given) -> Drawing:
-    return contenders(material(source))
-
-
-def broder_crawl_order(source: Given) -> Drawing:
-    return crawl_orders(material(source))
-
-
-def broder_per_thread(source: Given) -> Drawing:
-    return caches_a_thread(material(source))
-
-
-def broder_locality(source: Given) -> Drawing:
-    return fitted_model(material(source))
-
-
-# The figures of `crawler lab cache --figures`; the table of `lab figures` has the same functions.
+# The figures of `crawler lab cache --figures` and of `lab figures`.
 DRAWINGS = {
-    "broder-2": broder_2,
-    "broder-3": broder_3,
-    "broder-4": broder_4,
-    "broder-5": broder_5,
-    "broder-6": broder_6,
-    "broder-7": broder_7,
-    "broder-8": broder_8,
-    "broder-9": broder_9,
-    "broder-10": broder_10,
-    "broder-11": broder_11,
-    "cache-contenders": broder_contenders,
-    "crawl-order": broder_crawl_order,
-    "cache-per-thread": broder_per_thread,
-    "link-locality": broder_locality,
+    "broder-2": _drawing(miss_rates, "full", 2),
+    "broder-3": _drawing(relative_miss_rates, "full", 3),
+    "broder-4": _drawing(miss_rates, "cross", 4),
+    "broder-5": _drawing(relative_miss_rates, "cross", 5),
+    "broder-6": _drawing(by_threads, "full", 6, per_thread=False),
+    "broder-7": _drawing(by_threads, "cross", 7, per_thread=False),
+    "broder-8": _drawing(by_threads, "full", 8, per_thread=True),
+    "broder-9": _drawing(by_threads, "cross", 9, per_thread=True),
+    "broder-10": _drawing(over_time, "full", 10),
+    "broder-11": _drawing(over_time, "cross", 11),
+    "cache-contenders": _drawing(contenders),
+    "crawl-order": _drawing(crawl_orders),
+    "cache-per-thread": _drawing(caches_a_thread),
+    "link-locality": _drawing(fitted_model),
 }
-
-
-def write(name: str, drawing: Drawing, folder: Path, command: str, seed: int) -> None:
-    """Write a drawing as NAME.png and NAME.csv; both files contain the seed and the command."""
-    comments = (f"command: {command}", f"seed: {seed}", f"figure {name}: {drawing.caption}")
-    pages_file.write_rows(folder / f"{name}.csv", drawing.columns, drawing.rows, iter(comments))
-    save(drawing.figure, folder / f"{name}.png", command, drawing.caption, seed)
-    print(f"{folder / name}.png, .csv")

@@ -36,7 +36,7 @@ _SCATTER = "crawler.lab.figures.rates"
 _AZAR = "crawler.lab.figures.azar"
 _BIAS = "crawler.lab.figures.bias"
 _BRODER = "crawler.lab.figures.broder"
-# Maps the name of a figure to (module, function) that draws it.
+# Maps the name of a figure to its module and the function that draws it, or its name in the module's DRAWINGS.
 FIGURES = {
     "ncis-3": (_NCIS, "without_signals"),
     "ncis-4": (_NCIS, "perfect_signals"),
@@ -53,11 +53,16 @@ FIGURES = {
     "estimators": (_BIAS, "estimators_compared"),
     "azar-1": (_AZAR, "policies_compared"),
     "azar-2": (_AZAR, "optimal_solution"),
-    **{f"broder-{number}": (_BRODER, f"broder_{number}") for number in range(2, 12)},
-    "cache-contenders": (_BRODER, "broder_contenders"),
-    "crawl-order": (_BRODER, "broder_crawl_order"),
-    "cache-per-thread": (_BRODER, "broder_per_thread"),
-    "link-locality": (_BRODER, "broder_locality"),
+    **{
+        name: (_BRODER, name)
+        for name in (
+            *(f"broder-{number}" for number in range(2, 12)),
+            "cache-contenders",
+            "crawl-order",
+            "cache-per-thread",
+            "link-locality",
+        )
+    },
 }
 
 # The colour of each policy; colour-blind readers can distinguish these colours (Okabe and Ito).
@@ -158,17 +163,36 @@ def draw(
     options: Options,
     folder: Path,
     command: str,
-    form: str = picture_format.FORMATS[0],
-    dpi: int = picture_format.DPI,
+    form: str,
+    dpi: int,
 ) -> None:
     """Draw one figure. Write the picture to `folder` as NAME.png or NAME.pdf, and the data as NAME.csv."""
     require("matplotlib")
     module, function = FIGURES[name]
     options = msgspec.structs.replace(options, report=ProgressLine(name, SystemClock()))
-    drawing: Drawing = getattr(importlib.import_module(module), function)(options)
-    comments = (f"command: {command}", f"seed: {options.seed}", f"figure {name}: {drawing.caption}")
+    write(name, figure(module, function)(options), folder, command, options.seed, form, dpi)
+
+
+def figure(module: str, function: str) -> Callable[[Options], Drawing]:
+    """Return the function of a row of `FIGURES`."""
+    loaded = importlib.import_module(module)
+    found: Callable[[Options], Drawing] = getattr(loaded, "DRAWINGS", vars(loaded))[function]
+    return found
+
+
+def write(
+    name: str,
+    drawing: Drawing,
+    folder: Path,
+    command: str,
+    seed: int,
+    form: str = picture_format.FORMATS[0],
+    dpi: int = picture_format.DPI,
+) -> None:
+    """Write a drawing as NAME.png or NAME.pdf, and its data as NAME.csv; both contain the seed and the command."""
+    comments = (f"command: {command}", f"seed: {seed}", f"figure {name}: {drawing.caption}")
     pages_file.write_rows(folder / f"{name}.csv", drawing.columns, drawing.rows, iter(comments))
-    save(drawing.figure, folder / f"{name}.{form}", command, drawing.caption, options.seed, dpi=dpi)
+    save(drawing.figure, folder / f"{name}.{form}", command, drawing.caption, seed, dpi=dpi)
     print(f"{folder / name}.{form}, .csv")
 
 

@@ -30,6 +30,7 @@ import msgspec
 import numpy as np
 
 from crawler.errors import UsageError
+from crawler.frontier.refresh.schedule import SITE_LIST_LINKS
 from crawler.lab.league.world import DAY, WARMUP, Policy, World
 from crawler.lab.living.calibration import Calibration
 
@@ -52,6 +53,7 @@ class Hub(msgspec.Struct, frozen=True):
     most: int = 0
     # further nodes, which the hub always shows; they do not count towards `most`
     always: tuple[tuple[float, int], ...] = ()
+    of_site: bool = False  # the hub is the front page or the sitemap of a site
 
 
 class LivingWorld(msgspec.Struct, frozen=True):
@@ -98,7 +100,10 @@ class Finder(Policy, Protocol):
         """Record that a URL from `claim_next`, which was never fetched before, is gone."""
 
     def expect(self, hub: int, links: int, now: float) -> None:
-        """Record that the first copy of a hub showed `links` nodes that no hub had shown before."""
+        """Record that the first copy of a hub showed `links` nodes that no hub had shown before.
+
+        For a list of a whole site, `links` includes `SITE_LIST_LINKS`, as in a crawl.
+        """
 
     def credit(self, hub: int, found: float, now: float) -> None:
         """Record the first fetch of a URL that the hub was the first to show.
@@ -161,7 +166,7 @@ def grow(world: World, rule: str) -> LivingWorld:
     made = _Made(world)
     for site, pages in enumerate(births):
         if rule == "map":
-            made.add(site, Hub(tuple(pages)))
+            made.add(site, Hub(tuple(pages), of_site=True))
             continue
         listings = []
         folders: dict[int, list[tuple[float, int]]] = {}
@@ -170,9 +175,9 @@ def grow(world: World, rule: str) -> LivingWorld:
         for folder, inside in folders.items():
             listings.append((inside[0][0], made.add(site, Hub(tuple(inside)), folder)))
         root = (
-            Hub(tuple(pages), NEWEST, tuple(sorted(listings)))
+            Hub(tuple(pages), NEWEST, tuple(sorted(listings)), of_site=True)
             if rule == "newest"
-            else Hub(tuple(sorted(listings)))
+            else Hub(tuple(sorted(listings)), of_site=True)
         )
         made.add(site, root)
     return made.world(rule)
@@ -298,7 +303,7 @@ def _expect_first(world: LivingWorld, policy: Finder) -> None:
         always = hub.always[: bisect_right(hub.always, begin)]
         links = {node for _, node in births[-hub.most :] + always}
         if world.born[world.pages + number] <= 0.0:
-            policy.expect(world.pages + number, len(links - found), 0.0)
+            policy.expect(world.pages + number, len(links - found) + SITE_LIST_LINKS * hub.of_site, 0.0)
         found |= links
 
 
@@ -431,7 +436,7 @@ class _Game:
             self._known[other], self._via[other] = True, -1 if first else node
             self._policy.find(other, now)
         if first:
-            self._policy.expect(node, len(unknown), now)
+            self._policy.expect(node, len(unknown) + SITE_LIST_LINKS * hub.of_site, now)
 
     def result(self) -> LivingResult:
         """Return the result at the horizon."""

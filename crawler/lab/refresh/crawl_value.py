@@ -153,14 +153,10 @@ def crawl_values(
     signals: np.ndarray | float = 0,
     *,
     by: str = "ncis",
-    out: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Return the values of all pages, (m,), from `elapsed` (m,) and `signals` (m,).
-
-    If `out` is given, the values are written to this array.
-    """
+    """Return the values of all pages, (m,), from `elapsed` (m,) and `signals` (m,)."""
     size = len(pages)
-    out = np.empty(size) if out is None else out
+    out = np.empty(size)
     times, heard = _column("elapsed", elapsed, size), _column("signals", signals, size)
     fill_values(Columns(*kind_of(by), pages), times, heard, out)
     return out

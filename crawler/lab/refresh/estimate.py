@@ -1,8 +1,8 @@
 """Estimates the change rate and signal quality of a page only from its own crawls, as the cited papers do.
 
-The simulator and the figures that repeat those of the papers use these estimators. The estimators that are used
-in a crawl combine the data of several pages (`freshness/change_rates.py`, `freshness/signal_quality.py`), because a
-single page is crawled too seldom for a good estimate.
+The simulator uses these estimators, and so do the scripts that redraw the figures of the papers. The
+estimators that are used in a crawl combine the data of several pages (`freshness/change_rates.py`,
+`freshness/signal_quality.py`), because a single page is crawled too seldom for a good estimate.
 
 Each crawl of a page ends an interval. An interval yields three observations: the time tau since the previous
 crawl (`elapsed`), the number n of `signals` in the interval, and whether the page has `changed`. The model is
@@ -28,10 +28,10 @@ If all intervals are changed, the maximum is at infinity. If no interval is chan
 changed and one unchanged interval of half a day, and rates between 0.0005 and 7 per day. We add the same for
 b: one signal with a change, and one signal without a change. With this prior, the first estimate for every
 page is 1.39 changes per day. The prior must not be used in a crawl of pages that change much less often than
-that, because a page that is believed to change fast has a low value. As soon as some pages were found to
-change slowly, all of these pages would be fetched before the pages that were fetched only once.
-`naive_quality` counts signals and changes by interval. Its result is too large on average, and the function
-exists only to show this bias.
+that, because a page that is believed to change fast has a low value. As soon as the estimates for some pages
+fell, these pages would always be fetched first. Pages that were fetched only once, whose estimate is still
+that of the prior, would not be fetched again. `naive_quality` counts signals and changes by interval. Its
+result is too large on average, and the function exists only to show this bias.
 """
 
 import math

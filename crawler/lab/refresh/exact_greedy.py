@@ -22,10 +22,10 @@ exp(-alpha u) is replaced by the first three terms of its series, whose sum is n
 increases the effective elapsed time iota by beta, so the bound after a signal is that for s = beta. For most
 candidates, no bound is computed. Every `_STRIDE` ticks, the candidates are sorted by the value that they can
 reach until the next sorting. A tick examines only the candidates that can exceed the best known value, and
-those that have crossed or received a signal since the sorting. If the winner is below the level, the level
-was too high. It is then lowered, all crossings are computed again, and the tick is repeated. When scanning
-the candidates costs more than computing all crossings, the level is raised to just below the recent winners.
-Among equal values, the smallest page number wins. The scheduler works for every value of `KINDS`.
+those that have crossed the level or received a signal since the sorting. If the winner is below the level,
+the level was too high. It is then lowered, all crossings are computed again, and the tick is repeated. When
+scanning the candidates costs more than computing all crossings, the level is raised to just below the recent
+winners. Among equal values, the smallest page number wins. The scheduler works for every value of `KINDS`.
 
 Cython pure-Python mode (see `freshness/value_kernel.py`).
 """

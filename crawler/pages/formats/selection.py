@@ -6,12 +6,11 @@ left out. Copies that may not be used for the purpose of the export are left out
 """
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from crawler.errors import DamageError
 from crawler.pages.archive import Archive
-from crawler.pages.captures import StoredPage, asks_no_archive, fingerprint_of, static_form
+from crawler.pages.captures import asks_no_archive, fingerprint_of, static_form
 from crawler.records import Capture, PageRecord
 
 Say = Callable[[str], None]
@@ -66,21 +65,3 @@ def ignore(message: str) -> None:
 def shows_content(capture: Capture) -> bool:
     """Return whether a capture may hold a page's content: it is a 2xx, or a 304, which may confirm a 2xx."""
     return 200 <= capture.status < 300 or capture.status == 304
-
-
-def newest_pages(
-    archives: Sequence[Archive], select: Selection, *, report: Say = ignore
-) -> Iterator[tuple[int, StoredPage]]:
-    """Yield (fingerprint, newest copy) for each URL whose newest copy is selected and has a 2xx status."""
-    for archive in archives:
-        for fingerprint, capture in archive.newest_captures():
-            record = archive.record(fingerprint)
-            if not shows_content(capture) or not select.takes(archive, fingerprint, capture, record):
-                continue
-            try:
-                page = archive.read(capture)
-            except DamageError as error:
-                report(str(error))
-                continue
-            if 200 <= page.status < 300:  # any other page is a 304 that confirms no stored response
-                yield fingerprint, page

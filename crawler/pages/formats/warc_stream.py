@@ -132,8 +132,6 @@ def cdxj_lines(
     archives: Sequence[Archive],
     select: Selection,
     *,
-    folder: Path | None = None,
-    memory_bytes: int = 64 << 20,
     consent_of: ConsentOf = lambda archive, fingerprint, capture: {},
 ) -> Iterator[bytes]:
     """Return the sorted CDXJ index of the segments of all `archives`, which are in the crawl directory."""
@@ -142,4 +140,4 @@ def cdxj_lines(
         for archive in archives
         for key, capture in selected_captures(archive, select)
     )
-    return cdxj.sorted_lines(lines, folder=folder, memory_bytes=memory_bytes)
+    return cdxj.sorted_lines(lines)

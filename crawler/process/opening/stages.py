@@ -29,7 +29,7 @@ from crawler.config import Config
 from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.immutable_settings import keep_immutable, refreshes
 from crawler.crawl.lost_processes import check_for_loss
-from crawler.crawl.topology import Topology, keep_table, topology
+from crawler.crawl.topology import Topology, keep_topology, topology
 from crawler.errors import DamageError, DirectoryError, StoreError, disk_failed
 from crawler.pages.captures import record_key
 from crawler.process.committing.commits import Commits
@@ -144,7 +144,7 @@ class Stages:
         self.store, self.mended = assembly.open_store(context)
         store = self.store
         self.state = state_of(store, self.directory)
-        keep_table(store, self.topology.partition)
+        keep_topology(store, self.topology, self.directory)
         keep_immutable(store, self.config)
         self.equivalences = Equivalences(load_json(store, EQUIVALENCES))
         printer = self.fingerprinter = assembly.make_fingerprinter(context, seed, self.equivalences)

@@ -5,10 +5,11 @@
                                             └─► news: a waiting URL is moved (`Frontier.improve`)
 
 The process that finds a link scores it, and stores the score as a class in the flags of the link. If another
-process owns the URL, the link that is sent to it carries only what that process does not know yet: if the
-order adds up scores, the amount by which the URL's score has grown since it was last sent; otherwise, the
-URL's best score. The other process treats the link like any other. The target of a redirect has the score of
-the redirecting page. A sitemap that a robots.txt or an index names comes first.
+process owns the URL, the link that is sent to it carries only what that process does not know yet. In an
+order that sums the scores of all links to a URL, this is the amount by which the sum has grown since it was
+last sent. In other orders, it is the URL's best score. The other process treats the link like any other. The
+target of a redirect has the score of the redirecting page. A sitemap that is named in a robots.txt or in a
+sitemap index gets the best class.
 """
 
 import logging

@@ -172,7 +172,9 @@ class ResultProcessor:
             if self._refresh is not None and not fetch_task.flags & _KNOWN:
                 shown = change.links + [link for _, sent in change.foreign for link in sent]
                 count = sum(not link.flags & _NOT_SHOWN for link in shown)
-                self._refresh.outcomes.expect_news(fetch_task.fingerprint, count, now, change)
+                self._refresh.outcomes.expect_news(
+                    fetch_task.fingerprint, count, now, change, of_site=_lists_site(fetch_task, extracted)
+                )
         if fetch_task.flags & _KNOWN:
             counters.count_refresh(change, capturing, decision.end)
             change.count("urls.done", bool(fetch_task.flags & _AGAIN and decision.end is End.DONE))
@@ -385,6 +387,12 @@ class ResultProcessor:
 
     def _release_after(self, change: Change, decision: Decision) -> None:
         change.after.append(lambda: self._frontier.release(decision, self._clock.now()))
+
+
+def _lists_site(fetch_task: FetchTask, extracted: Extracted | None) -> bool:
+    """Return whether the page lists a whole site: it is a front page, a sitemap or a feed."""
+    path = fetch_task.url.partition("://")[2].partition("/")[2]
+    return not path or (extracted is not None and extracted.told_by in ("sitemap", "feed"))
 
 
 def _is_unreadable(fetch: Fetch) -> bool:

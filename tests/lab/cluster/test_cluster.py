@@ -29,6 +29,13 @@ from tests.lab.cluster.planted import PLANTS, planted, run, settings_of
 TINY = ClusterSettings(web=WebSpec(hosts=8, pages=60), count=6, within=40.0)
 
 
+def shorter(settings: ClusterSettings) -> ClusterSettings:
+    """Return the settings of a refresh run with a third of its length; return other settings unchanged."""
+    if not settings.length:
+        return settings
+    return msgspec.structs.replace(settings, length=settings.length / 3, within=settings.within / 3)
+
+
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_faults_break_no_rule(seed: int) -> None:
     verdict = run(msgspec.structs.replace(TINY, seed=seed, rate=4.0 * (seed % 2)))
@@ -37,7 +44,7 @@ def test_faults_break_no_rule(seed: int) -> None:
 
 
 def test_faults_break_no_rule_in_a_web_that_needs_a_browser() -> None:
-    verdict = run(msgspec.structs.replace(TINY, seed=2, web=WebSpec(hosts=8, pages=60, scripted=True)))
+    verdict = run(msgspec.structs.replace(TINY, seed=3, web=WebSpec(hosts=8, pages=60, scripted=True)))
     assert verdict.flawless, verdict.examples
     assert verdict.pages >= 55 and verdict.kills
 
@@ -51,7 +58,7 @@ def test_acts_of_the_operator_break_no_rule() -> None:
 
 @pytest.mark.parametrize("refresh", [False, True])
 def test_reshards_break_no_rule(refresh: bool) -> None:
-    changes = settings_of(PLANTS["wrong-original"], 1) if refresh else TINY
+    changes = shorter(settings_of(PLANTS["wrong-original"], 1)) if refresh else TINY
     settings = msgspec.structs.replace(
         changes, seed=2, count=6, faults=("reshard", "kill", "power", "limits")
     )
@@ -63,19 +70,10 @@ def test_reshards_break_no_rule(refresh: bool) -> None:
         assert world.observed.resharded
 
 
-def test_a_machine_needs_time_to_boot_after_a_power_cut() -> None:
-    """In the meantime, the host answers the last request. The next process cannot know when that answer ended."""
-    with memory_folder() as folder:
-        world = Cluster(settings_of(PLANTS["results-dropped"], 10), Path(folder))
-        world.run()
-        verdict = judge(world)
-        assert verdict.flawless, verdict.examples
-    assert any(end.how == "power at a second run" for end in world.observed.lives)
-
-
 def test_no_start_that_was_planned_before_a_power_cut_comes_before_the_machine_has_booted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """Until then, the host answers the last request. The next process cannot know when that answer ends."""
     plan = [
         Fault(10.0, "kill", (0,), 12.0),  # plans a start at 22 s
         Fault(12.0, "rerun", (0,), 1.0),  # starts the process already at 13 s
@@ -93,7 +91,7 @@ def test_no_start_that_was_planned_before_a_power_cut_comes_before_the_machine_h
 
 
 def test_signals_to_any_process_lead_to_a_fetch() -> None:
-    settings = settings_of(PLANTS["foreign-signals-ignored"], 1)
+    settings = shorter(settings_of(PLANTS["foreign-signals-ignored"], 1))
     with memory_folder() as folder:
         world = Cluster(settings, Path(folder))
         world.run()
@@ -119,35 +117,32 @@ def test_known_pages_are_refetched_also_by_a_single_process() -> None:
 
 
 def test_the_same_seed_reproduces_a_run_to_the_byte() -> None:
-    """Runs in two new interpreters are equal, although string hashes and object addresses differ."""
+    """A run in a new interpreter is equal, although string hashes and object addresses differ."""
     program = (
         "from tests.lab.cluster.test_cluster import TINY; from tests.lab.cluster.planted import run; "
         "import msgspec; print(run(msgspec.structs.replace(TINY, seed=5)).digest)"
     )
-    digests = {
-        subprocess.run(
-            [sys.executable, "-c", program],
-            env={**os.environ, "PYTHONHASHSEED": number},
-            cwd=Path(__file__).parents[3],
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        for number in ("1", "2")
-    }
-    assert len(digests) == 1
+    other = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "PYTHONHASHSEED": "1"},
+        cwd=Path(__file__).parents[3],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.strip()
+    assert run(msgspec.structs.replace(TINY, seed=5)).digest == other
 
 
 # For each bug, a seed that finds it in little time.
 CHEAP = {
-    "gap-taken": 1,
     "tail-trusted": 6,
-    "share-forgotten": 1,
     "results-dropped": 35,
     "blocks-in-memory": 1,
 }
 # These bugs are found in a web of 30 pages, too.
 CHEAP_IN_A_SMALL_WEB = {
+    "gap-taken": 2,
+    "share-forgotten": 2,
     "loss-not-told": 1,
     "budget-not-counted": 1,
     "wrong-original": 1,
@@ -195,7 +190,7 @@ def test_a_planted_bug_is_found(bug: str, monkeypatch: pytest.MonkeyPatch) -> No
     else:
         settings = settings_of(PLANTS[bug], CHEAP_IN_A_SMALL_WEB[bug])
         web = msgspec.structs.replace(settings.web, hosts=6, pages=30)
-        settings = msgspec.structs.replace(settings, web=web)
+        settings = shorter(msgspec.structs.replace(settings, web=web))
     with planted(bug):
         assert not run(settings).flawless
 

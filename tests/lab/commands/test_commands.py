@@ -174,10 +174,8 @@ def test_a_figure_carries_its_seed_and_command(tmp_path: Path, name: str) -> Non
 
 
 def test_every_figure_has_a_function() -> None:
-    import importlib
-
     for module, function in figures.FIGURES.values():
-        assert callable(getattr(importlib.import_module(module), function))
+        assert callable(figures.figure(module, function))
     with pytest.raises(UsageError, match="unknown figure"):
         main("lab", ["figures", "ncis-99"])
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from crawler.errors import UsageError
+from crawler.frontier.refresh.schedule import SITE_LIST_LINKS
 from crawler.lab.league import histories, living, living_table
 from crawler.lab.league import world as worlds
 from crawler.lab.league.finders import FINDERS, FREE, Crediting, NewFirst
@@ -90,6 +91,18 @@ def test_a_new_directory_is_found_by_the_root_which_gets_the_credit() -> None:
     play(found, policy, RATE)  # type: ignore[arg-type]
     assert policy.of("find") == [(listing, 3.5), (1, 4.5), (2, 9.5)]
     assert policy.of("credit") == [(root, 1.0, 4.5), (listing, 1.0, 10.5)]
+
+
+def test_news_are_expected_of_a_list_of_a_whole_site_even_if_it_is_empty() -> None:
+    """A map counts with more links than it shows; a listing only with its links, and a root with its listings."""
+    for rule, told in (
+        ("map", [(2, SITE_LIST_LINKS, 0.0)]),
+        ("dir", [(3, SITE_LIST_LINKS, 0.0), (2, 1, 2.5)]),
+    ):
+        found = living_world(rule, [[], []], born={0: 1.0, 1: 9.0})
+        policy = Scripted([3, 3, 2] if rule == "dir" else [])
+        play(found, policy, RATE)  # type: ignore[arg-type]
+        assert policy.of("expect") == told, rule
 
 
 def test_a_page_that_is_gone_when_fetched_scores_nothing() -> None:

@@ -75,6 +75,25 @@ def is_new(joint: Joint, url: str) -> bool:
     return refresh.schedule.overview.page(page, joint.clock.now()).new
 
 
+@pytest.mark.parametrize(
+    ("url", "told_by", "is_list"),
+    [
+        ("http://a.org/", "", True),
+        ("http://a.org/map.xml", "sitemap", True),
+        ("http://a.org/news.xml", "feed", True),
+        ("http://a.org/files/", "listing", False),
+        ("http://a.org/?page=2", "", False),
+        (OTHER, "", False),
+    ],
+)
+def test_new_pages_are_expected_of_a_list_of_a_whole_site_even_if_it_is_empty(
+    on: Joint, url: str, told_by: str, is_list: bool
+) -> None:
+    on.seeds(url)
+    on.page(on.fetch_task(), fetch(url, b"empty"), Extracted(url, told_by=told_by))
+    assert bool(why(on.stages, url)) == is_list
+
+
 def test_a_refetched_hub_gets_credit_for_its_new_links(on: Joint) -> None:
     """The credit appears in `why` and in the status. The status counts pages per day since the process was opened."""
     opened = on.clock.now()

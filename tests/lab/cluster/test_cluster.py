@@ -136,13 +136,13 @@ def test_the_same_seed_reproduces_a_run_to_the_byte() -> None:
 # For each bug, a seed that finds it in little time.
 CHEAP = {
     "tail-trusted": 6,
+    "share-forgotten": 1,
     "results-dropped": 35,
     "blocks-in-memory": 1,
 }
 # These bugs are found in a web of 30 pages, too.
 CHEAP_IN_A_SMALL_WEB = {
     "gap-taken": 2,
-    "share-forgotten": 2,
     "loss-not-told": 1,
     "budget-not-counted": 1,
     "wrong-original": 1,
@@ -186,7 +186,7 @@ def test_a_planted_bug_is_found(bug: str, monkeypatch: pytest.MonkeyPatch) -> No
     """Some bugs prevent the end of the crawl. Ten virtual minutes show this as well as the usual two hours."""
     monkeypatch.setattr(cluster, "ENDING_MAX", 600.0)
     if bug in CHEAP:
-        settings = settings_of(PLANTS[bug], CHEAP[bug])
+        settings = shorter(settings_of(PLANTS[bug], CHEAP[bug]))
     else:
         settings = settings_of(PLANTS[bug], CHEAP_IN_A_SMALL_WEB[bug])
         web = msgspec.structs.replace(settings.web, hosts=6, pages=30)

@@ -205,9 +205,8 @@ def _lang(document: Any) -> str:
 
 def _add_items(declared: _Declared, document: Any, utf8: bytes) -> None:
     found: list[Item] = []
-    if _contains(
-        utf8, b"pplication/ld+json"
-    ):  # a longer word is found faster; the first letter may be a capital
+    # A longer word is found faster. The first letter of the type may be a capital.
+    if _contains(utf8, b"pplication/ld+json"):
         found += _linked_data(document)
     if _contains(utf8, b"itemprop"):
         found += _microdata(document)

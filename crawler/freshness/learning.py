@@ -433,9 +433,11 @@ class Learning:
 
         Return the probability of a change that the page's rate and the old `bias` predict, without signals.
         """
-        self._foresee(site, k, t, clock, counts, trust)
         raw: cython.double = self.rates.expected(site, k, t, clock)
-        every: cython.double = min(-log1p(-min(raw, _NEARLY_SURE)), _HAZARD_MAX)
+        self.hazard, self.signalled = -log1p(-min(raw, _NEARLY_SURE)), 0.0
+        every: cython.double = min(self.hazard, _HAZARD_MAX)
+        if self.quality.heard(site):
+            self._foresee(site, k, t, clock, counts, trust)
         expected: cython.double = self._put_right(raw)
         self.found *= _KEPT
         self.told = _KEPT * self.told + every

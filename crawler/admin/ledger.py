@@ -65,7 +65,7 @@ def _backwards(log: BinaryIO, begin: int, needle: bytes) -> Iterator[bytes]:
         at = max(begin, end - BLOCK_BYTES)
         log.seek(at)
         block = log.read(end - at) + rest
-        # A line that begins in the block before ends in front of this byte.
+        # The bytes before this one belong to a line that begins in an earlier block.
         begun = block.find(b"\n") + 1 if at else 0
         end, rest = at, block[:begun] if begun or not at else block
         if begun or not at:

@@ -38,7 +38,7 @@ class CrawlConfig(_Section, frozen=True):
     pages_per_host: Limit = -1  # URLs per host; -1 = no limit, or 10,000 if the scope is `any`
     # URLs per registrable domain; -1 = no limit, or 20,000 if the scope is `any`
     pages_per_domain: Limit = -1
-    hosts_per_domain: Limit = -1  # hosts per registrable domain; -1 = no limit (200 in scope any)
+    hosts_per_domain: Limit = -1  # hosts per registrable domain; -1 = no limit, or 200 if the scope is `any`
     timestamping: bool = False  # for this run only: fetch known pages again
     # For this run only: use the stored answers of these crawl directories again.
     answers_from: tuple[str, ...] = ()
@@ -217,7 +217,8 @@ class FetchConfig(_Section, frozen=True):
     redirects_max: Count = 10
     keep_alive_extra: Seconds = Seconds(5)  # an idle connection is kept for the host's gap plus this time
     keep_alive_max: Seconds = Seconds(35)
-    idle_connections_max: Count = 3000  # idle connections kept over all hosts, 60 KiB each with TLS
+    # maximum number of idle connections to all hosts; with TLS, each takes 60 KiB
+    idle_connections_max: Count = 3000
     cookies: bool | Literal["auto"] = "auto"  # auto: only if the user's Python code makes requests
     cookie_domains_max: Count = 10_000  # registrable domains whose cookies are kept
     cookie_jars_max: Positive = 1000  # cookie jars named by requests of Python code (`Request.jar`)
@@ -323,9 +324,8 @@ class DueConfig(_Section, frozen=True):
 class StoreConfig(_Section, frozen=True):
     """Durability and disk space (`storage/README.md`)."""
 
-    engine: Literal["auto", "leveldb", "rocksdict"] = (
-        "auto"  # storage engine of a new crawl; only `crawler reshard` changes it later
-    )
+    # storage engine of a new crawl; only `crawler reshard` changes it later
+    engine: Literal["auto", "leveldb", "rocksdict"] = "auto"
     durability: Literal["power", "process"] = "power"
     group_entries_max: Positive = 256  # results per commit
     commit_delay: Seconds = Seconds(0.05)  # a commit waits this long for more results, if some are expected

@@ -31,7 +31,7 @@ _HOSTS_FILE = Path("/etc/hosts")
 _HOSTS_FILE_MAX = 16 << 20
 # seconds to wait for AAAA after A (RFC 8305: 0.05), as many servers drop the AAAA query
 _RESOLUTION_DELAY = 0.25
-_ABANDONED = 4  # maximum number of abandoned look-ups per look-up that a caller still waits for
+_ABANDONED = 4  # maximum number of abandoned look-ups, divided by the number of look-ups for which a caller still waits
 
 
 # (addresses with their TTL; the reason why there is no answer, or "")

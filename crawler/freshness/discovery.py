@@ -97,7 +97,7 @@ _CRAWL_DAYS = cython.declare(cython.double, 365.0)
 _SITE_DAYS = cython.declare(cython.double, 60.0)
 _DIRECTORY_DAYS = cython.declare(cython.double, 30.0)
 _HUB_DAYS = cython.declare(cython.double, 15.0)
-# Pseudo observations of lists: a number of new pages, and a number of days times links.
+# Pseudo observations of lists: a number of new pages, and a sum over lists of (days watched) x (links).
 _LIST_SHAPE = cython.declare(cython.double, 0.3)
 _LINK_FOUND = cython.declare(cython.double, 0.5)
 _LINK_DAYS = cython.declare(cython.double, 1500.0)

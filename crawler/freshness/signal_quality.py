@@ -127,7 +127,7 @@ _CLAIMED = cython.declare(cython.double, 2.0)
 _RECALL_WEIGHT = cython.declare(cython.double, 2.0)
 _PRECISION_MAX = cython.declare(cython.double, 0.999999)
 _WEIGHT_MAX = cython.declare(cython.double, 13.8)  # -ln(1 - _PRECISION_MAX)
-# the count of a source from its first signal until a crawl is judged
+# the weighted number of signals of a source that has sent a signal, before any crawl was judged
 _HEARD = cython.declare(cython.double, 1e-6)
 _TRUSTED_PRECISION = cython.declare(cython.double, 0.5)
 # after this number of true signals, a source may be trusted

@@ -107,7 +107,8 @@ _NO_SIGNAL_RATE = cython.declare(cython.double, 1e-200)
 # With the staleness u, a value is below its ceiling by at most (1 + u + b) exp(-u) times the ceiling. If u is
 # at least this number, the difference is negligible.
 _STALE = cython.declare(cython.double, 60.0)
-# Up to this number of signals, terms are summed one by one; a term costs about as much as half a wave.
+# Up to this number of signals, terms are summed one by one; computing a term takes about half as long as
+# computing a wave.
 _FEW_SIGNALS = cython.declare(cython.double, 12.0)
 # With more signals than `_FEW_SIGNALS`, the waves are summed if at most this number of waves is needed.
 _WAVES_MAX = cython.declare(cython.double, 24.0)

@@ -43,7 +43,8 @@ from crawler.storage.kv import Batch
 
 _NO_OVERRIDE = Override()
 _DENIED_GAP = 0.01  # minimum seconds between two denied URLs of a host, because checking a URL takes CPU time
-_OTHERS_LOOKED_AT = 64  # number of a host's entries that are searched for another authority
+# maximum number of a host's entries that are examined to find one of another authority
+_OTHERS_LOOKED_AT = 64
 _REFRESH = LinkFlag.REFRESH
 # an entry with fewer strikes than this gets another strike only if the host worked before the failure
 _SUSPECT = 2

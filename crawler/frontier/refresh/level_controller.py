@@ -51,7 +51,8 @@ _IDLE_WEIGHT = cython.declare(cython.double, 1.0 / 128.0)  # weight of one fetch
 _IDLE_STEP = cython.declare(cython.double, 16.0)
 # the time between takes is averaged over this number of takes
 _TICK_TAKES = cython.declare(cython.double, 1000.0)
-# a time between two takes counts as a pause if it exceeds the mean by this factor
+# if the time between two takes (choices of a page) is longer than the mean by this factor, it counts as a
+# pause
 _PAUSE = cython.declare(cython.double, 10.0)
 _SCALE_EVERY = cython.declare(cython.Py_ssize_t, 64)  # takes
 _LEVEL_MIN = cython.declare(cython.double, 1e-200)

@@ -54,8 +54,7 @@ TOLD_MAX = 256
 FADE = 0.9  # each reading multiplies the older sums by this
 UNPAID = 4.0  # factor on the interval of a source whose readings cost more than they gain
 FIRST_PRECISION = 0.5  # assumed precision of a source read once
-# intervals are rounded to this many steps per factor of 2, because the schedule keeps few different age
-# bounds
+# intervals are rounded to powers of 2^(1/2), because the schedule can hold only a few different age bounds
 STEPS_AN_OCTAVE = 2
 _TIMES = np.geomspace(0.02, 50.0, 64)  # values of T times D that are tried
 

@@ -53,8 +53,8 @@ KINDS = (
 )
 ACTS = ("term", "rerun", "limits", "block", "retire", "withdraw", "signal", "notice", "reshard")
 USUAL = KINDS[:-3]  # The last three kinds (clones, restored backups, empty disks) are judged by other rules.
-# Maps each point of the code at which a fault may happen to a number n. A fault at this point happens at
-# one of the first n visits.
+# The points of the code at which a fault may happen, each with a number n. The fault happens at one of the
+# first n visits of the point.
 POINTS = {
     "seeds loading": 1,
     "fetch begun": 30,
@@ -97,7 +97,7 @@ TIGHT = (2, 8)  # range of the limit on pages per host and on depth
 # few group writes, so that any step of the crawl may be the first to fail.
 ROOM_MAX = 10_000.0
 BACKUP_MAX = 30.0  # maximum seconds from the copy of a disk to its use
-# only a process that ends reaches these points, once; they are used only if they are named
+# a process reaches these points once, when it ends; a fault happens there only if its settings name the point
 ENDING_POINTS = ("stopping", "closing")
 RESET_POINTS = ("entries accepted", "acks sent", "entries sent", "")
 # Some kills come a little after the process has reached a named point. This is the delay in seconds

@@ -42,7 +42,7 @@ _SECOND = cython.declare(cython.ulonglong, _FACTORS[1])
 _THIRD = cython.declare(cython.ulonglong, _FACTORS[2])
 _LANES = cython.declare(cython.ulonglong, 0x0101010101010101)
 _LANE_MAX = 255
-_BIN_SHIFT = 58  # the bits of a phrase's hash from this bit on are the number of its bin
+_BIN_SHIFT = 58  # the number of a phrase's bin is its hash shifted right by this many bits
 # The byte that is kept of the smallest hash in a bin starts at this bit. A higher byte would say less, because the
 # highest bits of a smallest hash are mostly 0.
 _BYTE_SHIFT = 16

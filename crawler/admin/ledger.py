@@ -59,7 +59,7 @@ def latest_lines(path: Path, bytes_max: int, needle: bytes = b"") -> Iterator[by
 
 
 def _backwards(log: BinaryIO, begin: int, needle: bytes) -> Iterator[bytes]:
-    """Yield the complete lines of a file with `needle`, the last one first, down to the byte `begin`."""
+    """Yield the complete lines that contain `needle`, from the end of the file back to the byte `begin`."""
     end, rest = log.seek(0, os.SEEK_END), b""
     while end > begin:
         at = max(begin, end - BLOCK_BYTES)

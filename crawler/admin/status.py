@@ -141,7 +141,7 @@ def _mean(values: Sequence[dict[str, float]]) -> dict[str, float]:
 
 
 def _weighted(values: Sequence[Mapping[str, Any]], name: str, by: str) -> float | None:
-    """Return the mean of the values under `name`, weighted by the values under `by`; None if no part has a value."""
+    """Return the mean of the values under `name`, weighted by the values under `by`; None if there is no value."""
     known = [(value[name], value[by]) for value in values if value.get(name) is not None]
     whole = sum(weight for _, weight in known)
     return round(sum(number * weight for number, weight in known) / whole, 4) if whole else None

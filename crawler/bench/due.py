@@ -361,7 +361,7 @@ def _known_in_chunks(known: int) -> Iterator[Fingerprints]:
 
 
 def built(store: RunStore, known: int) -> KnownSet:
-    """Return a known set of `mixed(0 .. known - 1)`, built from sorted chunks that are merged like flushes."""
+    """Return a known set of `mixed(0 .. known - 1)`. It is built from sorted chunks, which are added like flushes."""
     held = KnownSet(store, [], merge_all=False, chunk_bytes=CHUNK_BYTES)
     size, began = min(max(known // _CHUNKS, _LOAD), _CHUNK_MAX), time.perf_counter()
     keys = np.empty(min(size, known), np.uint64)

@@ -271,7 +271,7 @@ def render_cpu(goal: Goal, units: UnitCosts) -> CostRange:
 
 
 def unformed(goal: Goal) -> float:
-    """Return the number of links per page that are not in the memo.
+    """Return how many links of a page, on average, are not in the memo.
 
     These are the links to new URLs. On a page whose directory is not in the memo, all other links count, too.
     A directory is not in the memo before its first page is read, or if the memo had to drop it.

@@ -57,7 +57,7 @@ def _below(folder: str, levels: int) -> str:
 
 
 def _mistaken(entry: os.DirEntry[str], files: Set[str], folders: Set[str]) -> str:
-    """Return a message if an entry of a fixed name has another kind than a crawl expects, or is too large."""
+    """Return a message if an entry has a name that a crawl uses, but is not of the expected kind or is too large."""
     if entry.name in folders and not entry.is_dir():
         return f"{entry.path} is a file, but a crawl has a folder of this name: remove it"
     if entry.name in files and entry.is_dir():

@@ -370,7 +370,7 @@ def _are_many(
     start: cython.Py_ssize_t,
     behind: cython.ulonglong,
 ) -> cython.bint:
-    """Return whether _DENSE or more of the queries from index `start` on are below `behind` and still unanswered."""
+    """Return whether at least _DENSE queries from index `start` on are below `behind` and still unanswered."""
     i: cython.Py_ssize_t
     asked: cython.Py_ssize_t = 0
     if start + _DENSE > queries.shape[0] or queries[start + _DENSE - 1] >= behind:

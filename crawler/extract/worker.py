@@ -106,9 +106,8 @@ class Worker:
         self._streams: dict[int, _Child | None] = {}
         self._stream_number = 0
         self.holding: Holding | None = None  # accounts for the memory of parsing
-        self.share = (
-            LoopShare() if share is None else share
-        )  # limits the time that parsing takes in the event loop
+        # limits the time that parsing takes in the event loop
+        self.share = LoopShare() if share is None else share
         self.starts = 0
         self.deaths = 0
         self.refused = 0

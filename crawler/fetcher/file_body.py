@@ -104,7 +104,7 @@ class FileBody:
         return True
 
     def first_head(self) -> Head:
-        """Return the head of the answer that the part began with."""
+        """Return the head of the first answer of the partly received file."""
         assert self.part is not None
         return _head_of(self.part.head)
 

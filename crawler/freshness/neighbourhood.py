@@ -56,9 +56,7 @@ from crawler.freshness.columns import Column
 
 _BONUS = cython.declare(cython.double, 6.0)  # final lead of the clock for an excess of 1, in units of Ts
 _SLOWEST = cython.declare(cython.double, 0.05)  # the clock's minimum speed
-_SCORE_PRIOR = cython.declare(
-    cython.double, 3.0
-)  # added to each score, in nats: before anything is learned, the clock is preferred
+_SCORE_PRIOR = cython.declare(cython.double, 3.0)  # the initial advantage of the clock in each score, in nats
 _SCORE_KEPT = cython.declare(cython.double, 0.995)  # factor by which a score decays per crawl of the site
 _SCORE_CHARGE = cython.declare(cython.double, 0.02)  # nats by which each crawl reduces the score
 # bound of the score, so that a change in a site's behaviour is noticed within hundreds of crawls

@@ -297,7 +297,7 @@ class SignalQuality:
     ) -> cython.double:
         """Return the precision of a page's signals. `precision` is the mean of the site, and `rate` is the page's rate.
 
-        It is the mean of both models of false signals.
+        The result is the mean of the precisions under the two models of false signals.
         """
         own: cython.double = precision_at(precision, rate, self.means[site])
         return own + self.counted[site] * (precision - own)

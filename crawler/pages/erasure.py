@@ -143,7 +143,7 @@ Rewriting = Detached | Blanked
 
 
 def list_bytes(batch: Batch, capture: Capture) -> None:
-    """List the bytes of a capture's records for overwriting, in the batch that deletes the capture's keys."""
+    """Add to `batch`, which deletes the capture's keys, the range of bytes that must be overwritten."""
     key = keys.ERASING + capture.segment.encode() + b"\0" + capture.offset.to_bytes(8, "big")
     batch.put(key, seal((end_of(capture) - capture.offset).to_bytes(8, "big")))
 

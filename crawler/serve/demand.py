@@ -89,7 +89,7 @@ class Demand:
         return self.count(fingerprint, now) * math.log(2.0) / self.half_life
 
     def changed(self, now: float) -> Iterator[tuple[int, float]]:
-        """Yield (fingerprint, count at `now`) for pages requested since the last call; 0 for pages in the sketch."""
+        """Yield (fingerprint, count at `now`) for pages requested since the last call; 0 for pages of the sketch."""
         dirty, self._dirty = self._dirty, set()
         weight = self._weight(now)
         for fingerprint in dirty:

@@ -117,7 +117,7 @@ class Inbox:
     # -- the connections --------------------------------------------------------------------------
 
     def greet(self, peer: str, epoch: bytes) -> int | None:
-        """Return the durable number of `epoch` for the Welcome message.
+        """Return, for the Welcome message, the number of the last entry of `epoch` that is durable here.
 
         Returns None as long as older entries are not durable.
         """

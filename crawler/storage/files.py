@@ -429,7 +429,7 @@ class Lock:
 
 
 def is_held(path: Path, boot_id: str = "") -> bool:
-    """Return whether a process holds the lock at `path` at this moment. With `boot_id`, only that start of it counts."""
+    """Return whether a process holds the lock at `path` now; if `boot_id` is given, a process with this id."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

@@ -175,9 +175,9 @@ def repair(
 
 
 def mend_stores(directory: CrawlDirectory) -> list[str]:
-    """Repair the stores that cannot be opened, in any format. Return what was done, one line each.
+    """Repair the stores that cannot be opened, whatever the format of the directory is.
 
-    `repair` does the rest of the repair once the stores are in the current format.
+    Returns what was done, one line each. `repair` does the rest of the repair once the stores are in the current format.
 
     Raises:
         DirectoryError: a process uses the folder.

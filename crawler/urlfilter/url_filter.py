@@ -180,7 +180,8 @@ class Scope:
     def state(self) -> dict[str, Any]:
         """Return the state for a restart, as plain values.
 
-        These are the kind, the entries, the entries of other kinds, and the seeds that the user gave.
+        The state consists of the kind of scope, its entries, the entries of other kinds of scope, and the
+        seeds that the user gave.
         """
         state: dict[str, Any] = {"kind": self.kind, "entries": sorted(self._entries)}
         if self._others:

@@ -267,7 +267,7 @@ BUGS = (*PLANTED, *BUGS_AROUND.values())
 
 
 def run(name: str, size: Crash, parent: Path | None) -> bool:
-    """Run a row and print it.
+    """Run the kills of one row of the table, and print the row.
 
     Return whether the row is right. All faults must have been reached. The result must be flawless
     (`Judgement.flawless`) if no bug was planted, and must not be flawless if one was planted.

@@ -106,7 +106,7 @@ class Machine(Writable):
     # -- power cuts, copies and backups ---------------------------------------------
 
     def lose_power(self) -> int:
-        """Lose unsynced data; return the number of undone batches plus the number of changes to files."""
+        """Lose unsynced data; return the number of lost batches plus the number of files that changed."""
         changed = self.store.lose_power(self.rng) + self.files.lose_power(self.folder, self.rng)
         self.settle_files()
         return changed

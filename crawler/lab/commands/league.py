@@ -284,7 +284,7 @@ def _play_all(tasks: list[GameTask], processes: int, report: ProgressLine) -> li
 
 
 def _alike(task: GameTask) -> GameTask:
-    """Return a task with the same outcome.
+    """Return a task that has the same outcome as `task` and may already have been played.
 
     If the arm adds only signals, and the policy ignores signals, this is the task with the arm `none`.
     """

@@ -126,8 +126,8 @@ def _table(names: list[str], results: list[dict[str, simulate.SimulationResult]]
     """Return a row per policy.
 
     A row holds the name of the policy, its accuracy and the error of the accuracy, and its accuracy after the
-    warm-up. Then follow the difference between this accuracy and that of the first policy, and the error of the
-    difference.
+    warm-up. The last two columns are the difference between this accuracy and that of the first policy, and
+    the error of the difference.
     """
     rows = []
     for name in names:
@@ -199,7 +199,10 @@ DRAWN_MAX = 5_000  # maximum number of marks in the picture; more marks would hi
 
 
 def _plot_rates(path: Path, pages: Pages, best: policies.Optimum, args: argparse.Namespace) -> None:
-    """Draw each page by change rate and importance, coloured by crawl rate, and the line of the level."""
+    """Draw a point for each page at its change rate and importance, coloured by crawl rate.
+
+    Also draw the line of the pages whose value equals the level.
+    """
     from crawler.lab.figures import drawing as figures  # needs matplotlib
 
     require("matplotlib")

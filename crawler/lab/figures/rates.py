@@ -63,7 +63,10 @@ def _grid(
     shades: list[tuple[str, int]],
     title: str,
 ) -> Any:
-    """Draw a row of panels per size, with one panel for each policy and shade (label, column of `_pooled`)."""
+    """Draw a row of panels per size, with one panel for each policy and each shade.
+
+    A shade is a pair (label, column of `_pooled`).
+    """
     columns = len(names) * len(shades)
     figure, grid = sheet(3.1 * columns + 0.6, 3.1 * len(found) + 0.9, len(found), columns, squeeze=False)
     for row, (size, runs) in zip(grid, found.items(), strict=True):

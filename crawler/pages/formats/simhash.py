@@ -90,8 +90,8 @@ def _unpacked(text: str) -> tuple[int, bytes] | None:
 def _source(least: list[int], number: int) -> int:
     """Return the number of the bin whose smallest hash is used for the bin `number`.
 
-    A bin that has hashes uses its own. An empty bin uses that of the first bin with hashes, in an order that
-    depends on `number` alone.
+    A bin that has hashes uses its own. For an empty bin, the other bins are tried in an order that depends
+    only on `number`. The first of them that has hashes is used.
     """
     source = number
     while least[source] == _NONE:

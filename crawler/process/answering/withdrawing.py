@@ -88,7 +88,7 @@ class Withdrawing:
     ) -> Steps:
         """Carry out a step for `rule` on about `entries` entries.
 
-        `begin` contains, by the name of each process, the key at which the process begins. If `entries` is 0,
+        `begin` maps the name of each process to the key from which it continues. If `entries` is 0,
         all entries are examined. This is meant for a crawl at rest, where changes are durable at once.
         """
         if step == "apply":

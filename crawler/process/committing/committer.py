@@ -87,7 +87,7 @@ class Committer:
         return Step.COMMIT
 
     def _gather(self, state: CommitterState, now: float) -> Step | None:
-        """Return the step during which the group grows; None if the group is complete."""
+        """Return the step that waits for more changes of the group; None if the group is complete."""
         if self._gather_until is None:
             self._gather_until = now + self._delay
             self._decide_at = now + min(self._delay, DECISION_DELAY)

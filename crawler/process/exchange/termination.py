@@ -103,7 +103,7 @@ class Termination:
         return change
 
     def recalls(self, said: Mapping[str, Progress | Counters], processes: int, now: float) -> bool:
-        """Return whether the end that an earlier run stored allows this process to leave. Call this often.
+        """Return whether this process may leave because an earlier run stored that the crawl has ended. Call this often.
 
         These conditions must hold: there was no work and no new limit since that end; some processes are
         missing; and all processes that have sent a report since this start are idle and know of no later work.

@@ -9,9 +9,8 @@ receives the answers. So each caller sends the requests in its own way.
 from collections.abc import Generator, Mapping, Sequence
 from typing import Any
 
-SEARCHED_MAX = (
-    20_000  # maximum number of stored pages that are searched for a link to a URL that was never found
-)
+# maximum number of stored pages that are searched for a link to a URL that was never found
+SEARCHED_MAX = 20_000
 
 Requests = Generator[dict[str, Any], Sequence[dict[str, Any]], dict[str, Any] | None]
 
@@ -34,7 +33,7 @@ def explanation(url: str) -> Requests:
 
 
 def may_be_unfollowed(answer: Mapping[str, Any]) -> bool:
-    """Return whether a stored page may have a link to the URL that was not followed (`audit/unfollowed.py`)."""
+    """Return whether a stored page may link to the URL although the crawl never queued it (`audit/unfollowed.py`)."""
     return answer.get("filter") == "accepted" and not answer["known"] and not answer.get("sender")
 
 

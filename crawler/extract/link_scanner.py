@@ -151,8 +151,9 @@ class LinkScanner(TagReader):
         """Return whether it is certain that the parser leaves all contents of the open template in the template.
 
         Some elements put a marker into the parser's list of active formatting elements (WHATWG HTML,
-        13.2.4.3). If such an element is still open at the end of the template, the parser may open the links
-        before this element again, after the template. So a template with a link and a marker is not certain.
+        13.2.4.3). If such an element is still open at the end of the template, the parser may reopen, after
+        the template, the links that precede this element in the list. So a template with a link and a marker
+        is not certain.
         """
         self.has_hidden_link |= element == tags.A
         self.has_marker |= element in (tags.OBJECT, tags.APPLET, tags.MARQUEE, tags.CAPTION, tags.TD, tags.TH)

@@ -363,7 +363,8 @@ class Learning:
     ) -> cython.void:
         """Compute the increases of k and T if the number of signals is evidence of the rate (`signal_quality.py`).
 
-        Set `counted_gain` and `counted_watched` to them. Compare the predictions with those of the other model.
+        Set `counted_gain` and `counted_watched` to them. Also update the log scores by which this model and
+        the other one are compared.
         """
         n: cython.double = self.quality.counted_signals(site, counts)
         seen: cython.double = self.quality.per_change(site) * elapsed

@@ -83,7 +83,7 @@ def clock_of(elapsed: cython.double, excess: cython.double, scale: cython.double
 @cython.ccall
 @cython.exceptval(check=False)
 def offset_of(excess: cython.double, scale: cython.double) -> cython.double:
-    """Return the clock's lead over plain time a long time after the page's crawl: 6 Ts times the excess."""
+    """Return how far the clock of a page that was crawled long ago is ahead of plain time: 6 Ts times the excess."""
     return _BONUS * scale * excess
 
 

@@ -396,7 +396,7 @@ class SignalQuality:
     def reliability(self, site: cython.Py_ssize_t, trust: cython.double) -> cython.double:
         """Return w, the probability that a page's signals are as good as the site's.
 
-        `trust` is the evidence for this, in nats.
+        `trust` is the evidence that they are, in nats.
         """
         share: cython.double = (self.good[site] + _GOOD) / (self.judged[site] + _JUDGED)
         return share / (share + (1.0 - share) * exp(-trust))

@@ -401,7 +401,7 @@ class Parameters:
     @cython.cfunc
     @cython.exceptval(check=False)
     def _renew(self, staleness: cython.double) -> cython.void:
-        """Compute the fluid limit, which is exact except for the waves, and add the waves that are not negligible."""
+        """Compute the fluid limit, and add those waves (see the module docstring) that are not negligible."""
         k: cython.Py_ssize_t
         b: cython.double = self.signal_weight
         c: cython.double = self.signal_rate * self.signal_time

@@ -143,7 +143,9 @@ class Keys:
         self._waiting: Counter[str] = Counter()  # site -> bytes of its waiting URLs
 
     def submit(self, notice: Notice, now: float) -> tuple[int, bool]:
-        """Return the status, and whether to fetch the key file now. With status 202, the URLs wait for `found`.
+        """Return the status, and whether to fetch the key file now.
+
+        If the status is 202, the URLs wait until `found` is called with the result.
 
         Raises:
             HttpError: 403 the file does not contain the key; 429 too many URLs wait.

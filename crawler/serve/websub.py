@@ -100,7 +100,7 @@ class Subscriptions:
         }
 
     def want(self, topics: Iterable[tuple[str, str]]) -> None:
-        """Add a subscription for each (topic, hub) that has none yet. `due` will return their forms."""
+        """Add a subscription for each (topic, hub) that has none yet. `due` will return the requests to send for them."""
         known = {(each.topic, each.hub) for each in self._by_token.values()}
         for topic, hub in topics:
             if (topic, hub) not in known:

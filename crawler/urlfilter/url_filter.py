@@ -139,7 +139,7 @@ class Scope:
         )
 
     def names(self, url: str) -> bool:
-        """Return whether a URL is in scope by itself, not by its directory.
+        """Return whether a URL is in scope because it is named in the scope itself, and not only its directory.
 
         It is, if it is a seed of kind `page`, or if a SURT prefix covers it.
         """

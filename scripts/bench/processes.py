@@ -75,7 +75,7 @@ class Web(Protocol):
         """Return the number of 200 answers for each page since the previous call."""
 
     def times(self) -> list[tuple[float, str]]:
-        """Return a pair (instant, host) for each of these answers, in order of time.
+        """Return a pair (instant, host) for each answer of the servers, in order of time.
 
         If the times are unknown, the list is empty.
         """

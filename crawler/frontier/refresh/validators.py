@@ -384,7 +384,7 @@ class Validators:
         page.times += 1
 
     def _forgive(self, fingerprint: int, page: _Page, shown: Iterable[ValidatorKind]) -> None:
-        """After a full answer, end the doubt about the page, and allow validators that have shown a change again."""
+        """Record a full answer: the page is no longer in doubt, and validators that showed a change are allowed again."""
         page.doubted = ("", "")
         for kind in shown:
             page.kinds &= ~(1 << kind)

@@ -190,7 +190,7 @@ class VirtualTransport(asyncio.Transport):
         wire.ends[self] = None
 
     def carry(self, protocol: asyncio.Protocol) -> None:
-        """Serve `protocol` in the context of the life that runs now."""
+        """Serve `protocol` in the context of the simulated process that runs now."""
         self._protocol, self._context = protocol, copy_context()
         if self.closed:
             self._lose(ConnectionResetError("connection reset"))

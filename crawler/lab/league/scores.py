@@ -127,7 +127,8 @@ def tables(
 ) -> str:
     """Return a block of text per arm.
 
-    A line shows the scores of a policy and their errors for each budget, and then the differences.
+    For each budget, a line shows the score of a policy and its error. The differences between policies
+    follow.
     """
     found = by_place(rows)
     width = max(map(len, policies)) + 2

@@ -81,7 +81,7 @@ def _bands(minhash: bytes) -> list[int]:
 
 
 def _grown(table: "np.ndarray[Any, Any]", number: int) -> "np.ndarray[Any, Any]":
-    """Return a copy of a table, large enough for a row with this number and for half as many rows again."""
+    """Return a copy of a table with room for the row `number`, and for 50 % more rows than that."""
     larger = np.zeros((number + number // 2 + 64, table.shape[1]), table.dtype)
     larger[: len(table)] = table
     return larger

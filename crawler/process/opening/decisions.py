@@ -125,7 +125,7 @@ class Decisions:
 
 
 def _improving(frontier: Frontier, clock: Clock) -> Callable[[Sequence[Link], Change], None]:
-    """Return a function that moves waiting URLs to the classes of better links, in the `Change` of these links."""
+    """Return a function that moves waiting URLs to better classes, as part of the `Change` of the better links."""
 
     def improve(links: Sequence[Link], change: Change) -> None:
         if frontier.intake.improve(links, change, clock.now()):

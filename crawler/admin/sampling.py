@@ -20,9 +20,8 @@ log = logging.getLogger("crawler")
 
 INTERVAL = 1.0  # seconds between samples while somebody is watching
 PAUSE_MAX = 5.0  # seconds between samples while no page is open
-HOSTS_SHOWN = (
-    20  # maximum number of hosts in /status; samples contain none, as the dashboard asks /hosts for them
-)
+# maximum number of hosts in /status; samples contain none, as the dashboard asks /hosts for them
+HOSTS_SHOWN = 20
 
 
 class Sampler:

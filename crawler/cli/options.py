@@ -46,7 +46,8 @@ def parser(
         allow_abbrev=False,
         add_help=False,
     )
-    made.color = False  # type: ignore[attr-defined]  # Python 3.14 colours help texts, but no control sequences may be printed
+    # Python 3.14 colours help texts, but no control sequences may be printed
+    made.color = False  # type: ignore[attr-defined]
     common = made.add_argument_group("common")
     common.add_argument("-h", "--help", action="help", help="show this help and exit")
     if on_crawl:

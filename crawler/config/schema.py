@@ -134,9 +134,8 @@ class OrderConfig(_Section, frozen=True):
 class RefreshConfig(_Section, frozen=True):
     """Which known pages are fetched again, and when (`frontier/refresh/`)."""
 
-    share: Annotated[float, Meta(ge=0, le=1)] | Literal["auto"] = (
-        0.0  # 0 = known pages are never fetched again
-    )
+    # 0 = known pages are never fetched again
+    share: Annotated[float, Meta(ge=0, le=1)] | Literal["auto"] = 0.0
     endless: bool = False
     policy: RefreshPolicy = "ncis"
     arms: tuple[str, ...] = ()  # policies to compare; a hash assigns each page to a policy

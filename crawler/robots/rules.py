@@ -146,9 +146,8 @@ class RobotsRules:
             else:
                 plain.setdefault(rule.pattern, rule)  # of an allow and a disallow rule, allow comes first
         self._plain, self._wildcards = _ByPrefix(plain), _ByPrefix(wildcards)
-        self._asked: tuple[str, Rule | None] | None = (
-            None  # the latest verdict, cached because a URL is checked several times
-        )
+        # the latest verdict, cached because a URL is checked several times
+        self._asked: tuple[str, Rule | None] | None = None
         # Approximate size in memory, in bytes. The cache limits the sum of these sizes.
         said = (*parsed.usage, *parsed.signals, *parsed.licenses)
         self.weight = 500 + 200 * len(rules) + 100 * len(self.sitemaps)

@@ -72,9 +72,8 @@ class Commands:
         self._peers = peers or stages.views.waiting_for_peers
         self._explainer = Explainer.of(stages)
         self.prospect = self._explainer.prospect
-        self.running: Callable[[], dict[str, Any]] = (
-            dict  # returns the status fields that only a running process has
-        )
+        # returns the status fields that only a running process has
+        self.running: Callable[[], dict[str, Any]] = dict
         commands = (
             self._explainer.why, self._explainer.page_url, self.host, self.hosts, self.get, self.seed,
             self.block, self.unblock, self.retire, self.signal, self.signals, self.consent,

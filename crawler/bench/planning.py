@@ -185,8 +185,8 @@ class Goal(msgspec.Struct, frozen=True):
     known pages per second. `changed` is the share of these fetches that find a changed page. The gap between
     two requests to a host is `delay`, or `delay_factor` times the answer time. `cores`, `memory`, `disk`
     (bytes) and `bandwidth` (bytes per second) are those of one machine. `usable` is the share of a core that
-    may be used. The share `rendered` of the fetches is rendered in a browser. Each rendering takes
-    `render_cpu` CPU seconds; 0 means the value of the unit costs.
+    may be used. `rendered` is the share of the fetches whose pages are rendered in a browser. Each rendering
+    takes `render_cpu` CPU seconds; 0 means the value of the unit costs.
     """
 
     pages: float
@@ -224,8 +224,9 @@ class Goal(msgspec.Struct, frozen=True):
 class Plan(msgspec.Struct, frozen=True):
     """The resources of a crawl.
 
-    `bottleneck` names what limits the rate. `days` and `cpu` are those of fetching every page once.
-    `render_cpu` is the part of `page_cpu` that browsers use. Browsers keep `render_cores` cores busy.
+    `bottleneck` names what limits the rate. `days` is the time, and `cpu` the CPU time, in which every page
+    is fetched once. `render_cpu` is the part of `page_cpu` that browsers use. Browsers keep `render_cores`
+    cores busy.
     """
 
     rate: float

@@ -152,8 +152,8 @@ class LinkScanner(TagReader):
 
         Some elements put a marker into the parser's list of active formatting elements (WHATWG HTML,
         13.2.4.3). If such an element is still open at the end of the template, the parser may reopen, after
-        the template, the links that precede this element in the list. So a template with a link and a marker
-        is not certain.
+        the template, the links that precede this element in the list. So for a template with a link and a
+        marker, the result of the scanner is not certain.
         """
         self.has_hidden_link |= element == tags.A
         self.has_marker |= element in (tags.OBJECT, tags.APPLET, tags.MARQUEE, tags.CAPTION, tags.TD, tags.TH)

@@ -143,7 +143,7 @@ def scale_of(
 
 @cython.cclass
 class Credence:
-    """The weight of the neighbourhood for each site: kappa times the probability that the clock is the better model."""
+    """The weight of the neighbourhood clock for each site: kappa times the probability that the clock predicts better."""
 
     def __init__(self) -> None:
         self.size = 0
@@ -189,7 +189,7 @@ class Credence:
     @cython.ccall
     @cython.exceptval(check=False)
     def renew(self, site: cython.Py_ssize_t) -> cython.void:
-        """Recompute the site's kappa from its sums, the crawl's sums, and the score of the clock."""
+        """Recompute the site's kappa from its sums, the crawl's sums, and the log score of the clock's predictions."""
         crawl: cython.double = (self.agreement + _CREDENCE_WEIGHT) / (self.weight + _CREDENCE_WEIGHT)
         crawl = min(max(crawl, 0.0), 1.0)
         kappa: cython.double = (self.agreements[site] + _CREDENCE_WEIGHT * crawl) / (

@@ -66,7 +66,9 @@ _RECEIPTS_MAX = 65_536  # number of receipts remembered per segment, so that eac
 
 
 class PageCache(Archive):
-    """The captures of one process, in `directory/warc` and `store`. The module's docstring describes the steps.
+    """The captures of one process, in `directory/warc` and `store`.
+
+    The module docstring describes how a capture is stored.
 
     Args:
         comparison: the rule for what counts as a change of a URL; any byte by default.

@@ -239,7 +239,10 @@ class KeyedTable:
             self._mask = size - 1
 
     def _enter(self, first: int) -> None:
-        """Put the slots from `first` on into the index, in rounds. In each round, some slots find a free position."""
+        """Put all slots whose number is at least `first` into the index, in rounds.
+
+        In each round, some slots find a free position.
+        """
         index = self._index_array
         slots = np.arange(first, self.count, dtype=np.int32)
         positions = self.gather("key", slots) & np.uint64(self._mask)

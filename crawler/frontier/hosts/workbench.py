@@ -62,7 +62,7 @@ class Workbench:
     """The front, the heap, the back queue and the calendar.
 
     `load(slot)` returns the object of a host that enters the front, or None if it cannot enter now;
-    `unload(host)` is called for a host that leaves. The module docstring describes `stay`, in seconds.
+    `unload(host)` is called for a host that leaves. `stay` is in seconds; the module docstring describes it.
     `first_come` is the share of the turns that go to the host that has waited longest. It is 1.0 if the crawl
     has no order of new URLs.
     """

@@ -34,7 +34,7 @@ BY_LEVEL = ("ncis", "greedy", "cis")  # policies whose level is a gain in freshn
 
 
 class _Arm(msgspec.Struct):
-    """Sums over the refreshes of an arm.
+    """The sums of one arm of a comparison, over its refreshes.
 
     For each refresh, they include its span (interval times importance), the fresh part of the span, and the
     products of these two.

@@ -52,7 +52,7 @@ FRUITLESS_MAX = 60
 
 
 class Population:
-    """Manages machines and lives (see the module docstring).
+    """Manages machines and the processes that run on them, which are called lives (see the module docstring).
 
     It calls `on_begin` and `on_over` with each life, and `on_end` when no further life will begin.
     """

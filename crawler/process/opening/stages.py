@@ -68,7 +68,7 @@ _NEWS = LinkFlag.NEWS  # the flag of a link found on a refetched page; that page
 
 
 class Stages:
-    """The stages stored in `DIR/<name>`, opened under its lock.
+    """The stages of one process, stored in `DIR/<name>` and opened while the folder is locked.
 
     `seed` is the secret of the crawl, 16 bytes. `topology` names the other processes (None if there are
     none). `priority` returns a link's place in its queue (`Frontier`). With `restore`, pages whose stored

@@ -47,7 +47,7 @@ NO_PAGE = LinkSource()
 
 
 class LinkScoring:
-    """Computes the scores of links by the order of new URLs, and remembers them, in one process.
+    """Computes the scores of links as the order of new URLs defines them, and remembers them for one process.
 
     Args:
         bits: 2^bits URLs are remembered for links to this process, and as many for links sent to others.

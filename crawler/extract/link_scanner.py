@@ -83,8 +83,8 @@ class LinkScanner(TagReader):
         self.has_template = False
         if not cython.compiled:
             self.met_places = self.met_sizes = [0]  # not used
-        # The place in the innermost table: TABLE if content at this point would be misplaced; CAPTION, TD or
-        # TH; OTHER if no table is open.
+        # The place in the innermost table: CAPTION, TD or TH inside such an element, TABLE where content
+        # would be misplaced, OTHER if no table is open.
         self.place = tags.OTHER
         self.section = tags.OTHER  # TBODY, TFOOT, THEAD
         self.tables: list[int] = []  # place and section of each outer table

@@ -340,7 +340,7 @@ class SignalQuality:
     def interim_watched(
         self, site: cython.Py_ssize_t, trust: cython.double, silent: cython.bint = False
     ) -> cython.double:
-        """Return by how much T is increased until the next crawl, per unit of time since the last one.
+        """Return the speed at which T grows until the next crawl: its increase per unit of time.
 
         `silent` means that the page had no signal. If it is False, the result is 0 on sites where
         `interim_changes` is 0 for all counts.

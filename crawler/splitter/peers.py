@@ -128,7 +128,7 @@ class _Connection(asyncio.Protocol):
         if self._guarded(lambda: self.session.receive(data, self._peers.now())):
             self.flush()
         if self.session.state is not before:
-            # write the last messages of another session, which this session may have replaced
+            # if this session has replaced another one, write the last messages of that session
             self._peers.flush_parted()
         self._peers.tell_news()
 

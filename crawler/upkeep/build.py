@@ -61,7 +61,7 @@ _DROPPED_COUNTERS = ("urls.to_outbox", "urls.received", "urls.resharded")
 
 
 def open_source(folder: Path, name: str) -> OldProcess:
-    """Open an old process for reading.
+    """Open the folder of a process of the old crawl, for reading.
 
     Raises:
         DirectoryError: its store holds a key that `reshard` does not know.

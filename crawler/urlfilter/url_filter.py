@@ -108,7 +108,8 @@ class Scope:
         self._kind_of = kind_of
         self._surts = tuple(map(_checked_surt, surts))
         self._entries: set[str] = set()
-        self._others: dict[str, Scope] = {}  # scopes of the seeds that have a kind of their own
+        # the scope of each seed that has its own kind of scope, instead of the crawl's
+        self._others: dict[str, Scope] = {}
         self._given: Scope | None = None
         for url in urls:
             self.add(url)
@@ -377,7 +378,7 @@ class UrlFilter:
     def _port(self, url: str) -> str:
         """Return PORT if the port of a URL is refused.
 
-        The argument is a request form, or a directory in this form.
+        The argument is the request form of a URL (`urls/canonical.py`), or of its directory.
         """
         return PORT if port_of(url) in self._bad_ports else ""
 

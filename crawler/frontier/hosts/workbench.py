@@ -277,9 +277,9 @@ class Workbench:
     def first(self, now: float) -> tuple[int, int]:
         """Return (slot, order) of the next host. If URLs have classes, this host has the best class.
 
-        The first URL of the host may have a greater order than this, because the entries of a host outside
-        the front are not read. The result is (NOWHERE, NO_ORDER) if no host is ready. The order is NO_ORDER
-        if the host has no URL to try now.
+        For a host outside the front, whose entries are not read, `order` is a lower bound of the order of its
+        first URL. The result is (NOWHERE, NO_ORDER) if no host is ready. The order is NO_ORDER if the host
+        has no URL to try now.
         """
         self._expire(now)
         found: list[tuple[int, int]] = []

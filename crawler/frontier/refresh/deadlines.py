@@ -63,7 +63,8 @@ _SIGNAL_MAX = cython.declare(cython.uint, (1 << COUNTER_BITS) - 1)  # maximum co
 _SIGNALS_MAX = cython.declare(cython.uint, 0xFFFFFFFF)  # maximum count if all sources share a counter
 # weight of the latest fetch in the mean share of hubs
 _SHARE_STEP = cython.declare(cython.double, 1.0 / 32.0)
-# While hubs have more than their share, each fetch multiplies their worth by this factor.
+# While hubs get more than their share of the fetches, the worth of all hubs is multiplied by this factor at
+# each fetch.
 _RESTRAIN = cython.declare(cython.double, 0.9)
 _RESTRAINT_LEAST = cython.declare(cython.double, 1e-9)
 _SAMPLE = cython.declare(cython.Py_ssize_t, 64)  # number of pages from which the first level is computed

@@ -87,7 +87,7 @@ class Flights:
 
     @cython.cfunc
     def begin(self, page: cython.int, now: cython.double) -> cython.void:
-        """Begin the flight of a page. The page's host is busy until `cancel` or `finish`."""
+        """Note that a fetch of a page begins. The page's host is busy until `cancel` or `finish`."""
         self.require_page(page)
         check_instant(now)
         if self.tables.states[page] & (HELD | WITHHELD):

@@ -309,7 +309,10 @@ class Validators:
         after: PageRecord,
         sent: tuple[ValidatorKind, ...],
     ) -> None:
-        """Count the body that a 304 saved; doubt the page if 304 and copy differ in validators (RFC 9111 4.3.4)."""
+        """Count the body that a 304 saved.
+
+        If the validators of the 304 and of the copy differ, the page is in doubt (RFC 9111 4.3.4).
+        """
         if sent:
             self._trust(host, sent[0], pattern).spend(saved=1.0)
         if any(_value(before, kind) != _value(after, kind) for kind in _kinds(before)):

@@ -211,7 +211,7 @@ async def play(game: GainGame, arm: Arm, directory: Path) -> Played:
 
 
 def _repeated(pages: list[WebRequest], begin: float, end: float) -> int:
-    """Count the answers 200 from `begin` to `end` that repeat the version of the page's previous answer 200."""
+    """Count the 200 answers from `begin` to `end` that show the same version as the previous 200 answer for the page."""
     copies: dict[int, int] = {}
     repeated = 0
     for each in pages:

@@ -62,7 +62,7 @@ class Scale(NamedTuple):
     pages: int
 
 
-# Maps a number of processes to the scale of runs with at least that many processes.
+# The size of a run, by the number of processes: each entry is for runs with at least this many processes.
 SCALES = {1: Scale(1.0, 30.0, 100), 17: Scale(10.0, 60.0, 40), 65: Scale(30.0, 120.0, 25)}
 
 

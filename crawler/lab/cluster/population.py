@@ -71,7 +71,7 @@ class Population:
         for name in names:
             self.add_address(name)
         self.config = config_of(settings, world.web)
-        self._limit = 0  # the limit on the pages per host and on the depth; 0 = none
+        self._limit = 0  # the limit on the pages per host, and also on the depth; 0 = none
         self.machines: list[Machine] = []
         for name in names:
             self.add_machine(name, name, folder / name)

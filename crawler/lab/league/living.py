@@ -132,9 +132,9 @@ class LivingResult(msgspec.Struct, frozen=True):
     idle: int
 
     def by_site(self, world: LivingWorld) -> tuple[np.ndarray, np.ndarray]:
-        """Return two arrays by site: the weighted page time in which copies were current, and all page time.
+        """Return two arrays by site: the time for which copies of its pages were current, and for which pages existed.
 
-        Hubs are not included.
+        Each page is weighted by its importance. Hubs are not included.
         """
         pages = slice(0, world.pages)
         weight, count = world.importance[pages], len(world.sites)

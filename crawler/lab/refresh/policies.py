@@ -186,8 +186,9 @@ def _mixed(pages: Pages, bandwidth: float, low: float, high: float, by: str, gue
     ]
     accuracy = (share * gains[0] + (1.0 - share) * gains[1]) / pages.importance.sum()
     rates = share * more + (1.0 - share) * fewer
-    # Just below the maximum of a page's value, its rate may change much between two levels that differ only
-    # by rounding. Then no mixture has exactly the sum `bandwidth`, so the rates are scaled to it.
+    # If the level is just below the maximum of a page's value, a change of the level by a rounding error may
+    # change the page's rate much. Then no mixture has exactly the sum `bandwidth`, so the rates are scaled to
+    # it.
     if bandwidth > 0.0 and rates.sum() > 0.0:
         rates *= bandwidth / rates.sum()
     return Optimum(low, below, rates, float(accuracy))

@@ -329,7 +329,7 @@ class SignalQuality:
     def interim_changes(
         self, site: cython.Py_ssize_t, counts: cython.double[::1], trust: cython.double
     ) -> cython.double:
-        """Return by how much k is increased until the next crawl, because of the signals since the last one."""
+        """Return the increase of k that the signals since the last crawl cause; it holds until the next crawl."""
         counted: cython.double = self.counted[site]
         changes: cython.double = (1.0 - counted) * self.announced_changes(site, counts)
         changes += counted * self.counted_signals(site, counts)
@@ -373,7 +373,7 @@ class SignalQuality:
     @cython.ccall
     @cython.exceptval(check=False)
     def staleness(self, site: cython.Py_ssize_t, counts: cython.double[::1]) -> cython.double:
-        """Return sum_s n_s b_s, where `counts` has the number n_s of signals of each source."""
+        """Return sum_s n_s b_s: `counts` has the number n_s of signals of each source, and b_s is the weight of one."""
         total: cython.double = 0.0
         source: cython.Py_ssize_t
         for source in range(_SOURCES):

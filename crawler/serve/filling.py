@@ -113,7 +113,7 @@ class Filler:
     async def _rest(self, spent: float) -> None:
         """Rest after `spent` seconds of work, for as long as the share of a CPU requires.
 
-        While requests arrive or pages are fetched, the rest continues.
+        The pause is extended while requests arrive or pages are fetched.
         """
         before, now = self._answered(), time.monotonic()
         self._next = max(self._next + spent / self._share, now - DELAY_MAX)

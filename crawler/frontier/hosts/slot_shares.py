@@ -93,7 +93,7 @@ class SlotShares:
         self._had.pop(slot, None)
 
     def look(self, now: float) -> None:
-        """Count prompt hosts that have held their fetch slots for `PROMPT_MAX` among the `others`."""
+        """Move each prompt host that has held its fetch slot for `PROMPT_MAX` to the class `others`."""
         while self._prompt:
             slot, since = next(iter(self._prompt.items()))
             if now < since + PROMPT_MAX:

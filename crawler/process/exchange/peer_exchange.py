@@ -203,7 +203,7 @@ class PeerExchange(Exchange):
         return own
 
     def _recall_end(self) -> None:
-        """Learn that the crawl has ended if the end stored by an earlier run shows this (`Termination.recalls`)."""
+        """Note that the crawl has ended if an earlier run stored this and it is still true (`Termination.recalls`)."""
         said = self.coordination.rates_stated()
         if self._known_termination.recalls(said, self.coordination.process_count, self._clock.now()):
             self.learn_end()

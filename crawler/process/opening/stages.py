@@ -255,7 +255,10 @@ class Stages:
         sync_directory(self.directory.absolute().parent)
 
     def _note_opening(self) -> bool:
-        """Return whether the last program that used the folder ended cleanly. Until `close`, this program has not."""
+        """Return whether the last program that used the folder ended cleanly.
+
+        Until `close`, this program counts as not ended cleanly.
+        """
         clean = self.store.get(CLEAN) is not None
         self._begin_state(self.store.batch(sync=True), clean=False, run=self._run)
         return clean

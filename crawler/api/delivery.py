@@ -59,7 +59,10 @@ _STORED = (Outcome.FETCHED, Outcome.EMPTY, Outcome.TRUNCATED, Outcome.UNCHANGED)
 
 
 class Errors:
-    """Counts errors of the user's code by kind and logs them with the URL. With "stop", the first error ends the run."""
+    """Counts errors of the user's code by kind and logs them with the URL.
+
+    If `on_error` is "stop", the first error ends the run.
+    """
 
     def __init__(self, on_error: OnError, fail: Callable[[BaseException], None]) -> None:
         self.counts: Counter[str] = Counter()

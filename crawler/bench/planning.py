@@ -457,8 +457,8 @@ def _known_disk(known: float, units: UnitCosts, processes: CostRange) -> CostRan
 def _store(goal: Goal, units: UnitCosts, processes: CostRange) -> CostRange:
     """Return the bytes of pages and waiting URLs in the store.
 
-    The bytes that are still in the engine's log are not compacted yet. In each process, they are at most a
-    full log.
+    The bytes that are still in the engine's log are not compacted yet. The log of a process holds at most the
+    bytes of one full log.
     """
     waiting = goal.pages * max(0.0, goal.urls - 1.0)
     written = (units.page_store_log + exactly(STORE_URLS * goal.url_bytes)) * goal.pages

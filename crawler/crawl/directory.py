@@ -97,8 +97,8 @@ class CrawlDirectory:
     def forget_begun(self, name: str) -> None:
         """Let a process that has lost its folder start again.
 
-        Before this call, each of the other processes must have put the links that the lost process owned into
-        its outbox (`upkeep/recover.py`).
+        Before this call, every other process must have queued, in its own outbox, the links that belong to
+        the lost process (`upkeep/recover.py`).
         """
         self.path.joinpath(name + BEGUN).unlink(missing_ok=True)
 

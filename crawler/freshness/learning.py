@@ -232,7 +232,7 @@ class Learning:
     @cython.ccall
     @cython.exceptval(check=False)
     def signals(self, site: cython.Py_ssize_t, counts: cython.double[::1]) -> cython.double:
-        """Return the number of signals to pass to the method `value` of `Parameters` that `assign` has set.
+        """Return the number of signals to pass to `Parameters.value`, after `assign` has set the parameters.
 
         `counts`, shape (SOURCES,), has the number of signals per source.
         """

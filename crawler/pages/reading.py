@@ -120,7 +120,8 @@ def expanded(chunks: Iterable[bytes], where: str) -> Iterator[bytes]:
 class Steps:
     """Reads a file once, in small chunks.
 
-    The chunks are small because a decompressor copies all input bytes that follow the member.
+    The chunks are small because a decompressor copies all input bytes that follow the gzip member which it
+    decodes.
     """
 
     def __init__(self, file: BinaryIO) -> None:

@@ -277,9 +277,10 @@ class Peers:
     fresh epoch. `on_failure` is called when the store fails and the process must end.
 
     Each start of a process has a number, which comes from the clock. `on_older` is called with the number of
-    another start when the clock of this process seems to be behind. This is the case if a peer has refused this
-    process because it knows that other start, whose number is higher. In addition, that peer must not be connected
-    to another process of the same name, and no peer may have accepted the present start yet.
+    another start when the clock of this process seems to be behind. This is the case if a peer has refused
+    this process because it knows that other start, whose number is higher. There are two further conditions:
+    that peer is not connected to another process of the same name, and no peer has accepted the present start
+    yet.
     """
 
     def __init__(

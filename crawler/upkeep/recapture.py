@@ -64,7 +64,7 @@ class Dom(NamedTuple):
 
 
 class Found(NamedTuple):
-    """A capture found in a segment: answer, request, facts of the metadata record, place and DOM."""
+    """A capture found in a segment: its answer, request and DOM, its place, and the facts of its metadata record."""
 
     answer: reading.Record
     request: bytes

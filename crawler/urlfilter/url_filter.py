@@ -85,10 +85,10 @@ class Scope:
     A seed may have a kind of its own (`kind_of`), for example `page`, which includes only the seed itself.
     URLs with one of the SURT prefixes are in scope, too.
 
-    The scope stores one short entry per host, domain or directory, and no entries for `any`. The scope of the
-    seeds that the user gave (`give`), without their redirects, is stored separately, because headers with
-    credentials are sent only to URLs in that scope. If the kind is `any`, such headers are sent only to the
-    hosts of the seeds.
+    The scope stores one short entry per host, domain or directory; a scope of the kind `any` needs no
+    entries. The scope of the seeds that the user gave (`give`), without their redirects, is stored
+    separately, because headers with credentials are sent only to URLs in that scope. If the kind is `any`,
+    such headers are sent only to the hosts of the seeds.
 
     Raises:
         ConfigError: `kind` is not in SCOPES, or a prefix is not a SURT prefix.

@@ -59,7 +59,7 @@ class SlotShares:
 
     @property
     def has_room(self) -> bool:
-        """True if a host that is not prompt may take a fetch slot."""
+        """True if a host without the flag PROMPT may take a fetch slot."""
         return len(self._others) < self._others_max
 
     def acquire(self, host: FrontHost, now: float) -> bool:

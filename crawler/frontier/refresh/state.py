@@ -142,7 +142,10 @@ def stage_page(schedule: Schedule | Arms, page: int, batch: Batch) -> None:
 
 
 class Loaded(NamedTuple):
-    """The number of loaded pages, and the seconds by which their latest crawl is in the future (0.0: in the past)."""
+    """The number of loaded pages.
+
+    `lead` is the number of seconds by which the latest stored crawl time is in the future, or 0.0.
+    """
 
     pages: int
     lead: float

@@ -141,9 +141,9 @@ class _Host(msgspec.Struct):
 class _Page(msgspec.Struct, gc=False):
     """The state of a page whose validators lied `times` times, that is, hid a change.
 
-    Validators of the `kinds` are not sent in the next `left` requests, nor in any request before `until`.
-    `doubted` is set if the last answers were 304 with validators that differ from those of the page's copy.
-    It holds the validators of the copy.
+    `kinds` are the kinds of validators that are not sent. This applies to the next `left` requests, and to
+    all requests before `until`. `doubted` is set if the last answers were 304 with validators that differ
+    from those of the page's copy. It holds the validators of the copy.
     """
 
     kinds: int = 0

@@ -50,9 +50,10 @@ _UNDERFLOW = 700.0
 class Prior(msgspec.Struct, frozen=True):
     """Pseudo-intervals and bounds, in the caller's unit of time.
 
-    The prior adds `interval_weight` changed intervals of length `interval` without signals, and as many
-    unchanged ones. It also adds `signal_weight` changed intervals of length 0 with one signal, and as many
-    unchanged ones. These intervals pull b towards ln 2. `rate_min` and `rate_max` bound alpha.
+    The prior adds artificial intervals between two crawls: `interval_weight` intervals with a change, of
+    length `interval` and without signals, and as many without a change. It also adds `signal_weight`
+    intervals with a change, of length 0 and with one signal, and as many without a change. These intervals
+    pull b towards ln 2. `rate_min` and `rate_max` bound alpha.
     """
 
     interval: float = 0.5
@@ -339,8 +340,8 @@ def _solve_share(share: float) -> float:
 class RunningEstimate:
     """The running estimate of one page in constant memory.
 
-    A changed interval adds a point (tau, n, weight 1). When there are more than `POINTS_MAX` points, two
-    points are merged, chosen so that the likelihood changes least.
+    Each interval with a change becomes a point (tau, n, weight 1). When there are more than `POINTS_MAX`
+    points, two points are merged, chosen so that the likelihood changes least.
     """
 
     POINTS_MAX = 8

@@ -50,7 +50,8 @@ PAUSE_ENTRIES = 500  # number of entries examined between two pauses: about 5 ms
 class Withdrawing:
     """Carries out the steps of a withdrawal in one process.
 
-    `commit` queues a `Change`, and `making` builds all queued changes. `retiring` drops the waiting URLs that match.
+    `commit` queues a `Change`, and `making` builds all queued changes. `retiring` drops the waiting URLs to
+    which the rule applies.
     """
 
     def __init__(

@@ -537,7 +537,7 @@ class FrontierCounts(msgspec.Struct, kw_only=True):
 
 
 class DueCounts(msgspec.Struct, kw_only=True):
-    """Counts pending links, runs on disk and, since the crawl began, links to known URLs and links to new URLs."""
+    """Counts of a DUE: pending links, runs on disk, and all links so far to known URLs and to new URLs."""
 
     pending: int = 0
     known: int = 0

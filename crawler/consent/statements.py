@@ -20,7 +20,7 @@ MEANINGS_MAX = 256
 
 
 class Preference(enum.StrEnum):
-    """A site's answer about one use."""
+    """A site's statement about one use of its pages: allowed, forbidden, or not mentioned."""
 
     ALLOW = "y"
     REFUSE = "n"

@@ -103,7 +103,7 @@ class TaskKind(StrEnum):
     SUBRESOURCE = "subresource"
     # not handed out by the frontier: tdmrep.json or a licence document of a page's site
     SITE_FILE = "site_file"
-    HOP = "hop"  # not handed out by the frontier: any answer of a redirect chain except the last
+    HOP = "hop"  # any answer of a redirect chain except the last; the frontier does not hand out such a task
 
 
 class FetchTask(msgspec.Struct, gc=False):

@@ -270,7 +270,7 @@ class LinkScanner(TagReader):
         begin: cython.Py_ssize_t = self.href_at
         size: cython.Py_ssize_t = self.href_end - begin
         start = self.text + begin
-        if memchr(start, 38, size):  # a reference may stand for a `#`
+        if memchr(start, 38, size):  # a character reference may stand for a `#`
             return False
         fragment = cython.cast(cython.p_uchar, memchr(start, 35, size))
         if fragment != cython.NULL:

@@ -54,7 +54,8 @@ from cython.cimports.libc.math import exp, expm1, log
 
 from crawler.freshness.columns import Column
 
-_BONUS = cython.declare(cython.double, 6.0)  # final lead of the clock for an excess of 1, in units of Ts
+# with an excess of 1, the clock ends up ahead of plain time by this number of Ts
+_BONUS = cython.declare(cython.double, 6.0)
 _SLOWEST = cython.declare(cython.double, 0.05)  # the clock's minimum speed
 _SCORE_PRIOR = cython.declare(cython.double, 3.0)  # the initial advantage of the clock in each score, in nats
 _SCORE_KEPT = cython.declare(cython.double, 0.995)  # factor by which a score decays per crawl of the site

@@ -73,7 +73,8 @@ class PageHandler:
         self.head_cache = ResponseCache(config.head_bytes_max)
         self.disk_cache = open_disk_cache(config, folder)
         self.copies = CopyReader(config.segments_open_max, self.disk_cache)
-        self.latest_form: CopyForm | None = None  # the form of a recent request for a whole page
+        # the form of the copy (`CopyForm`) that a recent request for a whole page asked for
+        self.latest_form: CopyForm | None = None
 
     def again(
         self, target: bytes, client_headers: ClientHeaders, conditions: Mapping[str, str], now: float

@@ -126,7 +126,7 @@ class KeyedTable:
         self._former_mask = 0
         self._index: Any = None
         self._mask = -1
-        self._to_move = range(0)  # slots that are only in the former index
+        self._to_move = range(0)  # slots that are in the old index and not yet in the new one
         self._kinds = {"key": "u8", **self.columns}
         self._columns = {name: array(_TYPECODES[kind]) for name, kind in self._kinds.items()}
         for name, column in self._columns.items():

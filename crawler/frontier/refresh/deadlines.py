@@ -385,8 +385,8 @@ class Deadlines:
             due = self._again(host, now)
         elif self.clocked:
             due = crawled + elapsed_of(wait, excess, self.controller.scale)
-            # If a quiet neighbourhood becomes active, the key must become earlier, but an offset cannot make
-            # it earlier at first. So the page is checked again soon.
+            # If a quiet neighbourhood becomes active, the page is due earlier. But an offset is at least 0,
+            # so it does not show this at first. So the page is checked again soon.
             if excess < 0.0:
                 due = min(due, now + _QUIET_SHARE * self.controller.scale)
         return min(due, crawled + self.tables.max_age(page))

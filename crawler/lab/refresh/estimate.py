@@ -313,8 +313,8 @@ def _merge(left: list[float], right: list[float], alpha: float, b: float) -> lis
     s1, s2, _, _, _ = _curvature_of_points((left, right), alpha, b)
     weight = left[2] + right[2]
     share = (alpha * s1 + b * s2) / weight
-    # If the rates are at a bound, or the changes were certain, the score does not determine the point. Any
-    # point will do, and the mean is used.
+    # If the rates are at a bound, or the changes were certain, every point on the line has the same score. In
+    # this case, the mean is used.
     if not 1e-6 < share < 1.0:
         mean = [(p * left[2] + q * right[2]) / weight for p, q in zip(left[:2], right[:2], strict=True)]
         return [*mean, weight]

@@ -99,6 +99,10 @@ class ControlServer:
             writer.write(msgspec.json.encode({"ok": False, "error": text, "code": 2}) + b"\n")
         except OSError:  # the client has disconnected
             pass
+        except asyncio.CancelledError:
+            # The event loop ends while the connection is open. In Python 3.11, asyncio prints a traceback if
+            # the task of a connection ends as cancelled.
+            pass
         finally:
             writer.close()
 

@@ -335,7 +335,7 @@ class Export:
             seed = fingerprint if row["seed"] and not seed else seed
             if known.capture is not None and shows_content(known.capture):
                 kind = known.row["content_type"] or known.capture.content_type
-                places.add(fingerprint, mirror.claim(folder, row["url"], kind))
+                places.add(fingerprint, mirror.claim(folder, places, row["url"], kind))
             elif target := mirror.redirect_target(row["url"], row["location"] or ""):
                 places.add_redirect(fingerprint, crawled.fingerprint(target))
         places.finish()

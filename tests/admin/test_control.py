@@ -51,6 +51,44 @@ def test_the_socket_is_deleted_on_close_and_nothing_is_logged(
 
 
 @pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+@pytest.mark.parametrize("sent", [b"", b'{"command": "slow"}\n'], ids=["idle", "in a command"])
+def test_nothing_is_logged_if_the_loop_ends_while_a_connection_is_open(
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    new_loop: Callable[[], asyncio.AbstractEventLoop],
+    sent: bytes,
+) -> None:
+    """In Python 3.11, asyncio printed "Exception in callback" with a traceback and CancelledError."""
+
+    async def play() -> socket.socket:
+        begun = asyncio.Event()
+
+        async def never(_: dict[str, Any]) -> None:
+            begun.set()
+            await asyncio.Event().wait()
+
+        server = ControlServer(tmp_path, never)
+        await server.start()
+        client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        client.connect(str(tmp_path / "control.sock"))
+        client.sendall(b"{\n" + sent)
+        reader, writer = await asyncio.open_unix_connection(sock=client.dup())
+        assert b"not a JSON object" in await reader.readline()
+        if sent:
+            await begun.wait()
+        writer.close()
+        await server.close()
+        return client
+
+    with caplog.at_level(logging.ERROR), asyncio.Runner(loop_factory=new_loop) as runner:
+        client = runner.run(asyncio.wait_for(play(), 10.0))
+    with client:
+        client.settimeout(10.0)
+        assert client.recv(1) == b"", "the connection is closed"
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
 def test_two_servers_that_start_together_leave_the_umask_unchanged(
     tmp_path: Path, new_loop: Callable[[], asyncio.AbstractEventLoop]
 ) -> None:

@@ -15,8 +15,9 @@ safe in a file name. Unsafe characters are percent-encoded. `.` and `..` cannot 
 program act as soon as it sees the file are escaped (`_safe`), so a mirror contains no `.git`, `.htaccess` or
 `desktop.ini`. Names are cut to the length that file systems allow. A digest at the end keeps cut names
 distinct. If two URLs need the same path, or if one needs a folder where the other has a file, the name of the
-later one gets a digest of its URL. Files are always created, and never opened through an existing link, so
-the folder must be empty at first.
+later one gets a digest of its URL. Paths that differ only in case or in Unicode normalization count as the
+same, because they are the same on macOS and Windows. Files are always created, and never opened through an
+existing link, so the folder must be empty at first.
 """
 
 import hashlib
@@ -24,6 +25,7 @@ import os
 import posixpath
 import re
 import sqlite3
+import unicodedata
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
@@ -70,7 +72,10 @@ _SIGNED = 1 << 63
 
 
 class MirrorPaths:
-    """The file of each page and the target of each redirect, by fingerprint, in an SQLite file."""
+    """The file of each page and the target of each redirect, by fingerprint, in an SQLite file.
+
+    The file also has the folded form of each path that is taken (`reserve`).
+    """
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -79,7 +84,24 @@ class MirrorPaths:
         with self._open() as connection:
             connection.execute("PRAGMA synchronous = OFF")
             connection.execute("CREATE TABLE place (id INTEGER PRIMARY KEY, path TEXT, leads_to INTEGER)")
+            connection.execute("CREATE TABLE taken (name TEXT PRIMARY KEY, folder INTEGER) WITHOUT ROWID")
         self.of = lru_cache(maxsize=1 << 14)(self._of)
+
+    def reserve(self, path: PurePosixPath) -> bool:
+        """Take a path for a file. Return False if another file has the path, or if a file and a folder collide.
+
+        Two paths collide if they name the same file on a system that ignores case and normalization.
+        """
+        connection = self._open()
+        name, *folders = [_folded(str(each)) for each in (path, *path.parents[:-1])]
+        marks = ", ".join("?" * len(folders))
+        if connection.execute(
+            f"SELECT 1 FROM taken WHERE name = ? OR (name IN ({marks}) AND NOT folder)", (name, *folders)
+        ).fetchone():
+            return False
+        connection.execute("INSERT INTO taken VALUES (?, 0)", (name,))
+        connection.executemany("INSERT OR IGNORE INTO taken VALUES (?, 1)", [(each,) for each in folders])
+        return True
 
     def add(self, fingerprint: int, path: str) -> None:
         """Store the path of a page's file, relative to the mirror's folder."""
@@ -161,7 +183,7 @@ def redirect_target(url: str, location: str) -> str | None:
     return resolve(url, location) if location else None
 
 
-def claim(folder: Path, url: str, content_type: str) -> str:
+def claim(folder: Path, places: MirrorPaths, url: str, content_type: str) -> str:
     """Create an empty file for a page; return the file's path relative to `folder`.
 
     Raises:
@@ -173,7 +195,7 @@ def claim(folder: Path, url: str, content_type: str) -> str:
         with_digest(path, url),
         PurePosixPath(path.parts[0], f"{_digest(url)}{path.suffix}"),
     ):
-        if _create(folder / candidate):
+        if places.reserve(candidate) and _create(folder / candidate):
             return str(candidate)
     raise StoreError(f"{folder / path}: cannot create a file for {url}")
 
@@ -227,6 +249,11 @@ def mirror_path(url: str, content_type: str) -> PurePosixPath:
     if len(os.fsencode(str(result))) > _PATH_BYTES_MAX:
         result = PurePosixPath(host, _digest(url) + PurePosixPath(_short(parts[-1])).suffix[:16])
     return result
+
+
+def _folded(path: str) -> str:
+    """Return the form of a path that is equal for all paths that macOS or Windows may treat as one."""
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFD", path).casefold())
 
 
 def _safe(part: str) -> str:

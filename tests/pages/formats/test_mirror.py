@@ -1,8 +1,11 @@
 """Test the file names of mirrors: no file is written outside the folder, and no page is lost."""
 
+import contextlib
 import os
 import shutil
 import subprocess
+import unicodedata
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -80,7 +83,13 @@ def test_names_that_programs_act_on_are_escaped(tail: str, path: str) -> None:
     assert str(mirror.mirror_path(f"http://site.example/{tail}", "text/plain")) == f"site.example/{path}"
 
 
-def test_git_finds_no_repository_in_a_mirror(tmp_path: Path) -> None:
+@pytest.fixture
+def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[mirror.MirrorPaths]:
+    with contextlib.closing(mirror.MirrorPaths(tmp_path_factory.mktemp("paths") / "places")) as made:
+        yield made
+
+
+def test_git_finds_no_repository_in_a_mirror(tmp_path: Path, places: mirror.MirrorPaths) -> None:
     """If a stored site contains a git repository, plain or bare, git must not recognize it in the mirror."""
     for name in (
         "HEAD",
@@ -92,7 +101,7 @@ def test_git_finds_no_repository_in_a_mirror(tmp_path: Path) -> None:
         ".git/objects/x",
         ".git/refs/x",
     ):
-        path = mirror.claim(tmp_path, f"http://site.example/{name}", "text/plain")
+        path = mirror.claim(tmp_path, places, f"http://site.example/{name}", "text/plain")
         mirror.fill(tmp_path, path, (b"ref: refs/heads/main\n" if name.endswith("HEAD") else b"",))
     names = {path.name.lower() for path in tmp_path.rglob("*")}
     assert not names & {"head", ".git"}
@@ -113,23 +122,32 @@ def test_long_names_and_paths_are_shortened() -> None:
     assert len(str(deep)) < 100 and deep.suffix == ".png"
 
 
-def test_collisions_keep_every_page(tmp_path: Path) -> None:
-    """No page is lost if a file and a folder need the same path, or if two URLs have the same path."""
+def test_collisions_keep_every_page(tmp_path: Path, places: mirror.MirrorPaths) -> None:
+    """No page is lost if a file and a folder need the same path, or if two URLs have the same path.
+
+    Paths that differ only in case or normalization count as the same. The copy of a mirror on macOS or
+    Windows must not lose a page either.
+    """
     names = ["a", "a/b", "a/b/c", "x%3Fy", "x%3fy", "d/e", "d", "A%2FB", "a@1", "a?1"]
+    names += ["Page", "page", "PAGE/x", "E/f", "e/F", "Stra%C3%9Fe", "STRASSE", "D"]
+    names += ["%C3%A9", "e%CC%81", "%C3%89", "%E2%84%AA", "k", "K/x"]  # é in NFC and NFD, É, the Kelvin sign
     for name in names:
-        path = mirror.claim(tmp_path, "http://site.example/" + name, "text/plain")
+        path = mirror.claim(tmp_path, places, "http://site.example/" + name, "text/plain")
         mirror.fill(tmp_path, path, (name.encode(),))
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert sorted(path.read_bytes() for path in files) == sorted(name.encode() for name in names)
+    folded = {unicodedata.normalize("NFC", str(path)).casefold(): path for path in files}
+    folders = {unicodedata.normalize("NFC", str(path.parent)).casefold() for path in files}
+    assert len(folded) == len(files) and not folded.keys() & folders
 
 
-def test_no_link_leads_out_of_the_folder(tmp_path: Path) -> None:
+def test_no_link_leads_out_of_the_folder(tmp_path: Path, places: mirror.MirrorPaths) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
     folder = tmp_path / "mirror"
     (folder / "site.example").mkdir(parents=True)
     (folder / "site.example" / "x").symlink_to(outside / "victim")
-    path = mirror.claim(folder, "http://site.example/x", "text/plain")
+    path = mirror.claim(folder, places, "http://site.example/x", "text/plain")
     mirror.fill(folder, path, (b"data",))
     assert list(outside.iterdir()) == []
     with pytest.raises(StoreError):

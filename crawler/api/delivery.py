@@ -338,7 +338,7 @@ class Delivery:
         return item
 
     def _callback(self, name: str) -> Callback:
-        """Return the callback with this name, from this run's requests or the module of `parse`; "" means `parse`."""
+        """Return the callback with this name: one of this run's requests, or a function of the module of `parse`."""
         if not name:
             assert self._parse is not None
             return self._parse

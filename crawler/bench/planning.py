@@ -287,10 +287,10 @@ def unformed(goal: Goal) -> float:
 def idle_share(busy: float, lone: float, processes: float) -> float:
     """Return the share of the time that the processes sleep.
 
-    `busy` cores would be busy if every fetch found the event loop awake. If every fetch found it asleep,
-    `lone` more cores would be busy. The share of the fetches that find the loop asleep equals the share of
-    the time in which the loop sleeps. This share therefore follows from the equation
-    idle = 1 - (busy + lone x idle) / processes.
+    `busy` is the number of cores that would be busy if every fetch found the event loop awake. If every fetch
+    found the loop asleep, `lone` more cores would be busy. The share of the fetches that find the loop asleep
+    equals the share of the time in which the loop sleeps. This share therefore follows from the equation idle
+    = 1 - (busy + lone x idle) / processes.
     """
     return max(0.0, processes - busy) / (processes + lone)
 

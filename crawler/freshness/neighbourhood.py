@@ -93,8 +93,8 @@ def offset_of(excess: cython.double, scale: cython.double) -> cython.double:
 def elapsed_of(clock: cython.double, excess: cython.double, scale: cython.double) -> cython.double:
     """Return the elapsed time at which `clock_of` reaches `clock`, with a relative error of 1e-9.
 
-    Uses Newton's method in a bracket: A is concave in tau if the excess is above 0. If the excess is below 0,
-    A is convex wherever A exceeds tau/20.
+    Uses Newton's method in a bracket. This works because the clock time A is concave in tau if the excess is
+    above 0. If the excess is below 0, A is convex wherever A exceeds tau/20.
     """
     if not clock > 0.0:
         return 0.0

@@ -202,7 +202,7 @@ def late_gain(
 
     The moments of a gamma variable truncated at y = gamma x follow from one another by Stein's identity,
     M_(j+1) = (y - k - j) M_j + j y M_(j-1). The function is called only if gamma beta is above 16 sqrt(i).
-    Then (alpha/gamma) M is small, and D_i is below 1e-5 of the value.
+    Then (alpha/gamma) M is small, and D_i is below 1e-5 of the crawl value.
     """
     y: cython.double = gamma * x
     k: cython.double = i + 1.0

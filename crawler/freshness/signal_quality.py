@@ -601,7 +601,7 @@ class SignalQuality:
         self.weights[site] = b
 
     def sums_of(self, site: int) -> np.ndarray:
-        """Return a site's sums (2 SOURCES + 7,).
+        """Return a site's sums, shape (2 SOURCES + 7,).
 
         They are S_true and S_all by source, S_silent, time watched, S_exposed, two counts of pages, S_changes,
         and the score of the model that counts signals.

@@ -194,7 +194,7 @@ class _Segments:
             self._to.put(segment_key(segment), seal(length.to_bytes(8, "big")))
 
     def _bring_originals(self, repeated: Iterable[bytes]) -> None:
-        """Copy the responses with the keys `repeated`, which belong to other processes.
+        """Copy the responses with the keys `repeated` from other processes.
 
         The places of the copies are put under `v/`.
         """

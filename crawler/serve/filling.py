@@ -92,7 +92,7 @@ class Filler:
             self.passes += 1
 
     async def _fill(self, form: CopyForm, revision: int) -> None:
-        """Prepare the answers in a form until there is no room, or until the withdrawals change."""
+        """Prepare the answers for one form of copies until there is no room, or until the withdrawals change."""
         async for url in self._with_rests(self._urls()):
             if revision != self._revision() or not self._handler.has_room():
                 return

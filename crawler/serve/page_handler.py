@@ -104,8 +104,8 @@ class PageHandler:
     ) -> Reply | None:
         """Return the reply to a request for a copy whose body fits in memory; None if `reply` must build the reply.
 
-        `asked` is the result of parsing `target`. `conditions` are the request's conditions and its range,
-        which `client_headers` does not contain.
+        `asked` is the result of parsing `target`. `conditions` holds the conditions and the range of the
+        request; `client_headers` contains neither.
 
         Raises:
             HttpError, DamageError: as in `reply`. Call `reply` then, which reports the error and counts the request.

@@ -150,7 +150,7 @@ class _Peer:
         return min((told.work for told in self._may_hold()), default=0)
 
     def least_weight(self) -> float:
-        """Return the least of our `weight` values that the peer may hold.
+        """Return the least of the values of `weight` that this process has sent and that the peer may still use.
 
         Returns 0 if the peer has echoed none of our messages.
         """

@@ -463,7 +463,7 @@ _JUDGED = (Outcome.FETCHED, Outcome.EMPTY, Outcome.UNCHANGED)
 
 
 def pattern_of(url: str) -> str:
-    """Return the pattern of a URL, which depends on the program that serves the URL: `/docs/*.html` or `/*?id`."""
+    """Return the pattern of a URL, such as `/docs/*.html` or `/*?id`. One program often serves all URLs of a pattern."""
     parts = urlsplit(url)
     folders, _, name = parts.path.rpartition("/")
     first = folders.split("/", 2)[1] + "/" if folders else ""

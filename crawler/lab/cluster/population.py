@@ -228,7 +228,7 @@ class Population:
         self._graveyard.append(task)
 
     def new_life(self, machine: Machine) -> Life:
-        """Return a life with the next number. The life does not run yet."""
+        """Return a new simulated process (life) with the next number. The life does not run yet."""
         self._numbers += 1
         return Life(machine, self._numbers)
 
@@ -281,7 +281,10 @@ class Population:
         return process.stopped_by
 
     def open(self, life: Life, *, restore: bool = True) -> Stages:
-        """Open the stages of a process, to run it or for a command while it is down. `Stages` explains `restore`."""
+        """Open the stages of a process.
+
+        This is done to run the process, and for commands while it is down. `Stages` explains `restore`.
+        """
         machine, settings = life.machine, self.world.settings
         clock = MachineClock(asyncio.get_running_loop().time, machine.wall_offset)
         host, port = self.addresses[machine.label]

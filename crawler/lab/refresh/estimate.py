@@ -382,8 +382,8 @@ class RunningEstimate:
     def _merge_closest(self) -> None:
         """Merge the two points whose merge has the smallest cost.
 
-        The cost is w1 w2 / (w1 + w2) times the squared relative distance between the points (alpha tau, b n),
-        where w1 and w2 are the weights of the two points.
+        The cost is w1 w2 / (w1 + w2) times a squared distance. Here, w1 and w2 are the weights of the points,
+        and the distance is that of (alpha tau, b n), relative to its size.
         """
         self.estimate()  # the merge keeps the score at the best current estimate of the rates
         points, alpha, b = self._points, self._alpha, self._b

@@ -175,7 +175,7 @@ def _rates(pages: Pages, at: np.ndarray) -> np.ndarray:
 
 
 def _mixed(pages: Pages, bandwidth: float, low: float, high: float, by: str, guesses: np.ndarray) -> Optimum:
-    """Mix the solutions of two levels that differ only by rounding, so that the rates sum to the bandwidth."""
+    """Mix the solutions for the levels `low` and `high` (equal up to rounding), so that rates sum to `bandwidth`."""
     below, above = (thresholds(pages, level, by=by, guesses=guesses) for level in (low, high))
     more, fewer = _rates(pages, below), _rates(pages, above)
     spread = more.sum() - fewer.sum()

@@ -127,7 +127,7 @@ def page_score(order: int) -> float:
 
 
 def named(config: OrderConfig) -> Ranking | None:
-    """Return the configured order. Log the first exception of each type that its score function raises.
+    """Return the configured order. If its score function raises exceptions, the first of each type is logged.
 
     Raises:
         ConfigError: see `orders.naming.ranking`.

@@ -524,7 +524,7 @@ class SignalQuality:
     @cython.inline
     @cython.exceptval(check=False)
     def _trusted(self, site: cython.Py_ssize_t, source: cython.Py_ssize_t) -> cython.bint:
-        """Return whether the source is trusted: enough of its signals were true, and most of them are true."""
+        """Return whether the source is trusted: its precision and its number of true signals are high enough."""
         return (
             self.precisions[site, source] >= _TRUSTED_PRECISION
             and self.true_signals[site, source] >= _TRUSTED_SIGNALS

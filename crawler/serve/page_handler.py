@@ -358,7 +358,7 @@ class PageHandler:
         return Reply(302, header_fields.head(302, "Found", fields), 0, b"")
 
     def _missing(self, asked: ParsedRequest, located: Located, base: str) -> HttpError:
-        """Queue a page without a copy if the client requests this. Return the error."""
+        """Queue a page that has no copy if the client requests this. Return the error."""
         ahead = self._crawl.request_fetch(asked.url, located.fingerprint) if asked.refresh else None
         if ahead is not None and ahead.state in _AHEAD:
             return _said_ahead(ahead)

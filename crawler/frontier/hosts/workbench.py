@@ -302,7 +302,7 @@ class Workbench:
         return self._heap[0][2] if self._heap and self._heap[0][0] <= now else None
 
     def _note_due(self, now: float) -> None:
-        """Move ready items from the heap to the plans that are taken by class."""
+        """Move ready items from the heap to `DueFront`, which orders hosts by class."""
         heap = self._heap
         while heap and heap[0][0] <= now:
             plan = heapq.heappop(heap)

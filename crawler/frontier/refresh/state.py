@@ -195,7 +195,7 @@ def load(schedule: Schedule | Arms, store: KeyValue, now: float) -> Loaded:
 def _site_numbers(payload: bytes) -> np.ndarray:
     """Return the numbers of a site's record, with zeros for those that its version did not have.
 
-    Without an exposure, it is the one that keeps the recall unchanged.
+    If the record has no exposure, the exposure is set so that the recall stays the same.
     """
     numbers = np.frombuffer(payload, "<f8")
     if len(payload) == _SITE_UNEXPOSED.size:

@@ -291,7 +291,7 @@ def news(seed: int) -> LivingWorld:
 
 
 def _expect_first(world: LivingWorld, policy: Finder) -> None:
-    """Tell the policy how many nodes are found first on each hub, if the hubs are fetched at the start.
+    """Tell the policy the number of nodes that each hub is the first to show, if the hubs are fetched at the start.
 
     The hubs are taken in the order in which a crawl fetches them, with the root of a site first. This is the
     reverse of their order in `world.hubs`, where the root of a site is its last hub.

@@ -210,7 +210,7 @@ class Stages:
 
     @property
     def signal_intake(self) -> "SignalIntake":
-        """Decides about signals that pages have changed."""
+        """Decides about change signals."""
         return self.decisions.signal_intake
 
     @property

@@ -13,6 +13,7 @@ import re
 from crawler.config import ExtractConfig
 from crawler.extract.collected import Collected, Context, one_line
 from crawler.extract.decode import to_utf8
+from crawler.extract.foreign import Foreign
 from crawler.extract.link_attributes import FOLLOWED
 from crawler.records import Extracted
 
@@ -21,10 +22,12 @@ SCAN_BYTES = 1 << 20  # maximum number of bytes of a page that are scanned in th
 # The rest of a tag: `<` and `>` end it, but not in a quoted value; a quote that is not closed extends to the
 # end of the page.
 _REST = rb"(?:[^<>=]++|=[\t\n\f\r ]*+(?:\"[^\"]*+(?:\"|\Z)|'[^']*+(?:'|\Z))?+)*+"
-# Comments and raw text are skipped, up to the end of the input if they are not closed.
+# Comments and raw text are skipped, up to the end of the input if they are not closed. A doctype, a CDATA section
+# and a processing instruction extend to the next `>`.
 _TOKEN = re.compile(
-    rb"<!--(?s:.*?)(?:-->|\Z)"
-    rb"|<(script|style|textarea|title|template|xmp)\b(?s:.*?)(?:</\1|\Z)"
+    rb"<!--(?:-?>|(?s:.*?)(?:--!?>|\Z))"
+    rb"|<[!?][^>]*+"
+    rb"|<(script|style|textarea|title|template|xmp)(?=[\t\n\f\r />])(?s:.*?)(?:</\1|\Z)"
     rb"|<(%b|base|link|meta)(?=[\t\n\f\r />])(%b)"
     rb"|</?[a-z]%b" % ("|".join(FOLLOWED).encode(), _REST, _REST),
     re.IGNORECASE,
@@ -51,10 +54,15 @@ def scan_utf8(utf8: bytes, encoding: str, page: Context, config: ExtractConfig) 
     """Scan a whole page that is already UTF-8."""
     found = Collected(page)
     title = ""
+    foreign: Foreign | None = None
     for match in _TOKEN.finditer(utf8):
         if match[1] is not None and not title and match[1].lower() == b"title":
             title = _title(match[0])
         elif match[2] is not None:
+            if match[2].lower() == b"base":
+                foreign = Foreign(utf8) if foreign is None else foreign
+                if match.start() in foreign:
+                    continue
             _take(match[2].lower(), _attributes(match[3]), found)
             if len(found.hrefs) > config.links_max:
                 break

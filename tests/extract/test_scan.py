@@ -39,6 +39,9 @@ def _hrefs(content: bytes, **more: object) -> list[str]:
         (b"</p title='<a href=no>'><a data-x='a' href='y'title='z'>", ["y"]),
         (b"<a title='<a href=no><a href=no>", []),
         (b"<a href><a href=x>", ["x"]),
+        (b"<!doctype a '<a href=no>'><![CDATA[<a href=no>]]><?php <a href=no>?><a href=x>", ["x"]),
+        (b"<!--><a href=x><!-- --!><a href=y>", ["x", "y"]),
+        (b"<title-card><a href=x></title-card><style-guide><a href=y>", ["x", "y"]),
     ],
 )
 def test_links_found_by_the_scan(content: bytes, hrefs: list[str]) -> None:
@@ -68,6 +71,21 @@ def test_the_scan_obeys_base_and_directives() -> None:
     assert _hrefs(content, obey_robots=False) == ["x"]
     assert _hrefs(b"", link_values=("</n>; rel=next",)) == ["/n"]
     assert scan(b"<meta http-equiv=refresh content='0;r'>", PAGE, CONFIG).refresh == "r"
+
+
+@pytest.mark.parametrize(
+    ("content", "base"),
+    [
+        (b"<svg><base href=/b/></svg>", PAGE.url),
+        (b"<svg><base href=/b/></svg><base href=/c/>", "http://h.example/c/"),
+        (b"<math><mrow><base href=/b/></mrow></math><BASE href=/c/><base href=/d/>", "http://h.example/c/"),
+        (b"<svg><foreignObject><base href=/b/></foreignObject></svg>", "http://h.example/b/"),
+        (b"<template><base href=/b/></template>", PAGE.url),
+    ],
+)
+def test_a_base_in_svg_or_mathml_moves_no_link(content: bytes, base: str) -> None:
+    """The scan once used the first `<base>` wherever it was, so all links of the page led elsewhere."""
+    assert scan(content, PAGE, CONFIG).base == base == extract_page(content, PAGE, CONFIG).base
 
 
 def test_only_the_first_part_is_read_in_the_loop() -> None:

@@ -150,7 +150,7 @@ class Delivery:
     # -- the crawl's side ------------------------------------------------------
 
     def promise(self, fetch_task: FetchTask, fetch: Fetch, change: Change) -> None:
-        """If the page can be read back, record in `change` that it waits for the user's code."""
+        """If the page can be read back, record in `change` that the page waits for the user's code."""
         if not fetch.final:
             return
         if fetch.outcome in _STORED:

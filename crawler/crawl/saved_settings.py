@@ -102,7 +102,7 @@ class SavedSettings:
     def _problem(self) -> str:
         """Return what is wrong with the configuration file, or "".
 
-        Before a run has ended, a missing file is not a problem.
+        The file may be missing as long as no run of the crawl has ended.
         """
         if not self.file.exists():
             return "missing" if self._directory.report_file.exists() else ""

@@ -240,7 +240,7 @@ def _log_sinhc(x: cython.double) -> cython.double:
 def settled(
     n: cython.double, staleness: cython.double, ratio: cython.double, b: cython.double
 ) -> cython.double:
-    """Return sum_{i<n} q^i [(gamma/a)^(i+1) - exp(-alpha x_i)]: the first n terms if their residuals are all 1.
+    """Return sum_{i<n} q^i [(gamma/a)^(i+1) - exp(-alpha x_i)]: the first n terms if all their residuals are 1.
 
     `ratio` is ln(a/gamma). Since q^i exp(-alpha x_i) = exp(-u) for all i, the sum is, with L = ratio + b,
     exp(-u) sum_{i<n} expm1(u - ratio - i L). To avoid cancellation, the geometric sum of exp(u - ratio - i L)

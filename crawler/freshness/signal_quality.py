@@ -675,7 +675,7 @@ def _weight_of_ratio(ratio: cython.double) -> cython.double:
 @cython.inline
 @cython.exceptval(check=False)
 def _believable(changes: cython.double, x: cython.double, trusted: cython.bint) -> cython.double:
-    """Return `changes`, or a smaller number if that one is implausible.
+    """Return `changes`, or a smaller number if `changes` is implausible.
 
     The interval has at least one change, and the prior mean of the number of changes is x.
     """

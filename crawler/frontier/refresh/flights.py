@@ -267,7 +267,10 @@ class Flights:
     @cython.cfunc
     @cython.exceptval(-1, check=True)
     def signals_since_crawl(self, page: cython.int) -> cython.uint:
-        """Return the signals of a page since its last crawl, including those before its present flight."""
+        """Return the signals of a page since its last crawl.
+
+        If a fetch is in flight, they include those from before it began.
+        """
         signals: cython.uint = self.tables.rows[page].signals
         if page in self.held:
             signals = self.deadlines.summed(self.held[page][0], signals)

@@ -402,7 +402,7 @@ class _Game:
             self._policy.credit(self._via[node], float(not is_gone), now)
 
     def _bank(self, node: int, until: float) -> None:
-        """Add the time in which the copy of the node was current."""
+        """Add to the node's total the time in which its copy was current."""
         times, place = self._world.changes[node], self.seen[node]
         stale = times[place] if place < len(times) else self._world.horizon
         begun = max(self._last[node], self._warm)

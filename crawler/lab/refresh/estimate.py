@@ -154,10 +154,9 @@ def _maximise(
 ) -> tuple[float, float, Curvature]:
     """Maximise the likelihood within bounds by Newton's method. Return alpha, b, and the curvature at this point.
 
-    A step is halved if it goes too far, that is, if the slope at its end is downhill and nearly as steep as
-    the uphill slope at its start. On a concave function, this ensures progress. A parameter shrinks at most
-    tenfold per step, because the likelihood is defined only for x > 0. Usually 6 steps suffice; 60 is the
-    limit.
+    A step goes too far if the likelihood falls at its end nearly as steeply as it rose at its start. Such a
+    step is halved. On a concave function, this ensures progress. A parameter shrinks at most tenfold per
+    step, because the likelihood is defined only for x > 0. Usually 6 steps suffice; 60 is the limit.
     """
     low, high = bounds
     alpha, b = min(max(start[0], low, 1e-12), high), start[1]

@@ -421,7 +421,7 @@ class ServeConfig(_Section, frozen=True):
     bot_listen: str = ""  # ADDRESS:PORT of the public page about the bot and its keys; empty = none
     peers: tuple[str, ...] = ()  # "name=host:port", the page servers of the other nodes
     public_url: str = ""  # http(s) URL by which hubs reach this page server
-    websub: tuple[str, ...] = ()  # "TOPIC HUB": feeds to subscribe to
+    websub: tuple[str, ...] = ()  # feeds to subscribe to; each is written "TOPIC HUB" (two URLs)
     connections_max: Positive = 1000
     header_bytes_max: Annotated[ByteCount, Meta(extra={"least": 1024})] = ByteCount(32 << 10)
     idle_timeout: Seconds = Seconds(15)

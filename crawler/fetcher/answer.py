@@ -44,7 +44,7 @@ class Answer:
     If the answer failed, `failure` is its outcome and `error` is the reason; otherwise, `failure` is None.
     `truncated` is "", "length", "time" or "disconnect". `reusable` is true if the connection can carry
     another request. `held_bytes` is the size of body and content in memory. `listener` receives the content
-    piece by piece. With `file`, the body of a file at `url` is moved to disk once it is large
+    piece by piece. If `file` is given, the body of the file at `url` is moved to disk once it is large
     (`file_body.py`). In that case, `part` is the body on disk, and `body` and `content` are empty. A listener
     still receives the decoded body.
     """

@@ -135,7 +135,7 @@ _TRUSTED_SIGNALS = cython.declare(cython.double, 5.0)
 # between two crawls, the signals of trusted sources count as at most this number of changes
 _TRUSTED_CHANGES = cython.declare(cython.double, 16.0)
 _COUNTED_MAX = cython.declare(cython.double, 255.0)
-# of the pseudo pages of the prior (`_JUDGED`), this number have good signals
+# number of the prior's `_JUDGED` pseudo pages that have good signals
 _GOOD = cython.declare(cython.double, 9.8)
 _JUDGED = cython.declare(cython.double, 10.0)
 _TRUST_STEP = cython.declare(cython.double, 2.0)  # maximum, in nats, by which a crawl changes a page's trust
@@ -639,7 +639,7 @@ class SignalQuality:
 @cython.ccall
 @cython.exceptval(check=False)
 def precision_at(precision: cython.double, rate: cython.double, mean_rate: cython.double) -> cython.double:
-    """Return the precision of signals for a page of this rate on a site with the precision `precision`.
+    """Return the precision of signals for a page with the change rate `rate`; `precision` is the mean of the site.
 
     False signals are equally frequent on all pages of a site, and true signals are as frequent as the page's
     changes. So the odds that a signal is true are proportional to the page's rate.

@@ -1,8 +1,8 @@
 """A table with the scores of recently seen URLs. It decides whether a repeated link raises a URL's class.
 
-The URL cache normally drops a link to a known URL. But a link is *news* if, because of it, the class of its
-URL is at least N classes better than the class that was last passed on; N is the argument `news`. A link that
-is news is passed on anyway:
+The URL cache normally drops a link to a known URL. But a link is *news* if it improves the class of its URL
+enough: the new class must be at least N classes better than the class that was last passed on. N is the
+argument `news`. A link that is news is passed on anyway:
 
     link, score ─► worth = best score, or sum ─► class(worth) <= class told - news?  yes: news, told = worth
 

@@ -48,8 +48,9 @@ _OF_A_PAGE = (keys.PAGE, keys.REFRESH, keys.ASKED, keys.READINGS, keys.BIRTHS)
 class Detached(msgspec.Struct):
     """A copy that is written again, because the response that it repeats will be erased.
 
-    `original` is the response that the copy repeats from now on, or None if the copy becomes a response.
-    `renewed` is the new capture of the copy, and is set when the records of the copy are written.
+    `original` is the response to which the copy refers from now on. It is None if the copy is written as a
+    complete response. `renewed` is the new capture of the copy, and is set when the records of the copy are
+    written.
     """
 
     key: bytes

@@ -93,7 +93,7 @@ class RequestReader:
         return self._current is not None
 
     def feed(self, data: bytes) -> list[ServedRequest]:
-        """Return, in order, the requests whose headers `data` completes."""
+        """Add `data`, and return, in order, the requests whose headers are now complete."""
         if self.refusal is not None or self.ended:
             return []
         rested, in_body = self.at_rest, self._current is not None

@@ -70,7 +70,7 @@ class DueFront:
         return (plan for _, _, plan in self._best)
 
     def add(self, place: int, plan: Plan) -> None:
-        """Add a due plan of an item whose URL has class `place`."""
+        """Add a plan that is due; the best URL of its host has the class `place`."""
         heapq.heappush(self._best, (place, plan[1], plan))
         self._line.append(plan)
 

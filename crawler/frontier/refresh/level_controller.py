@@ -1,6 +1,6 @@
 # mypy: disable-error-code=valid-type
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False, initializedcheck=False
-"""The level controller sets the common level and the levels of saturated hosts, and measures the rate.
+"""The level controller sets the common level and the levels of saturated hosts, and measures the rate of fetches.
 
 *The common level adjusts itself.* If a page is taken before it is due, the level is too high for the
 bandwidth, and falls. If a page is taken late, the level is too low, and rises. The exception is a page that

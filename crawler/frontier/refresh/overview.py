@@ -171,7 +171,7 @@ class Overview:
     @cython.cfunc
     @cython.exceptval(check=False)
     def _fresh(self, clock: cython.double, n: cython.double) -> cython.double:
-        """Return exp(-u), the probability that the copy is current, for the page assigned last.
+        """Return exp(-u), the probability that the copy is current, for the page in `deadlines.page`.
 
         Without signals, their weight is not used, because the weight of certain signals is infinite, and 0
         times infinity has no value.

@@ -176,7 +176,7 @@ class Signals:
     ) -> cython.void:
         """After a signal for a page that is gone, moved or denied, retry it as early as after a failed fetch.
 
-        This is done only if the source of the signal is used. The page's wait doubles each time. Such
+        This is done only if the schedule uses signals of this source. The page's wait doubles each time. Such
         fetches are limited to about `_RECALL_SHARE` of all fetches, because a page that is gone shows
         nothing about the precision of the source.
         """

@@ -83,7 +83,7 @@ class Trace:
         return by_pages if by_pages > 1 else max(1, round(hosts_at_a_time(self.pages["host"])))
 
     def words(self, stream: str = "full") -> NDArray[np.uint64]:
-        """Return the words of all links as an array in memory.
+        """Return the 64-bit words of all links as an array in memory.
 
         With `stream` "cross", return only the words of links to other processes.
         """

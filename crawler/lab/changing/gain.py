@@ -11,8 +11,9 @@ requests are measured after the warm-up.
     learned     the shipped frontier: rates, neighbourhood and signal quality are learned during the crawl
         deaf        learned, but no signals are pushed
 
-If hosts have articles, the crawl begins at their first pages and must find the other pages itself. The delays from the
-birth of an article to its first copy are measured for articles born after the warm-up and early enough before the end.
+If hosts have articles, the crawl begins at their first pages and must find the other pages itself. The delay
+from the birth of an article to its first copy is measured for articles that are born after the warm-up and
+not shortly before the end.
 
 The web runs `speed` times as fast as real time: one of its days takes milliseconds. The crawl receives this
 factor as the setting `refresh.speed`, so that priors and time constants in days keep their meaning.

@@ -9,7 +9,7 @@ from crawler.lab.league.histories import SiteHistory
 
 
 class RealChanges:
-    """Replays the last `seconds` of some histories. The replay begins when the web starts.
+    """Replays the last `seconds` of some histories. The replay of the changes begins when the simulated web starts.
 
     Each host replays one of the sites, and each page of the host replays one page of this site. Sites and
     pages are used in rotation. So the changes of a host's pages are correlated as on the real site. Only

@@ -244,7 +244,7 @@ def _site(history: SiteHistory, kind: str, arm: str, pages: int, days: int, seed
 
 
 def _last_of_days(at: np.ndarray) -> np.ndarray:
-    """Return the last of the times `at` on each day."""
+    """For each day, return the last of the times `at` that are on this day."""
     at = np.sort(at)
     return at[np.append(np.diff(at // DAY) > 0, True)] if len(at) else at
 

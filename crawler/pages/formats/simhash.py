@@ -8,10 +8,10 @@ the hashes of its words. Words are matches of `\\w+`, in lower case.
     minhash    64 bytes (Broder 1997). Two texts have about the same share of equal bytes as they have of common
                phrases (the Jaccard similarity).
 
-The minhash is computed by one permutation hashing (Li, Owen, Zhang 2012): the first six bits of a phrase's hash
-choose one of 64 bins, and one byte of the smallest hash in a bin is kept (b-bit minwise hashing: Li, König 2010).
-An empty bin takes the byte of another bin, which is the first full one in an order that depends on the bin alone
-(densification: Shrivastava 2017).
+The minhash is computed with one hash per phrase ("one permutation hashing": Li, Owen, Zhang 2012). The first
+six bits of the hash choose one of 64 bins. Of the smallest hash in each bin, one byte is kept (b-bit minwise
+hashing: Li, König 2010). An empty bin takes the byte of another bin (densification: Shrivastava 2017). Each
+bin has a fixed order of the other bins, and the first of them that has hashes is used.
 
 This module is written in Cython's pure-Python mode. If it is not compiled, numpy computes the signatures. The
 compiled form keeps eight one-byte counters in a 64-bit number. So a phrase costs eight additions, and the

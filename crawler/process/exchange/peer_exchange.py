@@ -154,7 +154,7 @@ class PeerExchange(Exchange):
     def _patience(self) -> float:
         """Return the seconds to wait for peers that do not know that the crawl has ended.
 
-        This time is shorter if an earlier run has stored the end of the crawl, and the stored end still applies.
+        This time is shorter if an earlier run has stored that the crawl has ended, and this is still true.
         """
         silence_max = self._config.silence_max
         return (

@@ -37,9 +37,10 @@ from crawler.storage.reshard import load, pack
 class Extent(msgspec.Struct, frozen=True):
     """The work of a process in all its runs: links appended to outboxes, links applied from inboxes, pages fetched.
 
-    `seeds` is the number of appended links that are seeds of this start. `digest` is the sum of the
-    fingerprints of these seeds. `limits` describes the settings that decide which known URLs are not fetched.
-    `peers` holds the numbers (appended, applied) of each peer whose last message said that it had no work.
+    `seeds` is the number of appended links that are seeds given at this start of the process. `digest` is the
+    sum of the fingerprints of these seeds. `limits` describes the settings that decide which known URLs are
+    not fetched. `peers` holds the numbers (appended, applied) of each peer whose last message said that it
+    had no work.
     """
 
     appended: int

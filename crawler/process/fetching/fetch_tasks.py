@@ -157,7 +157,7 @@ class FetchTasks:
         # processors.
         self._preparing = asyncio.Lock()
         self._maps_read = asyncio.Semaphore(MAPS_READ_MAX)
-        self._maps_held: set[object] = set()  # the fetch tasks that hold a place of `_maps_read`
+        self._maps_held: set[object] = set()  # the fetch tasks whose sitemaps count in `_maps_read`
         self.pages_ended = 0
         self.awaiting_commit = 0  # number of fetch tasks whose page will go to the sink when it is durable
         self.in_sink = 0  # number of fetch tasks whose page is durable and is being handled by the sink

@@ -32,8 +32,8 @@ _O = TypeVar("_O", bound=Hashable)
 class ByteAccount(Generic[_O]):
     """An account of at most `limit` bytes.
 
-    Three things may make the account exceed the limit: the oldest share, a share of at most `small` bytes, and
-    a charge.
+    The account may exceed the limit in three cases: the oldest share grows, a share grows to at most `small`
+    bytes, or bytes are charged.
     """
 
     __slots__ = ("_charges", "_limit", "_shares", "_small", "_waiting", "charged", "held")

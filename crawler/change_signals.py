@@ -65,9 +65,9 @@ class Fate(StrEnum):
 
 
 class Told(msgspec.Struct, omit_defaults=True):
-    """The fate of one URL.
+    """The result for one URL that was signalled.
 
-    Depending on the fate, `why` is the rule of the filter, the name of the owner, or the reason of the
+    Depending on the result, `why` is the rule of the filter, the name of the owner, or the reason of the
     refusal.
     """
 

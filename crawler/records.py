@@ -103,7 +103,7 @@ class TaskKind(StrEnum):
     SUBRESOURCE = "subresource"
     # not handed out by the frontier: tdmrep.json or a licence document of a page's site
     SITE_FILE = "site_file"
-    HOP = "hop"  # not handed out by the frontier: any answer of a redirect chain except the last
+    HOP = "hop"  # any answer of a redirect chain except the last; the frontier does not hand out such a task
 
 
 class FetchTask(msgspec.Struct, gc=False):
@@ -537,7 +537,7 @@ class FrontierCounts(msgspec.Struct, kw_only=True):
 
 
 class DueCounts(msgspec.Struct, kw_only=True):
-    """Counts pending links, runs on disk and, since the crawl began, links to known URLs and links to new URLs."""
+    """Counts of a DUE: pending links, runs on disk, and all links so far to known URLs and to new URLs."""
 
     pending: int = 0
     known: int = 0

@@ -42,7 +42,8 @@ COMMANDS: dict[str, tuple[str, type]] = {
 TO_ONE = frozenset({"seed"})
 # commands that a process which is starting would miss; settings and pauses are stored, so it learns of them
 TO_OWNERS = frozenset({"block", "unblock", "retire"})
-_SEED_OPTIONS = ("render", "settings")  # optional arguments of `seed`, as `crawler seed --render --set`
+# optional arguments of `seed`; the command line has them as --render and --set
+_SEED_OPTIONS = ("render", "settings")
 
 
 def token(directory: Path) -> str:

@@ -34,7 +34,7 @@ SHARE_MAX = 0.5  # share of requests or hosts that may fail in a degraded crawl
 SPAN_MIN = 30.0  # a crawl counts as stalled only after this many seconds
 # number of seconds for which the verdict mentions a logged error, or the death of a process that runs again
 ERRORS_AGE = 600.0
-# deaths of processes in that time; with more deaths, the crawl is unhealthy although all processes run again
+# if more processes than this died within ERRORS_AGE, the crawl is unhealthy, even if all of them run again
 DEATHS_MAX = 2
 RESTARTING = "; restarting it"  # the end of the message about a death, after the cause
 DEGRADED, UNHEALTHY = "degraded", "unhealthy"

@@ -54,7 +54,7 @@ class RateSampler:
     def sample(
         self, parts: Sequence[Mapping[str, Any]], status: Mapping[str, Any], now: float
     ) -> dict[str, float]:
-        """Return the point for this instant, or {} if a process has not answered earlier. Rates are never negative.
+        """Return the point for this instant, or {} if it is the first answer of some process. Rates are never negative.
 
         `parts` are the statuses of the processes, and `status` is their sum. A part whose `now` is 0 is not an
         answer, but repeats the last figures of a process that does not run.

@@ -73,7 +73,7 @@ def _backwards(log: BinaryIO, begin: int, needle: bytes) -> Iterator[bytes]:
 
 
 def _with_needle(block: bytes, begin: int, end: int, needle: bytes) -> Iterator[bytes]:
-    """Yield the lines between two bytes of a block that contain `needle`, the last one first."""
+    """Yield the lines of `block[begin:end]` that contain `needle`, the last one first."""
     while end > begin and (hit := block.rfind(needle, begin, end - 1)) >= begin:
         start = max(begin, block.rfind(b"\n", begin, hit) + 1)
         yield block[start : block.find(b"\n", hit, end) + 1]

@@ -42,9 +42,10 @@ class Status(msgspec.Struct, kw_only=True):
     `members` are all processes, even those that do not run.
 
     The fields from `processes` to `serve` are set only for running processes (`process/live_services.py`).
-    `processes` holds vital signs, `run` the number of pages fetched in this run, `recent` the growth in about
-    the last minute (`process_metrics.LastMinute`), `timings` histograms, `waited` the seconds in which no
-    fetch could start, by reason, `errors` the latest warnings, and `serve` the state of the page server.
+    They contain: `processes`, vital signs; `run`, the number of pages fetched in this run; `recent`, the
+    growth in about the last minute (`process_metrics.LastMinute`); `timings`, histograms; `waited`, for each
+    reason, the seconds in which no fetch could start; `errors`, the latest warnings; `serve`, the state of
+    the page server.
     """
 
     name: str = ""

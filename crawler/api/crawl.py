@@ -89,7 +89,7 @@ def _settled(given: Settings, directory: CrawlDirectory) -> tuple[Config, SeedPl
 
 
 class Crawl:
-    """One crawl directory, crawled by this process alone or, with `member`, as one of several processes.
+    """One crawl directory, crawled by this process. If `member` is given, this process is one of several.
 
         >>> async def titles():
         ...     async with crawler.Crawl(settings, directory=folder / "crawl", seeds=url) as crawl:

@@ -59,7 +59,10 @@ _STORED = (Outcome.FETCHED, Outcome.EMPTY, Outcome.TRUNCATED, Outcome.UNCHANGED)
 
 
 class Errors:
-    """Counts errors of the user's code by kind and logs them with the URL. With "stop", the first error ends the run."""
+    """Counts errors of the user's code by kind and logs them with the URL.
+
+    If `on_error` is "stop", the first error ends the run.
+    """
 
     def __init__(self, on_error: OnError, fail: Callable[[BaseException], None]) -> None:
         self.counts: Counter[str] = Counter()
@@ -147,7 +150,7 @@ class Delivery:
     # -- the crawl's side ------------------------------------------------------
 
     def promise(self, fetch_task: FetchTask, fetch: Fetch, change: Change) -> None:
-        """If the page can be read back, record in `change` that it waits for the user's code."""
+        """If the page can be read back, record in `change` that the page waits for the user's code."""
         if not fetch.final:
             return
         if fetch.outcome in _STORED:
@@ -335,7 +338,7 @@ class Delivery:
         return item
 
     def _callback(self, name: str) -> Callback:
-        """Return the callback with this name, from this run's requests or the module of `parse`; "" means `parse`."""
+        """Return the callback with this name: one of this run's requests, or a function of the module of `parse`."""
         if not name:
             assert self._parse is not None
             return self._parse

@@ -371,7 +371,7 @@ class Page(msgspec.Struct, frozen=True, dict=True):
     ) -> Request:
         """Return a request that submits a form of the page with `fields`; other fields keep the values in the form.
 
-        With `jar`, the cookies of that jar are sent. Use the jar with which this page was requested. Of
+        With `jar`, the cookies of that jar are sent; pass the jar with which this page was requested. Of
         the forms that match `css`, the one that has the most of `fields` is used. Raise ValueError if no form
         matches. The values of the form's password fields are not archived.
 

@@ -28,7 +28,7 @@ _NOT_FOUND = re.compile(
 class Finding(msgspec.Struct, frozen=True):
     """One finding, which is a line of a section. `subject` is a URL (or a title), and `others` are related URLs.
 
-    `count` is the number of all related URLs. Only the first of these URLs are in `others`.
+    `count` is the number of all related URLs. `others` holds only the first few of these URLs.
     """
 
     subject: str

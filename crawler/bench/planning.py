@@ -150,7 +150,8 @@ STORE_URLS, JOURNAL_URLS = 2.0, 1.0
 # if a plan exceeds a whole number of processes or machines by at most this, it is a rounding error
 ROUNDED = 1e-9
 STORE_URL_PACKED = 0.3  # share of a URL's bytes that compression leaves in a sorted table
-TODO_LOG = 18.0  # bytes per waiting URL before compaction, besides the URL (10,000 links of 400 pages)
+# bytes per waiting URL before compaction, besides the URL; measured with 400 pages and 10,000 links in all
+TODO_LOG = 18.0
 LINK_BYTES = 30.0  # bytes per line of the links log, besides the URL
 # a file of the links log is deleted when all its links are flushed and the next file has begun
 LINKS_LOG_MAX = float(_DEFAULT.due.log_bytes_max)
@@ -185,8 +186,8 @@ class Goal(msgspec.Struct, frozen=True):
     known pages per second. `changed` is the share of these fetches that find a changed page. The gap between
     two requests to a host is `delay`, or `delay_factor` times the answer time. `cores`, `memory`, `disk`
     (bytes) and `bandwidth` (bytes per second) are those of one machine. `usable` is the share of a core that
-    may be used. The share `rendered` of the fetches is rendered in a browser. Each rendering takes
-    `render_cpu` CPU seconds; 0 means the value of the unit costs.
+    may be used. `rendered` is the share of the fetches whose pages are rendered in a browser. Each rendering
+    takes `render_cpu` CPU seconds; 0 means the value of the unit costs.
     """
 
     pages: float
@@ -224,8 +225,9 @@ class Goal(msgspec.Struct, frozen=True):
 class Plan(msgspec.Struct, frozen=True):
     """The resources of a crawl.
 
-    `bottleneck` names what limits the rate. `days` and `cpu` are those of fetching every page once.
-    `render_cpu` is the part of `page_cpu` that browsers use. Browsers keep `render_cores` cores busy.
+    `bottleneck` names what limits the rate. `days` is the time, and `cpu` the CPU time, in which every page
+    is fetched once. `render_cpu` is the part of `page_cpu` that browsers use. Browsers keep `render_cores`
+    cores busy.
     """
 
     rate: float
@@ -285,10 +287,10 @@ def unformed(goal: Goal) -> float:
 def idle_share(busy: float, lone: float, processes: float) -> float:
     """Return the share of the time that the processes sleep.
 
-    `busy` cores would be busy if every fetch found the event loop awake. If every fetch found it asleep,
-    `lone` more cores would be busy. The share of the fetches that find the loop asleep equals the share of
-    the time in which the loop sleeps. This share therefore follows from the equation
-    idle = 1 - (busy + lone x idle) / processes.
+    `busy` is the number of cores that would be busy if every fetch found the event loop awake. If every fetch
+    found the loop asleep, `lone` more cores would be busy. The share of the fetches that find the loop asleep
+    equals the share of the time in which the loop sleeps. This share therefore follows from the equation idle
+    = 1 - (busy + lone x idle) / processes.
     """
     return max(0.0, processes - busy) / (processes + lone)
 
@@ -455,8 +457,8 @@ def _known_disk(known: float, units: UnitCosts, processes: CostRange) -> CostRan
 def _store(goal: Goal, units: UnitCosts, processes: CostRange) -> CostRange:
     """Return the bytes of pages and waiting URLs in the store.
 
-    The bytes that are still in the engine's log are not compacted yet. In each process, they are at most a
-    full log.
+    The bytes that are still in the engine's log are not compacted yet. The log of a process holds at most the
+    bytes of one full log.
     """
     waiting = goal.pages * max(0.0, goal.urls - 1.0)
     written = (units.page_store_log + exactly(STORE_URLS * goal.url_bytes)) * goal.pages

@@ -154,7 +154,7 @@ def _run(name: str, arguments: list[str]) -> int:
 
 
 def _fail(message: str, code: int) -> int:
-    # standard error may be a file on a full disk; the code tells the cause
+    # standard error may be a file on a full disk; the exit code still tells the cause
     with contextlib.suppress(OSError):
         print(f"crawler: {' '.join(message.split())}", file=sys.stderr, flush=True)
     return code

@@ -52,7 +52,7 @@ def _ask_missing(
     reads: bool,
     damage: list[str] | None,
 ) -> Any:
-    """Return the answer of a process that does not run.
+    """Answer for a process that does not run, from its files.
 
     If other processes run (`running`), the missing process may be starting.
     """

@@ -350,7 +350,7 @@ def _flag_of(key: str) -> str:
 
 
 def add_config_flags(groups: dict[str, argparse._ArgumentGroup], command: str) -> None:
-    """Add the flags that `command` has to the groups of its parser."""
+    """Add the flags of `command` to the groups of its parser."""
     for flag in FLAGS:
         if command in flag.not_in:
             continue

@@ -126,8 +126,7 @@ def _member(config: Config, directory: CrawlDirectory) -> "Member":
     splitter = config.splitter
     secret = read_secret(Path(splitter.secret_file)) if splitter.secret_file else b""
     listen_address(splitter, secret)
-    # If `crawler crawl` started this crawl, and `splitter.crawl` names it, the crawl keeps the seed that it
-    # has.
+    # A crawl that `crawler crawl` started keeps its secret seed, if `splitter.crawl` is the id of that crawl.
     grown = directory.exists() and splitter.crawl == directory.crawl_id()
     directory.create(fingerprint_seed(secret) if secret and not grown else b"")
     addresses = named_addresses(splitter.peers)

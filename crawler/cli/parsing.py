@@ -17,7 +17,7 @@ _wanted: ContextVar[bool] = ContextVar("wanted", default=False)
 
 
 class _Made(Exception):
-    """An exception that passes the parser out of a command's `main` before the command runs."""
+    """Carries the parser of a command from its `main` to the caller, before the command runs."""
 
     def __init__(self, parser: argparse.ArgumentParser) -> None:
         self.parser = parser

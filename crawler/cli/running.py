@@ -164,8 +164,8 @@ class _Stopper:
     """Handles signals: the first shuts down cleanly, and the second exits immediately. Neither loses data.
 
     The handlers are set with `signal.signal` and not in the event loop, so the second signal also ends a
-    blocked loop. A signal that arrives before the loop exists is remembered (`early_signals.py`). Then the
-    crawl stops as soon as it runs.
+    blocked loop. A signal that arrives before the loop exists is remembered (`early_signals.py`), and
+    stops the crawl as soon as the loop runs.
     """
 
     def __init__(self, crawl: "Crawl", directory: Path, command: str) -> None:

@@ -6,7 +6,11 @@ from typing import Any
 from crawler.cli.parsing import quoted
 from crawler.errors import StoreError
 
-LIMIT_CODES = {"disk": StoreError.exit_code, "max_bytes": 14, "max_time": 15}  # 14, 15: as in Browsertrix
+LIMIT_CODES = {
+    "disk": StoreError.exit_code,
+    "max_bytes": 14,
+    "max_time": 15,
+}  # Browsertrix has the same codes 14 and 15
 
 
 def exit_code(report: dict[str, Any]) -> int:

@@ -28,7 +28,7 @@ _IMAGE_MEANINGS = {**_MEANINGS, "noimageai": _NO_AI, "noimageindex": _NO_SEARCH}
 
 
 class PageNames(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """The raw values of a page, the names in them that apply to our product token, and the meaning of these names."""
+    """A page's robots directives: raw values, the names in them that apply to our product token, and their meaning."""
 
     raw: tuple[str, ...] = ()
     names: tuple[str, ...] = ()

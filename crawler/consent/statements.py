@@ -20,7 +20,7 @@ MEANINGS_MAX = 256
 
 
 class Preference(enum.StrEnum):
-    """A site's answer about one use."""
+    """A site's statement about one use of its pages: allowed, forbidden, or not mentioned."""
 
     ALLOW = "y"
     REFUSE = "n"
@@ -31,7 +31,7 @@ ALLOW, REFUSE, UNKNOWN = Preference.ALLOW, Preference.REFUSE, Preference.UNKNOWN
 
 
 class Preferences(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """The answers about all four uses."""
+    """A site's statements about four uses. Each use is allowed, forbidden, or not mentioned."""
 
     search: Preference = UNKNOWN
     ai_input: Preference = UNKNOWN

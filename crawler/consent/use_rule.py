@@ -34,8 +34,8 @@ _known: dict[bytes, Consent] = {}
 class Refusal(NamedTuple):
     """The reason why a copy may not be used.
 
-    `later` is True if the copy may not be used only because the site refused the use at a later fetch of the
-    page (`consent.retroactive`).
+    `later` is True if the site allowed the use when the copy was fetched, and refused it at a later fetch of
+    the page (`consent.retroactive`).
     """
 
     why: str

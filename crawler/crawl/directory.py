@@ -97,13 +97,13 @@ class CrawlDirectory:
     def forget_begun(self, name: str) -> None:
         """Let a process that has lost its folder start again.
 
-        Before this call, each of the other processes must have put the links that the lost process owned into
-        its outbox (`upkeep/recover.py`).
+        Before this call, every other process must have queued, in its own outbox, the links that belong to
+        the lost process (`upkeep/recover.py`).
         """
         self.path.joinpath(name + BEGUN).unlink(missing_ok=True)
 
     def note_state(self, name: str, state: int) -> None:
-        """Record how often a process was opened or closed cleanly.
+        """Record `state`, the number of times that a process was opened or was closed cleanly.
 
         The number is in a file outside of the folder of the process. A comparison with this number shows
         whether the folder is lost, or whether its store is in an earlier state.

@@ -18,8 +18,9 @@ from crawler.records import UNDECODABLE
 from crawler.storage.engines import AUTO, another_engine, chosen, engine_of
 from crawler.storage.files import atomic_write, rename
 
-# A comment of the configuration names the hosts of the seeds for which the user gave looser settings. Because it
-# is a comment, these settings do not apply if another crawl uses this file as its configuration.
+# If the user gave looser settings for some seeds, a comment in the configuration names the hosts of these
+# seeds. Because it is a comment, these settings do not apply if another crawl uses this file as its
+# configuration.
 _PLACES = "# Looser settings were given for the seeds at: "
 _HEAD = "# Written by crawler, up to the line that says so; `--set` and flags change it, or an editor."
 _END = "# The end."
@@ -101,7 +102,7 @@ class SavedSettings:
     def _problem(self) -> str:
         """Return what is wrong with the configuration file, or "".
 
-        Before a run has ended, a missing file is not a problem.
+        The file may be missing as long as no run of the crawl has ended.
         """
         if not self.file.exists():
             return "missing" if self._directory.report_file.exists() else ""

@@ -68,8 +68,8 @@ def check_processes(config: Config, directory: CrawlDirectory) -> None:
         UsageError: the number or the names of the processes differ.
     """
     if not directory.process_names() or not directory.settings.file.exists():
-        # either the directory is new, or a reshard has put a process here; the process's store then contains
-        # the table
+        # either the directory is new, or a reshard has created the folder of this process; in the second
+        # case, the process's store contains the table
         return
     held, names = process_names(convert(directory.settings.load())), process_names(config)
     if held != names:

@@ -392,7 +392,7 @@ def _join_block(
     behind: cython.ulonglong,
     known: cython.uchar[::1],
 ) -> cython.Py_ssize_t:
-    """Answer the queries from index `start` on whose values are below `behind`.
+    """Answer the queries that are below `behind`, beginning with the query at index `start`.
 
     Returns the index of the first query that is not below `behind`.
     """

@@ -58,7 +58,7 @@ class Manifest(msgspec.Struct, array_like=True):
 
 
 class Appended(msgspec.Struct, frozen=True, array_like=True):
-    """Value of `d/links`: the committed length of the links log since the crawl began, in bytes and in links."""
+    """Value of `d/links`: the amount that was ever committed to the links log, in bytes and in links."""
 
     position: int = 0
     links: int = 0

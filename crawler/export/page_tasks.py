@@ -196,7 +196,7 @@ class MirrorWork:
         return done
 
     def _pieces(self, known: Known, path: str) -> Iterable[bytes] | None:
-        """Return the content of a page's file in pieces; None if no copy shows the content.
+        """Return the content of a page's file in pieces; None if no copy may be shown.
 
         A file of a type with links is returned as one piece.
         """

@@ -33,7 +33,7 @@ class Form(StrEnum):
 
 
 class LinkAttribute(NamedTuple):
-    """A row of the table.
+    """A row of the table `LINK_ATTRIBUTES`.
 
     `elements` is () if the attribute can hold URLs on any element. `followed` means that the URLs are links
     of the page. `by_relation` means that the role of the URLs depends on the relation types

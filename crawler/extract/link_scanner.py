@@ -83,8 +83,8 @@ class LinkScanner(TagReader):
         self.has_template = False
         if not cython.compiled:
             self.met_places = self.met_sizes = [0]  # not used
-        # The place in the innermost table: TABLE if content at this point would be misplaced; CAPTION, TD or
-        # TH; OTHER if no table is open.
+        # The place in the innermost table: CAPTION, TD or TH inside such an element, TABLE where content
+        # would be misplaced, OTHER if no table is open.
         self.place = tags.OTHER
         self.section = tags.OTHER  # TBODY, TFOOT, THEAD
         self.tables: list[int] = []  # place and section of each outer table
@@ -152,8 +152,8 @@ class LinkScanner(TagReader):
 
         Some elements put a marker into the parser's list of active formatting elements (WHATWG HTML,
         13.2.4.3). If such an element is still open at the end of the template, the parser may reopen, after
-        the template, the links that precede this element in the list. So a template with a link and a marker
-        is not certain.
+        the template, the links that precede this element in the list. So for a template with a link and a
+        marker, the result of the scanner is not certain.
         """
         self.has_hidden_link |= element == tags.A
         self.has_marker |= element in (tags.OBJECT, tags.APPLET, tags.MARQUEE, tags.CAPTION, tags.TD, tags.TH)
@@ -270,7 +270,7 @@ class LinkScanner(TagReader):
         begin: cython.Py_ssize_t = self.href_at
         size: cython.Py_ssize_t = self.href_end - begin
         start = self.text + begin
-        if memchr(start, 38, size):  # a reference may stand for a `#`
+        if memchr(start, 38, size):  # a character reference may stand for a `#`
             return False
         fragment = cython.cast(cython.p_uchar, memchr(start, 35, size))
         if fragment != cython.NULL:

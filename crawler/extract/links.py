@@ -63,7 +63,7 @@ def extract_page(content: bytes, page: Context, config: ExtractConfig) -> Extrac
     """Extract a page with the parser alone; use this only for pages that are known to be harmless.
 
     Raw URLs are returned as written, without their fragment, so two URLs that differ only in the fragment are
-    one link. Links of the header come first.
+    one link. Links of the header field `Link` come first.
 
     Args:
         content: the body received so far, without content coding.

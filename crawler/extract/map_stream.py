@@ -29,7 +29,10 @@ _WAITING_BYTES_MAX = 256 << 10
 
 
 class MapPiece(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=True):
-    """A piece of the map number `stream`; the `last` piece may be empty. `document` says how to read the map."""
+    """A piece of a map; `stream` is the number of the map.
+
+    The `last` piece may be empty. `document` says how to read the map.
+    """
 
     stream: int
     content: bytes

@@ -141,7 +141,7 @@ class Worker:
         return found if found is not None else Extracted(page.url, parse_limit=True)
 
     def follow(self, document: Document, least: int) -> MapStream:
-        """Return a stream for a map that may exceed `least` bytes.
+        """Return a stream for the parsing of a sitemap that may exceed `least` bytes.
 
         If many streams are open, the stream is `late`: it sends nothing until the map is complete.
         The caller must end the stream with `read_stream` or `drop`.

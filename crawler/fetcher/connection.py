@@ -289,7 +289,7 @@ class Connection(asyncio.BufferedProtocol):
         self._ended("")
 
     def _part(self) -> None:
-        """Drop the transport. It refers to this protocol, so keeping it would leave a cycle of references."""
+        """Drop the transport. The transport refers to this protocol, so keeping it would leave a cycle of references."""
         self.lost = True
         transport, self.transport, self.sock = self.transport, None, None
         if transport is None:

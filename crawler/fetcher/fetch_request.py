@@ -84,9 +84,9 @@ class FetchRequest(msgspec.Struct):
 
     `addresses` are the host's addresses, tried in order; the tuple is empty if the host is an IP literal.
     `etag` and `last_modified` make the request conditional. After the answer, the connection may stay idle
-    for the longer of two times: `keep_alive` seconds, or the sum of the setting `keep_alive_extra` and
-    `keep_alive_factor` times the duration of the exchange. If `keep_alive` is 0, the connection is closed. If
-    a limit is None, the client's limit applies. `jar` holds the cookies of one redirect chain. `headers` are
+    for `keep_alive` seconds. If the exchange took long, this time is at least `keep_alive_extra` (a setting)
+    + `keep_alive_factor` x (duration of the exchange). If `keep_alive` is 0, the connection is closed. If a
+    limit is None, the client's limit applies. `jar` holds the cookies of one redirect chain. `headers` are
     further header lines, "Name: value". `credentials` says whether the configured credentials may be sent to
     the URL. `tls` is "verify", "record", or "" to use the client's setting. `slot` is the fetch slot that the
     request holds and may have to give up. The memory of the answer is charged to `owner` until the client's

@@ -72,7 +72,7 @@ class FileBody:
         self.part = self._parts.left(self._identity)
 
     def range_fields(self, url: str) -> str:
-        """Return the header fields that request the rest of the part from `url`; "" if the part cannot be resumed."""
+        """Return the header fields that request the rest of a partly received file; "" if this is impossible."""
         part = self.part
         if part is None or not self.can_resume() or part.head.url != url:
             return ""

@@ -30,7 +30,7 @@ _C = TypeVar("_C")
 
 
 class ReadTurns(Generic[_C]):
-    """The queues of fresh and of other connections, and the cost of reading a piece from one connection."""
+    """Two queues of connections, one for fresh connections and one for others. Also holds the cost of reading a piece."""
 
     def __init__(self) -> None:
         self._fresh: deque[_C] = deque()

@@ -131,7 +131,7 @@ class ChangeRates:
     @cython.ccall
     @cython.exceptval(check=False)
     def rate(self, site: cython.Py_ssize_t, k: cython.double, t: cython.double) -> cython.double:
-        """Return the page's change rate, K / B."""
+        """Return the page's change rate, K / B (see the module docstring)."""
         shape: cython.double = 1.0 / self.variations[site]
         return (shape + k) / (shape / self.means[site] + t)
 

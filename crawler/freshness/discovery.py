@@ -365,7 +365,7 @@ class Discovery:
     @cython.cfunc
     @cython.exceptval(check=False)
     def _weight(self, expected: cython.double, links: cython.double) -> cython.double:
-        """Return the weight of a hub's prior, a time: the prior counts as if the hub had been watched for so long."""
+        """Return the weight of a hub's prior: a time that is added to the time for which the hub was watched."""
         return _LIST_SHAPE / expected if links > 0.0 else _HUB_DAYS * self.unit
 
     @cython.ccall

@@ -158,7 +158,7 @@ class Learning:
     def directory_lead(
         self, site: cython.Py_ssize_t, directory: cython.Py_ssize_t, now: cython.double
     ) -> cython.double:
-        """Return the maximum lead over plain time that changes of a directory can give to the clocks of its pages."""
+        """Return the most by which changes of a directory can put the clocks of its pages ahead of plain time."""
         if not self.neighbourhood or self.seasons.used[site]:
             return 0.0
         excess: cython.double = self.directories.excess(directory, now, self.scale)
@@ -167,7 +167,7 @@ class Learning:
     @cython.ccall
     @cython.exceptval(check=False)
     def site_lead(self, site: cython.Py_ssize_t, now: cython.double) -> cython.double:
-        """Return the maximum lead over plain time that changes of the whole site can give to the clocks of its pages."""
+        """Return the most by which changes of the whole site can put the clocks of its pages ahead of plain time."""
         if not self.neighbourhood or self.seasons.used[site]:
             return 0.0
         excess: cython.double = self.sites.excess(site, now, self.scale)
@@ -196,7 +196,7 @@ class Learning:
         elapsed: cython.double,
         now: cython.double,
     ) -> cython.double:
-        """Return A like `clock`, but with the elapsed time measured by the site's weekly rhythm.
+        """Return the clock time A, as `clock` does, but measure the elapsed time by the site's weekly rhythm.
 
         Only predictions use this; values and rates use `clock`.
         """
@@ -232,7 +232,7 @@ class Learning:
     @cython.ccall
     @cython.exceptval(check=False)
     def signals(self, site: cython.Py_ssize_t, counts: cython.double[::1]) -> cython.double:
-        """Return the number of signals to pass to the method `value` of `Parameters` that `assign` has set.
+        """Return the number of signals to pass to `Parameters.value`, after `assign` has set the parameters.
 
         `counts`, shape (SOURCES,), has the number of signals per source.
         """
@@ -486,7 +486,10 @@ class Learning:
     @cython.ccall
     @cython.exceptval(check=False)
     def renew_crawl(self) -> cython.void:
-        """Recompute the crawl-wide mean and variation, towards which those of the sites are shrunk."""
+        """Recompute the mean and the variation of the whole crawl.
+
+        The means and variations of sites are shrunk towards them.
+        """
         self.rates.renew_crawl()
 
     def _check(self) -> None:

@@ -54,7 +54,8 @@ from cython.cimports.libc.math import exp, expm1, log
 
 from crawler.freshness.columns import Column
 
-_BONUS = cython.declare(cython.double, 6.0)  # final lead of the clock for an excess of 1, in units of Ts
+# with an excess of 1, the clock ends up ahead of plain time by this number of Ts
+_BONUS = cython.declare(cython.double, 6.0)
 _SLOWEST = cython.declare(cython.double, 0.05)  # the clock's minimum speed
 _SCORE_PRIOR = cython.declare(cython.double, 3.0)  # the initial advantage of the clock in each score, in nats
 _SCORE_KEPT = cython.declare(cython.double, 0.995)  # factor by which a score decays per crawl of the site
@@ -92,8 +93,8 @@ def offset_of(excess: cython.double, scale: cython.double) -> cython.double:
 def elapsed_of(clock: cython.double, excess: cython.double, scale: cython.double) -> cython.double:
     """Return the elapsed time at which `clock_of` reaches `clock`, with a relative error of 1e-9.
 
-    Uses Newton's method in a bracket: A is concave in tau if the excess is above 0. If the excess is below 0,
-    A is convex wherever A exceeds tau/20.
+    Uses Newton's method in a bracket. This works because the clock time A is concave in tau if the excess is
+    above 0. If the excess is below 0, A is convex wherever A exceeds tau/20.
     """
     if not clock > 0.0:
         return 0.0
@@ -143,7 +144,7 @@ def scale_of(
 
 @cython.cclass
 class Credence:
-    """The weight of the neighbourhood for each site: kappa times the probability that the clock is the better model."""
+    """The weight of the neighbourhood clock for each site: kappa times the probability that the clock predicts better."""
 
     def __init__(self) -> None:
         self.size = 0
@@ -189,7 +190,7 @@ class Credence:
     @cython.ccall
     @cython.exceptval(check=False)
     def renew(self, site: cython.Py_ssize_t) -> cython.void:
-        """Recompute the site's kappa from its sums, the crawl's sums, and the score of the clock."""
+        """Recompute the site's kappa from its sums, the crawl's sums, and the log score of the clock's predictions."""
         crawl: cython.double = (self.agreement + _CREDENCE_WEIGHT) / (self.weight + _CREDENCE_WEIGHT)
         crawl = min(max(crawl, 0.0), 1.0)
         kappa: cython.double = (self.agreements[site] + _CREDENCE_WEIGHT * crawl) / (

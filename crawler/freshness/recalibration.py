@@ -67,7 +67,10 @@ class Hearing(IntEnum):
 
 
 class Recalibration:
-    """The coefficients, their precision, and the centre. The argument `numbers` restores a stored state."""
+    """The state of the correction: the coefficients, their precision, and the centre H0.
+
+    The argument `numbers` restores a stored state.
+    """
 
     def __init__(self, numbers: Sequence[float] = ()) -> None:
         kept = np.array(numbers)

@@ -202,7 +202,7 @@ def late_gain(
 
     The moments of a gamma variable truncated at y = gamma x follow from one another by Stein's identity,
     M_(j+1) = (y - k - j) M_j + j y M_(j-1). The function is called only if gamma beta is above 16 sqrt(i).
-    Then (alpha/gamma) M is small, and D_i is below 1e-5 of the value.
+    Then (alpha/gamma) M is small, and D_i is below 1e-5 of the crawl value.
     """
     y: cython.double = gamma * x
     k: cython.double = i + 1.0
@@ -240,7 +240,7 @@ def _log_sinhc(x: cython.double) -> cython.double:
 def settled(
     n: cython.double, staleness: cython.double, ratio: cython.double, b: cython.double
 ) -> cython.double:
-    """Return sum_{i<n} q^i [(gamma/a)^(i+1) - exp(-alpha x_i)]: the first n terms if their residuals are all 1.
+    """Return sum_{i<n} q^i [(gamma/a)^(i+1) - exp(-alpha x_i)]: the first n terms if all their residuals are 1.
 
     `ratio` is ln(a/gamma). Since q^i exp(-alpha x_i) = exp(-u) for all i, the sum is, with L = ratio + b,
     exp(-u) sum_{i<n} expm1(u - ratio - i L). To avoid cancellation, the geometric sum of exp(u - ratio - i L)

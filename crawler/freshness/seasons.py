@@ -72,7 +72,9 @@ _SURE = cython.declare(cython.double, 1e-6)
 
 @cython.cclass
 class Seasons:
-    """The rhythms of sites. Sites are numbered as they are added; `used[site]` tells whether a rhythm is in use.
+    """The weekly rhythms of changes, for all sites.
+
+    Sites are numbered as they are added; `used[site]` tells whether a rhythm is in use.
 
     Args:
         unit: length of a day in the caller's unit of time.

@@ -329,7 +329,7 @@ class SignalQuality:
     def interim_changes(
         self, site: cython.Py_ssize_t, counts: cython.double[::1], trust: cython.double
     ) -> cython.double:
-        """Return by how much k is increased until the next crawl, because of the signals since the last one."""
+        """Return the increase of k that the signals since the last crawl cause; it holds until the next crawl."""
         counted: cython.double = self.counted[site]
         changes: cython.double = (1.0 - counted) * self.announced_changes(site, counts)
         changes += counted * self.counted_signals(site, counts)
@@ -340,7 +340,7 @@ class SignalQuality:
     def interim_watched(
         self, site: cython.Py_ssize_t, trust: cython.double, silent: cython.bint = False
     ) -> cython.double:
-        """Return by how much T is increased until the next crawl, per unit of time since the last one.
+        """Return the speed at which T grows until the next crawl: its increase per unit of time.
 
         `silent` means that the page had no signal. If it is False, the result is 0 on sites where
         `interim_changes` is 0 for all counts.
@@ -373,7 +373,7 @@ class SignalQuality:
     @cython.ccall
     @cython.exceptval(check=False)
     def staleness(self, site: cython.Py_ssize_t, counts: cython.double[::1]) -> cython.double:
-        """Return sum_s n_s b_s, where `counts` has the number n_s of signals of each source."""
+        """Return sum_s n_s b_s: `counts` has the number n_s of signals of each source, and b_s is the weight of one."""
         total: cython.double = 0.0
         source: cython.Py_ssize_t
         for source in range(_SOURCES):
@@ -524,7 +524,7 @@ class SignalQuality:
     @cython.inline
     @cython.exceptval(check=False)
     def _trusted(self, site: cython.Py_ssize_t, source: cython.Py_ssize_t) -> cython.bint:
-        """Return whether the source is trusted: enough of its signals were true, and most of them are true."""
+        """Return whether the source is trusted: its precision and its number of true signals are high enough."""
         return (
             self.precisions[site, source] >= _TRUSTED_PRECISION
             and self.true_signals[site, source] >= _TRUSTED_SIGNALS
@@ -601,7 +601,7 @@ class SignalQuality:
         self.weights[site] = b
 
     def sums_of(self, site: int) -> np.ndarray:
-        """Return a site's sums (2 SOURCES + 7,).
+        """Return a site's sums, shape (2 SOURCES + 7,).
 
         They are S_true and S_all by source, S_silent, time watched, S_exposed, two counts of pages, S_changes,
         and the score of the model that counts signals.
@@ -675,7 +675,7 @@ def _weight_of_ratio(ratio: cython.double) -> cython.double:
 @cython.inline
 @cython.exceptval(check=False)
 def _believable(changes: cython.double, x: cython.double, trusted: cython.bint) -> cython.double:
-    """Return `changes`, or a smaller number if that one is implausible.
+    """Return `changes`, or a smaller number if `changes` is implausible.
 
     The interval has at least one change, and the prior mean of the number of changes is x.
     """

@@ -14,7 +14,7 @@ from crawler.robots.cache import Verdict, VerdictKind
 
 
 class Hops:
-    """Lends hosts to fetch tasks for the hops of redirects."""
+    """Gives a fetch task temporary use of another host, for a redirect to that host."""
 
     def __init__(self, gates: DispatchGates, outstanding: Outstanding, permission: Permission) -> None:
         self._gates = gates

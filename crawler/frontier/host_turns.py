@@ -66,7 +66,7 @@ class HostTurns:
 
         A host may be ready without a new URL, because a retry has become due. The setting `refresh.share =
         "auto"` compares the value of known pages with the value of the next host's new URL. So a host without
-        a new URL must not be next, because the hosts behind it may have new URLs.
+        a new URL is skipped here, because the hosts behind it may have new URLs.
         """
         for _ in range(IDLE_MAX):
             slot, order = self._bench.first(now)
@@ -87,7 +87,7 @@ class HostTurns:
         return fetch_task
 
     def of_known_page(self, now: float) -> FetchTask | None:
-        """Return the fetch task of the host that has the best known page."""
+        """Return a fetch task for the best of the known pages, at its host."""
         for host in self._refetches.hosts(now):
             if fetch_task := self.of_host(host, now):
                 return fetch_task

@@ -132,7 +132,10 @@ class OutcomePolicy:
         return self._with_record(host, Decision(fetch_task, end, now, until))
 
     def _charges_host(self, host: FrontHost, fetch_task: FetchTask, fetch: Fetch, now: float) -> bool:
-        """Return True to charge the host. If only the task's authority failed, charge it and return False."""
+        """Return whether the failure is charged to the host.
+
+        If only the task's authority failed, charge it and return False.
+        """
         authority = entries.split_authority(fetch_task.url)[0]
         if fetch_task.kind is TaskKind.ROBOTS and fetch.blame is Blame.URL:
             self._note_failing(

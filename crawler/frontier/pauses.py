@@ -6,7 +6,7 @@ from crawler.frontier.hosts.table import SILENCED, HostFlag
 from crawler.frontier.refetches import Refetches
 from crawler.storage.kv import Batch
 
-USER = "user"  # the reason of a pause that the user wants
+USER = "user"  # the reason for a pause that the user has requested
 
 
 class Pauses:

@@ -82,7 +82,7 @@ class Refetches:
         return min(self._bench.next_chosen(), self._claims.next_wakeup(now))
 
     def hosts(self, now: float) -> Iterator[FrontHost]:
-        """Yield the hosts whose turn it is: first those that have a known page, then those of the best pages."""
+        """Yield the hosts that are next: first those that hold a known page already, then those of the best pages."""
         if self._claims is None:
             return
         while (host := self._bench.pop_chosen(now)) is not None:

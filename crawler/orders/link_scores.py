@@ -42,9 +42,9 @@ class LinkScores:
         self._factor = 2.0 ** ((news - 0.5) / PER_OCTAVE) if news else 2 / LEAST
 
     def add(self, fingerprints: Fingerprints, scores: Scores) -> tuple[Scores, Scores, NDArray[np.bool_]]:
-        """Add the scores of n distinct links; return the new scores, the scores last passed on, and which are news.
+        """Add the scores of n distinct links; return the new scores, those last passed on, and which to pass on.
 
-        The third array is true for each link that is news: its score has risen so much that it must be passed on.
+        The third array is true for each link whose score has risen so much that it must be passed on.
         For a URL that is not in the table, the score last passed on is 0. The link to such a URL is not news,
         because it goes through the DUE as usual.
         """

@@ -29,7 +29,8 @@ class FoundLink(msgspec.Struct, frozen=True, gc=False):
     """A link on a page.
 
     `url` is the request form of the link's URL. `anchor` is the text of the first anchor with this URL on the
-    page. Unless `Order.reads_anchors` is set, it is "". `depth` is the depth that the URL would have.
+    page. Unless `Order.reads_anchors` is set, it is "". `depth` is the depth of the URL if it is reached by
+    this link.
     """
 
     url: str

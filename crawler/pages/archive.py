@@ -225,10 +225,11 @@ class Archive:
         return self.read(capture, static=static)
 
     def read(self, capture: Capture, *, static: bool = False) -> StoredPage:
-        """Read a capture from its segment, which may still be open. A revisit gets the payload that it repeats.
+        """Read a capture from its segment, which may still be open.
 
-        A 304 gets the status and headers of the response that it confirms. If a browser showed the page, the
-        payload is the DOM. With `static`, it is the payload of the server's answer instead.
+        For a revisit, the payload is that of the response to which it refers. A 304 gets the status and
+        headers of the response that it confirms. If a browser showed the page, the payload is the DOM. With
+        `static`, it is the payload of the server's answer instead.
 
         Raises:
             DamageError: the bytes are missing, or are not a record.

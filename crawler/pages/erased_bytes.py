@@ -83,7 +83,7 @@ def _blank_record(length: int) -> bytes | None:
 def overwrite(folders: Iterable[Path], ranges: Mapping[str, Sequence[tuple[int, int]]]) -> None:
     """Overwrite and sync the ranges (offset, length) of each segment, in every one of `folders` that holds it.
 
-    This may be repeated after a crash.
+    It does no harm to repeat this after a crash.
 
     Raises:
         OSError: the disk failed.

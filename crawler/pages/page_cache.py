@@ -66,7 +66,9 @@ _RECEIPTS_MAX = 65_536  # number of receipts remembered per segment, so that eac
 
 
 class PageCache(Archive):
-    """The captures of one process, in `directory/warc` and `store`. The module's docstring describes the steps.
+    """The captures of one process, in `directory/warc` and `store`.
+
+    The module docstring describes how a capture is stored.
 
     Args:
         comparison: the rule for what counts as a change of a URL; any byte by default.
@@ -459,10 +461,10 @@ class PageCache(Archive):
         return bare
 
     def _members(self, capturing: Capturing) -> list[segments.Member]:
-        """Return the gzip members of a capture's records. The member of a large file is an iterator over its pieces.
+        """Return the gzip members of a capture's records.
 
-        Each segment has a record of every consent receipt to which the captures in it refer. So a segment can
-        be read without the others.
+        If a file is large, its member is an iterator over pieces of it. Each segment has a record of every
+        consent receipt to which the captures in it refer. So a segment can be read without the others.
         """
         new = capturing.stamp is not None and capturing.stamp.digest not in self._receipts
         return [

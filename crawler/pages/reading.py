@@ -43,7 +43,8 @@ _BASE32_DIGITS = bytes(
 _CHECKED = re.compile(
     r"\n[^\S\n]*(WARC-(?:Type|Block-Digest|Payload-Digest)|Content-Length)[^\S\n]*:(.*)", re.IGNORECASE
 )
-_IsalError: type[Exception] = igzip_lib.IsalError  # type: ignore[assignment]  # its stub says instance
+# the stub declares an instance, not a class
+_IsalError: type[Exception] = igzip_lib.IsalError  # type: ignore[assignment]
 
 
 class Record(msgspec.Struct):
@@ -119,7 +120,8 @@ def expanded(chunks: Iterable[bytes], where: str) -> Iterator[bytes]:
 class Steps:
     """Reads a file once, in small chunks.
 
-    The chunks are small because a decompressor copies all input bytes that follow the member.
+    The chunks are small because a decompressor copies all input bytes that follow the gzip member which it
+    decodes.
     """
 
     def __init__(self, file: BinaryIO) -> None:

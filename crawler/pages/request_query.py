@@ -32,7 +32,7 @@ def request_query(method: str, content_type: str, body: bytes) -> str:
 
 
 def url_with(url: str, query: str) -> str:
-    """Return a URL that identifies the request: `url`, with the query of the method and body if there is one.
+    """Return a URL that identifies the request: `url` and `query`, which describes method and body, if not empty.
 
     >>> url_with("http://a.org/?x=1", "__wb_method=POST&q=tea")
     'http://a.org/?x=1&__wb_method=POST&q=tea'

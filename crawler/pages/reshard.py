@@ -109,8 +109,8 @@ class _Segments:
     def _survey(self) -> tuple[Counter[str], Counter[str], set[bytes]]:
         """Return, by segment, the number of own captures and of all captures, and the set `repeated`.
 
-        Own captures are those that go to the new process. `repeated` holds the keys of responses that go to
-        another process, but to which a revisit among the own captures refers.
+        Own captures are those that go to the new process. `repeated` holds the keys of responses to which own
+        captures (revisits) refer, but which go to another process.
         """
         own, all_of, repeated = Counter[str](), Counter[str](), set[bytes]()
         for source in self._to.sources:
@@ -194,7 +194,7 @@ class _Segments:
             self._to.put(segment_key(segment), seal(length.to_bytes(8, "big")))
 
     def _bring_originals(self, repeated: Iterable[bytes]) -> None:
-        """Copy the responses with the keys `repeated`, which belong to other processes.
+        """Copy the responses with the keys `repeated` from other processes.
 
         The places of the copies are put under `v/`.
         """

@@ -53,7 +53,7 @@ class SegmentRecovery(msgspec.Struct):
     """The result of a recovery.
 
     `cut` maps segments to the number of bytes cut off, `moved` lists the files moved to lost+found, and
-    `damaged` maps each segment that is too short to its size in bytes.
+    `damaged` holds the segments that are too short, with their sizes in bytes.
     """
 
     cut: dict[str, int] = {}

@@ -39,9 +39,9 @@ class Withdrawal(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown
     """One withdrawal. At most one of `digest`, `host` and `prefix` is set; this field selects the URLs.
 
     `at` is the instant of the withdrawal. `digest` is the `url_digest` of `url`. Once the copies are erased,
-    `url` is "". `prefix` is the beginning of a URL as `place_of` returns it. `before` limits the rule to
-    copies that were fetched before that instant; 0 means no limit. `erasing` is set before the first copy is
-    erased, and `erased` after the last copy.
+    `url` is "". `prefix` is the beginning of a URL, in the form that `place_of` returns. `before` limits the
+    rule to copies that were fetched before that instant; 0 means no limit. `erasing` is set before the first
+    copy is erased, and `erased` after the last copy.
     """
 
     at: float
@@ -159,7 +159,10 @@ class Withdrawals:
             pass
 
     def reloading(self) -> Iterator[None]:
-        """Read the rules again, as `reload` does, with pauses. The rules are in force at the first pause."""
+        """Do the same as `reload`, in steps, so that other work can run in between.
+
+        The rules are in force at the first pause.
+        """
         if self._directory is not None:
             self._index(load_rules(self._directory))
         self.revision += 1

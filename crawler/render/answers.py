@@ -100,7 +100,7 @@ def is_preflight(method: str, headers: Mapping[str, str]) -> bool:
 
 
 def asked_fields(headers: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the header fields of a page's request that the fetcher sends, too. Each is a line "Name: value"."""
+    """Return those header fields of a page's request that the fetcher sends as well. Each is a line "Name: value"."""
     lines = []
     for name, value in headers.items():
         lower = name.lower()

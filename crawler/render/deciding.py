@@ -33,8 +33,8 @@ from crawler.storage.keys import RENDERED
 from crawler.storage.kv import Batch, KeyValue, scan_prefix, seal, unseal
 from crawler.urls.canonical import hostname
 
-# A page is rendered if the probability of a gain is at least this. For example, it is lower after three
-# renderings of candidates that added nothing.
+# A page is rendered if the probability of a gain is at least this. After three renderings of a pattern that
+# added nothing, the probability is below this.
 WORTH = 0.15
 TEXT_MIN = 200  # bytes of visible text; a page with less text may be built by scripts in the browser
 ADDED_TEXT = 0.2  # the visible text must grow by at least this share to count as something new

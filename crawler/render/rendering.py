@@ -589,7 +589,10 @@ def _fulfil(session: Session, identity: str, fetch: Fetch) -> None:
 
 
 def _empty(session: Session, identity: str, kind: str) -> None:
-    """Answer a request for an image with one pixel, so that the image loads. Refuse requests for other media."""
+    """Answer a request for an image: send an image of one pixel, so that the page loads it.
+
+    Refuse requests for other media.
+    """
     if kind != "Image":
         return _refuse(session, identity, "BlockedByClient")
     session.tell(

@@ -20,7 +20,7 @@ _HARMLESS_VARY = frozenset({"accept-encoding", "accept", "user-agent"})
 
 
 class SharedCache:
-    """Maps URLs to answers, which have at most `bytes_max` bytes of decoded content."""
+    """Maps URLs to answers. All answers together have at most `bytes_max` bytes of decoded content."""
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max

@@ -86,9 +86,9 @@ class ClientHeadersCache:
         return self._known.get(block)
 
     def put(self, block: bytes, client_headers: ClientHeaders) -> None:
-        """Remember a block, without its condition, if the rest is plain and all parsers would split it in the same way.
+        """Remember a block of header fields if they are plain and all parsers would split the block in the same way.
 
-        `client_headers` is the meaning of the whole block.
+        A condition, such as If-None-Match, is not remembered. `client_headers` is the meaning of the whole block.
         """
         block, condition = without_condition(block)
         if condition:

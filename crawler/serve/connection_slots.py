@@ -33,7 +33,11 @@ class ConnectionSlots(Generic[C]):
         return len(self._waiting) + len(self._served)
 
     def enter(self, connection: C, now: float) -> tuple[bool, C | None]:
-        """Enter a connection. Return (whether it may stay, the connection that is closed to make room, or None)."""
+        """Enter a connection.
+
+        Return whether it may stay, and the connection that must be closed to make room (None if there is
+        none).
+        """
         victim = None
         if len(self) >= self.slots_max:
             victim = self._longest(now - PATIENCE)

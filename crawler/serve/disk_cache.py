@@ -35,7 +35,7 @@ BODY_BYTES_MIN = 2048  # a shorter body is not stored, because reading it takes 
 BYTES_AN_ENTRY = 16_384
 # the file takes at most an eighth of the disk space that is free when the server starts
 FREE_SHARE = 8
-CLEARED_AT_ONCE = 8 << 20  # number of bytes that are freed at a time: about 5 ms
+CLEARED_AT_ONCE = 8 << 20  # number of bytes that are freed at a time, which takes about 5 ms
 
 
 class DiskCache:

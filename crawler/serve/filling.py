@@ -92,7 +92,7 @@ class Filler:
             self.passes += 1
 
     async def _fill(self, form: CopyForm, revision: int) -> None:
-        """Prepare the answers in a form until there is no room, or until the withdrawals change."""
+        """Prepare the answers for one form of copies until there is no room, or until the withdrawals change."""
         async for url in self._with_rests(self._urls()):
             if revision != self._revision() or not self._handler.has_room():
                 return
@@ -113,7 +113,7 @@ class Filler:
     async def _rest(self, spent: float) -> None:
         """Rest after `spent` seconds of work, for as long as the share of a CPU requires.
 
-        While requests arrive or pages are fetched, the rest continues.
+        The pause is extended while requests arrive or pages are fetched.
         """
         before, now = self._answered(), time.monotonic()
         self._next = max(self._next + spent / self._share, now - DELAY_MAX)

@@ -77,7 +77,7 @@ def first(headers: Iterable[Field], name: bytes) -> bytes:
 
 @lru_cache(maxsize=256)
 def accepted(field: str) -> frozenset[bytes]:
-    """Return the content codings in use on the web that an Accept-Encoding field accepts.
+    """Return those of the usual content codings that an Accept-Encoding field accepts.
 
     An empty or missing field accepts no coding. RFC 9110, 12.5.3 would allow a coding if the field is
     missing, but many clients that send no such field cannot decode any coding.

@@ -389,8 +389,8 @@ class ServedConnection(asyncio.Protocol):
 class HttpListener:
     """A listening address; `handle` answers its requests, and `now` returns the wall time.
 
-    Before `handle`, `again` is called with the bytes of a request, which may have been answered before. It
-    returns the whole stored response, or None if `handle` must answer the request.
+    The server first calls `again` with the bytes of a request. If the same bytes were answered before, it may
+    return the whole stored response. If it returns None, `handle` answers the request.
 
     """
 

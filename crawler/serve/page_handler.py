@@ -73,7 +73,8 @@ class PageHandler:
         self.head_cache = ResponseCache(config.head_bytes_max)
         self.disk_cache = open_disk_cache(config, folder)
         self.copies = CopyReader(config.segments_open_max, self.disk_cache)
-        self.latest_form: CopyForm | None = None  # the form of a recent request for a whole page
+        # the form of the copy (`CopyForm`) that a recent request for a whole page asked for
+        self.latest_form: CopyForm | None = None
 
     def again(
         self, target: bytes, client_headers: ClientHeaders, conditions: Mapping[str, str], now: float
@@ -103,8 +104,8 @@ class PageHandler:
     ) -> Reply | None:
         """Return the reply to a request for a copy whose body fits in memory; None if `reply` must build the reply.
 
-        `asked` is the result of parsing `target`. `conditions` are the request's conditions and its range,
-        which `client_headers` does not contain.
+        `asked` is the result of parsing `target`. `conditions` holds the conditions and the range of the
+        request; `client_headers` contains neither.
 
         Raises:
             HttpError, DamageError: as in `reply`. Call `reply` then, which reports the error and counts the request.
@@ -357,7 +358,7 @@ class PageHandler:
         return Reply(302, header_fields.head(302, "Found", fields), 0, b"")
 
     def _missing(self, asked: ParsedRequest, located: Located, base: str) -> HttpError:
-        """Queue a page without a copy if the client requests this. Return the error."""
+        """Queue a page that has no copy if the client requests this. Return the error."""
         ahead = self._crawl.request_fetch(asked.url, located.fingerprint) if asked.refresh else None
         if ahead is not None and ahead.state in _AHEAD:
             return _said_ahead(ahead)

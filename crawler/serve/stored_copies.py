@@ -102,7 +102,10 @@ class StoredParts:
 
 
 class CopyReader:
-    """Opens the copies of archives; keeps at most `files_max` segments open, and inflated bodies in `disk_cache`."""
+    """Opens the copies of archives.
+
+    It keeps at most `files_max` segments open, and stores inflated bodies in `disk_cache`.
+    """
 
     def __init__(self, files_max: int, disk_cache: DiskCache | None = None) -> None:
         self.files = SegmentFiles(files_max)
@@ -117,8 +120,8 @@ class CopyReader:
     def open(self, archive: Archive, capture: Capture) -> OpenedCopy:
         """Open the answer of a capture, or the DOM that a browser showed instead.
 
-        The payload of a revisit comes from the answer that it repeats; after a 304, the head comes from
-        there, too.
+        The payload of a revisit comes from the answer that it repeats. If the revisit is a 304, its head also
+        comes from that answer.
 
         Raises:
             DamageError: the bytes are missing, or are not a record.

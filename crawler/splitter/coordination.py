@@ -86,7 +86,7 @@ class Progress(msgspec.Struct, gc=False):
 
 
 class Weights:
-    """The weights of the pairs (this process, a peer) and (a peer, this process) in the sums of links."""
+    """The weights, in `sent_sum` and `applied_sum`, of the links from this process to each peer and back."""
 
     def __init__(self, me: str, peers: Iterable[str]) -> None:
         names = list(peers)
@@ -111,7 +111,7 @@ _SUM_MASK = (1 << 62) - 1  # the sums fit into a `_Count` of `wire.py`
 
 
 class _Told(msgspec.Struct, frozen=True, gc=False):
-    """The values by which the rate is divided, as this process sent them to a peer in message number `number`."""
+    """The numbers, as sent to a peer in message `number`, from which the shares of the rate are computed."""
 
     number: int
     work: int
@@ -150,7 +150,7 @@ class _Peer:
         return min((told.work for told in self._may_hold()), default=0)
 
     def least_weight(self) -> float:
-        """Return the least of our `weight` values that the peer may hold.
+        """Return the least of the values of `weight` that this process has sent and that the peer may still use.
 
         Returns 0 if the peer has echoed none of our messages.
         """

@@ -139,7 +139,7 @@ class Inbox:
         return {peer: source.durable.applied for peer, source in self._sources.items()}
 
     def applied_from(self, peer: str) -> int:
-        """Return the number of the peer's links that were ever durable here.
+        """Return how many links of the peer this process has ever stored durably.
 
         If this store was restored from a backup, the number is lower than before.
         """

@@ -245,7 +245,7 @@ class Outbox:
         )
 
     def adopt(self, compaction: Compaction) -> bool:
-        """Replace a queue by its compacted form in the next group; return False if the queue has changed meanwhile.
+        """Replace a queue by its compacted form in the next commit group; return False if the queue has changed.
 
         Afterwards, call `Compaction.sweep` in a worker thread: after the commit of that group if this method
         returns True, and at once if it returns False.

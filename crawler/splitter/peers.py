@@ -128,7 +128,7 @@ class _Connection(asyncio.Protocol):
         if self._guarded(lambda: self.session.receive(data, self._peers.now())):
             self.flush()
         if self.session.state is not before:
-            # write the last messages of another session, which this session may have replaced
+            # if this session has replaced another one, write the last messages of that session
             self._peers.flush_parted()
         self._peers.tell_news()
 
@@ -277,9 +277,10 @@ class Peers:
     fresh epoch. `on_failure` is called when the store fails and the process must end.
 
     Each start of a process has a number, which comes from the clock. `on_older` is called with the number of
-    another start when the clock of this process seems to be behind. This is the case if a peer has refused this
-    process because it knows that other start, whose number is higher. In addition, that peer must not be connected
-    to another process of the same name, and no peer may have accepted the present start yet.
+    another start when the clock of this process seems to be behind. This is the case if a peer has refused
+    this process because it knows that other start, whose number is higher. There are two further conditions:
+    that peer is not connected to another process of the same name, and no peer has accepted the present start
+    yet.
     """
 
     def __init__(

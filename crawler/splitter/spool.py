@@ -336,7 +336,7 @@ class Spool:
 
         They agree if `epoch` is the queue's epoch and `chain` is the checksum of the queue's entries up to
         `durable`. `applied` is the peer's count of the links that it ever received from this process. Returns
-        what follows from the comparison.
+        whether they agree and, if not, why.
         """
         if not self.ready or epoch != self.state.epoch:
             return Greeting.STALE

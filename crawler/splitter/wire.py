@@ -191,8 +191,8 @@ class Counters(_Message, frozen=True):
     ever applied. `sent_sum` is a weighted sum of the links that their owners confirmed, and `applied_sum` of
     the links that this process applied (`coordination.py`, "The end"). Both sums are 0 in a process that has
     work. `work` is the number of hosts with URLs to fetch. `level`, `weight` and `busy` are values of the
-    refresh schedule, which are 0 in a process that has no known pages to refetch. `past_end` tells whether
-    the process knew, when it started, that the crawl had ended before, and whether that end still applied.
+    refresh schedule, which are 0 in a process that has no known pages to refetch. `past_end` tells what the
+    process knew, when it started, about an earlier end of the crawl (`PastEnd`).
     """
 
     boot: _Token

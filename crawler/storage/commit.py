@@ -147,7 +147,7 @@ class CommitPoint:
         # functions passed to `add_heavy`; they start when no other change is left to make
         self._heavy: deque[Maker] = deque()
         self.unmade = 0  # number of queued functions that have not made their changes
-        self._making: Making | None = None  # the generator of the first queued change, if it is being made
+        self._making: Making | None = None  # the generator that makes the first queued change, while it runs
         self._made: deque[Change] = deque()  # complete changes, queued before the one that is being made
         self.counters: Counter[str] = Counter(load_counters(store))
         self.groups = 0

@@ -74,7 +74,8 @@ class FaultPoint:
         name, _, count = environ.get("CRAWLER_FAULT", "").partition(":")
         self.point = name
         self._left = int(count or "1")
-        self.visited: Callable[[str], None] | None = None  # called at every point; used by simulations
+        # called with the name of every fault point that is reached; used by simulations
+        self.visited: Callable[[str], None] | None = None
 
     def __call__(self, point: str) -> None:
         if self.visited is not None:

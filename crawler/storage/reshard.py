@@ -57,7 +57,7 @@ class NewProcess(msgspec.Struct, frozen=True):
                 yield source, key, value
 
     def copy_rest(self) -> None:
-        """Copy, by bucket, each family of keys that no stage has moved."""
+        """Copy all keys that no stage has moved. The bucket of a key decides which process gets it."""
         for prefix in BY_BUCKET:
             if prefix not in self.done:
                 for _ in self.copy(prefix):

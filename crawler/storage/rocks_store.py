@@ -108,7 +108,10 @@ class RocksStore(DiskStore):
             raise DirectoryError(f"store {path}: cannot be opened: {error}") from error
 
     def _open(self, path: Path, options: Any) -> Any:
-        """Open the store. If only a torn tail of the newest log prevents this, cut that tail first."""
+        """Open the store.
+
+        If the newest log ends with a torn record, and this alone prevents the opening, cut that record first.
+        """
         self.mended = mend_logs(path, REMEDY)
         try:
             try:

@@ -61,7 +61,7 @@ _DROPPED_COUNTERS = ("urls.to_outbox", "urls.received", "urls.resharded")
 
 
 def open_source(folder: Path, name: str) -> OldProcess:
-    """Open an old process for reading.
+    """Open the folder of a process of the old crawl, for reading.
 
     Raises:
         DirectoryError: its store holds a key that `reshard` does not know.
@@ -172,8 +172,8 @@ def keep_counts(
 ) -> None:
     """Store the counts of the new process `name`. If it loses its store, its peers will notice this by these counts.
 
-    Peers compare these counts at each greeting. After the reshard, the stored number of URLs that a process
-    has received from each of its peers is the number of URLs that it knows (`known`).
+    Peers compare these counts at each greeting. For a new process, the count for each peer is the number of
+    URLs that the process knows (`known`).
 
     Raises:
         StoreError: the disk failed.

@@ -74,10 +74,7 @@ def of_record(record: reading.Record) -> ReceiptBlock | None:
 
 
 def missing(store: KeyValue, fingerprint: int, block: ReceiptBlock) -> Iterator[tuple[bytes, bytes]]:
-    """A page with this fingerprint needs the (key, value) pairs of a receipt.
-
-    Yield those pairs that the store lacks.
-    """
+    """Yield the (key, value) pairs of a page's receipt that the store lacks."""
     values: tuple[Stored, ...] = (block.receipt, block.site)
     for value in values:
         if (item := put_once(store, fingerprint, *packed(value))) is not None:

@@ -49,8 +49,8 @@ from crawler.upkeep.warc_members import mended
 
 _NUMBER = re.compile(r"[0-9]{1,12}")
 _REQUEST_KEY = re.compile(r"[0-9a-f]{16}")
-# Maximum number of receipts in memory. Two records of the same receipt in a segment have at most half this
-# number of other receipts between them.
+# Maximum number of receipts in memory. Two records of the same receipt in a segment are never separated by
+# more than half this number of other receipts.
 _RECEIPTS_MAX = 2 * 65_536
 
 
@@ -64,7 +64,7 @@ class Dom(NamedTuple):
 
 
 class Found(NamedTuple):
-    """A capture found in a segment: answer, request, facts of the metadata record, place and DOM."""
+    """A capture found in a segment: its answer, request and DOM, its place, and the facts of its metadata record."""
 
     answer: reading.Record
     request: bytes

@@ -87,7 +87,7 @@ class Requeue:
         self._repair.writer.flush()
 
     def forget_peers(self) -> None:
-        """If the store is damaged, remove the counts of links from peers.
+        """If the store is damaged, delete the counts of the links that peers have sent.
 
         Then all these links are recovered (`behind.py`)."""
         if not self._repair.store_damaged:
@@ -147,7 +147,7 @@ class Requeue:
         return counters
 
     def _count_outcomes(self) -> dict[str, int]:
-        """Count the page records by the outcome of the last fetch, in case the counters are lost or outdated."""
+        """Count the page records by the outcome of the last fetch. The stored counters may be lost or outdated."""
         records = (unpack_record(key, value) for key, value in scan_prefix(self._repair.store, PAGE))
         return dict(Counter(f"pages.{record.outcome}" for record in records))
 

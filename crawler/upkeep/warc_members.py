@@ -22,7 +22,7 @@ _MEMBER = re.compile(rb"\x1f\x8b\x08")
 def mended(path: Path, name: str, end: int) -> Iterator[tuple[int, int, reading.Record | None]]:
     """Yield (offset, length, record) of each member up to `end`. A broken member is blanked and yielded with None.
 
-    Each blank is synced. The iteration stops before `end` if no whole member follows.
+    Each overwritten member is synced. The iteration stops before `end` if no whole member follows.
     """
     if not end:
         return

@@ -295,7 +295,8 @@ class LinkFilter:
 def _without_fragments(hrefs: Iterable[str]) -> Collection[str]:
     """Return the hrefs, each once, without their fragments.
 
-    A `#` that follows a blank is kept, because the parser would trim a blank at the end of an href.
+    A fragment after a blank is kept. Without the fragment, the blank would be at the end of the href, where
+    the parser trims it.
     """
     raw = dict.fromkeys(hrefs)
     if "#" not in "".join(raw):

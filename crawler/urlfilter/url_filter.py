@@ -85,10 +85,10 @@ class Scope:
     A seed may have a kind of its own (`kind_of`), for example `page`, which includes only the seed itself.
     URLs with one of the SURT prefixes are in scope, too.
 
-    The scope stores one short entry per host, domain or directory, and no entries for `any`. The scope of the
-    seeds that the user gave (`give`), without their redirects, is stored separately, because headers with
-    credentials are sent only to URLs in that scope. If the kind is `any`, such headers are sent only to the
-    hosts of the seeds.
+    The scope stores one short entry per host, domain or directory; a scope of the kind `any` needs no
+    entries. The scope of the seeds that the user gave (`give`), without their redirects, is stored
+    separately, because headers with credentials are sent only to URLs in that scope. If the kind is `any`,
+    such headers are sent only to the hosts of the seeds.
 
     Raises:
         ConfigError: `kind` is not in SCOPES, or a prefix is not a SURT prefix.
@@ -108,7 +108,8 @@ class Scope:
         self._kind_of = kind_of
         self._surts = tuple(map(_checked_surt, surts))
         self._entries: set[str] = set()
-        self._others: dict[str, Scope] = {}  # scopes of the seeds that have a kind of their own
+        # the scope of each seed that has its own kind of scope, instead of the crawl's
+        self._others: dict[str, Scope] = {}
         self._given: Scope | None = None
         for url in urls:
             self.add(url)
@@ -377,7 +378,7 @@ class UrlFilter:
     def _port(self, url: str) -> str:
         """Return PORT if the port of a URL is refused.
 
-        The argument is a request form, or a directory in this form.
+        The argument is the request form of a URL (`urls/canonical.py`), or of its directory.
         """
         return PORT if port_of(url) in self._bad_ports else ""
 

@@ -132,7 +132,7 @@ def _request_form(href: str, length_max: int) -> tuple[str, str]:
 
 
 def _bare_netloc(netloc: str) -> str:
-    """Return the authority without its credentials and without one trailing dot; "" if the name is invalid.
+    """Remove credentials and one trailing dot from an authority. Return "" if the name is invalid.
 
     A name that still ends with a dot after that, or that consists only of dots, is invalid.
     """

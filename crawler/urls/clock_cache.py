@@ -344,9 +344,9 @@ class ClockCache:
         if successor == victim:
             self._words[victim] = victim << 2
             return victim
-        # The victim is the first of a circle with more members. Its slot, in which the circle begins, must
-        # stay in use. So the successor moves there. If the successor linked to the victim, it now links to
-        # itself.
+        # The victim is the first member of its circle, and the circle has other members. Its slot, in which
+        # the circle begins, must stay in use. So the successor moves there. If the successor linked to the
+        # victim, it now links to itself.
         self._words[victim] = self._words[successor] | 2
         self._moves += 1
         return successor
@@ -371,7 +371,7 @@ class ClockCache:
             raise RuntimeError("ClockCache: two threads at once")
 
     def _circle(self, home: int) -> list[int]:
-        """Return the slots of the circle whose first member is in `home`, in the order of the links."""
+        """Return the slots of the circle that begins at the slot `home`, in the order in which they are linked."""
         link_mask = (1 << self._bits) - 1
         slots = [home]
         while (link := self._table[slots[-1]] >> 2 & link_mask) != home:

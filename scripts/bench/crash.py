@@ -114,7 +114,7 @@ PLANTED = {
 
 
 class Crash(NamedTuple):
-    """The size of the crawls of a row."""
+    """The size of the crawls for one row of the table."""
 
     pages: int
     processes: int
@@ -141,7 +141,7 @@ class Crash(NamedTuple):
 
 
 class Row(NamedTuple):
-    """The result of a row: the judgement, the number of kills, and the faults that the crawl did not reach."""
+    """The result of one row of the table: the judgement, the number of kills, and the faults that no crawl reached."""
 
     found: Judgement
     kills: int

@@ -42,7 +42,7 @@ def command(*arguments: "str | Path") -> "subprocess.CompletedProcess[str]":
 
 
 def files_by_kind(directory: Path) -> dict[str, Path]:
-    """Return the largest file of each kind, and the folders of a process and of its store as two further kinds.
+    """Return the largest file of each kind. Two further kinds are the folder of a process and the folder of its store.
 
     The name of a kind does not contain the name of a process. The folders are those of the last process.
     """

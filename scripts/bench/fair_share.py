@@ -177,7 +177,7 @@ def server(kind: str, hosts: int, port: int, counts: Path | str = "") -> Iterato
 
 
 def loop_time(pid: int) -> tuple[float, float, float]:
-    """Return three numbers of seconds for a process.
+    """Return three times of a process, in seconds.
 
     The first is the CPU time of the process's first thread, which runs the event loop. The second is the time
     in which this thread was ready but had to wait for a CPU. The third is the CPU time of the children.

@@ -46,7 +46,7 @@ speed = 86400
 
 
 class Seen(NamedTuple):
-    """The levels, shape (samples, processes), and the fetches and the freshness in the second half of the time."""
+    """The levels of all processes, (samples, processes), and the fetches and freshness in the run's second half."""
 
     levels: np.ndarray
     pages: list[int]

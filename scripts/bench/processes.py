@@ -251,7 +251,7 @@ def row(
 
 
 def in_units(runs: dict[int, list[Run]]) -> str:
-    """Return a table of the CPU in units of constant work, relative to the mean for the first number of processes."""
+    """Return a table of CPU times, each divided by that of a constant piece of work measured in the same run."""
     first = statistics.mean(run.units for run in next(iter(runs.values())))
     lines = []
     for processes, some in runs.items():

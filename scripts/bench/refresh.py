@@ -69,7 +69,7 @@ def filled(size: int, rng: np.random.Generator) -> tuple[Schedule, np.ndarray]:
 
 
 def picks(schedule: Schedule, keys: np.ndarray, count: int, now: float, rng: np.random.Generator) -> float:
-    """Measure how long `count` picks with their signals take.
+    """Measure the time for `count` picks and the signals between them.
 
     Return the instant that the virtual clock has reached.
     """

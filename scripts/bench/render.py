@@ -192,7 +192,7 @@ def redoc(packages: Path, pages: int) -> Site:
 
 
 def vue(packages: Path, pages: int) -> Site:
-    """A site made with Vue and its router, at paths of the history API."""
+    """A site made with Vue and its router. The router changes the path by the history API."""
     app = """
     const Shown = {data: () => ({page: {links: []}}), template: '<p>{{page.text}}</p>' +
         '<router-link v-for="l in page.links" :key="l" :to="l">{{l}}</router-link>',

@@ -39,7 +39,7 @@ class Maps(Shipped):
     """The crawler's own schedule with a sitemap per site.
 
     Readings of sitemaps are handled in this class. `claim_next` returns -1 for a reading, so its caller sees
-    only that a fetch was spent on no page.
+    only that a fetch was used, but not for a page.
     """
 
     def __init__(self, world: worlds.World, rate: float, rule: str) -> None:

@@ -128,7 +128,7 @@ def corners() -> None:
 
 
 def learning() -> None:
-    """Print the time to learn from one crawl, when called from Python."""
+    """Print how long a call from Python takes to learn from one crawl."""
     learned = Learning()
     sites = [learned.add_site() for _ in range(1_000)]
     directories = [learned.add_directory() for _ in range(10_000)]

@@ -173,7 +173,7 @@ make_key = struct.Struct(">2sQQ").pack
 
 
 def read_queue(store: KeyValue, prefix: bytes, start: int) -> Iterator[Entry]:
-    """Yield the entries of one queue (`prefix` = `t/` or `p/` and the host key) from the order `start` on."""
+    """Yield the entries of a queue (`prefix` = `t/` or `p/` and the host key) with order numbers from `start` on."""
     first = entry_key(prefix, start)
     for key, value in store.scan(first, prefix + b"\xff" * 9):
         yield int.from_bytes(key[10:], "big"), decode(key, value)

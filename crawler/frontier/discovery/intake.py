@@ -273,8 +273,8 @@ class Intake:
     def wake(self, host: FrontHost) -> None:
         """Schedule a turn for a front host that may have something to do, at the ready time of the host.
 
-        A host that has used up its turn in the front gets no further turn there. It stays until it can leave
-        the front.
+        A host that has used up its turn in the front gets no further turn there. Such a host only waits until
+        it can leave the front.
         """
         hosts = self._registry.hosts
         if host.held or host.waiting or not (hosts.todo[host.slot] or host.refetch):

@@ -15,7 +15,7 @@ LOOK_ON = 0.01  # seconds until the next turn of a host that has more entries to
 
 
 class Lookahead:
-    """Ensures that a host whose turn it is has an entry in memory."""
+    """Ensures that each host has an entry in memory when its turn comes."""
 
     def __init__(
         self, store: KeyValue, config: FrontierConfig, registry: Registry, bench: Workbench, intake: Intake

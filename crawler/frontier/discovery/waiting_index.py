@@ -116,5 +116,5 @@ class WaitingIndex:
         return min(place, self._promises.pop(fingerprint, place))
 
     def forget(self, fingerprint: int) -> None:
-        """Remove a URL that leaves its queue from the entries that are kept in memory."""
+        """Forget the entry of a URL that leaves its queue, if the entry is in memory."""
         self._unwritten.pop(fingerprint, None)

@@ -47,7 +47,7 @@ class Authorities:
         self.troubled: dict[int, tuple[int, float, str]] = {}
 
     def load(self, store: KeyValue, hosts: HostTable) -> None:
-        """Record which authorities have stored failures. Of these, hosts that have never answered are in trouble.
+        """Record which authorities have stored failures. Those whose hosts have never answered are added to `troubled`.
 
         The stored failures of an authority are deleted once it answers.
 

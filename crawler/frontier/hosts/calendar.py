@@ -21,7 +21,7 @@ import numpy as np
 
 from crawler.frontier.hosts.table import NOWHERE, HostTable
 
-TICKS = 16  # near buckets per second
+TICKS = 16  # number of buckets for each second of the near future
 NEAR_SPAN = 128.0  # seconds covered by near buckets
 FAR_TICKS = 64 * TICKS  # ticks per far bucket
 EXPIRE_MAX = 4096  # maximum number of slots that a call of `expire` examines, in about 4 ms

@@ -44,12 +44,12 @@ class Refetch(msgspec.Struct, frozen=True, gc=False):
 class FrontHost:
     """The state of a host of the front; the module docstring describes its queue.
 
-    `held` is True while a fetch task holds the host. `given_out` holds the orders of entries whose fetch
-    tasks are not released yet; the store may still hold such an entry although it is done. `tick` marks the
-    host's valid entry in the workbench's heap, and `wake` is the time of this entry. `waiting` is True while
-    the host is in an address's queue or waits for a look-up. `called_by` is the address whose queue has just
-    released the host. `domain` is the key of the host's registrable domain. `refetch` is a known page to
-    fetch before the host's own queue.
+    `held` is True while a fetch task holds the host. `given_out` holds the order numbers of the entries whose
+    fetch tasks are not released yet. The store may still hold such an entry after its fetch has ended. `tick`
+    marks the host's valid entry in the workbench's heap, and `wake` is the time of this entry. `waiting` is
+    True while the host is in an address's queue or waits for a look-up. `called_by` is the address whose
+    queue has just released the host. `domain` is the key of the host's registrable domain. `refetch` is a
+    known page to fetch before the host's own queue.
     """
 
     __slots__ = (

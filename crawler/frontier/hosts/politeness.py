@@ -57,8 +57,8 @@ class HostPoliteness:
 
         If the answer came from a cache, no request was made, so the host need not wait.
 
-        If `charged` is False, the failure belongs to one authority of the host, and the host itself waits
-        only for its gap.
+        If `charged` is False, a failure concerns only one authority of the host. Then the host as a whole
+        waits only for the usual gap.
         """
         if fetch.is_cached:
             self._hosts.ready[slot] = max(self._hosts.ready[slot], now)

@@ -59,7 +59,7 @@ class SlotShares:
 
     @property
     def has_room(self) -> bool:
-        """True if a host that is not prompt may take a fetch slot."""
+        """True if a host without the flag PROMPT may take a fetch slot."""
         return len(self._others) < self._others_max
 
     def acquire(self, host: FrontHost, now: float) -> bool:
@@ -93,7 +93,7 @@ class SlotShares:
         self._had.pop(slot, None)
 
     def look(self, now: float) -> None:
-        """Count prompt hosts that have held their fetch slots for `PROMPT_MAX` among the `others`."""
+        """Move each prompt host that has held its fetch slot for `PROMPT_MAX` to the class `others`."""
         while self._prompt:
             slot, since = next(iter(self._prompt.items()))
             if now < since + PROMPT_MAX:

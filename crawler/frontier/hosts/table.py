@@ -126,7 +126,7 @@ class KeyedTable:
         self._former_mask = 0
         self._index: Any = None
         self._mask = -1
-        self._to_move = range(0)  # slots that are only in the former index
+        self._to_move = range(0)  # slots that are in the old index and not yet in the new one
         self._kinds = {"key": "u8", **self.columns}
         self._columns = {name: array(_TYPECODES[kind]) for name, kind in self._kinds.items()}
         for name, column in self._columns.items():
@@ -239,7 +239,10 @@ class KeyedTable:
             self._mask = size - 1
 
     def _enter(self, first: int) -> None:
-        """Put the slots from `first` on into the index, in rounds. In each round, some slots find a free position."""
+        """Put all slots whose number is at least `first` into the index, in rounds.
+
+        In each round, some slots find a free position.
+        """
         index = self._index_array
         slots = np.arange(first, self.count, dtype=np.int32)
         positions = self.gather("key", slots) & np.uint64(self._mask)

@@ -49,7 +49,7 @@ class _Share:
 
 
 class DueFront:
-    """The due plans: (instant, tick, host or address).
+    """The plans whose instant has come, as (instant, tick, host or address).
 
     Each plan is held twice: in a heap ordered by class, and in a line in order of arrival. A plan that was taken
     from one of the two, or is outdated, is stale. `is_valid` returns whether a plan is not stale.

@@ -62,7 +62,7 @@ class Workbench:
     """The front, the heap, the back queue and the calendar.
 
     `load(slot)` returns the object of a host that enters the front, or None if it cannot enter now;
-    `unload(host)` is called for a host that leaves. The module docstring describes `stay`, in seconds.
+    `unload(host)` is called for a host that leaves. `stay` is in seconds; the module docstring describes it.
     `first_come` is the share of the turns that go to the host that has waited longest. It is 1.0 if the crawl
     has no order of new URLs.
     """
@@ -277,9 +277,9 @@ class Workbench:
     def first(self, now: float) -> tuple[int, int]:
         """Return (slot, order) of the next host. If URLs have classes, this host has the best class.
 
-        The first URL of the host may have a greater order than this, because the entries of a host outside
-        the front are not read. The result is (NOWHERE, NO_ORDER) if no host is ready. The order is NO_ORDER
-        if the host has no URL to try now.
+        For a host outside the front, whose entries are not read, `order` is a lower bound of the order of its
+        first URL. The result is (NOWHERE, NO_ORDER) if no host is ready. The order is NO_ORDER if the host
+        has no URL to try now.
         """
         self._expire(now)
         found: list[tuple[int, int]] = []
@@ -302,7 +302,7 @@ class Workbench:
         return self._heap[0][2] if self._heap and self._heap[0][0] <= now else None
 
     def _note_due(self, now: float) -> None:
-        """Move ready items from the heap to the plans that are taken by class."""
+        """Move ready items from the heap to `DueFront`, which orders hosts by class."""
         heap = self._heap
         while heap and heap[0][0] <= now:
             plan = heapq.heappop(heap)

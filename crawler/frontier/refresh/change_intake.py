@@ -93,7 +93,7 @@ class ChangeIntake:
             state.stage_signalled(self._schedule, touched, batch)
 
     def heard(self) -> list[dict[str, Any]]:
-        """Return, for each host and source: signals, precision, recall over all sources, mean delay.
+        """Return, for each host and source: number of signals, precision, mean delay, and the host's recall.
 
         The delay is None if no signal has a date.
         """

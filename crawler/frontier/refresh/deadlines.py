@@ -63,7 +63,8 @@ _SIGNAL_MAX = cython.declare(cython.uint, (1 << COUNTER_BITS) - 1)  # maximum co
 _SIGNALS_MAX = cython.declare(cython.uint, 0xFFFFFFFF)  # maximum count if all sources share a counter
 # weight of the latest fetch in the mean share of hubs
 _SHARE_STEP = cython.declare(cython.double, 1.0 / 32.0)
-# While hubs have more than their share, each fetch multiplies their worth by this factor.
+# While hubs get more than their share of the fetches, the worth of all hubs is multiplied by this factor at
+# each fetch.
 _RESTRAIN = cython.declare(cython.double, 0.9)
 _RESTRAINT_LEAST = cython.declare(cython.double, 1e-9)
 _SAMPLE = cython.declare(cython.Py_ssize_t, 64)  # number of pages from which the first level is computed
@@ -334,8 +335,8 @@ class Deadlines:
     def early_by_worth(self, page: cython.int, host: cython.int, now: cython.double) -> cython.double:
         """Return a key that orders a hub by its value even before the hub is due; -inf for any other page.
 
-        As in `due_by_worth`, a value grows as the square of the age, and the mean interval of all pages is
-        used.
+        As in `due_by_worth`, a hub's value is taken to grow as the square of its age, and the interval is the
+        mean of all pages.
         """
         if self.tables.hubs.row_of(page) < 0 or self.tables.states[page] & (EXPLORED | FAILED | AWAY):
             return -_INFINITY
@@ -384,8 +385,8 @@ class Deadlines:
             due = self._again(host, now)
         elif self.clocked:
             due = crawled + elapsed_of(wait, excess, self.controller.scale)
-            # If a quiet neighbourhood becomes active, the key must become earlier, but an offset cannot make
-            # it earlier at first. So the page is checked again soon.
+            # If a quiet neighbourhood becomes active, the page is due earlier. But an offset is at least 0,
+            # so it does not show this at first. So the page is checked again soon.
             if excess < 0.0:
                 due = min(due, now + _QUIET_SHARE * self.controller.scale)
         return min(due, crawled + self.tables.max_age(page))

@@ -34,7 +34,7 @@ BY_LEVEL = ("ncis", "greedy", "cis")  # policies whose level is a gain in freshn
 
 
 class _Arm(msgspec.Struct):
-    """Sums over the refreshes of an arm.
+    """The sums of one arm of a comparison, over its refreshes.
 
     For each refresh, they include its span (interval times importance), the fresh part of the span, and the
     products of these two.
@@ -64,7 +64,7 @@ class _Arm(msgspec.Struct):
         self.fresh_spans += fresh * span
 
     def seen(self) -> tuple[float, float]:
-        """Return (share of time with a fresh copy, standard error): a ratio of sums (Cochran 1977, section 6.4)."""
+        """Return the share of time with a fresh copy, and its standard error (of a ratio: Cochran 1977, 6.4)."""
         ratio = self.fresh / self.spans
         left = self.fresh_fresh - 2.0 * ratio * self.fresh_spans + ratio * ratio * self.spans_spans
         return ratio, math.sqrt(max(left, 0.0)) / self.spans

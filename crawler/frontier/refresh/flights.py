@@ -87,7 +87,7 @@ class Flights:
 
     @cython.cfunc
     def begin(self, page: cython.int, now: cython.double) -> cython.void:
-        """Begin the flight of a page. The page's host is busy until `cancel` or `finish`."""
+        """Note that a fetch of a page begins. The page's host is busy until `cancel` or `finish`."""
         self.require_page(page)
         check_instant(now)
         if self.tables.states[page] & (HELD | WITHHELD):
@@ -267,7 +267,10 @@ class Flights:
     @cython.cfunc
     @cython.exceptval(-1, check=True)
     def signals_since_crawl(self, page: cython.int) -> cython.uint:
-        """Return the signals of a page since its last crawl, including those before its present flight."""
+        """Return the signals of a page since its last crawl.
+
+        If a fetch is in flight, they include those from before it began.
+        """
         signals: cython.uint = self.tables.rows[page].signals
         if page in self.held:
             signals = self.deadlines.summed(self.held[page][0], signals)

@@ -76,7 +76,7 @@ class Hubs:
     @cython.ccall
     @cython.exceptval(check=False)
     def turn(self) -> cython.int:
-        """Move the hand to the next row; return its page, or -1 if the row is vacant or there are no rows."""
+        """Go to the next row, in a circle; return its page, or -1 if the row is vacant or there are no rows."""
         if self._used == 0:
             return -1
         self._hand = self._hand + 1 if self._hand + 1 < self._used else 0

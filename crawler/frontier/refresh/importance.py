@@ -24,7 +24,7 @@ VALUE_MAX = 1e12
 
 
 class Importance:
-    """Computes importances. `values` are priors by fingerprint. The component that counts requests sets `asked`."""
+    """Computes importances. `values` are priors by fingerprint. `asked` is set by the component that counts requests."""
 
     def __init__(self, config: RefreshConfig, values: Mapping[int, float] | None = None) -> None:
         self._prior = config.prior_requests

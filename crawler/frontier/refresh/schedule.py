@@ -401,11 +401,11 @@ class Schedule:
         self._flights.begin(page, now)
 
     def give_back(self, page: int, now: float, ready: float = 0.0) -> None:
-        """End the flight of a page that was not fetched. The page remains due, and its host is free from `ready` on."""
+        """Note that a page was not fetched. The page remains due, and its host is free from `ready` on."""
         self._flights.cancel(page, now, ready)
 
     def record_outcome(self, page: int, now: float, result: int, ready: float = 0.0) -> None:
-        """End the flight of a page with this `RefreshOutcome`; its host may be requested from `ready` on.
+        """Record the result of a page's fetch, as a `RefreshOutcome`; its host may be requested from `ready` on.
 
         The result updates the estimators, and the page gets a new deadline. Signals received
         since `acquire` count for the next interval.

@@ -82,9 +82,9 @@ class Records:
     def site_state(self, host: int) -> tuple[int, list[float]]:
         """Return (the host's key, numbers of its site).
 
-        The numbers are as follows; a name with (3) stands for three numbers: clock (3), signals (18), boost,
-        credence (3), hubs (3), exposure, pages judged (2), changes, score of the number of signals.
-        If the site has a weekly rhythm, the numbers of the rhythm follow.
+        The number in brackets is the number of values of a kind: clock (3), signals (18), boost (1), credence
+        (3), hubs (3), exposure (1), pages judged (2), changes (1), score of the number of signals (1). If the
+        site has a weekly rhythm, the numbers of the rhythm follow.
         """
         self.flights.require_host(host)
         sites = self.learning.sites

@@ -86,7 +86,8 @@ class PageView(msgspec.Struct, frozen=True):
     `signals` are counted by source, `rate` is in changes per unit of time, and `fresh` is a probability.
     `stands_for` is the time since the last crawl of its host, divided by the mean time between two crawls of
     the host. `new` is True if the page appeared while the crawl was watching its site, and was never fetched
-    again. `haste` is the neighbourhood clock divided by the elapsed time, at least 1.
+    again. `haste` is the ratio of the clock time (`freshness/neighbourhood.py`) to the plain time since the
+    last crawl, at least 1.
     """
 
     fingerprint: int

@@ -72,8 +72,9 @@ class Announced(msgspec.Struct, frozen=True):
 
 
 class _Sums(msgspec.Struct):
-    """Decaying sums over the readings of a source: the time, and the sums of mu D t and of b t over the listed pages.
+    """Decaying sums over the readings of a source, where t is the time since the reading before.
 
+    They are the sum of t and, over the listed pages, the sums of mu D t and of b t.
     `unread` is the time since the last reading.
     """
 

@@ -73,7 +73,7 @@ _CHUNK = 4096  # number of pages added at once on opening
 
 
 def stage(schedule: Schedule | Arms, page: int, batch: Batch) -> None:
-    """Put the records of a page, its site and its directory into a batch, and the numbers of the whole schedule."""
+    """Put four records into a batch: those of a page, its site and its directory, and that of the whole schedule."""
     stage_page(schedule, page, batch)
     host_key = stage_site(schedule, schedule.host_of(page), batch)
     directory_key, counts = schedule.records.directory_state(page)
@@ -142,7 +142,10 @@ def stage_page(schedule: Schedule | Arms, page: int, batch: Batch) -> None:
 
 
 class Loaded(NamedTuple):
-    """The number of loaded pages, and the seconds by which their latest crawl is in the future (0.0: in the past)."""
+    """The number of loaded pages.
+
+    `lead` is the number of seconds by which the latest stored crawl time is in the future, or 0.0.
+    """
 
     pages: int
     lead: float
@@ -192,7 +195,7 @@ def load(schedule: Schedule | Arms, store: KeyValue, now: float) -> Loaded:
 def _site_numbers(payload: bytes) -> np.ndarray:
     """Return the numbers of a site's record, with zeros for those that its version did not have.
 
-    Without an exposure, it is the one that keeps the recall unchanged.
+    If the record has no exposure, the exposure is set so that the recall stays the same.
     """
     numbers = np.frombuffer(payload, "<f8")
     if len(payload) == _SITE_UNEXPOSED.size:
@@ -203,7 +206,10 @@ def _site_numbers(payload: bytes) -> np.ndarray:
 
 
 def _load_pages(schedule: Schedule | Arms, chunk: list[tuple[bytes, bytes]], now: float) -> float:
-    """Add the pages of stored records. Return by how many seconds the latest crawl of a page is in the future."""
+    """Add the pages of stored records.
+
+    Return the largest number of seconds by which a stored crawl time is in the future.
+    """
     fingerprints, rows, longer = _page_rows(chunk)
     leads = np.maximum(rows["crawled"] - now, 0.0)
     watched_for = np.maximum(rows["watched"] - leads, 0.0)

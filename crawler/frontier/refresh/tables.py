@@ -49,7 +49,7 @@ FAILED = 4
 HELD = 8  # in flight; also set for a free row
 WITHHELD = 16  # must not be fetched yet
 DOUBLING = 32
-# The following flags are never set for a page that is away or whose fetch failed.
+# The following flags are never set for a page that is being fetched or whose fetch failed.
 JUMPED = 32  # made due by a signal
 NEW = 64  # appeared while the crawl was watching its site, and was never fetched again
 LOW_BITS = 31

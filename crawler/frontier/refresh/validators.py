@@ -85,7 +85,7 @@ TRIAL_EVERY = 16
 WASTED_MAX = 0.7
 PARAMETERS_MAX, PATTERN_CHARS_MAX = 3, 64
 DATE_SLACK = 2.0  # seconds of tolerance, because dates are in whole seconds
-# The last 304 may have been a lie if the new content's Last-Modified is older than this 304. Then the
+# If the new content's Last-Modified is older than the last 304, that 304 may have been wrong. Then the
 # likelihood of an honest 304 is multiplied by this factor. It is not 0, because clocks differ, and moved
 # files keep their times.
 DATE_DOUBT = 0.1
@@ -141,9 +141,9 @@ class _Host(msgspec.Struct):
 class _Page(msgspec.Struct, gc=False):
     """The state of a page whose validators lied `times` times, that is, hid a change.
 
-    Validators of the `kinds` are not sent in the next `left` requests, nor in any request before `until`.
-    `doubted` is set if the last answers were 304 with validators that differ from those of the page's copy.
-    It holds the validators of the copy.
+    `kinds` are the kinds of validators that are not sent. This applies to the next `left` requests, and to
+    all requests before `until`. `doubted` is set if the last answers were 304 with validators that differ
+    from those of the page's copy. It holds the validators of the copy.
     """
 
     kinds: int = 0
@@ -309,7 +309,10 @@ class Validators:
         after: PageRecord,
         sent: tuple[ValidatorKind, ...],
     ) -> None:
-        """Count the body that a 304 saved; doubt the page if 304 and copy differ in validators (RFC 9111 4.3.4)."""
+        """Count the body that a 304 saved.
+
+        If the validators of the 304 and of the copy differ, the page is in doubt (RFC 9111 4.3.4).
+        """
         if sent:
             self._trust(host, sent[0], pattern).spend(saved=1.0)
         if any(_value(before, kind) != _value(after, kind) for kind in _kinds(before)):
@@ -460,7 +463,7 @@ _JUDGED = (Outcome.FETCHED, Outcome.EMPTY, Outcome.UNCHANGED)
 
 
 def pattern_of(url: str) -> str:
-    """Return the pattern of a URL, which depends on the program that serves the URL: `/docs/*.html` or `/*?id`."""
+    """Return the pattern of a URL, such as `/docs/*.html` or `/*?id`. One program often serves all URLs of a pattern."""
     parts = urlsplit(url)
     folders, _, name = parts.path.rpartition("/")
     first = folders.split("/", 2)[1] + "/" if folders else ""

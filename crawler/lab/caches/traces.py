@@ -22,8 +22,8 @@ from crawler.urls.trace import FORMAT, INFO_FILE, LINK, LINKS_FILE, PAGE, PAGES_
 class Trace:
     """A trace of complete pages and their links. It is in memory or mapped from files.
 
-    `pages` are records of `trace.PAGE`; `links` are the words of their links, one page after another. The
-    links of page i are links[starts[i]:starts[i + 1]].
+    `pages` are records of `trace.PAGE`; `links` holds one word for each of their links, one page after
+    another. The links of page i are links[starts[i]:starts[i + 1]].
     """
 
     def __init__(

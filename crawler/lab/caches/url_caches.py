@@ -48,7 +48,7 @@ Misses = NDArray[np.int64]
 
 
 class Stream:
-    """Requests for URLs: the words of a trace, uint64 (n,), in memory.
+    """The requests of a trace, in memory: one 64-bit word per requested URL, uint64 (n,).
 
     `ids` are int32 in order of first appearance; `distinct` is the number of distinct ids.
     """

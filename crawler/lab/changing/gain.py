@@ -110,11 +110,10 @@ class GainGame(msgspec.Struct, frozen=True):
 class Played(msgspec.Struct, frozen=True):
     """The result of an arm after the warm-up.
 
-    freshness: share of page time in which the copy was current, weighted by importance.
-    requests, conditional: the number of requests for pages, and the number of conditional requests for pages.
-    not_modified: the number of answers 304.
-    repeated: the number of answers 200 with the version that the crawl already had.
-    others: the number of requests for listings, hubs, sitemaps and feeds.
+    freshness: the share of the time in which a page's copy was current, as a mean over pages weighted by
+    importance. requests, conditional: the number of requests for pages, and the number of conditional
+    requests for pages. not_modified: the number of answers 304. repeated: the number of answers 200 with the
+    version that the crawl already had. others: the number of requests for listings, hubs, sitemaps and feeds.
     delays: days from the birth of each article to its first copy; infinite if it has no copy.
     """
 
@@ -211,7 +210,7 @@ async def play(game: GainGame, arm: Arm, directory: Path) -> Played:
 
 
 def _repeated(pages: list[WebRequest], begin: float, end: float) -> int:
-    """Count the answers 200 from `begin` to `end` that repeat the version of the page's previous answer 200."""
+    """Count the 200 answers from `begin` to `end` that show the same version as the previous 200 answer for the page."""
     copies: dict[int, int] = {}
     repeated = 0
     for each in pages:

@@ -40,9 +40,9 @@ class CalibrationRow(NamedTuple):
     """The answers whose stated P[fresh] is at least `low` and below the `low` of the next row.
 
     `answers` is the number of these answers, `said` the mean of their stated P[fresh], and `fresh` the share
-    of them that was fresh. `error` is the standard error of `fresh` when `pages` pages are drawn at random.
-    It takes into account that answers for the same page are correlated, and that a few pages give most of the
-    answers (Zipf's law).
+    of them that was fresh. `error` is the standard error of `fresh`, if the `pages` pages are regarded as a
+    random sample. It takes into account that answers for the same page are correlated, and that a few pages
+    give most of the answers (Zipf's law).
     """
 
     low: float

@@ -43,7 +43,7 @@ MEMORY = Path("/dev/shm")
 
 
 class Cluster:
-    """The web, the processes and the faults of one run. Call `run` once; the judge reads the result.
+    """The web, the processes and the faults of one run. Call `run` once; `judge.py` then checks the result.
 
     `web` replaces the web of the settings; it must answer as a `SyntheticWeb` does.
     """

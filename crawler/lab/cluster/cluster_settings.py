@@ -65,7 +65,7 @@ class Act(msgspec.Struct, frozen=True):
 
 
 class Observed(msgspec.Struct):
-    """The observations of a run, besides the web's log."""
+    """The observations of a run that are not in the web's log."""
 
     ended: bool = False  # every process ended by itself because nothing was left to do
     elapsed: float = 0.0
@@ -85,7 +85,8 @@ class Observed(msgspec.Struct):
     told_to_stop: dict[int, float] = {}  # life -> the instant at which it received TERM
     # life -> its limit on the pages per host and on the depth, if there was one
     limits: dict[int, int] = {}
-    # number of a life (a process from one start to its end) -> its beginning, in seconds from the start of the run
+    # number of a life (a process from a start to its end) -> its beginning, in seconds from the start of the
+    # run
     begun: dict[int, float] = {}
     survivors: dict[str, str] = {}  # name of a process -> the machine on which it finished
     wire_writes: int = 0

@@ -62,7 +62,7 @@ class Scale(NamedTuple):
     pages: int
 
 
-# Maps a number of processes to the scale of runs with at least that many processes.
+# The size of a run, by the number of processes: each entry is for runs with at least this many processes.
 SCALES = {1: Scale(1.0, 30.0, 100), 17: Scale(10.0, 60.0, 40), 65: Scale(30.0, 120.0, 25)}
 
 
@@ -71,10 +71,10 @@ class CurveRow(msgspec.Struct, frozen=True):
 
     `own_links` is the share of links whose hosts belong to the process that found them. `sent_share` is the
     share of the other links that were sent; the rest were not sent because the process had met the same links
-    lately. `link_bytes_a_page` and `link_bytes_a_link` count the bytes of the sent links. `beat` is the
-    number of seconds between two beats (heartbeats or acknowledgements) on a connection.
-    `beat_bytes_a_second` and `connections` are per process. `hosts_in_flight` is a mean over the time at full
-    speed. Seconds are virtual, except CPU seconds, which are real.
+    lately. `link_bytes_a_page` and `link_bytes_a_link` are the bytes of the sent links, per fetched page and
+    per sent link. `beat` is the number of seconds between two beats (heartbeats or acknowledgements) on a
+    connection. `beat_bytes_a_second` and `connections` are per process. `hosts_in_flight` is a mean over the
+    time at full speed. Seconds are virtual, except CPU seconds, which are real.
 
     The other fields describe the refresh run: its number of pages, the freshness in its second half, the
     freshness with one process on the same web, and the relative levels of pages. The relative level of a page

@@ -224,9 +224,9 @@ class FaultInjector:
         """Replace a disk by its backup or by an empty disk. The data that the process has stored since is lost.
 
         If the process knows that the crawl has ended, the fault is skipped: the other processes would have to
-        recover the lost links, but they are then ending, too. In a run, only the disks of one process name
-        are replaced. If two processes were restored, links from one to the other, and links that both had
-        found, could be lost although the crawler has no bug.
+        recover the lost links, but they are then ending, too. In a run, only one process (on any machine)
+        ever gets another disk. If two processes were restored, links from one to the other, and links that
+        both had found, could be lost although the crawler has no bug.
         """
         population, life = self._population, machine.life
         running = population.running.get(machine.label)

@@ -27,7 +27,7 @@ HEADER_BYTES = 200
 class WebAsk(msgspec.Struct, frozen=True, gc=False):
     """A request: its times, URL, answer and sender.
 
-    The sender is life number `life` of process `name` on `machine`.
+    The sender is process `name` on `machine`; `life` counts the starts of this process.
     """
 
     at: float

@@ -320,8 +320,8 @@ def _judge_stops(notes: Notes, asked: list[list[WebAsk]], observed: Observed) ->
 def _judge_hosts(notes: Notes, rows: Sequence[WebAsk], cluster: Cluster) -> None:
     """Record a violation for each request to a host by a second process or too soon after another request.
 
-    A request ends when its process ends, because the kernel closes the connections. If a process has copies,
-    the gaps are judged separately for each machine.
+    A request ends when its process ends, because the kernel closes the connections. If a fault has copied a
+    process to another machine, the gaps between requests are judged for each machine alone.
     """
     config = cluster.config.politeness
     delay, factor, most = float(config.delay), config.delay_factor, float(config.delay_max)
@@ -406,7 +406,7 @@ def _judge_rate(notes: Notes, rows: Sequence[WebAsk], settings: ClusterSettings)
         while asks[first].at < row.at - RATE_WINDOW:
             first += 1
         window = asks[first : place + 1]
-        # every life may begin with a request
+        # each process may begin with a request after every start
         if len(window) > allowed + max(processes, len({each.life for each in window})):
             notes.add("unfair rate", f"{len(window)} in {RATE_WINDOW:g} s until {row.at - START:.1f}")
 

@@ -275,7 +275,7 @@ def _path_of(descriptor: int) -> str:
 
 
 def _alive() -> Life | None:
-    """Return the life whose code runs, or None.
+    """Return the simulated process (life) whose code runs, or None.
 
     Raises:
         Killed: the life is dead.

@@ -161,7 +161,7 @@ class OperatorActs:
             self._note(act, url)
 
     def _signal(self, machine: Machine, act: Fault) -> None:
-        """Report to the process of the machine that a page has changed. Another process may own the page."""
+        """Send a change signal for a page to the process of the machine. Another process may own the page."""
         url = self._page(act)
         running = self._population.running.get(machine.label)
         self._command(

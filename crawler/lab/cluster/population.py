@@ -52,7 +52,7 @@ FRUITLESS_MAX = 60
 
 
 class Population:
-    """Manages machines and lives (see the module docstring).
+    """Manages machines and the processes that run on them, which are called lives (see the module docstring).
 
     It calls `on_begin` and `on_over` with each life, and `on_end` when no further life will begin.
     """
@@ -71,7 +71,7 @@ class Population:
         for name in names:
             self.add_address(name)
         self.config = config_of(settings, world.web)
-        self._limit = 0  # the limit on the pages per host and on the depth; 0 = none
+        self._limit = 0  # the limit on the pages per host, and also on the depth; 0 = none
         self.machines: list[Machine] = []
         for name in names:
             self.add_machine(name, name, folder / name)
@@ -228,7 +228,7 @@ class Population:
         self._graveyard.append(task)
 
     def new_life(self, machine: Machine) -> Life:
-        """Return a life with the next number. The life does not run yet."""
+        """Return a new simulated process (life) with the next number. The life does not run yet."""
         self._numbers += 1
         return Life(machine, self._numbers)
 
@@ -281,7 +281,10 @@ class Population:
         return process.stopped_by
 
     def open(self, life: Life, *, restore: bool = True) -> Stages:
-        """Open the stages of a process, to run it or for a command while it is down. `Stages` explains `restore`."""
+        """Open the stages of a process.
+
+        This is done to run the process, and for commands while it is down. `Stages` explains `restore`.
+        """
         machine, settings = life.machine, self.world.settings
         clock = MachineClock(asyncio.get_running_loop().time, machine.wall_offset)
         host, port = self.addresses[machine.label]

@@ -47,7 +47,7 @@ class VirtualNetwork:
         self.writes = 0
 
     def listen(self, address: Address) -> "VirtualListener":
-        """Return a listener at `address` for the life that runs now."""
+        """Return a listener at `address` for the simulated process that runs now."""
         life = CURRENT.get()
         assert life is not None
         self.listening[address] = found = VirtualListener(self, address, life)

@@ -126,7 +126,8 @@ def run(args: argparse.Namespace) -> int:
     world = _world(shared, arms[0])
     # the fetches of the longest game from the birth of the first page on
     fetches = max(budgets) * world.change_rate * (world.horizon - float(world.born.min()))
-    drawn = args.living and args.hubs == living.NEWS  # the world `news` is drawn, and needs no histories
+    # the world `news` is simulated, so it needs no histories
+    drawn = args.living and args.hubs == living.NEWS
     if round(fetches, 6) < 1.0 and not drawn:
         raise UsageError(
             f"--data {args.data}: the histories are too short, or change too rarely, to compare policies: "

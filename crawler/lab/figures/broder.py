@@ -112,7 +112,7 @@ Given = Options | Material
 
 
 def material(source: Given) -> Material:
-    """Return the given material. If options are given instead, return synthetic material according to the options."""
+    """Return `source` if it is material for the figures; if it is a set of options, make synthetic material from them."""
     if isinstance(source, Material):
         return source
     return _synthetic(LINKS_QUICK if source.quick else LINKS, source.seed)

@@ -35,7 +35,7 @@ def _runs(
 
 
 def _pooled(runs: list[tuple[Pages, dict[str, SimulationResult]]], name: str) -> tuple[np.ndarray, ...]:
-    """For each page of each instance, return the baseline's rate, the policy's rate, recall and change rate."""
+    """For each page of each instance, return its crawl rate (baseline, policy), its recall and its change rate."""
     return (
         np.concatenate([results["baseline"].rates for _, results in runs]),
         np.concatenate([results[name].rates for _, results in runs]),

@@ -164,7 +164,7 @@ class Prototype(rivals.Ranked):
 
 
 class ExactHubs(Exact):
-    """The policy `Exact`, plus D, the value of finding new pages, for every node.
+    """The policy `Exact`, in which the value of every node also includes D, the value of finding new pages.
 
     `freshness/discovery.py` computes theta.
     """

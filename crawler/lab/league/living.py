@@ -132,9 +132,9 @@ class LivingResult(msgspec.Struct, frozen=True):
     idle: int
 
     def by_site(self, world: LivingWorld) -> tuple[np.ndarray, np.ndarray]:
-        """Return two arrays by site: the weighted page time in which copies were current, and all page time.
+        """Return two arrays by site: the time for which copies of its pages were current, and for which pages existed.
 
-        Hubs are not included.
+        Each page is weighted by its importance. Hubs are not included.
         """
         pages = slice(0, world.pages)
         weight, count = world.importance[pages], len(world.sites)
@@ -247,7 +247,7 @@ def _changes_of(hub: Hub, world: World) -> list[float]:
 def news(seed: int) -> LivingWorld:
     """Return a simulated news site: 600 static pages, 4.2 articles a day, and 10 sections that show their 20 newest.
 
-    The activity of the sections is log-normal. The budget at 1x is 16 fetches a day. Fetching each article
+    The activity of the sections is log-normal. The budget 1x is 16 fetches a day. Fetching each article
     once takes a quarter of this budget.
     """
     rng = np.random.default_rng(seed)
@@ -291,7 +291,7 @@ def news(seed: int) -> LivingWorld:
 
 
 def _expect_first(world: LivingWorld, policy: Finder) -> None:
-    """Tell the policy how many nodes are found first on each hub, if the hubs are fetched at the start.
+    """Tell the policy the number of nodes that each hub is the first to show, if the hubs are fetched at the start.
 
     The hubs are taken in the order in which a crawl fetches them, with the root of a site first. This is the
     reverse of their order in `world.hubs`, where the root of a site is its last hub.
@@ -402,7 +402,7 @@ class _Game:
             self._policy.credit(self._via[node], float(not is_gone), now)
 
     def _bank(self, node: int, until: float) -> None:
-        """Add the time in which the copy of the node was current."""
+        """Add to the node's total the time in which its copy was current."""
         times, place = self._world.changes[node], self.seen[node]
         stale = times[place] if place < len(times) else self._world.horizon
         begun = max(self._last[node], self._warm)

@@ -138,7 +138,7 @@ class Believe(DueFirst):
 
 
 class Nutch(DueFirst):
-    """Nutch 1.x, `AdaptiveFetchSchedule.setFetchSchedule`, with the defaults of nutch-default.xml.
+    """The schedule of Nutch 1.x: `AdaptiveFetchSchedule.setFetchSchedule` with the defaults of nutch-default.xml.
 
     The interval is multiplied by 1 + .4 if the page is unmodified, by 1 - .2 if it is modified. Let delta be
     the time since the last modification that was seen. The interval is at least delta, and between a minute
@@ -167,7 +167,7 @@ class Nutch(DueFirst):
 
 
 class StormCrawler(DueFirst):
-    """StormCrawler, `AdaptiveScheduler.schedule`, with its defaults.
+    """The schedule of StormCrawler: `AdaptiveScheduler.schedule` with its default settings.
 
     After a change, the new interval is .5 interval + .5 minimum. Without a change, the interval is multiplied
     by 1.5, up to two weeks. The first interval is a day, the minimum an hour.

@@ -291,7 +291,7 @@ def _joined(kept: list[tuple[str, _Part]], arm: str, days: int, seed: int) -> Wo
 def _by_day(parts: list[tuple[_Part, int]], days: int) -> list[Heard]:
     """Return the signals that are read at the end of each day.
 
-    For each page, this is the signal of the day with the latest date.
+    If a page has several signals on a day, only the one with the latest date is kept.
     """
     at = np.concatenate([part.told_at for part, _ in parts])
     pages = np.concatenate([part.told_of + first for part, first in parts])

@@ -138,7 +138,7 @@ def _weights(web: DrawnWeb) -> str:
 
 
 def _judged(web: DrawnWeb, rows: list[WebAsk], length: float) -> WorldRun:
-    """Compute freshness and the hosts' shares of the fetches from the log. Times are those of the drawn world."""
+    """Compute freshness and the hosts' shares of the fetches from the log. Times are those of the simulated world."""
     world = web.world
     horizon = length * web.speed
     begin = world.spec.warm_up * horizon

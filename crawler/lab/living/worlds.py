@@ -122,7 +122,7 @@ class WorldSpec(msgspec.Struct, frozen=True):
 
 
 class DrawnWorld(msgspec.Struct, frozen=True):
-    """A drawn world of n pages. It has the attributes that the league's policies read.
+    """A world of n pages that was drawn at random. It has the attributes that the league's policies read.
 
     Times are in seconds from the start.
 

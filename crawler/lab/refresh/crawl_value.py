@@ -201,7 +201,7 @@ def expected_intervals(pages: Pages, at: np.ndarray) -> np.ndarray:
 
 
 def expected_fresh_times(pages: Pages, at: np.ndarray) -> np.ndarray:
-    """Return w of each page at its threshold, (m,)."""
+    """Return w, the expected fresh time per crawl, of each page at its threshold, (m,)."""
     out = np.empty(len(pages))
     fill_fresh_times(Columns(*kind_of("ncis"), pages), _column("thresholds", at, len(pages)), out)
     return out

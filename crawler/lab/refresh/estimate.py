@@ -50,9 +50,10 @@ _UNDERFLOW = 700.0
 class Prior(msgspec.Struct, frozen=True):
     """Pseudo-intervals and bounds, in the caller's unit of time.
 
-    The prior adds `interval_weight` changed intervals of length `interval` without signals, and as many
-    unchanged ones. It also adds `signal_weight` changed intervals of length 0 with one signal, and as many
-    unchanged ones. These intervals pull b towards ln 2. `rate_min` and `rate_max` bound alpha.
+    The prior adds artificial intervals between two crawls: `interval_weight` intervals with a change, of
+    length `interval` and without signals, and as many without a change. It also adds `signal_weight`
+    intervals with a change, of length 0 and with one signal, and as many without a change. These intervals
+    pull b towards ln 2. `rate_min` and `rate_max` bound alpha.
     """
 
     interval: float = 0.5
@@ -153,10 +154,9 @@ def _maximise(
 ) -> tuple[float, float, Curvature]:
     """Maximise the likelihood within bounds by Newton's method. Return alpha, b, and the curvature at this point.
 
-    A step is halved if it goes too far, that is, if the slope at its end is downhill and nearly as steep as
-    the uphill slope at its start. On a concave function, this ensures progress. A parameter shrinks at most
-    tenfold per step, because the likelihood is defined only for x > 0. Usually 6 steps suffice; 60 is the
-    limit.
+    A step goes too far if the likelihood falls at its end nearly as steeply as it rose at its start. Such a
+    step is halved. On a concave function, this ensures progress. A parameter shrinks at most tenfold per
+    step, because the likelihood is defined only for x > 0. Usually 6 steps suffice; 60 is the limit.
     """
     low, high = bounds
     alpha, b = min(max(start[0], low, 1e-12), high), start[1]
@@ -312,8 +312,8 @@ def _merge(left: list[float], right: list[float], alpha: float, b: float) -> lis
     s1, s2, _, _, _ = _curvature_of_points((left, right), alpha, b)
     weight = left[2] + right[2]
     share = (alpha * s1 + b * s2) / weight
-    # If the rates are at a bound, or the changes were certain, the score does not determine the point. Any
-    # point will do, and the mean is used.
+    # If the rates are at a bound, or the changes were certain, every point on the line has the same score. In
+    # this case, the mean is used.
     if not 1e-6 < share < 1.0:
         mean = [(p * left[2] + q * right[2]) / weight for p, q in zip(left[:2], right[:2], strict=True)]
         return [*mean, weight]
@@ -339,8 +339,8 @@ def _solve_share(share: float) -> float:
 class RunningEstimate:
     """The running estimate of one page in constant memory.
 
-    A changed interval adds a point (tau, n, weight 1). When there are more than `POINTS_MAX` points, two
-    points are merged, chosen so that the likelihood changes least.
+    Each interval with a change becomes a point (tau, n, weight 1). When there are more than `POINTS_MAX`
+    points, two points are merged, chosen so that the likelihood changes least.
     """
 
     POINTS_MAX = 8
@@ -381,8 +381,8 @@ class RunningEstimate:
     def _merge_closest(self) -> None:
         """Merge the two points whose merge has the smallest cost.
 
-        The cost is w1 w2 / (w1 + w2) times the squared relative distance between the points (alpha tau, b n),
-        where w1 and w2 are the weights of the two points.
+        The cost is w1 w2 / (w1 + w2) times a squared distance. Here, w1 and w2 are the weights of the points,
+        and the distance is that of (alpha tau, b n), relative to its size.
         """
         self.estimate()  # the merge keeps the score at the best current estimate of the rates
         points, alpha, b = self._points, self._alpha, self._b

@@ -175,7 +175,7 @@ def _rates(pages: Pages, at: np.ndarray) -> np.ndarray:
 
 
 def _mixed(pages: Pages, bandwidth: float, low: float, high: float, by: str, guesses: np.ndarray) -> Optimum:
-    """Mix the solutions of two levels that differ only by rounding, so that the rates sum to the bandwidth."""
+    """Mix the solutions for the levels `low` and `high` (equal up to rounding), so that rates sum to `bandwidth`."""
     below, above = (thresholds(pages, level, by=by, guesses=guesses) for level in (low, high))
     more, fewer = _rates(pages, below), _rates(pages, above)
     spread = more.sum() - fewer.sum()
@@ -186,8 +186,9 @@ def _mixed(pages: Pages, bandwidth: float, low: float, high: float, by: str, gue
     ]
     accuracy = (share * gains[0] + (1.0 - share) * gains[1]) / pages.importance.sum()
     rates = share * more + (1.0 - share) * fewer
-    # Just below the maximum of a page's value, its rate may change much between two levels that differ only
-    # by rounding. Then no mixture has exactly the sum `bandwidth`, so the rates are scaled to it.
+    # If the level is just below the maximum of a page's value, a change of the level by a rounding error may
+    # change the page's rate much. Then no mixture of the two solutions has exactly the sum `bandwidth`, so
+    # the rates are scaled to this sum.
     if bandwidth > 0.0 and rates.sum() > 0.0:
         rates *= bandwidth / rates.sum()
     return Optimum(low, below, rates, float(accuracy))

@@ -18,7 +18,7 @@ else:
 
 @cython.cclass
 class Columns:
-    """The columns of `pages`, and the crawl value to compute: `kind` and `terms` are a pair that `kind_of` returns."""
+    """The columns of `pages`, and the kind of crawl value to compute. `kind_of` returns `kind` and `terms`."""
 
     def __init__(self, kind: cython.Py_ssize_t, terms: cython.Py_ssize_t, pages: Pages) -> None:
         self.kind = kind

@@ -31,7 +31,7 @@ FIELDS: dict[str, type] = {
     "language": str,  # ISO 639-1, or ISO 639-3 for languages without such a code
     "language_confidence": float,  # the probability of the language, 0 to 1
     "author": str,  # the author and the next seven columns are what the page declares (`metadata.py`)
-    "published": str,  # ISO 8601, as precise as the declaration
+    "published": str,  # ISO 8601, with the precision that the page declares
     "modified": str,
     "description": str,
     "site_name": str,

@@ -35,7 +35,7 @@ class Selection(NamedTuple):
     static: bool = False
 
     def form(self, capture: Capture) -> Capture:
-        """Return the capture to read: with `static`, the one with the server's answer in place of the DOM."""
+        """Return the capture to read. If `static` is true, this is the server's answer instead of the DOM."""
         return static_form(capture) if self.static else capture
 
     def takes(self, archive: Archive, fingerprint: int, capture: Capture, record: PageRecord | None) -> bool:

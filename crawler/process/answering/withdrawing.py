@@ -50,7 +50,8 @@ PAUSE_ENTRIES = 500  # number of entries examined between two pauses: about 5 ms
 class Withdrawing:
     """Carries out the steps of a withdrawal in one process.
 
-    `commit` queues a `Change`, and `making` builds all queued changes. `retiring` drops the waiting URLs that match.
+    `commit` queues a `Change`, and `making` builds all queued changes. `retiring` drops the waiting URLs to
+    which the rule applies.
     """
 
     def __init__(
@@ -313,7 +314,10 @@ def covers(rule: Withdrawal, capture: Capture) -> bool:
 
 
 def span(rule: Withdrawal, prefix: bytes, fingerprinter: Fingerprinter) -> tuple[bytes, bytes]:
-    """Return the range of whole buckets in a family that contains the keys of all URLs covered by a rule."""
+    """Return a range of keys in a family.
+
+    It consists of whole buckets and contains the keys of all URLs that a rule covers.
+    """
     host = rule.host or (hostname(f"http://{rule.prefix}") if rule.prefix else "")
     host = host or (hostname(rule.url) if rule.url else "")
     if not host:

@@ -68,7 +68,8 @@ class Committer:
         self._large = min(config.group_entries_max, concurrency // 2)
         self._gather_until: float | None = None  # None while no group waits for more results
         self._decide_at = 0.0
-        # The earliest time of the next flush for a dry frontier while fetches are in flight.
+        # If the frontier has nothing to fetch while fetches are in flight, the next flush begins at this time
+        # or later.
         self.early_flush_at = 0.0
 
     def __repr__(self) -> str:

@@ -190,8 +190,8 @@ class PeerExchange(Exchange):
     def _progress(self) -> Progress:
         """Return the progress of this process.
 
-        If an earlier run has stored the end of the crawl, and this end still applies, the seeds that are in the
-        outbox a second time do not count.
+        If an earlier run has stored that the crawl has ended, and this is still true, links to seeds that are
+        in the outbox again are not counted.
         """
         own = super()._progress()
         if own.outbox and self._known_termination.holds and not self.coordination.heard_all:
@@ -203,7 +203,7 @@ class PeerExchange(Exchange):
         return own
 
     def _recall_end(self) -> None:
-        """Learn that the crawl has ended if the end stored by an earlier run shows this (`Termination.recalls`)."""
+        """Note that the crawl has ended if an earlier run stored this and it is still true (`Termination.recalls`)."""
         said = self.coordination.rates_stated()
         if self._known_termination.recalls(said, self.coordination.process_count, self._clock.now()):
             self.learn_end()

@@ -12,7 +12,7 @@ _SITEMAP, _EXTERNAL = LinkFlag.SITEMAP, LinkFlag.EXTERNAL
 
 
 class FetchTaskSlot:
-    """The methods of a fetch task's slot that the fetcher uses."""
+    """The interface through which the fetcher uses the slot of a fetch task."""
 
     __slots__ = ("_clock", "_fetch_task", "_frontier", "_wake")
 

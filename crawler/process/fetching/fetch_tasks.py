@@ -498,7 +498,7 @@ def _not_resolved(text: str) -> Resolution:
 
 
 def _say(fetch: Fetch) -> None:
-    """Log, for `-v`, why a request failed. `process/answering/wait_log.py` logs when the host is tried again."""
+    """Log, for `-v`, why a request failed. The time of the next try is logged by `process/answering/wait_log.py`."""
     if fetch.blame and log.isEnabledFor(logging.DEBUG):
         status = f" {fetch.status}" if fetch.status else ""
         error = f": {fetch.error}" if fetch.error else ""

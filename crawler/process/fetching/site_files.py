@@ -52,7 +52,7 @@ class SiteFiles:
     async def fetch(
         self, fetch_task: FetchTask, request: FetchRequest, page: Fetch, extracted: Extracted | None
     ) -> None:
-        """Fetch the files of the site that a page still needs. Note in the page's answer what the site now says."""
+        """Fetch the files of the site that a page still needs. Add to the page's answer what these files state."""
         urls = self._results.site_files(page, extracted, self._clock.now())
         if not urls:
             return

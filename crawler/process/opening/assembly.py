@@ -96,7 +96,7 @@ def make_page_cache(context: ProcessContext, store: KeyValue, fingerprinter: Fin
 
 
 def make_file_bodies(context: ProcessContext, pages: PageCache) -> "FileBodies":
-    """Open the folder of partly received files. Delete the parts of files that have been completed since."""
+    """Open the folder of partly received files. Delete the parts of those files that are stored as a whole by now."""
     from crawler.process.fetching.file_bodies import FileBodies  # only a running crawl needs this
 
     parts = PartFolder(context.directory / PARTS)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 class Environment:
     """The environment of a real crawl, which is the operating system.
 
-    Each method imports the modules that it needs, so a command on a crawl at rest does not import the network.
+    Each method imports the modules that it needs, so a command on a crawl at rest imports no network modules.
     """
 
     watch_interval = WATCH_INTERVAL

@@ -68,7 +68,7 @@ _NEWS = LinkFlag.NEWS  # the flag of a link found on a refetched page; that page
 
 
 class Stages:
-    """The stages stored in `DIR/<name>`, opened under its lock.
+    """The stages of one process, stored in `DIR/<name>` and opened while the folder is locked.
 
     `seed` is the secret of the crawl, 16 bytes. `topology` names the other processes (None if there are
     none). `priority` returns a link's place in its queue (`Frontier`). With `restore`, pages whose stored
@@ -210,7 +210,7 @@ class Stages:
 
     @property
     def signal_intake(self) -> "SignalIntake":
-        """Decides about signals that pages have changed."""
+        """Decides about change signals."""
         return self.decisions.signal_intake
 
     @property
@@ -255,7 +255,10 @@ class Stages:
         sync_directory(self.directory.absolute().parent)
 
     def _note_opening(self) -> bool:
-        """Return whether the last program that used the folder ended cleanly. Until `close`, this program has not."""
+        """Return whether the last program that used the folder ended cleanly.
+
+        Until `close`, this program counts as not ended cleanly.
+        """
         clean = self.store.get(CLEAN) is not None
         self._begin_state(self.store.batch(sync=True), clean=False, run=self._run)
         return clean

@@ -121,7 +121,7 @@ class Admission:
         encoding: str = "utf-8",
         source: LinkSource = NO_PAGE,
     ) -> Counted:
-        """Admit links like `links`, but portion by portion, with a pause after each portion."""
+        """Do the same as `links`, but portion by portion, with a pause after each portion."""
         return _sum_of(
             self.links(change, base, portion, link_context, encoding, source) for portion in portions(hrefs)
         )

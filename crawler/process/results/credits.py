@@ -45,7 +45,7 @@ class Credits:
         self._give(change, via, (page ^ _MARK) & _LOW_48, now)
 
     def received(self, change: Change, links: Iterable[Link], now: float) -> None:
-        """Apply the credits among the links that another process sent."""
+        """Apply credits that another process sent. They are sent in the form of links."""
         for link in links:
             change.count("splitter.credits_heard")
             self._give(change, link.via, link.fingerprint & _LOW_48, now, passes=link.redirects + 1)

@@ -47,7 +47,7 @@ NO_PAGE = LinkSource()
 
 
 class LinkScoring:
-    """Computes the scores of links by the order of new URLs, and remembers them, in one process.
+    """Computes the scores of links as the order of new URLs defines them, and remembers them for one process.
 
     Args:
         bits: 2^bits URLs are remembered for links to this process, and as many for links sent to others.
@@ -127,7 +127,7 @@ def page_score(order: int) -> float:
 
 
 def named(config: OrderConfig) -> Ranking | None:
-    """Return the configured order. Log the first exception of each type that its score function raises.
+    """Return the configured order. If its score function raises exceptions, the first of each type is logged.
 
     Raises:
         ConfigError: see `orders.naming.ranking`.

@@ -121,7 +121,7 @@ class SignalIntake:
         return change
 
     def hear(self, change: Change, fetch_task: FetchTask, extracted: Extracted, now: float) -> None:
-        """Use the dates that a refetched page gives for pages of its host as signals of changes of these pages.
+        """If a refetched page states dates for other pages of its host, record these dates as change signals.
 
         This process owns these pages, because it owns the host.
         """

@@ -99,7 +99,7 @@ class SiteKnowledge:
         change.count("splitter.scope_told", len(notices) * len(peers))
 
     def apply_notice(self, change: Change, links: list[Link]) -> list[Link]:
-        """Widen the scope by the notices among the `links` of a peer. Return the other links."""
+        """Some `links` of a peer are notices, which widen the scope: apply them. Return the other links."""
         notices = [link for link in links if link.flags & _SCOPE]
         if not notices:
             return links

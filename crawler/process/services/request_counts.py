@@ -19,7 +19,11 @@ COUNTS_INTERVAL = 5.0  # seconds between two writes; a crash loses the counts si
 
 
 class RequestCounts:
-    """The counts of a process. `queue` passes a change to the commit queue. `refresh` receives the importance."""
+    """The counts of a process.
+
+    `queue` passes a change to the commit queue. The importance of pages that follows from the counts is
+    passed to `refresh`.
+    """
 
     def __init__(
         self,

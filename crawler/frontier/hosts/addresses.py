@@ -3,11 +3,11 @@
 An address gets one request at a time. After each request, its hosts wait for the gap of the address. This gap
 is half the minimum host gap, multiplied by the number of processes. An address with at least
 `shared_address_domains` registrable domains is shared hosting. It has 16 request slots, and each slot stays
-held for the gap after an answer. It also has a limit of `shared_address_rate` requests per second. This limit
-grows with the square root of the number of domains. An address that serves a hundred times as many sites
-usually has more machines, but perhaps not a hundred times as many. So it gets ten times as many requests. If
-the gap is 0, requests to addresses are not limited. Durations are in seconds; instants are seconds on the
-process clock.
+held for the gap after an answer. It also has a limit of `shared_address_rate` requests per second, which
+start at equal distances. This limit grows with the square root of the number of domains. An address that
+serves a hundred times as many sites usually has more machines, but perhaps not a hundred times as many. So it
+gets ten times as many requests. If the gap is 0, requests to addresses are not limited. Durations are in
+seconds; instants are seconds on the process clock.
 """
 
 from collections import deque
@@ -175,8 +175,11 @@ class Addresses(Generic[Host]):
                 return max(now if first is None else first, now) + self._interval(address) * line.index(host)
         return now
 
-    def acquire(self, address: Address[Host]) -> None:
+    def acquire(self, address: Address[Host], now: float) -> None:
+        """Take a request slot. The rate limit of a shared address decides when the next request may start."""
         address.in_flight += 1
+        if address.domains is None:
+            address.ready = max(address.ready, now) + self._interval_of_rate(address)
 
     def release(self, address: Address[Host], ended: float) -> None:
         """Free the request slot of a request that ended at `ended`."""
@@ -190,7 +193,6 @@ class Addresses(Generic[Host]):
         while address.held and address.held[0] <= ended:
             address.held.popleft()
         address.held.append(max(ended + self.gap, address.held[-1] if address.held else 0.0))
-        address.ready = max(address.ready, ended) + self._interval_of_rate(address)
 
     def _forget(self, now: float) -> None:
         """Drop addresses that are not in use, oldest first, until three quarters of the maximum number remain."""

@@ -55,7 +55,7 @@ class BorrowedHosts:
             at = self._addresses.start_at(record)
             if at is None or at > now:
                 return now + ASK_AGAIN if at is None else at
-            self._addresses.acquire(record)
+            self._addresses.acquire(record, now)
         self._domains.start(domain, key, now)
         self._busy[key] = record
         return 0.0

@@ -104,7 +104,7 @@ class DispatchGates:
             return True
         address, instant = self.addresses.choose(host.addresses, host.domain, now)
         if instant <= now and (not address.waiting or host.called_by is address):
-            self.addresses.acquire(address)
+            self.addresses.acquire(address, now)
             host.address = address
             return True
         if address.line < self._waiters_max:
@@ -129,7 +129,7 @@ class DispatchGates:
         at = self.addresses.start_at(address)
         if at is None or at > now:
             return now + ASK_AGAIN if at is None else at
-        self.addresses.acquire(address)
+        self.addresses.acquire(address, now)
         host.address = address
         return 0.0
 

@@ -168,7 +168,7 @@ def test_an_address_holds_one_request_and_half_the_delay() -> None:
     # The delay is multiplied by the number of processes. The delay begins when the directory is opened, as if
     # a request had ended at this moment.
     assert addresses.start_at(address) == 1.5
-    addresses.acquire(address)
+    addresses.acquire(address, 1.5)
     assert addresses.start_at(address) is None
     addresses.release(address, 10.0)
     assert addresses.start_at(address) == 11.5
@@ -180,10 +180,10 @@ def test_fifty_domains_make_an_address_shared_hosting() -> None:
         address = addresses.meet("10.0.0.1", domain, 0.0)
         assert address.domains is not None
     address = addresses.meet("10.0.0.1", 49, 0.0)
-    for _ in range(16):
-        # the gap begins at opening, as if a request had ended at this moment
-        assert addresses.start_at(address) == 0.5
-        addresses.acquire(address)
+    for number in range(16):
+        # the gap begins at opening, as if a request had ended at this moment; then 8 requests start per second
+        assert addresses.start_at(address) == pytest.approx(0.5 + number / 8, rel=0.03)
+        addresses.acquire(address, 0.5)
     assert addresses.start_at(address) is None
     addresses.release(address, 5.0)
     assert addresses.start_at(address) == 5.5  # the request slot is held for the gap
@@ -192,7 +192,7 @@ def test_fifty_domains_make_an_address_shared_hosting() -> None:
 def test_addresses_are_bounded_and_those_in_use_kept() -> None:
     addresses = Addresses(DEFAULTS, 16, processes=1)
     used = addresses.meet("in use", 1, 100.0)
-    addresses.acquire(used)
+    addresses.acquire(used, 100.0)
     for number in range(200):
         addresses.meet(str(number), number, 100.0)
         assert len(addresses) <= 16

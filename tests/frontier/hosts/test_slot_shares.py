@@ -1,6 +1,7 @@
 """Test the fetch slots reserved for prompt hosts, which answer quickly."""
 
 import random
+from itertools import pairwise
 
 import pytest
 
@@ -54,7 +55,8 @@ def test_other_hosts_use_their_whole_share_in_turn() -> None:
 def test_shared_hosting_has_a_gap_and_a_rate() -> None:
     """Each of the 16 request slots of an address is held for 0.5 s.
 
-    The rate of the address grows with the square root of the number of its domains.
+    The rate of the address grows with the square root of the number of its domains. Its requests start at
+    equal distances; once, 16 started together, and then none for two seconds.
     """
     for rate, domains, most in (
         (0.0, 400, 16 / 0.51),
@@ -77,7 +79,10 @@ def test_shared_hosting_has_a_gap_and_a_rate() -> None:
         )
         crawl.run(120.0)
         late = [request for request in crawl.requests if 20.0 <= request.began - 1e6 < 40.0]
-        assert 0.8 * most * 20 <= len(late) <= 1.04 * most * 20 + 16, (rate, domains)
+        assert 0.8 * most * 20 <= len(late) <= 1.06 * most * 20 + 1 + 16 * (not rate), (rate, domains)
+        began = sorted(request.began for request in late)
+        gaps = [after - before for before, after in pairwise(began)]
+        assert not rate or min(gaps) >= 0.9 / most, (rate, domains)
 
 
 def test_one_fetch_slot_is_reclaimed_per_waiting_host() -> None:

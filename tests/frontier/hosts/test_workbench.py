@@ -46,7 +46,7 @@ def test_hosts_at_an_address_go_in_order_of_arrival() -> None:
         work.wait_at(host, address, 0.0)
     called = work.pop(0.5)
     assert called is hosts[0] and called.called_by is address
-    addresses.acquire(address)
+    addresses.acquire(address, 0.5)
     work.wait_at(called, address, 0.5)
     assert work.pop(0.5) is None
     work.release_address(address, 1.0, 1.0)

@@ -47,12 +47,8 @@ _COLD = (__name__, "tests.faults.early")  # `early` sends itself a signal while 
 _PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 _REQUEST_BYTES_MAX = 1 << 20
 _FILES_MAX = 64
-_INHERITED = (
-    signal.SIGINT,
-    signal.SIGTERM,
-    signal.SIGHUP,
-    signal.SIGUSR1,
-)  # if the test ignores these signals, the program does, too
+# if the test ignores these signals, the program does, too
+_INHERITED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
 _HIGH = 512  # received files first get numbers above this; the program expects files with lower numbers
 
 _lock = threading.Lock()

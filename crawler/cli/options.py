@@ -105,7 +105,7 @@ def add_output(parser: argparse.ArgumentParser) -> None:
 
 
 def output(argument: str) -> str | None:
-    """Return the path or URL of an output; None, if the argument is `-`, stands for standard output."""
+    """Return the path or URL of an output, or None for standard output, which the argument `-` stands for."""
     return None if argument == "-" else argument
 
 

@@ -6,11 +6,8 @@ from typing import Any
 from crawler.cli.parsing import quoted
 from crawler.errors import StoreError
 
-LIMIT_CODES = {
-    "disk": StoreError.exit_code,
-    "max_bytes": 14,
-    "max_time": 15,
-}  # Browsertrix has the same codes 14 and 15
+# Browsertrix has the same codes 14 and 15
+LIMIT_CODES = {"disk": StoreError.exit_code, "max_bytes": 14, "max_time": 15}
 
 
 def exit_code(report: dict[str, Any]) -> int:

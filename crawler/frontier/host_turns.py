@@ -65,8 +65,9 @@ class HostTurns:
         """Give turns to the next hosts as long as they have no new URL to try; return the first fetch task, if any.
 
         A host may be ready without a new URL, because a retry has become due. The setting `refresh.share =
-        "auto"` compares the value of known pages with the value of the next host's new URL. So a host without
-        a new URL is skipped here, because the hosts behind it may have new URLs.
+        "auto"` compares the value of known pages with the value of the next host's new URL. If that host
+        had no new URL, new URLs would seem to be worth nothing, although later hosts may have some. So hosts
+        without a new URL are passed over.
         """
         for _ in range(IDLE_MAX):
             slot, order = self._bench.first(now)

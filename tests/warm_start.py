@@ -258,7 +258,7 @@ def _again(stream: io.TextIOWrapper, mode: str) -> io.TextIOWrapper:
 
 
 def main() -> None:
-    """Import the crawler, and start programs. In a started program, `_serve` returns, and the program is run."""
+    """Import the crawler, then fork a child for each requested program. `_serve` returns only in a child."""
     link = socket.socket(fileno=int(sys.argv[1]))
     os.set_inheritable(link.fileno(), False)
     # The test that needs the server first may ignore or block signals, but later programs must not inherit this.

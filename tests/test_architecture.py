@@ -318,7 +318,7 @@ def _known_at_the_top(path: Path, modules: set[str]) -> Iterator[str]:
 
 
 def test_imports_have_no_cycles() -> None:
-    """Imports have no cycles, even if imports for types count. So each module can be read without its importers."""
+    """Imports, including those for type checkers, have no cycles. So each module can be read without its importers."""
     names = {
         ".".join(path.relative_to(ROOT.parent).with_suffix("").parts).removesuffix(".__init__"): path
         for path in _modules()

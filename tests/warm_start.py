@@ -29,8 +29,8 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-# The server imports what crawls and the most frequent commands import. None of these modules may start a
-# thread.
+# The server imports the modules that a crawl and the most frequent commands import. None of these modules may
+# start a thread.
 MODULES = (
     "encodings.ascii", "encodings.cp1252", "encodings.idna", "encodings.utf_8_sig", "uvloop",
     "crawler.admin.lazy_server", "crawler.admin.server", "crawler.api", "crawler.cli.change", "crawler.cli.check",
@@ -49,7 +49,7 @@ _REQUEST_BYTES_MAX = 1 << 20
 _FILES_MAX = 64
 # if the test ignores these signals, the program does, too
 _INHERITED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
-_HIGH = 512  # received files first get numbers above this; the program expects files with lower numbers
+_HIGH = 512  # received descriptors get numbers above this at first, since the program expects its own at lower numbers
 
 _lock = threading.Lock()
 _servers: list[tuple[socket.socket, "subprocess.Popen[bytes]"]] = []  # at most one, started when first needed

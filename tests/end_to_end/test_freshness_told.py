@@ -117,7 +117,7 @@ def test_all_views_give_the_same_probability(
 
 
 def _running(directory: CrawlDirectory, now: float, processes: int) -> dict[str, float | None]:
-    """Return the P(fresh) of each URL that the page servers of running processes give."""
+    """Ask the page servers of running processes for the P(fresh) of each URL."""
     config, given = _config(directory.path, refreshes=True), dict[str, float | None]()
     for name in (f"p{n}" for n in range(processes)):
         place = topology(config, directory.path, name)

@@ -169,7 +169,7 @@ def page_of(crawl: Crawl) -> Any:
 async def test_a_signalled_url_survives_a_kill(
     tmp_path: Path, entrance: Callable[[Crawl], Awaitable[Any]]
 ) -> None:
-    """A signal for a URL arrives between two portions of the links of a page that links to it.
+    """A signal for a URL arrives while the links of a page are admitted in portions. The URL is one of these links.
 
     Then the page is committed. After a kill, the links of the stored page are not read again. Once, the
     signal made the crawl believe that the link to the URL had been seen, so the URL was lost."""

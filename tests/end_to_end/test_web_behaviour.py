@@ -121,7 +121,7 @@ def test_links_in_meta_refresh_and_feeds_and_robots_directives(tmp_path: Path) -
 def test_a_later_noarchive_withholds_the_copies(tmp_path: Path, kept: str) -> None:
     """Once, if a page began to forbid copies without changing its text, it was still shown.
 
-    A document, such as a PDF, was always still shown.
+    This happened with every document that is not HTML, such as a PDF.
     """
     said: dict[str, str] = {}
     meta = ""

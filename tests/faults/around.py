@@ -223,7 +223,7 @@ def repair(directory: str, bug: str) -> int:
 
 
 def segments_cut(folder: Path, setting: Setting) -> Judgement:
-    """Cut off the second half of segments. `check` must report the loss, and lost pages must be fetched again."""
+    """Cut each WARC segment in half. `check` must report the loss, and lost pages must be fetched again."""
     directory = folder / "crawl"
     with TreeWeb(folder, setting.pages, "--fanout", "4") as web:
         assert setting.crawl(directory, web).code == 0

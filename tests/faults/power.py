@@ -59,7 +59,7 @@ def plant(record: Path) -> None:
 
 
 def _power_switch(first: int) -> Callable[[str], None]:
-    """Return a function that kills a process and its children when the fault point of the environment is reached."""
+    """Return a function that kills the process and its children at the point that `CRAWLER_FAULT` names."""
     fault, _, count = os.environ.get("CRAWLER_FAULT", "").partition(":")
     left = int(count or "1")
 

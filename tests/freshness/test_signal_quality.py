@@ -242,8 +242,9 @@ def test_pages_of_one_site_can_have_good_and_worthless_signals(odd: tuple[float,
 def _signalled(noise: str) -> tuple[Learning, np.ndarray, np.ndarray, np.ndarray]:
     """Crawl 60 pages 20 times; half of the changes have a signal. There are two false signals per change.
 
-    The false signals go to pages in proportion to their rates ("changes"), to all pages alike ("alike"), or to
-    pages in proportion to the rates of other pages ("others"). Return the true rates, k and T, too.
+    The false signals go to pages in proportion to their rates ("changes"), to all pages alike ("alike"), or
+    to pages in proportion to the rates of other pages ("others"). Return the learned state and, for each
+    page, its true rate, k and T.
     """
     rng, learning, counts = np.random.default_rng(6), Learning(unit=1.0, scale=30.0), np.zeros(SOURCES)
     site, directory = learning.add_site(), learning.add_directory()

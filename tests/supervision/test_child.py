@@ -64,7 +64,7 @@ class Parent:
         return names, self.process.wait(TIMEOUT)
 
     def handed_over(self) -> Any:
-        """Confirm the report, after another message; return what it says about the end of the run."""
+        """Send another message, then confirm the report. Return what the report says about the end of the run."""
         report = self.hear("report")
         assert self.process.poll() is None, "the child waits until the supervisor has the report"
         self.say(ended=True)

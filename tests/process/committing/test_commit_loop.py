@@ -162,7 +162,7 @@ def test_reasons_to_commit_a_group_at_once(loop: Loop, monkeypatch: pytest.Monke
         (3, False, 5, False, True, False),
         (3, False, 5, True, True, True),
         (3, False, 5, True, False, False),
-        (3, True, 5, False, False, True),  # a process that stops flushes all links
+        (3, True, 5, False, False, True),  # all links are flushed when the process stops
     ],
 )
 def test_conditions_for_the_flush_of_a_dry_frontier(

@@ -172,7 +172,7 @@ def _ask(server: socket.socket, request: bytes, files: list[int]) -> int:
 
 
 def _serve(link: socket.socket) -> dict[str, Any]:
-    """Start the requested programs. Return only in such a program, with its request. End with the test's process."""
+    """Fork a child for each request until the test's process ends. Return only in a child, with its request."""
     while True:
         data, files, _, _ = socket.recv_fds(link, _REQUEST_BYTES_MAX, _FILES_MAX)
         if not data:

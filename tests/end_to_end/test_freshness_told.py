@@ -89,8 +89,8 @@ def test_all_views_give_the_same_probability(
 ) -> None:
     """Once, a different estimator was used for a crawl that is not running.
 
-    `refreshes` is True if the reader of the crawl at rest knows the rate of refreshes. It needs no rate, because
-    the revisit interval is stored. The views agree to the last digit.
+    `refreshes` is True if the reader of the crawl at rest knows the rate of refreshes. The reader does not
+    need this rate, because the revisit interval is stored. The views agree to the last digit.
     """
     directory, now, live = crawled
     if processes > 1:

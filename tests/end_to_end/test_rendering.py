@@ -621,8 +621,7 @@ def _two(
 def test_a_request_decides_if_its_page_is_rendered(tmp_path: Path, linked: bool) -> None:
     """The option of the request decides if the page is rendered.
 
-    The same is true if the requesting page also contains a link to this page, even if the link is queued
-    first.
+    The same is true if a link to the requested page is queued before the request.
     """
     start = (WORDS + '<a href="/item/5">five</a>') if linked else WORDS
     with Web(shop(more={"/": start})) as web:

@@ -71,7 +71,7 @@ def _run(words: Sequence[str]) -> Ended:
 
 
 def beside(folder: Path, setting: Setting) -> Judgement:
-    """Kill and restart a crawl while several readers continuously check copies of its processes."""
+    """Kill and restart a crawl while several readers copy the folders of its processes and check the copies."""
     directory, slowly = folder / "crawl", ("--rate", str(setting.pages / BESIDE))
     with TreeWeb(folder, setting.pages, "--fanout", "4") as web:
         with _read(directory, setting) as found:

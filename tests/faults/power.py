@@ -49,7 +49,7 @@ class Recorder:
 
 
 def plant(record: Path) -> None:
-    """Record all syncs of this process and its forks from now on. A fault kills all of them."""
+    """Record all syncs of this process and its forks from now on. A fault kills all these processes."""
     recorder = Recorder(record)
     reach.visited = _power_switch(os.getpid())
     os.fsync = _recorded(os.fsync, recorder)

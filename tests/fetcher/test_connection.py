@@ -1,4 +1,4 @@
-"""Test the time limits, rests and ends of a single connection, on a fake clock, with a transport that records calls."""
+"""Test the time limits, pauses and end of one connection, with a fake clock and a transport that records calls."""
 
 import asyncio
 import socket

@@ -312,7 +312,7 @@ def test_announced_changes_leave_the_neighbours_clocks_alone() -> None:
 
 
 def test_a_burst_does_not_make_a_site_fast() -> None:
-    """A hundred signals for each page before each crawl, true or not, once multiplied all rates of the site by six."""
+    """Each page gets a hundred signals before each crawl. Once, this multiplied all rates of the site by six."""
     learning = Learning(unit=1.0, scale=30.0)
     site, k, t, _ = _crawl_of(learning, np.random.default_rng(10), 1_000, 10.0)
     learning.renew(site)

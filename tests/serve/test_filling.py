@@ -153,7 +153,7 @@ async def test_a_withdrawn_page_is_not_prepared_again(tmp_path: Path) -> None:
 async def test_nothing_is_prepared_while_requests_arrive(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The work stops at its next rest, and continues once no request has arrived for a while."""
+    """The filler stops at its next pause, and continues once no request has arrived for a while."""
     async with made(tmp_path) as served:
         busy = True
 

@@ -1,4 +1,4 @@
-"""Test how copies whose gzip members have several parts are served: bytes read and sent on each path, and damage."""
+"""Test how copies are served whose gzip members have several parts: how many bytes are read and sent, and damage."""
 
 import asyncio
 import gzip
@@ -196,7 +196,7 @@ def _disallow(served: Served) -> None:
 async def test_directives_are_checked_at_each_request(
     tmp_path: Path, ready_bytes_max: int, withhold: Any, lines: tuple[str, ...]
 ) -> None:
-    """A page is withheld as soon as a rule forbids it, on each path.
+    """A page is withheld as soon as a rule forbids it, in whichever way it is served.
 
     This is true even if the page has been served before, and is perhaps cached.
     """

@@ -127,7 +127,7 @@ def test_processes_end_by_themselves_after_a_cut_at_the_last_page(
 ) -> None:
     """At the last page, p2 is cut off. It leaves after `crawl.patience`, before the others can learn of the end.
 
-    The others end when the machine of p2 has refused connections for five times this time.
+    The others end when the machine of p2 has refused connections for five times `crawl.patience`.
     """
     patience, length = 30.0, 100.0
     settings = msgspec.structs.replace(QUIET, tree={"crawl": {"patience": patience}})

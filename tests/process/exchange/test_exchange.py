@@ -415,7 +415,7 @@ def test_a_stored_end_is_recalled_when_peers_have_left(peered: Callable[..., Pee
 def test_the_last_messages_of_peers_that_left_prove_the_end(
     peered: Callable[..., Peered], monkeypatch: pytest.MonkeyPatch, unlike: str
 ) -> None:
-    """A process that was cut off while its peers ended once waited for them forever.
+    """Once, a process that was cut off while its peers ended waited for them forever.
 
     It leaves when their machines have refused connections for long. But it stays if a peer had work, or had not
     applied all links, or if the machine does not answer.

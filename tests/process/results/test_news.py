@@ -206,7 +206,7 @@ def test_the_birth_of_a_page_survives_a_kill_before_its_first_fetch(on: Joint, t
 def test_a_host_without_a_url_to_try_does_not_hide_the_new_urls_of_others(
     open_joint: Callable[..., Joint],
 ) -> None:
-    """Nine hosts are next, but the only new URL of each waits for a retry, and their known pages are worth less."""
+    """Nine hosts have the first turns. Their only new URLs wait for retries, and their known pages are worth little."""
     joint = open_joint(
         refresh={"endless": True, "share": "auto", "min_age": 0.0},
         politeness={"delay": 0.0, "delay_factor": 0.0, "address_delay_share": 0.0},

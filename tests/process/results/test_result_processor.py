@@ -551,7 +551,7 @@ def known(joint: Joint, **values: Any) -> None:
 
 
 def refresh(joint: Joint, answer: Fetch, *hrefs: str) -> Change:
-    """Refetch a page. If its content is unchanged, its body is not read."""
+    """Refetch a page. The body is not read if the content is unchanged."""
     books = dict(joint.stages.point.counters)
     for url in ("http://a.org/x", "http://a.org/y"):
         for _ in retiring(joint.frontier, joint.clock.now, url.__eq__, joint.stages.commits.commit):

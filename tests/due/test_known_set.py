@@ -1,4 +1,4 @@
-"""Test the known set: the number of runs, how often a key is rewritten, slices, and expected collisions."""
+"""Test the known set: the number of runs, the rewrites of each key, slices, and expected collisions."""
 
 import math
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Test how copies are served whose gzip members have several parts: how many bytes are read and sent, and damage."""
+"""Test how copies are served whose gzip members have several parts: the bytes read, the bytes sent, and damage."""
 
 import asyncio
 import gzip

@@ -27,7 +27,7 @@ HOSTS = 10_000
 
 
 class Three:
-    """Three simulated processes. Each of them can be dead or slow.
+    """Three simulated processes. Each process can be dead or slow.
 
     The first process has a frontier with 10,000 hosts.
     """

@@ -92,7 +92,7 @@ def test_which_runs_are_merged(sizes: list[int], merged: list[int]) -> None:
 
 
 def test_slices_partition_the_set(form: str) -> None:
-    """Slices that divide the buckets anywhere together form the sorted set. A reshard uses slices to move buckets."""
+    """Wherever the buckets are divided, the slices together form the sorted set. A reshard moves such slices."""
     numbers = np.concatenate([mixed(np.arange(3000)), np.array([0, LAST, 5 << 48, (5 << 48) - 1], np.uint64)])
     known = known_set(MemoryRuns(), chunk_bytes=640)
     for start in range(0, len(numbers), 97):

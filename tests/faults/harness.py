@@ -188,7 +188,7 @@ def judge(web: TreeWeb, directory: Path, kills: Sequence[float] = (), *, process
 
 
 def _refetches(web: TreeWeb, kills: Sequence[float]) -> Counter[int]:
-    """Count the 200 answers for pages that had already got one.
+    """Count the answers with status 200 for pages that had already had such an answer.
 
     The counts are grouped by the number of kills that happened before the page's previous answer was
     complete.

@@ -111,7 +111,7 @@ def test_a_site_without_signals_has_no_recall() -> None:
 
 
 def test_the_pooled_signal_keeps_drift_and_announced_changes() -> None:
-    """gamma b = sum gamma_s b_s and gamma (1 - e^-b) = sum gamma_s p_s, where gamma_s is the observed rate of signals."""
+    """Pooling sources s keeps the sums of gamma_s b_s and of gamma_s p_s; gamma_s is the observed rate of signals."""
     quality = _site_knowledge(np.random.default_rng(5), 400, 0.05, 0.6, {0: 0.01, 2: 0.05})
     assert quality.used(0, 0) and quality.used(0, 2)
     heard = quality.sums_of(0)[SOURCES : 2 * SOURCES]

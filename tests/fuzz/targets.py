@@ -332,7 +332,7 @@ def robots(data: bytes, clock: Clock, rng: random.Random) -> Hashable:
 
 
 def urls(data: bytes, clock: Clock, rng: random.Random) -> Hashable:
-    """Judge a URL as it is written on a page.
+    """Filter a link with the given text as its URL.
 
     Assert that its canonical form is stable, and that the filter has a verdict on it.
     """

@@ -59,7 +59,7 @@ def test_broken_connections_and_processes_lose_nothing_and_apply_nothing_twice(s
     ],
 )
 def test_many_faults_of_few_kinds_break_no_rule(seed: int, faults: tuple[str, ...]) -> None:
-    """Few kinds of faults hit a web with twice the pages.
+    """A web with twice as many pages as usual is hit by faults of few kinds.
 
     The comment beside each seed names the planted bug that this seed would reveal.
     """

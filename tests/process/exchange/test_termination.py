@@ -38,7 +38,7 @@ def test_other_limits_void_a_stored_end_and_peers_heed_it() -> None:
 
 
 def test_after_a_clean_end_only_a_peer_that_missed_the_end_recalls_it() -> None:
-    """A process that had lost contact while its peers left once waited forever, even after one of them came back."""
+    """Once, a process that lost contact while its peers left waited forever, even after a peer came back."""
     missed = Progress(idle=True, appended=3, applied=4)
     known = made(kept(), (5, 6, 7), clean=True)
     assert known.past_end is PastEnd.HOLDS

@@ -28,7 +28,7 @@ def on(open_joint: Callable[..., Joint]) -> Joint:
 
 
 def show(joint: Joint, *links: str, hub: str = HUB, **told: Any) -> None:
-    """Refetch known pages until the hub is refetched; answer the hub's request with a page that has these links."""
+    """Refetch known pages until the hub is refetched, and answer the hub's request with a page that links to `links`."""
     for _ in range(50):
         joint.clock.advance(DAY)
         fetch_task = joint.fetch_task()

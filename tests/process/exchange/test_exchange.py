@@ -595,8 +595,7 @@ def test_each_start_has_a_number_above_all_before(folder: Path) -> None:
 def test_a_start_whose_clock_is_behind_continues_under_a_later_number(
     peered: Callable[..., Peered], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The higher number is durable before it is used. If the peer demands this number again, nothing changes.
-    """
+    """The higher number is durable before it is used. If the peer demands this number again, nothing changes."""
     one = peered()
     before = one.exchange._common.identity.incarnation
     one.exchange._overtake(before + 5000)

@@ -85,7 +85,7 @@ def _settled(given: Settings, directory: CrawlDirectory) -> tuple[Config, SeedPl
     ready(directory)
     layers = layered(given, directory.settings.layers())
     config = layers.config()
-    return config, directory.settings.seed_places(config, layers)
+    return config, directory.settings.seed_places(config, directory.settings.given(layers))
 
 
 class Crawl:
@@ -99,8 +99,9 @@ class Crawl:
         >>> [page.status for page in crawler.Crawl(directory=folder / "crawl").stored()]
         [200, 200]
 
-    `parser` is a child forked before the event loop started (`reader.fork_parser`); without it, a parser
-    program is started for the first heavy page. `async with` opens the directory (DirectoryError if it is
+    The directory keeps the settings `saved` instead of `config`, if the two differ. `parser` is a child forked
+    before the event loop started (`reader.fork_parser`); without it, a parser program is started for the first
+    heavy page. `async with` opens the directory (DirectoryError if it is
     locked or damaged); when the block ends, the crawl is stopped and the directory is closed. `seeds` are
     URLs or requests, or the file of seeds written by a supervisor. The other arguments mean the same as for
     `run_async`: as on the command line, the settings in a mapping change those that the directory keeps, while a
@@ -115,6 +116,7 @@ class Crawl:
         seeds: str | Request | Iterable[str | Request] | SeedFile | Seeds = (),
         parse: Callback | None = None,
         member: Member | None = None,
+        saved: Config | None = None,
         parser: ForkedChild | None = None,
         **options: Unpack[CrawlOptions],
     ) -> None:
@@ -130,7 +132,7 @@ class Crawl:
         if self._asks and self.config.fetch.cookies == "auto":
             kept = msgspec.structs.replace(self.config.fetch, cookies=True)
             self.config = msgspec.structs.replace(self.config, fetch=kept)
-        self._saved_config = self.config
+        self._saved_config = saved or self.config
         # Links are then followed only if a callback or a rule asks for them. `follow` is not saved.
         if follow is not True:
             silent = msgspec.structs.replace(self.config.sitemaps, robots=False, guess=False, feeds=False)

@@ -311,7 +311,6 @@ class CacheConfig(_Section, frozen=True):
 class DueConfig(_Section, frozen=True):
     """The Duplicate URL Eliminator (`due/README.md`)."""
 
-    method: Literal["runs", "one_file", "memory"] = "runs"
     buffer_entries_max: Positive = 1 << 18
     # maximum number of new links that one commit adds to the frontier during a flush
     part_links_max: Positive = 4096

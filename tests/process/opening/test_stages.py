@@ -388,16 +388,16 @@ def test_a_merge_of_runs_ends_in_its_own_change(tmp_path: Path) -> None:
         change.count("urls.accepted")
         change.count("urls.to_due")
         stages.commits.commit_now(change)
-        if (plan := stages.due.begin_compaction()) is not None:
+        if (plan := stages.due.compactor.begin()) is not None:
             plan.run()
-            before = stages.due.run_count
+            before = len(stages.due.known_set.runs)
             stages.commits.commit(partial(stages.commits.compaction_change, plan))
-            assert stages.due.run_count < before
+            assert len(stages.due.known_set.runs) < before
             merges += 1
     assert merges > 1 and stages.due.check() == []
     stages.close()
     stages = opened(tmp_path)
-    assert all(stages.due.contains(stages.fingerprinter.fingerprint(url)) for url in urls)
+    assert all(stages.fingerprinter.fingerprint(url) in stages.due.known_set for url in urls)
     assert check(stages) == []
     stages.close()
 
@@ -443,30 +443,6 @@ def test_a_process_starts_with_its_equal_share_of_the_rate(tmp_path: Path) -> No
 def test_missing_parent_folders_are_created(tmp_path: Path) -> None:
     opened(tmp_path / "crawls" / "one").close()
     assert (tmp_path / "crawls" / "one" / "p0" / "store").is_dir()
-
-
-def test_a_due_in_memory_knows_what_was_handed_out(tmp_path: Path) -> None:
-    """After a restart, a URL is not new if it was tried, waits or is parked."""
-    tree = {"due": {"method": "memory"}, "crawl": {"depth": 1}}
-    stages = opened(tmp_path, tree=tree)
-    done = fetched(stages, URL)
-    change = Change()
-    links = [
-        Link(stages.fingerprinter.fingerprint(url), url, depth)
-        for depth, url in enumerate(("http://a.org/todo", "http://a.org/child", "http://a.org/deep"))
-    ]
-    for link in links:
-        stages.due.admit(stages.fingerprinter.fingerprints([link.url]))
-        change.links.append(link)
-    change.count("urls.accepted", 3)
-    change.count("urls.to_due", 3)
-    stages.commits.commit_now(change)
-    assert (stages.views.frontier_counts().todo, stages.views.frontier_counts().parked) == (2, 1)
-    stages.close()
-    stages = opened(tmp_path, tree=tree)
-    assert all(stages.due.contains(each) for each in (done, *(link.fingerprint for link in links)))
-    assert not stages.due.contains(7)
-    stages.close()
 
 
 @pytest.mark.parametrize(("size", "expected"), [(0, None), (4096, 4096)])

@@ -98,8 +98,8 @@ class TagReader:
         self.content = content
         self.wanted = wanted
         self.attributes: dict[str, str | None] | None = None
-        # By the last five bits of a letter: the lengths of the wanted names that begin with this letter, as bits.
-        # Most attributes have other lengths.
+        # For each first letter (its last five bits are the index), a set of bits: the lengths of the wanted
+        # names that begin with it. Most attributes have other lengths.
         if not cython.compiled:
             self.wanted_lengths = [0] * 32
         for name in wanted or ():

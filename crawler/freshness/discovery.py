@@ -425,7 +425,7 @@ def _note(
     now: cython.double,
     unit: cython.double,
 ) -> cython.void:
-    """Let the sums decay up to `now`, unless they already have decayed to a later time. Then add to the sums."""
+    """Let the sums decay up to `now`, unless they have decayed to a later time. Then add `found` and `watched`."""
     left: cython.double = faded(1.0, now - sums[_AT], unit)
     sums[_FOUND] = max(sums[_FOUND] * left + found, 0.0)
     sums[_WATCHED] = max(sums[_WATCHED] * left + watched, 0.0)

@@ -330,7 +330,7 @@ def test_a_seed_with_a_login_is_used_or_refused_but_never_fetched_without_it(
 
 
 def test_a_process_that_restarts_misses_no_command(tmp_path: Path, web: Web) -> None:
-    """Once, a process that was restarted went on while the crawl was paused, and did not learn of a block over HTTP.
+    """Once, a restarted process went on although the crawl was paused, and ignored a host that was blocked over HTTP.
 
     While the first process was being restarted, `crawler set` took the crawl for a stopped one, and a seed over
     HTTP and a signal were refused.

@@ -45,7 +45,7 @@ def wait_for(condition: Callable[[], bool], process: "subprocess.Popen[str]") ->
 def begin(
     web: TreeWeb, directory: Path, *arguments: str, pages: int = 40, module: Sequence[str] = ("crawler",)
 ) -> "subprocess.Popen[str]":
-    """Start a crawl. Wait until it has fetched some of its pages."""
+    """Start a crawl, and wait until the crawl has fetched `pages` pages."""
     before = web.fetched().total()
     process = start(directory, web.seed, *settings("--concurrency", "5", *arguments), module=module)
     wait_for(lambda: web.fetched().total() >= before + pages, process)

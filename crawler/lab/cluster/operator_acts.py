@@ -200,9 +200,8 @@ class OperatorActs:
             except StopIteration:
                 break
             answer = [await _answer(process, request)]
-            if (
-                not await process.changes.kept()
-            ):  # each step depends on the data that the previous step has stored
+            # each step depends on the data that the previous step has stored
+            if not await process.changes.kept():
                 return
         self._note(act, url)
 

@@ -273,7 +273,7 @@ class CommitLoop:
 
     def _compact(self) -> None:
         """Start a merge of runs in the merger thread, unless one is under way."""
-        if self._compacting or (plan := self._due.begin_compaction()) is None:
+        if self._compacting or (plan := self._due.compactor.begin()) is None:
             return
         self._compacting = True
         self._background.start(self._merge(plan))
@@ -285,7 +285,7 @@ class CommitLoop:
                 reach("compaction during flush")
         except StoreError as error:  # in this case, the input runs remain unchanged
             log.error("DUE: cannot merge runs: %s; the runs remain separate", error)
-            self._due.compaction_failed(plan)
+            self._due.compactor.failed(plan)
             self._compacting = False
             return
         self.queue(partial(self._compacted, plan))

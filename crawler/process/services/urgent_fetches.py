@@ -45,7 +45,7 @@ class UrgentFetches:
             return _FULL
         if record is not None:
             return self._refetch(fingerprint, verdict)
-        if not self._due.contains(fingerprint):
+        if fingerprint not in self._due.known_set:
             self._process.changes.queue(partial(self._decide, [url], "signal", Signalled()))
             self._waiting.add(fingerprint)
             loop = asyncio.get_running_loop()

@@ -232,7 +232,7 @@ def _visit_not_counted() -> Patches:
 
 
 def _share_forgotten() -> Patches:
-    """Bug: the refresh share of one process is used as that of the crawl, so new pages starve after they ran out."""
+    """Bug: the refresh share of one process counts for the whole crawl, so that later new pages are never fetched."""
     return [(Share, "of_crawl", property(lambda self: self.refresh))]
 
 

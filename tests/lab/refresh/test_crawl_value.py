@@ -51,7 +51,7 @@ def test_arrays_give_the_golden_values_too(key: str) -> None:
 
 
 def test_golden_intervals_and_fresh_times() -> None:
-    """psi, w and f are evaluated at a state's effective elapsed time or, if no change is silent, at n signals."""
+    """The golden psi, w and f belong to an effective elapsed time or, if every change has a signal, to n signals."""
     checked = 0
     for state in GOLDEN["states"]:
         if state["psi"] is None:
@@ -322,7 +322,7 @@ def test_many_signals_without_silent_changes_have_a_threshold() -> None:
 
 @pytest.mark.parametrize("recall", [0.3, 0.7, 0.9])
 def test_the_closed_form_of_many_terms_continues_the_sum(recall: float) -> None:
-    """psi and w are continuous where the closed form replaces the sum: slopes on both sides equal V' and psi'."""
+    """The interval, the fresh time and the value have no kink where the closed form replaces the sum."""
     page = PageParameters(1.0, 0.4, recall, 0.3)
     c = page.signal_rate * page.signal_time
     at = page.signal_time * (30.0 + 2.0 * c * c)

@@ -158,7 +158,7 @@ def test_reasons_to_commit_a_group_at_once(loop: Loop, monkeypatch: pytest.Monke
         (3, False, 5, False, True, False),
         (3, False, 5, True, True, True),
         (3, False, 5, True, False, False),
-        (3, True, 5, False, False, True),  # a process that stops flushes all links
+        (3, True, 5, False, False, True),  # all links are flushed when the process stops
     ],
 )
 def test_conditions_for_the_flush_of_a_dry_frontier(
@@ -441,15 +441,15 @@ def test_one_merge_at_a_time_and_the_next_after_its_commit(
         loop.commits._compact()
         flush_twice(11)
         loop.commits._compact()
-        assert due.run_count == 4 and len(loop.commits._background) == 1
+        assert len(due.known_set.runs) == 4 and len(loop.commits._background) == 1
         await loop.commits._background.wait()
 
     asyncio.run(play())
-    assert due.run_count == 4 and len(loop.stages.point) == (not fails)
+    assert len(due.known_set.runs) == 4 and len(loop.stages.point) == (not fails)
     assert loop.commits._compacting is not fails
     if fails:
         assert "the runs remain separate" in caplog.text
-        assert due.begin_compaction() is not None, "the merge can be tried again"
+        assert due.compactor.begin() is not None, "the merge can be tried again"
         return
 
     async def commit() -> None:
@@ -457,9 +457,9 @@ def test_one_merge_at_a_time_and_the_next_after_its_commit(
         await loop.commits._background.wait()
 
     asyncio.run(commit())
-    assert due.run_count == 3 and loop.commits._compacting, "the second merge is under way"
+    assert len(due.known_set.runs) == 3 and loop.commits._compacting, "the second merge is under way"
     asyncio.run(commit())
-    assert due.run_count == 1 and due.new == 20 and not loop.commits._compacting
+    assert len(due.known_set.runs) == 1 and due.new == 20 and not loop.commits._compacting
 
 
 @pytest.mark.parametrize("ends", [True, False])

@@ -259,10 +259,11 @@ class Crawl:
         if self.process.commits.writing:
             return  # a thread still writes to the store; the next run continues from the last commit
         self._opened = False
-        self.process.commit_rest()  # needed if the crawl was opened but never run
+        self.process.changes.commit_rest()  # needed if the crawl was opened but never run
         self.process.close()
         self.stages.close(
-            clean=self.process.failure is None, orphaned=self.process.stopped_by == SUPERVISOR_GONE
+            clean=self.process.run_end.failure is None,
+            orphaned=self.process.run_end.reason == SUPERVISOR_GONE,
         )
 
     def _close_items(self) -> None:
@@ -302,7 +303,7 @@ class Crawl:
         return guarded_extractor(hook or self._rules.links, self.errors)
 
     def _fail(self, error: BaseException) -> None:
-        self.process.fail(error, of_user=True)
+        self.process.run_end.fail(error, of_user=True)
 
     # -- running ---------------------------------------------------------------
 
@@ -327,7 +328,7 @@ class Crawl:
             if not self._supervised:
                 self._save_report()
         alone = not self._peers  # with several processes, others may have fetched pages
-        if alone and not self.process.stopped_on_purpose() and not self.final.any_success:
+        if alone and not self.process.run_end.on_purpose() and not self.final.any_success:
             reasons = self.final.why_nothing(self._seeds.refused)
             raise NoSeedError(f"no page could be fetched: {reasons}")
         return self.report
@@ -366,7 +367,7 @@ class Crawl:
         try:
             self.directory.save_report(self.report)
         except StoreError:
-            if self.process.failure is None:
+            if self.process.run_end.failure is None:
                 raise
 
     async def pages(self) -> AsyncIterator[Page]:
@@ -442,7 +443,7 @@ class Crawl:
         >>> asyncio.run(first())
         'had enough'
         """
-        self.process.stop(reason, grace=grace)
+        self.process.run_end.stop(reason, grace=grace)
 
     @property
     def _supervised(self) -> bool:
@@ -464,7 +465,7 @@ class Crawl:
         said: dict[str, Any] = self.process.commands.run(
             {"command": "signal", "urls": list(urls), "source": source}
         )
-        self.process.wake()
+        self.process.run_end.wake()
         return said
 
     async def withdraw(
@@ -550,6 +551,6 @@ class Crawl:
         answer = await in_turns(self.live.commands.steps(request))
         if request.get("command") == "set" and not self._supervised:
             safe_settings.record(self.directory, request["settings"])
-        if request.get("command") in CHANGING and not await self.process.kept():
+        if request.get("command") in CHANGING and not await self.process.changes.kept():
             raise StoreError("the change is not on disk yet, because the disk is slow; try again")
         return answer

@@ -5,7 +5,7 @@
     crawler lab figures azar-2 --format pdf
 
 Figures ncis-3 to ncis-14 are from Busa-Fekete et al. (2025), azar-1 and azar-2 from Azar et al. (2018), and
-broder-2 to broder-11 from Broder, Najork, Wiener (2003). Four more figures use the traces of Broder et al.
+broder-2 to broder-11 from Broder, Najork, Wiener (2003). Three more figures use the traces of Broder et al.
 The seed and the command are in the caption, in the metadata of the PNG and in the first lines of the CSV.
 With --quick, there are few and short runs. Without it, the runs have the sizes that the papers use, unless the
 caption states other sizes.
@@ -55,7 +55,6 @@ FIGURES = {
         name: (_BRODER, name)
         for name in (
             *(f"broder-{number}" for number in range(2, 12)),
-            "cache-contenders",
             "crawl-order",
             "cache-per-thread",
             "link-locality",

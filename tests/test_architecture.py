@@ -152,7 +152,6 @@ SHELL = {
     "serve/listening.py",
     "serve/filling.py",
     "serve/subscriber.py",
-    "lab/changing/readers.py",
     "admin/server.py",
     "admin/lazy_server.py",
     "admin/sampling.py",

@@ -61,8 +61,8 @@ def _unobserved(_name: str, _seconds: float) -> None:
 class CommitLoop:
     """Makes queued changes durable, and carries out the flushes and merges of the DUE.
 
-    `pages_file` receives one line per fetch. `in_thread` calls a function in a thread
-    that the process does not wait for when it exits.
+    `pages_file` receives one line per fetch. `in_thread` calls a function in a thread. When the process
+    exits, it does not wait for this thread.
     """
 
     def __init__(

@@ -46,7 +46,7 @@ In the limits, the value has a simpler form:
 
 The file is Cython in pure-Python mode. It is compiled if a C compiler was available, and otherwise
 interpreted. Other compiled modules use `Parameters`, which accepts raw numbers unchecked;
-`lab/refresh/crawl_value.py` accepts `PageParameters` or `Pages`, which are checked.
+`lab/refresh/crawl_value.py` accepts `Pages`, which are checked.
 
 Relative errors are a few 1e-15
 in sums and 1e-14 elsewhere.

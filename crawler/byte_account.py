@@ -72,7 +72,8 @@ class ByteAccount(Generic[_O]):
         charged = self._charges.pop(owner, 0)
         self.charged -= charged
         self.held -= charged + self._shares.pop(owner, 0)  # type: ignore[arg-type]
-        self._waiting.pop(owner, None)  # type: ignore[arg-type]  # only other owners wait
+        if self._waiting:  # a charged owner has no share and does not wait
+            self._waiting.pop(owner, None)  # type: ignore[arg-type]
 
     def next_free(self) -> _O | None:
         """If the request of the next waiting owner fits, grant it and return this owner; None if no request fits."""

@@ -33,11 +33,11 @@ which such a page shows its first one:
     theta_d = (first_d + 30 d theta_s) / (watched_d + 30 d)
     theta_h = (found_h + 15 d theta_d) / (watched_h + 15 d)
 
-Every page may be a hub, but very few are. So the sums of a directory, a site and the crawl count only the
-first find of each page (the first new page that was found through it), and the time for which the page was
-watched before that find. Therefore, theta_d is the rate at which a page becomes a hub. A mean over all pages
-would credit each page of a directory with a share of what the directory's listing finds. Half of the fetches
-for new pages would then go to pages that show none. On the news site of the league (W = 1), the mean over all
+Every page may be a hub, but very few are. So the sums of a directory, a site and the crawl count each page
+only until a new page is first found through it: they contain one find for it, and the time for which it was
+watched before. Therefore, theta_d is the rate at which a page becomes a hub. A mean over all pages would
+credit each page of a directory with a share of what the directory's listing finds. Half of the fetches for
+new pages would then go to pages that show none. On the news site of the league (W = 1), the mean over all
 pages led to a score of .754 and 5.7 days until a page was copied. Counting only first finds led to .775 and
 4.1 days. For a page that never showed a new page, no numbers are stored: `found` is 0, and `watched` equals
 T, the time for which the page was watched for changes. When it shows its first new page, its `watched` starts

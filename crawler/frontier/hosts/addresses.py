@@ -1,4 +1,4 @@
-"""Limits the requests to one IP address; all hosts on the address share these limits.
+"""Limits how often an IP address is requested; all hosts on the address share the limits.
 
 An address gets one request at a time. After each request, its hosts wait for the gap of the address. This gap
 is half the minimum host gap, multiplied by the number of processes. An address with at least

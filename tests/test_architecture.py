@@ -367,7 +367,6 @@ MANY_METHODS = {
     "Schedule": 36,
     "SignalQuality": 37,
     "Spool": 26,
-    "Workbench": 38,
 }
 
 

@@ -366,7 +366,6 @@ MANY_METHODS = {
     "Schedule": 36,
     "SignalQuality": 37,
     "Spool": 26,
-    "Workbench": 38,
 }
 
 

@@ -83,7 +83,7 @@ class Claims:
 
     def _waits_for(self) -> str:
         has_work = self._registry.todo or self._refetches.share is not None
-        return self._bench.waits_for() if has_work else "empty"
+        return self._bench.plans.waits_for() if has_work else "empty"
 
     def _next_fetch_task(self, now: float) -> FetchTask | None:
         """Take the next task: a new URL or a known page, whichever has its turn.

@@ -117,7 +117,7 @@ class Frontier:
             intake,
             config.crawl.patience,
         )
-        lookahead = Lookahead(store, config.frontier, registry, bench, intake)
+        lookahead = Lookahead(store, config.frontier, registry, bench.plans, intake)
         turns = HostTurns(gates, outstanding, permission, lookahead, outcome_policy.authorities, refetches)
         self.pauses = Pauses()
         self.claims = Claims(

@@ -62,7 +62,7 @@ class Intake:
     ) -> None:
         self._store = store
         self._registry = registry
-        self._bench = bench
+        self._bench, self._plans = bench, bench.plans
         self._priority = priority
         self._read_ahead = config.read_ahead
         self._entries_max = config.entries_max
@@ -283,7 +283,7 @@ class Intake:
             return
         ready = hosts.ready[host.slot]
         if host.tick == NO_PLAN or host.wake > ready:
-            self._bench.wake(host, ready)
+            self._plans.wake(host, ready)
 
     def front_host(self, slot: int, name: str, read_to: int) -> FrontHost:
         hosts = self._registry.hosts

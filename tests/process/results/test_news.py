@@ -220,7 +220,7 @@ def test_a_host_without_a_url_to_try_does_not_hide_the_new_urls_of_others(
         if step >= 30:
             for host in bench.front.values():
                 if host.name != "n.org":
-                    bench.wake(host, joint.clock.now() - 20.0)
+                    bench.plans.wake(host, joint.clock.now() - 20.0)
         fetch_task = joint.fetch_task()
         assert not fetch_task.flags & _REFRESH, fetch_task
         failed = {"outcome": Outcome.TEMPORARY, "status": 500} if "fails" in fetch_task.url else {}

@@ -111,7 +111,7 @@ _SUM_MASK = (1 << 62) - 1  # the sums fit into a `_Count` of `wire.py`
 
 
 class _Told(msgspec.Struct, frozen=True, gc=False):
-    """The numbers, as sent to a peer in message `number`, from which the shares of the rate are computed."""
+    """The numbers that message `number` told a peer. The shares of the rate are computed from them."""
 
     number: int
     work: int

@@ -42,7 +42,7 @@ class Process:
         self.flush = self.compaction = None
 
     def submit(self, links: list[Link]) -> list[Link]:
-        """Submit a group: append the links that are not pending to the log, commit, and return these links."""
+        """Submit a group of links: log those that are not pending, commit, and return them."""
         fresh = self.due.admit(np.array([link.fingerprint for link in links], np.uint64))
         appended = [link for link, is_fresh in zip(links, fresh, strict=True) if is_fresh]
         self.due.append(appended)

@@ -1,4 +1,4 @@
-"""Test the known set: the number of runs and of rewrites of a key, slices, and expected collisions."""
+"""Test the known set: the number of runs, the rewrites of each key, slices, and expected collisions."""
 
 import math
 from pathlib import Path
@@ -100,7 +100,7 @@ def test_which_runs_are_merged(sizes: list[int], merged: list[int]) -> None:
 
 
 def test_slices_partition_the_set(form: str) -> None:
-    """Slices that divide the buckets anywhere together form the sorted set. A reshard uses slices to move buckets."""
+    """Wherever the buckets are divided, the slices together form the sorted set. A reshard moves such slices."""
     numbers = np.concatenate([mixed(np.arange(3000)), np.array([0, LAST, 5 << 48, (5 << 48) - 1], np.uint64)])
     known = known_set(MemoryRuns(), chunk_bytes=640)
     for start in range(0, len(numbers), 97):

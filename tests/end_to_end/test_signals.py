@@ -169,14 +169,14 @@ def page_of(crawl: Crawl) -> Any:
 async def test_a_signalled_url_survives_a_kill(
     tmp_path: Path, entrance: Callable[[Crawl], Awaitable[Any]]
 ) -> None:
-    """A signal for a URL arrives between two portions of the links of a page that links to it.
+    """A signal for a URL arrives while the links of a page are admitted in portions. The URL is one of these links.
 
     Then the page is committed. After a kill, the links of the stored page are not read again. Once, the
     signal made the crawl believe that the link to the URL had been seen, so the URL was lost."""
     tree = SETTINGS | {"politeness": {"delay": 0, "delay_factor": 0}}
     async with Crawl(tree, directory=tmp_path / "crawl", seeds=[HOME]) as crawl:
         stages = crawl.stages
-        crawl.process._loops_run = True  # the test replaces the commit loop
+        crawl.process.changes.loop_runs = True  # the test replaces the commit loop
         stages.point.add(page_of(crawl))
         stages.point.step()
         assert stages.point.made == 0, "the page pauses"
@@ -193,8 +193,8 @@ async def test_a_signalled_url_survives_a_kill(
         shutil.copytree(tmp_path / "crawl", tmp_path / "killed", ignore=shutil.ignore_patterns("*.sock"))
         stages.point._group_entries_max = 1024
         stages.point.committed(group)
-        crawl.process._loops_run = False
-        crawl.process.commit_rest()
+        crawl.process.changes.loop_runs = False
+        crawl.process.changes.commit_rest()
         await signalling
     directory = CrawlDirectory(tmp_path / "killed")
     with at_rest(Crawl(SETTINGS).config, directory, "p0", clock=SystemClock()) as reopened:

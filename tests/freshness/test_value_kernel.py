@@ -48,7 +48,7 @@ def _direct(page: PageParameters, elapsed: float, signals: int) -> tuple[float, 
 def _state(rng: np.random.Generator, most: float) -> tuple[PageParameters, float, int]:
     """Draw a page with signals of any quality, and a state of the page: an elapsed time and a number of signals.
 
-    Together, the time and the signals are worth at most `most` signals.
+    The staleness that the time and the signals cause together is at most that of `most` signals.
     """
     while True:
         delta = 10.0 ** rng.uniform(-3, 3)
@@ -100,7 +100,7 @@ STALENESSES = [0.0, *(10.0 ** (k / 2) for k in range(-24, 7)), math.inf]
 
 @pytest.mark.parametrize("recall", RECALLS)
 def test_bounded_and_increasing_over_the_whole_domain(recall: float) -> None:
-    """The value makes no jump where the formula changes: sum, settled terms, waves, fluid, ceiling."""
+    """The value has no jump where another formula takes over (sum, settled terms, waves, fluid, ceiling)."""
     for nu in FALSE_RATES:
         page = PageParameters(1.0, 1.0, recall, nu)
         scale = page.silent_rate if page.silent_rate > 0.0 else 1.0

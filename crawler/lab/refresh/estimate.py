@@ -42,10 +42,10 @@ _UNDERFLOW = 700.0
 class Prior(msgspec.Struct, frozen=True):
     """Pseudo-intervals and bounds, in the caller's unit of time.
 
-    The prior adds artificial intervals between two crawls: `interval_weight` intervals with a change, of
-    length `interval` and without signals, and as many without a change. It also adds `signal_weight`
-    intervals with a change, of length 0 and with one signal, and as many without a change. These intervals
-    pull b towards ln 2. `rate_min` and `rate_max` bound alpha.
+    The prior adds pairs of artificial intervals between two crawls; one interval of each pair has a change,
+    the other has none. `interval_weight` pairs have intervals of length `interval` without signals.
+    `signal_weight` pairs have intervals of length 0 with one signal. These intervals pull b towards ln 2.
+    `rate_min` and `rate_max` bound alpha.
     """
 
     interval: float = 0.5

@@ -44,7 +44,7 @@ def test_golden_values_of_580_states(key: str) -> None:
 
 
 def test_golden_intervals_and_fresh_times() -> None:
-    """psi and w are evaluated at a state's effective elapsed time or, if no change is silent, at n signals."""
+    """The golden psi and w belong to an effective elapsed time or, if every change has a signal, to n signals."""
     checked = 0
     for state in GOLDEN["states"]:
         if state["psi"] is None:

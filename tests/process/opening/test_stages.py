@@ -134,7 +134,7 @@ def test_only_the_next_run_changes_how_the_latest_run_ended(tmp_path: Path, clea
 
 @pytest.mark.parametrize("runs", [(True, True), (True, False), (False, True), (False, False)])
 def test_a_store_from_before_the_last_run_is_refused(tmp_path: Path, runs: tuple[bool, bool]) -> None:
-    """The store is refused after any end of the last run.
+    """The store is refused, however the last run ended.
 
     Each opening and each clean end changes the state number.
     """
@@ -253,7 +253,7 @@ def test_a_crawl_of_several_counts_what_waits_for_each_peer(tmp_path: Path) -> N
     ("number", "failed"), [(errno.ENOSPC, True), (errno.EIO, True), (errno.EACCES, False)]
 )
 def test_a_full_disk_during_opening_is_a_store_error(tmp_path: Path, number: int, failed: bool) -> None:
-    """If the crawl directory was first to notice a full disk, the exit code was once wrong, so there was no retry."""
+    """Once, the exit code was wrong if a full disk prevented the creation of the crawl directory."""
     with pytest.raises(StoreError if failed else DirectoryError) as met, _disk_errors(tmp_path):
         raise DirectoryError("cannot be made") from OSError(number, "why")
     assert isinstance(met.value, StoreError) is failed
@@ -405,7 +405,7 @@ def test_a_merge_of_runs_ends_in_its_own_change(tmp_path: Path) -> None:
 def test_a_crash_can_be_tried_at_each_step_of_a_flush(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The fault points of all steps are reached in order, before or after the commit. So a test can crash any step."""
+    """Each step has a fault point before or after the commit, so a test can crash any step."""
     stages, passed = opened(tmp_path), []
     url = "http://a.org/new"
     stages.due.admit(stages.fingerprinter.fingerprints([url]))

@@ -87,7 +87,7 @@ EQUAL = {"hour-1x", "month-1x"}
 @pytest.mark.parametrize("name", [name for name in QUICK if name not in EQUAL])
 def test_learning_never_loses_to_uniform(name: str) -> None:
     """A learning schedule never scores lower than uniform by more than twice the error of the difference."""
-    spec = msgspec.structs.replace(WORLDS[name], rounds=min(WORLDS[name].rounds, 100.0))
+    spec = msgspec.structs.replace(WORLDS[name], rounds=min(WORLDS[name].rounds, 60.0))
     uniform, learned = ([played(policy, draw(spec, seed)) for seed in SEEDS] for policy in (UNIFORM, "ncis"))
     # the runs of `TRUE` only scale the gain, which is not judged here
     row = gains.gains(name, {UNIFORM: uniform, TRUE: learned, "ncis": learned})[-1]

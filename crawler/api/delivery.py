@@ -189,7 +189,7 @@ class Delivery:
     def begin(self, request: Request) -> None:
         """Queue a request that is a seed; its URL then counts as a seed, too."""
         self._remember(request)
-        self._process.queue(lambda: self._seed(request))
+        self._process.changes.queue(lambda: self._seed(request))
 
     def _remember(self, request: Request) -> None:
         """Remember the callbacks of a request by their names."""
@@ -222,7 +222,7 @@ class Delivery:
             if (handover := requests.unpack(at, value)).waiting
         ]
         for fingerprint, handover in waiting:
-            if self._process.stopped_by:
+            if self._process.run_end.stopping():
                 return
             if (page := self._stored(fingerprint, handover)) is not None:
                 await self._hand_over(fingerprint, page, handover)
@@ -236,7 +236,7 @@ class Delivery:
         for count, waiting in enumerate(waiting_urls(self._store)):
             if not count % _URLS_A_TURN:
                 await asyncio.sleep(0)
-            if self._process.stopped_by or len(self._unreached) == _UNREACHED_MAX:
+            if self._process.run_end.stopping() or len(self._unreached) == _UNREACHED_MAX:
                 break
             fingerprint = waiting.fingerprint
             if waiting.failing is None or fingerprint in self._unreached:
@@ -297,7 +297,7 @@ class Delivery:
         if self._items is not None:
             await self._sync()
         if final or found:
-            self._process.queue(lambda: self._change(fingerprint, page, found, final))
+            self._process.changes.queue(lambda: self._change(fingerprint, page, found, final))
 
     def _takers(
         self, page: Page, handover: Handover, found: list[Request], final: bool

@@ -19,7 +19,7 @@ separately. Finally, the cost of a crawl whose properties lie between those of t
 and measured, and the errors are printed. The memory of a connection is not measured but copied from the
 built-in unit costs (`planning.REFERENCE`). If there is no `openssl` command, the costs of TLS are also copied
 from there. The cost of a refresh includes the cost of a pick from the refresh schedule. The cost of a pick is
-also printed alone, for plans with many refreshes.
+also printed alone, because it dominates plans with many refreshes.
 """
 
 import argparse

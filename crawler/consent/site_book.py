@@ -9,8 +9,8 @@ The files are fetched by the crawl (`process/fetching/site_files.py`), at most o
 
     L/<8 bytes><authority>    (SiteFile, parsed content) of each file, sealed msgpack
 
-The 8 bytes are the fingerprint of the site's root URL. A fingerprint begins with the bucket. The files and the
-statements of recently used sites stay in memory, each up to `consent.files_memory_max`.
+The first 8 bytes of a key are the fingerprint of the site's root URL. A fingerprint begins with the bucket.
+The files and the statements of recently used sites stay in memory, each up to `consent.files_memory_max`.
 """
 
 import hashlib

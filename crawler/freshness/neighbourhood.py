@@ -63,7 +63,8 @@ _SCORE_CHARGE = cython.declare(cython.double, 0.02)  # nats by which each crawl 
 # bound of the score, so that a change in a site's behaviour is noticed within hundreds of crawls
 _SCORE_MAX = cython.declare(cython.double, 50.0)
 _SURE = cython.declare(cython.double, 1e-6)  # predictions stay at least this far from 0 and 1
-_CREDENCE_WEIGHT = cython.declare(cython.double, 20.0)  # weight of the prior belief that neighbours are right
+# weight of the prior, that neighbours predict a page well
+_CREDENCE_WEIGHT = cython.declare(cython.double, 20.0)
 # minimum of p (1 - p): a nearly certain prediction is not informative
 _CERTAIN = cython.declare(cython.double, 0.01)
 _inf = cython.declare(cython.double, float("inf"))

@@ -46,9 +46,9 @@ In the limits, the value has a simpler form:
 
 The file is Cython in pure-Python mode. It is compiled if a C compiler was available, and otherwise
 interpreted. Other compiled modules use `Parameters`, which accepts raw numbers unchecked;
-`lab/refresh/crawl_value.py` accepts `PageParameters` or `Pages`, which are checked.
+`lab/refresh/crawl_value.py` accepts `Pages`, which are checked.
 
-`scripts/bench/values.py` measures the cost of the compiled form. Relative errors are a few 1e-15
+Relative errors are a few 1e-15
 in sums and 1e-14 elsewhere.
 """
 

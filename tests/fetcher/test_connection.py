@@ -1,4 +1,4 @@
-"""Test the time limits, rests and ends of a single connection, on a fake clock, with a transport that records calls."""
+"""Test the time limits, pauses and end of one connection, with a fake clock and a transport that records calls."""
 
 import asyncio
 import socket
@@ -290,7 +290,7 @@ async def test_reads_are_short_and_followed_by_rests_in_a_long_turn(world: World
     world.come(HEAD % 5)
     assert world.wire.said == ["pause"] and len(world.of("rests")) == 1
     world.connection.go_on()
-    world.come(b"hello")  # the answer is complete, so there is no rest
+    world.come(b"hello")  # the answer is complete, so it does not rest
     await task
     assert len(world.of("rests")) == 1
 

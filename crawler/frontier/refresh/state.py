@@ -50,7 +50,8 @@ _SITE_NUMBERS = 33
 _SITE = struct.Struct(f"<{_SITE_NUMBERS}d")
 # the record of a site with a weekly rhythm
 _PACED_SITE = struct.Struct(f"<{_SITE_NUMBERS + RHYTHM_NUMBERS}d")
-# Earlier versions did not count signals. In their records, a site has this many numbers before its rhythm.
+# Earlier versions did not count signals. In their records, the rhythm of a site follows after this many
+# numbers.
 _UNCOUNTED = 31
 _UNCOUNTED_SITES = [8 * _UNCOUNTED, 8 * (_UNCOUNTED + RHYTHM_NUMBERS)]
 # The form stored by versions that derived the recall from announced changes.

@@ -130,7 +130,7 @@ class Explainer:
             answer["record"] = _plain_record(record)
         if (withdrawn := self._pages.withdrawn(fingerprint, url)) is not None:
             answer["withdrawn"] = self._withdrawal(fingerprint, withdrawn)
-        answer["known"] = record is not None or self._due.contains(fingerprint)
+        answer["known"] = record is not None or fingerprint in self._due.known_set
         queued = {}
         if answer["known"] and (record is None or record.state is PageState.FAILED):
             queued = yield from self._frontier.views.entry(url)

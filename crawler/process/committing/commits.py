@@ -83,13 +83,13 @@ class Commits:
         """Build the `Change` that replaces the input runs of a merge with the merged run."""
         reach("compaction ran")
         change = Change(sync=True)
-        self.due.stage_compaction(plan, change)
+        self.due.compactor.stage(plan, change)
         change.after.append(lambda: self._compacted(plan))
         return change
 
     def _compacted(self, plan: CompactionPlan) -> None:
         reach("compaction committed")
-        self.due.compacted(plan)
+        self.due.compactor.committed(plan)
         reach("compaction done")
 
     # -- finished URLs queued again ------------------------------------------------

@@ -6,11 +6,10 @@
 
 A process that has finished keeps running until all other processes know of the end, but at most for
 `crawl.patience`. This time is limited because a silent process may be dead. A process may be cut off during
-this time, so that it does not learn that the crawl has ended. It then waits for messages of the processes
-that have left. The wait ends when one of them is started again and tells it that the crawl has ended. The
-wait also ends if two conditions hold: the machines of the processes that have left have refused connections
-for `GONE_PATIENCES` times `crawl.patience`, and the last messages of all processes prove that no work is
-left.
+this time, so that it does not learn that the crawl has ended. It then waits until one of the processes that
+have left is started again and tells it that the crawl has ended. The wait also ends if two conditions hold:
+the machines of the processes that have left have refused connections for `GONE_PATIENCES` times
+`crawl.patience`, and the last messages of all processes prove that no work is left.
 """
 
 import asyncio

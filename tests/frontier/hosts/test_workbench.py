@@ -38,7 +38,7 @@ def bench(
 
 
 def test_hosts_at_an_address_go_in_order_of_arrival() -> None:
-    """A host that was called keeps its turn, even if another host uses the address before it makes its request."""
+    """A host whose turn has come keeps its turn, even if another host of the address sends a request first."""
     work, addresses, hosts = bench(3)
     address = addresses.meet("10.0.0.1", 1, 0.0)
     for host in hosts:
@@ -150,7 +150,7 @@ def test_ready_hosts_outside_a_full_front_get_turns_too() -> None:
 
 
 def test_hosts_with_open_connections_stay_in_the_front() -> None:
-    """Eight hosts take turns. Each is ready again after 1 s, so it is served eight intervals minus 1 s late.
+    """Eight hosts take turns. Each host is ready again after 1 s, but its next turn comes only after eight intervals.
 
     A host stays in the front if it is served at most 35 s late (`stay`).
     """

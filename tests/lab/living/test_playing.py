@@ -50,7 +50,7 @@ def test_every_policy_spends_its_budget(name: str) -> None:
 
 
 def test_a_busy_host_is_not_fetched() -> None:
-    """An answer arrives after the time of three fetches.
+    """An answer takes as long as three fetches at the crawl's rate.
 
     With only two hosts, a third of the fetches is then unused.
     """

@@ -141,9 +141,10 @@ def body_of(head: Head) -> tuple[Body, int]:
     """
     if head.status < 200 or head.status in (204, 304):
         return Body.NONE, 0
-    codings = [coding for coding in head.tokens(b"transfer-encoding") if coding != b"identity"]
-    if codings:
-        return (Body.CHUNKED, 0) if codings[-1] == b"chunked" else (Body.CLOSE, 0)
+    if b"transfer-encoding" in head.known:
+        codings = [coding for coding in head.tokens(b"transfer-encoding") if coding != b"identity"]
+        if codings:
+            return (Body.CHUNKED, 0) if codings[-1] == b"chunked" else (Body.CLOSE, 0)
     only = head.known.get(b"content-length")
     if only is None:
         return Body.CLOSE, 0

@@ -78,7 +78,8 @@ COMPLETE = "complete; known pages are not fetched again (fresh=True starts over;
 def _settled(given: Settings, directory: CrawlDirectory) -> tuple[Config, SeedPlaces]:
     """Return the configuration of a crawl, and the places of its seeds.
 
-    A `Config` is complete. Other settings change those that the directory keeps.
+    If `given` is a `Config`, it is used as it is. Other settings change only some of those that the directory
+    keeps.
     """
     if isinstance(given, Config):
         return given, SeedPlaces(given.crawl.scope)

@@ -70,7 +70,10 @@ class Errors:
         self._fail = fail
 
     def note(self, kind: str, url: str, error: Exception) -> None:
-        """Count an error of the user's filter, extractor, sink or callback, or of an item. Log the user's frames."""
+        """Count an error of the user's filter, extractor, sink or callback, or of an item.
+
+        The part of the traceback that is in the user's code is logged.
+        """
         self.counts[kind] += 1
         if self._on_error == "stop":
             error.add_note(f"raised by your code: {kind} of {url}")

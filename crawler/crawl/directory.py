@@ -103,7 +103,7 @@ class CrawlDirectory:
         self.path.joinpath(name + BEGUN).unlink(missing_ok=True)
 
     def note_state(self, name: str, state: int) -> None:
-        """Record `state`, the number of times that a process was opened or was closed cleanly.
+        """Record `state`, which counts how often a process was opened plus how often it was closed cleanly.
 
         The number is in a file outside of the folder of the process. A comparison with this number shows
         whether the folder is lost, or whether its store is in an earlier state.

@@ -107,7 +107,7 @@ class OtherUrls:
                 found[raw_url.partition("#")[0]] = None
 
     def add_to(self, found: Collected, *, requisites: bool) -> None:
-        """Add what was collected to the links of the page, and with `requisites` to its requisites."""
+        """Add the collected URLs to the links of the page, and, if `requisites` is set, to its requisites."""
         if requisites:
             found.requisites = list(self._requisites)
         if self._all:

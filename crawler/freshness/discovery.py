@@ -388,7 +388,7 @@ class Discovery:
     # -- stored state
 
     def site_state(self, site: int) -> tuple[float, float, float]:
-        """Return (pages found, time watched, the time up to which both have decayed)."""
+        """Return (pages found, time watched, the time for which these decayed sums are valid)."""
         return tuple(float(number) for number in self._site_sums[site])  # type: ignore[return-value]
 
     def directory_state(self, directory: int) -> tuple[float, float, float]:

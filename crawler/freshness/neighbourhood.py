@@ -205,7 +205,10 @@ class Credence:
     def score(
         self, site: cython.Py_ssize_t, alone: cython.double, heeding: cython.double, changed: cython.bint
     ) -> cython.void:
-        """Update the log score. `alone` and `heeding` are the probabilities of a change without and with the clock."""
+        """Update the log score.
+
+        `alone` and `heeding` are the probabilities of a change by plain time and by the neighbourhood clock.
+        """
         alone = min(max(alone, _SURE), 1.0 - _SURE)
         heeding = min(max(heeding, _SURE), 1.0 - _SURE)
         better: cython.double = log(heeding / alone) if changed else log((1.0 - heeding) / (1.0 - alone))

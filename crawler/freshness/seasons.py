@@ -145,7 +145,7 @@ class Seasons:
     @cython.ccall
     @cython.exceptval(check=False)
     def learns(self, site: cython.Py_ssize_t, elapsed: cython.double) -> cython.bint:
-        """Return whether the rhythm learns from a crawl after this time.
+        """Return whether the rhythm learns from a crawl that comes `elapsed` after the previous one.
 
         If the site has no rhythm yet, count the crawl.
         """

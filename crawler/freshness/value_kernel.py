@@ -509,8 +509,9 @@ class Parameters:
     ) -> cython.double:
         """Solve V = level by Newton's method on y = -ln(1 - V/top), or on sqrt(y) if y is at most 1 at the solution.
 
-        Each curve is nearly linear in its range. The iterate is kept in a bracket. The error after a Newton
-        step is about the square of the step, so the last step needs no further evaluation.
+        In its range, each of the two functions of V is nearly linear in the elapsed time. The iterate is kept
+        in a bracket. The error after a Newton step is about the square of the step, so the last step needs no
+        further evaluation.
         """
         top: cython.double = self._top()
         if level >= top:

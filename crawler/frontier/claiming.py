@@ -113,7 +113,7 @@ class Claims:
         return fetch_task
 
     def next_wakeup(self, now: float) -> float | None:
-        """Return the earliest instant at which `claim_next` may succeed; None if only new events can change that."""
+        """Return the earliest instant at which `claim_next` may succeed, or None if a new event must come first."""
         if self._pauses:
             return None
         if self._gates.look_ups.may_start:

@@ -88,7 +88,7 @@ class HostTurns:
         return fetch_task
 
     def of_known_page(self, now: float) -> FetchTask | None:
-        """Return a fetch task for the best of the known pages, at its host."""
+        """Return a fetch task for the known page with the highest value whose host may be requested."""
         for host in self._refetches.hosts(now):
             if fetch_task := self.of_host(host, now):
                 return fetch_task

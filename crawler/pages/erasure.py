@@ -59,7 +59,7 @@ class Detached(msgspec.Struct):
     renewed: Capture | None = None
 
     def write(self, archive: Archive, writer: SegmentWriter, compress: Callable[[bytes], bytes]) -> None:
-        """Append the records of the copy. Runs in the writer thread.
+        """Append the records of this copy to the archive. Runs in the writer thread.
 
         Raises:
             DamageError: the bytes of the copy cannot be read.

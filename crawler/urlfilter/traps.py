@@ -30,8 +30,8 @@ def trap(url: str, segments_max: int = 20, repeats_max: int = 2) -> str:
 def directory_trap(directory: str, segments_max: int = 20, repeats_max: int = 2) -> str | None:
     """Return the rule that rejects all files of a directory, "" if all are accepted, None if it depends on the file.
 
-    `directory` is a request form that ends with a slash. The URL of a file has one segment more than its
-    directory, or the same number of segments if the file's name is empty.
+    `directory` is a URL as it is requested; it ends with a slash. The URL of a file has one segment more than
+    its directory, or the same number of segments if the file's name is empty.
     """
     segments = _segments(directory)
     rule = _rule(segments, segments_max, repeats_max)

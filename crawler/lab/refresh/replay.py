@@ -61,7 +61,7 @@ class Replay:
 
     @cython.cfunc
     def _account(self, i: cython.Py_ssize_t, now: cython.double) -> cython.void:
-        """For the time since the last call for page `i`, add the expected fresh time of the page to the bins."""
+        """Add to the bins the time since the last call for page `i` in which its copy is expected to have been fresh."""
         begin: cython.double = self.since[i]
         self.since[i] = now
         if self.fresh[i] <= 0.0 or now <= begin:

@@ -189,8 +189,8 @@ class PeerExchange(Exchange):
     def _progress(self) -> Progress:
         """Return the progress of this process.
 
-        If an earlier run has stored that the crawl has ended, and this is still true, links to seeds that are
-        in the outbox again are not counted.
+        If an earlier run has stored that the crawl has ended, and this still applies, the links to seeds that
+        this run has put into the outbox a second time are not counted.
         """
         own = super()._progress()
         if own.outbox and self._known_termination.holds and not self.coordination.heard_all:

@@ -85,7 +85,10 @@ def clock_of(elapsed: cython.double, excess: cython.double, scale: cython.double
 @cython.ccall
 @cython.exceptval(check=False)
 def offset_of(excess: cython.double, scale: cython.double) -> cython.double:
-    """Return how far the clock of a page that was crawled long ago is ahead of plain time: 6 Ts times the excess."""
+    """Return 6 Ts times the excess.
+
+    This is the lead of the clock over plain time for a page that was crawled long ago.
+    """
     return _BONUS * scale * excess
 
 

@@ -130,7 +130,7 @@ class Reader:
 
     @staticmethod
     def _is_streamed(fetch: Fetch, stream: MapStream) -> bool:
-        """Return whether `stream` has received all content, and a child process parses content of this size."""
+        """Return whether `stream` can be used: it has all content, and content of this size is parsed in a child process."""
         if fetch.outcome not in _READABLE or fetch.undecoded:
             return False
         return fetch.part is not None or stream.nbytes == len(fetch.content) > INLINE_BYTES_MAX

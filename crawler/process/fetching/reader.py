@@ -130,7 +130,7 @@ class Reader:
 
     @staticmethod
     def _is_streamed(fetch: Fetch, stream: MapStream) -> bool:
-        """Return whether `stream` can be used: it has all content, and content of this size is parsed in a child process."""
+        """Return whether `stream` has all content, and its size is one that a child process parses."""
         if fetch.outcome not in _READABLE or fetch.undecoded:
             return False
         return fetch.part is not None or stream.nbytes == len(fetch.content) > INLINE_BYTES_MAX

@@ -114,7 +114,7 @@ class Outstanding:
         )
 
     def let_go(self, host: FrontHost) -> None:
-        """Free the host of its fetch task."""
+        """Record that the host no longer has a fetch task."""
         del self.held[host.key]
         host.held = False
 

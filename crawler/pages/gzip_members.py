@@ -59,8 +59,8 @@ def compressor(level: int) -> Callable[[bytes], bytes]:
     of_head = 0 if level <= ISAL_LEVEL_MAX else level
 
     def compress(record: bytes) -> bytes:
-        start = payload_start(record)
         end = len(record) - len(_GAP)
+        start = payload_start(record) if end >= PAYLOAD_BYTES_MIN else end
         if end - start < PAYLOAD_BYTES_MIN or end > _LENGTH_MAX or not record.endswith(_GAP):
             whole: bytes = method.compress(record, level, _WINDOW)
             return whole

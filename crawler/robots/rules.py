@@ -109,7 +109,7 @@ Kept = TypeVar("Kept")
 
 
 class _ByPrefix(Generic[Kept]):
-    """Values kept for each prefix that targets may have."""
+    """Maps prefixes of targets to values."""
 
     __slots__ = ("_kept", "_lengths")
 

@@ -36,7 +36,8 @@ from serve import CRAWLER, running
 from serve_cases import free_ports
 
 from crawler.bench import harness
-from crawler.due.eliminator import Appended, Flushed, Manifest
+from crawler.due.eliminator import Appended, Flushed
+from crawler.due.run_list import Manifest
 from crawler.due.runs import DiskRuns
 from crawler.storage.engines import open_store
 from crawler.storage.keys import DUE_FLUSHED, DUE_LINKS, DUE_RUNS
@@ -133,7 +134,7 @@ def _fill_one_host(crawl: Path) -> None:
         run = DiskRuns(crawl / "p0" / "due", []).write(chunks, len(known), step="flush")
         batch = store.batch()
         for key, value in (
-            (DUE_RUNS, Manifest(manifest.method, manifest.check_value, False, [run.entry])),
+            (DUE_RUNS, Manifest(manifest.method, manifest.check_value, [run.entry])),
             (DUE_FLUSHED, replace(flushed, new=len(known))),
             (DUE_LINKS, replace(appended, links=appended.links + len(known) - flushed.new)),
         ):

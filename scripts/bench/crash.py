@@ -133,8 +133,9 @@ class Crash(NamedTuple):
     def part(self) -> tuple[str, ...]:
         """The limit of a run that is to be killed.
 
-        All these runs together fetch fewer pages than there are, so the last run has pages left. A process that
-        killed itself is restarted and counts anew. So runs of several processes may fetch twice their limit.
+        All these runs together fetch fewer pages than there are, so the last run has pages left. A process
+        that killed itself is restarted, and its new count of fetches begins at 0. So runs of several
+        processes may fetch twice their limit.
         """
         lives = 1 + (self.processes > 1)
         return self.flags("--max-pages", str(self.pages // (lives * (len(self.faults) + 2))))

@@ -46,7 +46,7 @@ speed = 86400
 
 
 class Seen(NamedTuple):
-    """The levels of all processes, (samples, processes), and the fetches and freshness in the run's second half."""
+    """The levels, an array (samples, processes), and the fetches and the freshness in the second half of the run."""
 
     levels: np.ndarray
     pages: list[int]

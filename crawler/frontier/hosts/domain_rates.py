@@ -1,4 +1,4 @@
-"""Limits the requests to one registrable domain; all hosts of the domain share this limit.
+"""Limits how often a registrable domain is requested; all hosts of the domain share the limit.
 
 Gaps limit each host, so a domain with a thousand hosts could get hundreds of requests per second, although
 one operator usually pays for all of them. Therefore each request to a domain needs a turn of the domain. The

@@ -159,7 +159,7 @@ def of_crawl(directory: Path) -> list[Path]:
 
 
 def import_link_lines(folder: Path, lines: Iterable[str], *, processes: int, key: bytes) -> TraceWriter:
-    """Make a trace of lines `source TAB target`, as written by `crawler export --format links`.
+    """Make a trace from lines `source TAB target`, as `crawler export --format links` writes them.
 
     Consecutive lines with the same source are a page. A link to another host is a cross link if its target
     belongs to another process than its source. The preliminary names of URLs depend on `key` (16 random

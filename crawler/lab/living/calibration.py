@@ -4,7 +4,7 @@ At instants spread over a run, an even sample of pages is drawn. For each page, 
 probability that its copy is current. `said` is the schedule's own estimate. `told` is the estimate that users
 see, which `freshness/recalibration.py` corrects. The world knows whether each copy was current.
 
-A policy states both estimates by its method `fresh(page, now) -> (said, told)`, which `Shipped` has. Both are
+The method `fresh(page, now)` of a policy, such as `Shipped`, returns both estimates as (said, told). Both are
 nan for an unknown page.
 """
 

@@ -157,7 +157,8 @@ class ResultProcessor:
         counters.count_kept(change, capturing)
         if fetch.rendering is not None:
             self._keep_rendering(change, fetch.rendering, now)
-        change.count("rendered.held_back", fetch.held_back)
+        if fetch.held_back:
+            change.count("rendered.held_back")
         if self._refresh is not None and decision.end is End.DONE:
             self._schedule(change, capturing, before, decision, now)
             if self._hear and extracted is not None and extracted.told_by and fetch_task.flags & _REFRESH:

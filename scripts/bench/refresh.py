@@ -15,7 +15,6 @@ mean, the smallest and the largest number of picks in a second.
 
 import heapq
 import random
-import sys
 import tempfile
 import time
 from functools import partial
@@ -24,6 +23,7 @@ from typing import cast
 
 import numpy as np
 
+from crawler.bench import harness
 from crawler.bench.meters import memory
 from crawler.config import convert
 from crawler.frontier.frontier import Frontier
@@ -249,7 +249,12 @@ def machine(hosts: int, size: int, rng: np.random.Generator) -> None:
     )
 
 
-def main(size: int, count: int) -> None:
+def main() -> None:
+    parser = harness.parser(__doc__)
+    parser.add_argument("size", metavar="PAGES", nargs="?", type=harness.count_argument, default=1_000_000)
+    parser.add_argument("count", metavar="PICKS", nargs="?", type=harness.count_argument, default=200_000)
+    args = parser.parse_args()
+    size, count = args.size, args.count
     rng = np.random.default_rng(1)
     schedule, keys = filled(size, rng)
     now = picks(schedule, keys, count, 0.0, rng)
@@ -263,4 +268,4 @@ def main(size: int, count: int) -> None:
 
 
 if __name__ == "__main__":
-    main(*(int(float(word)) for word in (sys.argv[1:] + ["1000000", "200000"][len(sys.argv) - 1 :])))
+    main()

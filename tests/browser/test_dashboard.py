@@ -15,6 +15,7 @@ import crawler
 from crawler.admin.server import AdminServer
 from crawler.admin.status_source import OwnProcess
 from tests.browser.chromium import PROGRAM, Page, browser
+from tests.end_to_end.web import Web, endless
 
 pytestmark = pytest.mark.skipif(PROGRAM is None, reason="no Chromium")
 
@@ -28,39 +29,6 @@ LOOKS = {
 
 
 @asynccontextmanager
-async def site() -> AsyncIterator[str]:
-    """Yield a site with an endless number of pages, each with two links."""
-
-    writers: list[asyncio.StreamWriter] = []
-
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writers.append(writer)
-        while head := await _head(reader):
-            number = int("0" + "".join(char for char in head.split(b" ")[1].decode() if char.isdigit()))
-            body = f'<title>{number}</title><a href="/{2 * number + 1}">x</a><a href="/{2 * number + 2}">y</a>'.encode()
-            writer.write(
-                b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: %d\r\n\r\n" % len(body) + body
-            )
-        writer.close()
-
-    server = await asyncio.start_server(answer, "127.0.0.1", 0)
-    try:
-        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/0"
-    finally:
-        server.close()
-        for writer in writers:
-            writer.close()
-        await asyncio.gather(*(writer.wait_closed() for writer in writers), return_exceptions=True)
-
-
-async def _head(reader: asyncio.StreamReader) -> bytes:
-    try:
-        return await reader.readuntil(b"\r\n\r\n")
-    except (asyncio.IncompleteReadError, ConnectionError):
-        return b""
-
-
-@asynccontextmanager
 async def watched(folder: Path) -> AsyncIterator[tuple[AdminServer, Page]]:
     """Run a crawl and a browser that shows the dashboard of the crawl."""
     config = crawler.configure(
@@ -70,22 +38,25 @@ async def watched(folder: Path) -> AsyncIterator[tuple[AdminServer, Page]]:
             "serve": {"address": "127.0.0.1:0"},
         }
     )
-    async with site() as seed, crawler.Crawl(config, directory=folder / "crawl", seeds=[seed]) as crawl:
-        running = asyncio.create_task(crawl.run())
-        server = AdminServer(
-            OwnProcess(crawl.command, lambda: ""), config, folder / "crawl", crawl.stages.clock.now
-        )
-        await server.start("127.0.0.1:0")
-        try:
-            async with browser(folder / "profile") as page:
-                await page.look(1280, 900)
-                await page.open(server.link())
-                await page.until("!!document.querySelector('#hosts button')")
-                yield server, page
-        finally:
-            await server.close()
-            crawl.stop("test")
-            await running
+    with Web({}, other=endless) as web:
+        async with crawler.Crawl(
+            config, directory=folder / "crawl", seeds=[web.url("/", "127.0.0.1")]
+        ) as crawl:
+            running = asyncio.create_task(crawl.run())
+            server = AdminServer(
+                OwnProcess(crawl.command, lambda: ""), config, folder / "crawl", crawl.stages.clock.now
+            )
+            await server.start("127.0.0.1:0")
+            try:
+                async with browser(folder / "profile") as page:
+                    await page.look(1280, 900)
+                    await page.open(server.link())
+                    await page.until("!!document.querySelector('#hosts button')")
+                    yield server, page
+            finally:
+                await server.close()
+                crawl.stop("test")
+                await running
 
 
 async def tile(page: Page, name: str) -> str:

@@ -159,20 +159,23 @@ class Learning:
     def directory_lead(
         self, site: cython.Py_ssize_t, directory: cython.Py_ssize_t, now: cython.double
     ) -> cython.double:
-        """Return the most by which changes of a directory can put the clocks of its pages ahead of plain time."""
+        """Return by how much a directory's excess puts the clocks of its pages ahead of plain time; below 0: behind it.
+
+        This is for pages that were crawled long ago; the effect on other pages is smaller.
+        """
         if not self.neighbourhood or self.seasons.used[site]:
             return 0.0
         excess: cython.double = self.directories.excess(directory, now, self.scale)
-        return max(offset_of(self.credence.credences[site] * excess, self.scale), 0.0)
+        return offset_of(self.credence.credences[site] * excess, self.scale)
 
     @cython.ccall
     @cython.exceptval(check=False)
     def site_lead(self, site: cython.Py_ssize_t, now: cython.double) -> cython.double:
-        """Return the most by which changes of the whole site can put the clocks of its pages ahead of plain time."""
+        """Return the same for the excess of the whole site."""
         if not self.neighbourhood or self.seasons.used[site]:
             return 0.0
         excess: cython.double = self.sites.excess(site, now, self.scale)
-        return max(offset_of(self.credence.credences[site] * excess, self.scale), 0.0)
+        return offset_of(self.credence.credences[site] * excess, self.scale)
 
     @cython.ccall
     @cython.exceptval(check=False)

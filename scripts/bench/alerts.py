@@ -19,12 +19,12 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import threading
 import time
 import urllib.request
 from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -35,14 +35,19 @@ from msgspec.structs import replace
 from serve import CRAWLER, running
 from serve_cases import free_ports
 
-from crawler.bench import harness
-from crawler.due.eliminator import Appended, Flushed, Manifest
-from crawler.due.runs import DiskRuns
-from crawler.storage.engines import open_store
-from crawler.storage.keys import DUE_FLUSHED, DUE_LINKS, DUE_RUNS
-from crawler.storage.kv import seal, unseal
+ROOT = Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT))
 
-RULES = Path(__file__).resolve().parents[2] / "config" / "prometheus" / "alerts.yaml"
+from crawler.bench import harness  # noqa: E402
+from crawler.due.eliminator import Appended, Flushed  # noqa: E402
+from crawler.due.run_list import Manifest  # noqa: E402
+from crawler.due.runs import DiskRuns  # noqa: E402
+from crawler.storage.engines import open_store  # noqa: E402
+from crawler.storage.keys import DUE_FLUSHED, DUE_LINKS, DUE_RUNS  # noqa: E402
+from crawler.storage.kv import seal, unseal  # noqa: E402
+from tests.end_to_end.web import Web, endless  # noqa: E402
+
+RULES = ROOT / "config" / "prometheus" / "alerts.yaml"
 # an alert must fire within this many seconds; an alert that looks at the last minute needs this long
 LIMIT = 180.0
 POLITE = [
@@ -59,22 +64,6 @@ POLITE += ["--set", "network.allow_ports=[1]", "--set", "identity.contact=me@exa
 
 
 T = TypeVar("T")
-
-
-class Web(BaseHTTPRequestHandler):
-    """An endless site: each page links to two others."""
-
-    def do_GET(self) -> None:
-        number = int("0" + re.sub(r"\D", "", self.path)) % 10**9
-        body = f"<title>{number}</title><a href=/p{2 * number + 1}>a</a> <a href=/p{2 * number + 2}>b</a>".encode()
-        self.send_response(200)
-        self.send_header("Content-Type", "text/html")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: object) -> None:
-        pass
 
 
 class Crawl(NamedTuple):
@@ -133,7 +122,7 @@ def _fill_one_host(crawl: Path) -> None:
         run = DiskRuns(crawl / "p0" / "due", []).write(chunks, len(known), step="flush")
         batch = store.batch()
         for key, value in (
-            (DUE_RUNS, Manifest(manifest.method, manifest.check_value, False, [run.entry])),
+            (DUE_RUNS, Manifest(manifest.method, manifest.check_value, [run.entry])),
             (DUE_FLUSHED, replace(flushed, new=len(known))),
             (DUE_LINKS, replace(appended, links=appended.links + len(known) - flushed.new)),
         ):
@@ -167,7 +156,7 @@ def _damage_and_read(crawl: Crawl) -> None:
             file.write(data)
     for number in range(1, 40):
         with contextlib.suppress(OSError):
-            urllib.request.urlopen(f"http://127.0.0.1:{crawl.serve}/page?url={crawl.site}/p{number}").read()
+            urllib.request.urlopen(f"http://127.0.0.1:{crawl.serve}/page?url={crawl.site}/{number}").read()
 
 
 def _stop_and_go(crawl: Crawl) -> None:
@@ -216,7 +205,7 @@ def start(name: str, fault: Fault, folder: Path, site: str, stack: contextlib.Ex
         subprocess.run(["mkfs.ext4", "-q", image], check=True)
         subprocess.run(["mount", "-o", "loop", image, folder], check=True)
         stack.callback(lambda: subprocess.run(["umount", "-l", folder], check=False))
-    (folder / "seeds").write_text("".join(f"{seed}\n" for seed in fault.seeds or (f"{site}/p0",)))
+    (folder / "seeds").write_text("".join(f"{seed}\n" for seed in fault.seeds or (f"{site}/0",)))
     command = [
         *CRAWLER,
         fault.command,
@@ -278,12 +267,10 @@ def prometheus(folder: Path, targets: list[str], stack: contextlib.ExitStack) ->
 
 
 def walk(folder: Path, names: list[str]) -> bool:
-    """Run all faults. Return whether each fault fired its alert, and no alert fired for the crawl without a fault."""
+    """Run all faults. Return True if each fault fired its alert, and no alert fired for the crawl without a fault."""
     subprocess.run(["promtool", "check", "rules", RULES], check=True)
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Web)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    site = f"http://127.0.0.1:{server.server_address[1]}"
-    with contextlib.ExitStack() as stack:
+    with Web({}, other=endless) as web, contextlib.ExitStack() as stack:
+        site = web.url("", "127.0.0.1")
         with contextlib.ExitStack() as crawling:
             crawls = {name: start(name, FAULTS[name], folder / name, site, crawling) for name in names}
             addresses = {name: f"127.0.0.1:{crawl.admin}" for name, crawl in crawls.items()}

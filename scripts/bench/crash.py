@@ -29,7 +29,6 @@ that were repeated after one kill. A row fails if a page is lost or stored twice
 or if a planted bug is not found.
 """
 
-import argparse
 import os
 import random
 import shutil
@@ -46,6 +45,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
+from crawler.bench import harness  # noqa: E402
 from tests import warm_start  # noqa: E402
 from tests.faults.around import PLANTED as BUGS_AROUND  # noqa: E402
 from tests.faults.around import SCENARIOS, Setting  # noqa: E402
@@ -68,6 +68,10 @@ from tests.faults.harness import (  # noqa: E402
 from tests.faults.power import family  # noqa: E402
 
 ENGINES = ("leveldb", "rocksdict")
+COLUMNS = (
+    *(" " * 20, "proc", "   engine", "seed", "kills", "  lost"),
+    *("unstored", "twice", "torn", "refetched", "worst", "   s"),
+)
 HOSTS = 200
 # These settings give segments of twenty pages, and a flush of the DUE after 16 links, so that there are
 # many flushes and merges.
@@ -133,8 +137,9 @@ class Crash(NamedTuple):
     def part(self) -> tuple[str, ...]:
         """The limit of a run that is to be killed.
 
-        All these runs together fetch fewer pages than there are, so the last run has pages left. A process that
-        killed itself is restarted and counts anew. So runs of several processes may fetch twice their limit.
+        All these runs together fetch fewer pages than there are, so the last run has pages left. A process
+        that killed itself is restarted, and its new count of fetches begins at 0. So runs of several
+        processes may fetch twice their limit.
         """
         lives = 1 + (self.processes > 1)
         return self.flags("--max-pages", str(self.pages // (lives * (len(self.faults) + 2))))
@@ -266,20 +271,19 @@ SEEDED = ("power cuts", "random instants")
 BUGS = (*PLANTED, *BUGS_AROUND.values())
 
 
-def run(name: str, size: Crash, parent: Path | None) -> bool:
+def run(name: str, size: Crash, parent: Path | None, table: harness.Table) -> bool:
     """Run the kills of one row of the table, and print the row.
 
-    Return whether the row is right. All faults must have been reached. The result must be flawless
-    (`Judgement.flawless`) if no bug was planted, and must not be flawless if one was planted.
+    Return whether the row is right. The run must have reached every point at which a fault is planned. The
+    result must be flawless (`Judgement.flawless`) if no bug was planted, and must not be flawless if one was
+    planted.
     """
     folder = Path(tempfile.mkdtemp(dir=parent))
     begun = time.monotonic()
     found, kills, missed = CASES[name](folder, size)
-    print(
-        f"{name:20}{size.processes:4} {size.engine:10}{size.seed:5}{kills:6}{found.lost:7,}{found.unstored:9,}"
-        f"{found.stored_twice:7,}{found.torn:6}{found.refetched:10,}{found.worst:6}{time.monotonic() - begun:6.0f}",
-        flush=True,
-    )
+    results = (found.lost, found.unstored, found.stored_twice, found.torn, found.refetched, found.worst)
+    seconds = round(time.monotonic() - begun)
+    table.row(name, size.processes, size.engine, size.seed, kills, *results, seconds)
     if missed:
         print(f"  not reached: {', '.join(missed)}; a larger --pages is needed", flush=True)
     shutil.rmtree(folder)
@@ -287,9 +291,7 @@ def run(name: str, size: Crash, parent: Path | None) -> bool:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = harness.parser(__doc__)
     parser.add_argument("--pages", type=int, default=4_000, help="pages of the web for each process (4000)")
     parser.add_argument(
         "--folder", type=Path, default=None, help="folder for the crawls (the temporary directory)"
@@ -311,18 +313,14 @@ def main() -> None:
     print(
         f"{args.pages:,} pages for each process on {HOSTS} hosts, {CONCURRENCY} fetches in flight in each process"
     )
-    print(
-        f"{'':20}{'proc':>4} {'engine':10}{'seed':>5}{'kills':>6}{'lost':>7}{'unstored':>9}{'twice':>7}",
-        end="",
-    )
-    print(f"{'torn':>6}{'refetched':>10}{'worst':>6}{'s':>6}")
+    table = harness.Table(*COLUMNS)
     for processes, engine in product(args.processes, args.engine):
         os.environ["CRAWLER_STORE__ENGINE"] = engine
         for name in args.case or CASES:
             for seed in range(1, args.seeds + 1 if name in SEEDED else 2):
                 if name != "seeds loaded" or processes == 1:
                     size = Crash(args.pages * processes, processes, engine, args.kills, seed)
-                    right &= run(name, size, args.folder)
+                    right &= run(name, size, args.folder, table)
     print(f"{time.monotonic() - begun:.0f} s in all")
     raise SystemExit(
         0 if right else "failed: the crawler did not keep its promises, or a fault was not reached"

@@ -11,7 +11,6 @@ time. A row is `SILENT` if something was lost and no command reported it. The ex
 `SILENT`, or if a command printed a traceback.
 """
 
-import argparse
 import os
 import re
 import shutil
@@ -25,10 +24,12 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
+from crawler.bench import harness  # noqa: E402
 from tests import warm_start  # noqa: E402
 from tests.faults.harness import TreeWeb, crawl, judge, settings  # noqa: E402
 
 SMALL = settings("--set", "pages.segment_bytes=20000", "--set", "store.write_buffer_bytes=64KiB")
+COLUMNS = (f"{'file':34}", "damage ", "check", "repair", "check", "crawl", "lost", "again", "first report")
 DAMAGES = ("deleted", "cut", "head", "middle", "tail")
 
 
@@ -80,7 +81,7 @@ def said(*answers: "subprocess.CompletedProcess[str]") -> list[str]:
 
 def main() -> None:
     """Print the matrix."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser = harness.parser(__doc__)
     parser.add_argument("--pages", type=int, default=150)
     parser.add_argument("--processes", type=int, default=1, help="processes of the crawl (1)")
     parser.add_argument("--only", default="", help="regular expression: only these kinds of files")
@@ -96,20 +97,20 @@ def main() -> None:
         ended = crawl(whole, web.seed, *flags)
         assert ended.code == 0, ended
         crawl(whole, web.seed, *flags)  # opening the store a second time moves its log into a table
-        print(f"{'file':34} {'damage':8} check repair check crawl  lost again  first report")
+        table = harness.Table(*COLUMNS)
         silent = traces = rows = 0
         for kind, path in files_by_kind(whole).items():
             if not re.search(args.only, kind):
                 continue
             for how in DAMAGES if path.is_file() else DAMAGES[:1]:
-                was_silent, had_trace = row(web, whole, kind, path, how, flags)
+                was_silent, had_trace = row(table, web, whole, kind, path, how, flags)
                 silent, traces, rows = silent + was_silent, traces + had_trace, rows + 1
         print(f"{rows} rows, {silent} silent losses, {traces} tracebacks")
     raise SystemExit(int(bool(silent or traces)))
 
 
 def row(
-    web: TreeWeb, whole: Path, kind: str, path: Path, how: str, flags: Sequence[str]
+    table: harness.Table, web: TreeWeb, whole: Path, kind: str, path: Path, how: str, flags: Sequence[str]
 ) -> tuple[bool, bool]:
     """Print one row of the matrix; return whether a loss was silent, and whether there was a traceback."""
     directory = whole.parent / "copy"
@@ -126,10 +127,10 @@ def row(
     lines = said(first, repaired)
     trace = "Traceback" in "".join([first.stderr, repaired.stderr, second.stderr, ended.err])
     silent = bool(found.unstored or again) and not lines
-    codes = f"{first.returncode:5} {repaired.returncode:6} {second.returncode:5} {ended.code:5}"
+    codes = (first.returncode, repaired.returncode, second.returncode, ended.code)
     marks = "SILENT " * silent + "TRACEBACK " * trace
     text = re.sub(r"\S*/copy/", "", lines[0])[:90] if lines else "nothing"
-    print(f"{kind:34} {how:8} {codes} {found.unstored:5} {again.total():5}  {marks}{text}", flush=True)
+    table.row(kind, how, *codes, found.unstored, again.total(), marks + text)
     return silent, trace
 
 

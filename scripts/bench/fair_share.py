@@ -18,9 +18,9 @@ are crawled alone. Each host has its own address in 127/8. The script prints one
     gap s        the longest time without a request to any healthy host, after the first `SETTLED` seconds
     exit s       seconds from SIGTERM to the end
 
-With `--load N`, N busy processes run at the same time. The gap cannot be much shorter than --delay, even
-without `--load` and without hostile hosts: if all hosts are first visited at the same time, they all pause at
-the same time.
+With `--load N`, N busy processes run at the same time. Even without `--load` and without hostile hosts, the
+gap between two fetches is not much shorter than --delay: all hosts are first visited at the same time, so
+they all pause at the same time.
 
 Each row of a run with hostile hosts is judged, even with `--load 10`: the peak must be at most 600 MiB, the
 gap at most 3 s, the exit must take at most 5 s, and the exit code must be 0. A row that breaks a limit names
@@ -53,6 +53,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
+from crawler.bench import harness  # noqa: E402
 from crawler.bench.meters import children, cpu, memory, memory_below  # noqa: E402
 from crawler.cli.loopback import free_port  # noqa: E402
 from tests.end_to_end.hostile_server import address  # noqa: E402
@@ -75,6 +76,12 @@ SHOWN = 0.04  # --stacks prints the stack of a turn that takes at least this man
 START_MAX, EXIT_MAX = 60.0, 60.0
 # the largest allowed value of each column: peak in MiB, gap and exit in s
 LIMITS = {"peak": 600.0, "gap": 3.0, "exit": 5.0}
+COLUMNS = (
+    *(" " * 16, "pages/min", "ratio", " late", "  asked", " took", "busy", "kept", "child"),
+    *("peak MiB", "  main", "turn ms", " wall", "gap s", "exit s", "code", "details"),
+)
+# the parts of a measurement in the columns from `asked` to `exit s`
+FIGURES = ("asked", "took", "busy", "kept", "children", "peak", "main", "cpu", "wall", "gap", "exit")
 SETTLED = 3.0  # the gap is measured from this time on, in seconds after the start
 
 
@@ -321,9 +328,7 @@ def run(kind: str, options: argparse.Namespace) -> dict[str, Any]:
 
 def main() -> None:
     """Print one row per kind."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = harness.parser(__doc__)
     parser.add_argument("--kind", nargs="*", default=list(KINDS), choices=[*KINDS, []])
     parser.add_argument("--hosts", type=int, default=600)
     parser.add_argument("--seconds", type=float, default=30.0)
@@ -342,15 +347,12 @@ def main() -> None:
         options = parser.parse_args(own)
         sys.exit(crawl_measured(options.inside, crawl, stacks=options.stacks))
     options = parser.parse_args()
-    print(
-        f"{'':16}{'pages/min':>10}{'ratio':>7}{'late':>7}{'asked':>8}{'took':>6}{'busy':>6}{'kept':>6}"
-        f"{'child':>7}{'peak MiB':>10}{'main':>7}{'turn ms':>9}{'wall':>7}{'gap s':>7}{'exit s':>8}  code"
-    )
-    before, broken = alone(options), False
+    table = harness.Table(*COLUMNS)
+    before, broken = alone(options, table), False
     for kind in options.kind:
         row = run(kind, options)
-        after = alone(options)
-        show(kind, row, *(2 * row[part] / (before[part] + after[part]) for part in ("pages", "late")))
+        after = alone(options, table)
+        show(table, kind, row, *(2 * row[part] / (before[part] + after[part]) for part in ("pages", "late")))
         if flaws := flaws_of(row):
             broken = True
             print(f"    {kind}: {', '.join(flaws)}", *row["said"], sep="\n    ", flush=True)
@@ -369,26 +371,23 @@ def flaws_of(row: dict[str, Any]) -> list[str]:
     return flaws + [f"exit code {row['code']}"] * bool(row["code"])
 
 
-def alone(options: argparse.Namespace) -> dict[str, Any]:
+def alone(options: argparse.Namespace, table: harness.Table) -> dict[str, Any]:
     """Crawl the healthy hosts alone, and print and return the row."""
     row = run("alone", options)
     if not row["late"]:
         sys.exit("the healthy hosts received no requests:\n" + "\n".join(row["said"]))
-    show("alone", row, 1.0, 1.0)
+    show(table, "alone", row, 1.0, 1.0)
     return row
 
 
-def show(kind: str, row: dict[str, Any], ratio: float, late: float) -> None:
+def show(table: harness.Table, kind: str, row: dict[str, Any], ratio: float, late: float) -> None:
     """Print a row."""
-    print(
-        f"{kind:16}{row['pages']:10,.0f}{ratio:7.2f}{late:7.2f}{row['asked']:8,.0f}{row['took']:6.0f}"
-        f"{row['busy']:6.2f}{row['kept']:6.2f}{row['children']:7.2f}"
-        f"{row['peak']:10,.0f}{row['main']:7,.0f}{row['cpu']:9.0f}{row['wall']:7.0f}"
-        f"{row['gap']:7.1f}{row['exit']:8.1f}  {row['code']}"
-        f"  gap until {row['gap_end']:.0f} s; {row['long']} turns over 40 ms, longest at {row['at']:.0f} s; "
-        f"{dict(row['ends'])}",
-        flush=True,
+    figures = (row["pages"], ratio, late, *(row[name] for name in FIGURES))
+    details = (
+        f"gap until {row['gap_end']:.0f} s; {row['long']} turns over 40 ms, longest at {row['at']:.0f} s; "
+        f"{dict(row['ends'])}"
     )
+    table.row(kind, *(round(figure, 2) for figure in figures), row["code"], details)
 
 
 if __name__ == "__main__":

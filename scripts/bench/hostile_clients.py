@@ -19,9 +19,13 @@ import tempfile
 import time
 from pathlib import Path
 
-from crawler.bench import harness
-from crawler.bench.meters import memory
-from crawler.cli.loopback import free_port
+ROOT = Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT))
+
+from crawler.bench import harness  # noqa: E402
+from crawler.bench.meters import memory  # noqa: E402
+from crawler.cli.loopback import free_port  # noqa: E402
+from tests.end_to_end.web import Web, endless  # noqa: E402
 
 CRAWLER = [sys.executable, "-m", "crawler"]
 HALVES = (b"", b"GET /page?ur", b"GET / HTTP/1.1\r\nHost: a\r\nX: ")
@@ -57,19 +61,6 @@ class Besieged:
 
     async def ask(self) -> tuple[str, bytes, float]:
         return await self.exchange(f"GET /page?url={self._page} HTTP/1.1")
-
-
-async def site(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Serve endless pages, each with two links."""
-    try:
-        while head := await reader.readuntil(b"\r\n\r\n"):
-            number = int("0" + "".join(char for char in head.split(b" ")[1].decode() if char.isdigit()))
-            body = f'<a href="/{2 * number + 1}">x</a><a href="/{2 * number + 2}">y</a>'.encode()
-            writer.write(
-                b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: %d\r\n\r\n" % len(body) + body
-            )
-    except (asyncio.IncompleteReadError, asyncio.CancelledError, ConnectionError):
-        writer.close()
 
 
 async def besiege(crawl: Besieged, clients: int) -> None:
@@ -125,9 +116,9 @@ async def main() -> None:
     options = parser.parse_args()
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, options.clients + 1000), hard))
-    server, port = await asyncio.start_server(site, "127.0.0.1", 0), free_port()
-    page = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/0"
-    with tempfile.TemporaryDirectory() as name:
+    port = free_port()
+    with tempfile.TemporaryDirectory() as name, Web({}, other=endless) as web:
+        page = web.url("/0", "127.0.0.1")
         command = [*CRAWLER, "crawl", page, "--dir", name, "--rate", str(options.rate), "--delay", "0"]
         command += ["--delay-factor", "0", "--allow-network", "127.0.0.0/8", "--admin", "off", "--quiet"]
         process = subprocess.Popen([*command, "--serve", f"127.0.0.1:{port}"], env=os.environ)
@@ -142,7 +133,6 @@ async def main() -> None:
         finally:
             process.terminate()
             process.wait()
-            server.close()
 
 
 if __name__ == "__main__":

@@ -16,7 +16,6 @@ mean, the smallest and the largest number of picks in a second.
 
 import heapq
 import random
-import sys
 import tempfile
 import time
 from functools import partial
@@ -25,6 +24,7 @@ from typing import cast
 
 import numpy as np
 
+from crawler.bench import harness
 from crawler.bench.meters import memory
 from crawler.config import convert
 from crawler.frontier.frontier import Frontier
@@ -71,7 +71,7 @@ def filled(size: int, shape: float, rng: np.random.Generator) -> tuple[Schedule,
 
 
 def picks(schedule: Schedule, keys: np.ndarray, count: int, now: float, rng: np.random.Generator) -> float:
-    """Measure the time for `count` picks and the signals between them.
+    """Run `count` picks with signals between them, and measure the time.
 
     Return the instant that the virtual clock has reached.
     """
@@ -190,7 +190,7 @@ def politeness(hosts: int, size: int, rng: np.random.Generator) -> None:
 
 
 def machine(hosts: int, size: int, rng: np.random.Generator) -> None:
-    """Pick pages through a whole frontier, with its gates, addresses and refresh schedule, on a virtual clock.
+    """Let a whole frontier pick pages on a virtual clock, with its gates, addresses and refresh schedule.
 
     Nothing is stored.
     """
@@ -251,9 +251,22 @@ def machine(hosts: int, size: int, rng: np.random.Generator) -> None:
     )
 
 
-def main(size: int, count: int, shape: float) -> None:
+def main() -> None:
+    parser = harness.parser(__doc__)
+    parser.add_argument("size", metavar="PAGES", nargs="?", type=harness.count_argument, default=1_000_000)
+    parser.add_argument("count", metavar="PICKS", nargs="?", type=harness.count_argument, default=200_000)
+    parser.add_argument(
+        "shape",
+        metavar="SHAPE",
+        nargs="?",
+        type=float,
+        default=0.0,
+        help="of Pareto importances; 0: equal (0)",
+    )
+    args = parser.parse_args()
+    size, count = args.size, args.count
     rng = np.random.default_rng(1)
-    schedule, keys = filled(size, shape, rng)
+    schedule, keys = filled(size, args.shape, rng)
     now = picks(schedule, keys, count, 0.0, rng)
     now = picks(schedule, keys, count, now, rng)
     now = longest_calls(schedule, keys, now, bulk=False)
@@ -265,5 +278,4 @@ def main(size: int, count: int, shape: float) -> None:
 
 
 if __name__ == "__main__":
-    words = sys.argv[1:] + ["1000000", "200000", "0"][len(sys.argv) - 1 :]
-    main(int(float(words[0])), int(float(words[1])), float(words[2]))
+    main()

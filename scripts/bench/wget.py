@@ -15,13 +15,15 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import NamedTuple
 
-from crawler.bench import harness
+ROOT = Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT))
+
+from crawler.bench import harness  # noqa: E402
+from tests.end_to_end.web import Answer, ReceivedRequest, Web  # noqa: E402
 
 AIM = 2.0  # limit on the crawler's wall time, as a multiple of wget's
 LINKS = 12  # on each page
@@ -51,28 +53,15 @@ def site(pages: int) -> dict[str, tuple[str, bytes]]:
     return found
 
 
-def serve(files: dict[str, tuple[str, bytes]], latency: float) -> ThreadingHTTPServer:
-    """Serve the files on a free port of loopback, in a thread."""
+def serve(files: dict[str, tuple[str, bytes]], latency: float) -> Web:
+    """Return a server of the files. Every answer takes `latency` seconds."""
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
+    def answer(asked: ReceivedRequest) -> Answer:
+        time.sleep(latency)
+        kind, content = files.get(asked.path, ("text/plain", b""))
+        return 200 if asked.path in files else 404, {"Content-Type": kind}, content
 
-        def do_GET(self) -> None:
-            time.sleep(latency)
-            kind, content = files.get(self.path, ("text/plain", b""))
-            self.send_response(200 if self.path in files else 404)
-            self.send_header("Content-Type", kind)
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    return server
+    return Web({}, other=answer)
 
 
 def run(command: list[str]) -> Took:
@@ -100,32 +89,31 @@ def main() -> int:
         sys.exit("wget.py: wget is not installed; Debian: apt-get install wget")
     files = site(args.pages)
     names = {path[1:] for path in files}
-    server = serve(files, args.latency)
-    url = f"http://127.0.0.1:{server.server_address[1]}/0.html"
     took: dict[str, list[Took]] = {"wget": [], "crawler": []}
     same = True
-    for _ in range(args.rounds):
-        for name, times in took.items():
-            with tempfile.TemporaryDirectory() as folder:
-                wget = ["wget", "-q", "-r", "-l", "inf", "-p", "-k", "-P", folder, url]
-                crawler = [
-                    sys.executable,
-                    "-m",
-                    "crawler",
-                    "crawl",
-                    url,
-                    "--mirror",
-                    "--dir",
-                    f"{folder}/crawl",
-                ]
-                crawler += ["-q", "--progress", "none", "--allow-network", "127.0.0.0/8", "--delay", "0"]
-                crawler += ["--delay-factor", "0"]
-                times.append(run(wget if name == "wget" else crawler))
-                got = mirrored(Path(folder), names)
-                if got != names:
-                    same = False
-                    print(f"{name}: {len(names - got)} of {len(names)} files are missing")
-    server.shutdown()
+    with serve(files, args.latency) as web:
+        url = web.url("/0.html", "127.0.0.1")
+        for _ in range(args.rounds):
+            for name, times in took.items():
+                with tempfile.TemporaryDirectory() as folder:
+                    wget = ["wget", "-q", "-r", "-l", "inf", "-p", "-k", "-P", folder, url]
+                    crawler = [
+                        sys.executable,
+                        "-m",
+                        "crawler",
+                        "crawl",
+                        url,
+                        "--mirror",
+                        "--dir",
+                        f"{folder}/crawl",
+                    ]
+                    crawler += ["-q", "--progress", "none", "--allow-network", "127.0.0.0/8", "--delay", "0"]
+                    crawler += ["--delay-factor", "0"]
+                    times.append(run(wget if name == "wget" else crawler))
+                    got = mirrored(Path(folder), names)
+                    if got != names:
+                        same = False
+                        print(f"{name}: {len(names - got)} of {len(names)} files are missing")
     medians = {name: statistics.median(each.wall for each in times) for name, times in took.items()}
     table = harness.Table("program", "     wall s, median", "CPU s, median")
     for name, times in took.items():

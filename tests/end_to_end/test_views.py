@@ -19,7 +19,7 @@ from crawler.admin.server import AdminServer
 from crawler.admin.status_source import SiblingProcesses
 from crawler.config import Config
 from tests.end_to_end.test_live import Running, ask
-from tests.end_to_end.web import Web, page
+from tests.end_to_end.web import Web, endless
 
 HOSTS = 9
 SILENT = "silent.localhost"  # name of the host whose robots.txt cannot be fetched
@@ -28,26 +28,8 @@ SILENT = "silent.localhost"  # name of the host whose robots.txt cannot be fetch
 @pytest.fixture
 def web() -> Iterator[Web]:
     """Serve small endless sites and a host whose robots.txt answers 500."""
-
-    def endless(asked: Any) -> str:
-        n = int(asked.path.strip("/") or 0)
-        return page(f"/{2 * n + 1}", f"/{2 * n + 2}", text=f"{asked.host} {n}")
-
-    with Web({f"{SILENT}/robots.txt": (500, {}, "no")}) as web:
-        known = web.routes
-        web.routes = _Endless(known, endless)
+    with Web({f"{SILENT}/robots.txt": (500, {}, "no")}, other=endless) as web:
         yield web
-
-
-class _Endless(dict[str, Any]):
-    def __init__(self, routes: dict[str, Any], answer: Any) -> None:
-        super().__init__(routes)
-        self._answer = answer
-
-    def get(self, key: str, default: Any = None) -> Any:
-        if key in self or "localhost" in key:
-            return super().get(key, default)
-        return (404, {}, "") if key == "/robots.txt" else self._answer
 
 
 def _started(folder: Path, web: Web, processes: int) -> Running:

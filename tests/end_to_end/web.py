@@ -176,6 +176,15 @@ def page(*links: str, head: str = "", text: str = "") -> str:
     return f"<!doctype html><title>{text or 'page'}</title>{head}<p>{text}{items}</p>"
 
 
+def endless(asked: ReceivedRequest) -> Answer:
+    """Answer for a site without end: page n, at `/n`, links to the pages 2n + 1 and 2n + 2. Page 0 is also at `/`."""
+    name = asked.path[1:] or "0"
+    if not name.isdigit():
+        return 404, {}, ""
+    number = int(name)
+    return page(f"/{2 * number + 1}", f"/{2 * number + 2}", text=f"{asked.host} {number}")
+
+
 def redirect(location: str, status: int = 302, **headers: str) -> Answer:
     return status, {"Location": location, **headers}, ""
 

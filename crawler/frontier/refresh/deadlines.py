@@ -360,9 +360,8 @@ class Deadlines:
             return min(self._again(host, now) + offset, latest)
         if self.clocked and self.tables.hubs.row_of(page) < 0:
             return min(self._clocked_key(page, host, wait, offset, now), latest)
-        if (
-            offset < 0.0
-        ):  # the worth of new pages is not measured on the clock, so the offset must not delay a hub
+        # the worth of new pages is not measured on the clock, so the offset must not delay a hub
+        if offset < 0.0:
             return min(self.due(page, host, n, max(now - crawled, 0.0), now) + offset, latest)
         return min(crawled + wait, latest)
 

@@ -12,7 +12,7 @@ All shares except the oldest together hold at most a quarter of the limit. The r
 bodies, the oldest share often exceeds the limit, and then the other shares should be small.
 
 `charge` counts bytes that are already in memory, whether they fit or not. These are the bytes of a body that
-has arrived but is not committed, and of the data made from that body. A charged owner never waits here. While
+has arrived but is not committed, and of the data made from that body. Charges never wait. While
 more than an eighth of the limit is charged, the oldest share may not exceed the limit. Otherwise, one body
 after the other would arrive completely and wait to be parsed. So the account may exceed its limit by the sum
 of four amounts: an eighth of the limit, the share of one owner, the small shares, and the charges for bytes
@@ -72,7 +72,8 @@ class ByteAccount(Generic[_O]):
         charged = self._charges.pop(owner, 0)
         self.charged -= charged
         self.held -= charged + self._shares.pop(owner, 0)  # type: ignore[arg-type]
-        self._waiting.pop(owner, None)  # type: ignore[arg-type]  # a charged owner has no share and does not wait
+        if self._waiting:  # a charged owner has no share and does not wait
+            self._waiting.pop(owner, None)  # type: ignore[arg-type]
 
     def next_free(self) -> _O | None:
         """If the request of the next waiting owner fits, grant it and return this owner; None if no request fits."""

@@ -30,7 +30,6 @@ BOUND = (
     "freshness.signal_quality",
     "freshness.discovery",
     "freshness.learning",
-    "lab.refresh.indexed_heap",
     "frontier.refresh.heaps",
     "frontier.refresh.hubs",
     "frontier.refresh.numbering",

@@ -8,6 +8,7 @@ A URL has three forms: `raw_url` is the text on the page; `url` is the request f
 `key` is the duplicate key, which is only hashed.
 """
 
+from collections.abc import Sequence
 from enum import IntEnum, StrEnum
 from typing import Annotated, NamedTuple
 
@@ -253,6 +254,17 @@ class Rendering(RenderingFacts, kw_only=True, gc=False, array_like=False):
 CACHED = "cached"  # the answer of an earlier crawl was used again, and nothing was requested
 
 
+def values_by_name(fields: Sequence[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
+    """Return the values of header fields by lower-case name; the values of a repeated field are joined by LF."""
+    known = {name.lower(): value for name, value in fields}
+    if len(known) < len(fields):
+        known.clear()
+        for name, value in fields:
+            key = name.lower()
+            known[key] = value if key not in known else known[key] + b"\n" + value
+    return known
+
+
 class Fetch(msgspec.Struct, gc=False):
     """The result of one request: its outcome, the answer, and the facts that are stored with it.
 
@@ -328,22 +340,18 @@ class Fetch(msgspec.Struct, gc=False):
 
     def has_any(self, names: frozenset[bytes]) -> bool:
         """Return whether the answer has a header field with one of these names (in lower case)."""
-        return not names.isdisjoint(self._known())
+        return not names.isdisjoint(self.known if self.known is not None else self._known())
 
     def header(self, name: bytes) -> bytes:
         """Return the first value of the field `name` (in lower case), or b"" if there is none."""
-        joined = self._known().get(name, b"")
+        joined = (self.known if self.known is not None else self._known()).get(name, b"")
         if b"\n" not in joined:
             return joined
         return next(value for field, value in self.headers if field.lower() == name)
 
     def _known(self) -> dict[bytes, bytes]:
         if self.known is None:
-            known: dict[bytes, bytes] = {}
-            for name, value in self.headers:
-                lowered = name.lower()
-                known[lowered] = value if lowered not in known else known[lowered] + b"\n" + value
-            self.known = known
+            self.known = values_by_name(self.headers)
         return self.known
 
 

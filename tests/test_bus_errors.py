@@ -46,7 +46,7 @@ for number in range(200):
 
 @pytest.mark.parametrize("program", [_RUN, _THREAD, pytest.param(_TABLE, id="table")])
 def test_a_mapping_that_cannot_be_read_ends_in_one_line(tmp_path: Path, program: str) -> None:
-    """Before, SIGBUS ended every command silently. The files of a private copy have the names of the crawl."""
+    """Before, SIGBUS ended every command silently. The line names the crawl's file, even if a copy of it was read."""
     if program is _TABLE:
         pytest.importorskip("plyvel")
     ran = subprocess.run(

@@ -29,8 +29,8 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-# The server imports what crawls and the most frequent commands import. None of these modules may start a
-# thread.
+# The server imports the modules that a crawl and the most frequent commands import. None of these modules may
+# start a thread.
 MODULES = (
     "encodings.ascii", "encodings.cp1252", "encodings.idna", "encodings.utf_8_sig", "uvloop",
     "crawler.admin.lazy_server", "crawler.admin.server", "crawler.api", "crawler.cli.change", "crawler.cli.check",
@@ -49,7 +49,7 @@ _REQUEST_BYTES_MAX = 1 << 20
 _FILES_MAX = 64
 # if the test ignores these signals, the program does, too
 _INHERITED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
-_HIGH = 512  # received files first get numbers above this; the program expects files with lower numbers
+_HIGH = 512  # received descriptors get numbers above this at first, since the program expects its own at lower numbers
 
 _lock = threading.Lock()
 _servers: list[tuple[socket.socket, "subprocess.Popen[bytes]"]] = []  # at most one, started when first needed
@@ -172,7 +172,7 @@ def _ask(server: socket.socket, request: bytes, files: list[int]) -> int:
 
 
 def _serve(link: socket.socket) -> dict[str, Any]:
-    """Start the requested programs. Return only in such a program, with its request. End with the test's process."""
+    """Fork a child for each request until the test's process ends. Return only in a child, with its request."""
     while True:
         data, files, _, _ = socket.recv_fds(link, _REQUEST_BYTES_MAX, _FILES_MAX)
         if not data:
@@ -258,7 +258,7 @@ def _again(stream: io.TextIOWrapper, mode: str) -> io.TextIOWrapper:
 
 
 def main() -> None:
-    """Import the crawler, and start programs. In a started program, `_serve` returns, and the program is run."""
+    """Import the crawler, then fork a child for each requested program. `_serve` returns only in a child."""
     link = socket.socket(fileno=int(sys.argv[1]))
     os.set_inheritable(link.fileno(), False)
     # The test that needs the server first may ignore or block signals, but later programs must not inherit this.

@@ -43,8 +43,9 @@ def number_at(status: Mapping[str, Any], path: Sequence[str]) -> float:
 class RateSampler:
     """Computes rates between successive samples of the status.
 
-    The growth of the counters is computed for each process and then summed. So when a process answers again, what
-    it did before does not count as done at that instant. The curves begin when all processes have answered twice.
+    The growth of the counters is computed for each process and then summed. So when a process answers again
+    after a pause, the work that it did during the pause does not appear as a peak. The curves begin when all
+    processes have answered twice.
     """
 
     def __init__(self) -> None:

@@ -92,9 +92,9 @@ class LastMinute:
 class RecentErrors(logging.Handler):
     """The latest warnings and errors of the log, for the dashboard.
 
-    Python shows warnings on standard error as long as no logger has a handler. The present handler shows
-    nothing itself, but its presence would turn this off. So in a script that has not configured logging, this
-    handler passes messages on to Python's last-resort handler.
+    Python shows warnings on standard error as long as no logger has a handler. `RecentErrors` shows nothing,
+    but because it is a handler, Python would show no more warnings. So in a script that has not configured
+    logging, it passes messages on to Python's last-resort handler.
     """
 
     def __init__(self) -> None:

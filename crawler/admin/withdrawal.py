@@ -48,7 +48,7 @@ class TakeDown(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     erase: bool = False
 
     def rule(self, now: float) -> Withdrawal:
-        """Return the withdrawal rule that selects the copies of this order.
+        """Return the withdrawal rule that selects the copies that this request names.
 
         Raises:
             UsageError: it names none, or an option is invalid.

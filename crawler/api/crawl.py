@@ -78,14 +78,15 @@ COMPLETE = "complete; known pages are not fetched again (fresh=True starts over;
 def _settled(given: Settings, directory: CrawlDirectory) -> tuple[Config, SeedPlaces]:
     """Return the configuration of a crawl, and the places of its seeds.
 
-    A `Config` is complete. Other settings change those that the directory keeps.
+    If `given` is a `Config`, it is used as it is. Other settings change only some of those that the directory
+    keeps.
     """
     if isinstance(given, Config):
         return given, SeedPlaces(given.crawl.scope)
     ready(directory)
     layers = layered(given, directory.settings.layers())
     config = layers.config()
-    return config, directory.settings.seed_places(config, layers)
+    return config, directory.settings.seed_places(config, directory.settings.given(layers))
 
 
 class Crawl:
@@ -99,8 +100,9 @@ class Crawl:
         >>> [page.status for page in crawler.Crawl(directory=folder / "crawl").stored()]
         [200, 200]
 
-    `parser` is a child forked before the event loop started (`reader.fork_parser`); without it, a parser
-    program is started for the first heavy page. `async with` opens the directory (DirectoryError if it is
+    The directory keeps the settings `saved` instead of `config`, if the two differ. `parser` is a child forked
+    before the event loop started (`reader.fork_parser`); without it, a parser program is started for the first
+    heavy page. `async with` opens the directory (DirectoryError if it is
     locked or damaged); when the block ends, the crawl is stopped and the directory is closed. `seeds` are
     URLs or requests, or the file of seeds written by a supervisor. The other arguments mean the same as for
     `run_async`: as on the command line, the settings in a mapping change those that the directory keeps, while a
@@ -115,6 +117,7 @@ class Crawl:
         seeds: str | Request | Iterable[str | Request] | SeedFile | Seeds = (),
         parse: Callback | None = None,
         member: Member | None = None,
+        saved: Config | None = None,
         parser: ForkedChild | None = None,
         **options: Unpack[CrawlOptions],
     ) -> None:
@@ -130,7 +133,7 @@ class Crawl:
         if self._asks and self.config.fetch.cookies == "auto":
             kept = msgspec.structs.replace(self.config.fetch, cookies=True)
             self.config = msgspec.structs.replace(self.config, fetch=kept)
-        self._saved_config = self.config
+        self._saved_config = saved or self.config
         # Links are then followed only if a callback or a rule asks for them. `follow` is not saved.
         if follow is not True:
             silent = msgspec.structs.replace(self.config.sitemaps, robots=False, guess=False, feeds=False)
@@ -257,10 +260,11 @@ class Crawl:
         if self.process.commits.writing:
             return  # a thread still writes to the store; the next run continues from the last commit
         self._opened = False
-        self.process.commit_rest()  # needed if the crawl was opened but never run
+        self.process.changes.commit_rest()  # needed if the crawl was opened but never run
         self.process.close()
         self.stages.close(
-            clean=self.process.failure is None, orphaned=self.process.stopped_by == SUPERVISOR_GONE
+            clean=self.process.run_end.failure is None,
+            orphaned=self.process.run_end.reason == SUPERVISOR_GONE,
         )
 
     def _close_items(self) -> None:
@@ -300,7 +304,7 @@ class Crawl:
         return guarded_extractor(hook or self._rules.links, self.errors)
 
     def _fail(self, error: BaseException) -> None:
-        self.process.fail(error, of_user=True)
+        self.process.run_end.fail(error, of_user=True)
 
     # -- running ---------------------------------------------------------------
 
@@ -325,7 +329,7 @@ class Crawl:
             if not self._supervised:
                 self._save_report()
         alone = not self._peers  # with several processes, others may have fetched pages
-        if alone and not self.process.stopped_on_purpose() and not self.final.any_success:
+        if alone and not self.process.run_end.on_purpose() and not self.final.any_success:
             reasons = self.final.why_nothing(self._seeds.refused)
             raise NoSeedError(f"no page could be fetched: {reasons}")
         return self.report
@@ -364,7 +368,7 @@ class Crawl:
         try:
             self.directory.save_report(self.report)
         except StoreError:
-            if self.process.failure is None:
+            if self.process.run_end.failure is None:
                 raise
 
     async def pages(self) -> AsyncIterator[Page]:
@@ -440,7 +444,7 @@ class Crawl:
         >>> asyncio.run(first())
         'had enough'
         """
-        self.process.stop(reason, grace=grace)
+        self.process.run_end.stop(reason, grace=grace)
 
     @property
     def _supervised(self) -> bool:
@@ -462,7 +466,7 @@ class Crawl:
         said: dict[str, Any] = self.process.commands.run(
             {"command": "signal", "urls": list(urls), "source": source}
         )
-        self.process.wake()
+        self.process.run_end.wake()
         return said
 
     async def withdraw(
@@ -548,6 +552,6 @@ class Crawl:
         answer = await in_turns(self.live.commands.steps(request))
         if request.get("command") == "set" and not self._supervised:
             safe_settings.record(self.directory, request["settings"])
-        if request.get("command") in CHANGING and not await self.process.kept():
+        if request.get("command") in CHANGING and not await self.process.changes.kept():
             raise StoreError("the change is not on disk yet, because the disk is slow; try again")
         return answer

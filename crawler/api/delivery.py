@@ -70,7 +70,10 @@ class Errors:
         self._fail = fail
 
     def note(self, kind: str, url: str, error: Exception) -> None:
-        """Count an error of the user's filter, extractor, sink or callback, or of an item. Log the user's frames."""
+        """Count an error of the user's filter, extractor, sink or callback, or of an item.
+
+        The part of the traceback that is in the user's code is logged.
+        """
         self.counts[kind] += 1
         if self._on_error == "stop":
             error.add_note(f"raised by your code: {kind} of {url}")
@@ -189,7 +192,7 @@ class Delivery:
     def begin(self, request: Request) -> None:
         """Queue a request that is a seed; its URL then counts as a seed, too."""
         self._remember(request)
-        self._process.queue(lambda: self._seed(request))
+        self._process.changes.queue(lambda: self._seed(request))
 
     def _remember(self, request: Request) -> None:
         """Remember the callbacks of a request by their names."""
@@ -222,7 +225,7 @@ class Delivery:
             if (handover := requests.unpack(at, value)).waiting
         ]
         for fingerprint, handover in waiting:
-            if self._process.stopped_by:
+            if self._process.run_end.stopping():
                 return
             if (page := self._stored(fingerprint, handover)) is not None:
                 await self._hand_over(fingerprint, page, handover)
@@ -236,7 +239,7 @@ class Delivery:
         for count, waiting in enumerate(waiting_urls(self._store)):
             if not count % _URLS_A_TURN:
                 await asyncio.sleep(0)
-            if self._process.stopped_by or len(self._unreached) == _UNREACHED_MAX:
+            if self._process.run_end.stopping() or len(self._unreached) == _UNREACHED_MAX:
                 break
             fingerprint = waiting.fingerprint
             if waiting.failing is None or fingerprint in self._unreached:
@@ -297,7 +300,7 @@ class Delivery:
         if self._items is not None:
             await self._sync()
         if final or found:
-            self._process.queue(lambda: self._change(fingerprint, page, found, final))
+            self._process.changes.queue(lambda: self._change(fingerprint, page, found, final))
 
     def _takers(
         self, page: Page, handover: Handover, found: list[Request], final: bool
@@ -314,7 +317,7 @@ class Delivery:
             yield "pages", self.consume(page)
 
     async def _call_back(self, page: Page, name: str, found: list[Request]) -> bool:
-        """Run a callback of the page; discard its items if it raises."""
+        """Run a callback with the page. If the callback raises, discard the items that it has yielded."""
         rows = []
         async for each in _results(self._callback(name)(page)):
             if isinstance(each, Request):

@@ -33,7 +33,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-import msgspec
 import numpy as np
 
 from crawler.bench import harness
@@ -41,15 +40,15 @@ from crawler.bench.meters import anonymous_bytes
 from crawler.bench.streams import Fingerprints, mixed
 from crawler.config import DueConfig
 from crawler.due import elias_fano
-from crawler.due.eliminator import Appended, Eliminator, Manifest
+from crawler.due.eliminator import Appended, Eliminator
 from crawler.due.known_set import KnownSet, RunStore, unknown
-from crawler.due.memory_runs import MemoryRuns
 from crawler.due.plans import Flushed
-from crawler.due.runs import DiskRuns, open_run
+from crawler.due.run_list import Manifest
+from crawler.due.runs import DiskRuns, Run, open_run, write_keys
 from crawler.records import Link
 from crawler.storage.engines import open_store
 from crawler.storage.keys import DUE_FLUSHED, DUE_LINKS, DUE_RUNS
-from crawler.storage.kv import seal
+from crawler.storage.reshard import pack
 
 CHUNK_BYTES = 4 << 20
 _LOAD = 1 << 20
@@ -135,8 +134,12 @@ class Runs:
         self._merge()
         return len(new)
 
+    def due_merge(self) -> list[Run]:
+        """Return the runs to merge after a flush."""
+        return self._set.due_merge()
+
     def _merge(self) -> None:
-        while inputs := self._set.due_merge():
+        while inputs := self.due_merge():
             outcome = self._set.merge(inputs)
             self._written += outcome.byte_count
             self._set.replace(inputs, outcome)
@@ -160,11 +163,10 @@ class Runs:
         pass
 
     def _reopen_s(self) -> float:
-        """Return the seconds that reopening the runs takes; 0 for runs in memory, which are not reopened."""
+        """Return the seconds that reopening the runs takes."""
         began = time.perf_counter()
         for run in self._set.runs:
-            if run.entry is not None:
-                open_run(self._directory, run.entry)
+            open_run(self._directory, run.entry)
         return time.perf_counter() - began
 
 
@@ -173,16 +175,35 @@ class OneFile(Runs):
 
     def __init__(self, directory: Path, known: int) -> None:
         super().__init__(directory, known)
-        self._set.merge_all = True
         self._merge()
         self._written = 0
 
+    def due_merge(self) -> list[Run]:
+        return list(self._set.runs) if len(self._set.runs) > 1 else []
+
+
+class MemoryRuns:
+    """Creates runs in memory, coded as on disk. Mercator's in-memory table takes 5.2 bytes per fingerprint."""
+
+    def write(self, chunks: Iterable[Fingerprints], count: int, *, step: str) -> Run:
+        """Create a run of the `count` ascending keys in `chunks`."""
+        data = bytearray()
+        entry = write_keys(data.extend, 0, chunks)
+        assert entry.count == count, f"{entry.count} keys came, not {count}"
+        return Run(Path("memory"), entry, data)
+
+    def remove(self, run: Run) -> None:
+        """Do nothing: the memory is freed when the last reader drops the run."""
+
 
 class Memory(Runs):
-    """Runs in memory."""
+    """Runs in memory (Broder, Najork, Wiener 2003, section 4.1)."""
 
     def __init__(self, directory: Path, known: int) -> None:
         super().__init__(directory, known, store=MemoryRuns())
+
+    def _reopen_s(self) -> float:
+        return 0.0  # runs in memory are not reopened
 
 
 class Whole:
@@ -192,10 +213,10 @@ class Whole:
         held = built(DiskRuns(directory / "due", []), known)
         self._store = open_store(directory / "store")
         batch = self._store.batch()
-        manifest = Manifest("mmh3", 1, False, [run.entry for run in held.runs if run.entry])
-        batch.put(DUE_RUNS, seal(msgspec.msgpack.encode(manifest)))
-        batch.put(DUE_LINKS, seal(msgspec.msgpack.encode(Appended(0, known))))
-        batch.put(DUE_FLUSHED, seal(msgspec.msgpack.encode(Flushed(0, 0, known))))
+        manifest = Manifest("mmh3", 1, [run.entry for run in held.runs])
+        batch.put(DUE_RUNS, pack(manifest))
+        batch.put(DUE_LINKS, pack(Appended(0, known)))
+        batch.put(DUE_FLUSHED, pack(Flushed(0, 0, known)))
         self._store.write(batch)
         self._due = Eliminator(directory, self._store, DueConfig(), check_value=1, method="mmh3")
 
@@ -220,10 +241,10 @@ class Whole:
             self._commit(partial(self._due.stage_flush, flush))
             self._due.flushed(flush)
             handed_out += len(flush.new_links)
-        while compaction := self._due.begin_compaction():
+        while compaction := self._due.compactor.begin():
             compaction.run()
-            self._commit(partial(self._due.stage_compaction, compaction))
-            self._due.compacted(compaction)
+            self._commit(partial(self._due.compactor.stage, compaction))
+            self._due.compactor.committed(compaction)
         return handed_out
 
     def _commit(self, stage: Callable[[Any], None]) -> None:
@@ -362,7 +383,7 @@ def _known_in_chunks(known: int) -> Iterator[Fingerprints]:
 
 def built(store: RunStore, known: int) -> KnownSet:
     """Return a known set of `mixed(0 .. known - 1)`. It is built from sorted chunks, which are added like flushes."""
-    held = KnownSet(store, [], merge_all=False, chunk_bytes=CHUNK_BYTES)
+    held = KnownSet(store, [], chunk_bytes=CHUNK_BYTES)
     size, began = min(max(known // _CHUNKS, _LOAD), _CHUNK_MAX), time.perf_counter()
     keys = np.empty(min(size, known), np.uint64)
     for start in range(0, known, size):

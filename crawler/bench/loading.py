@@ -121,7 +121,7 @@ class Loader:
         while (plan := commits.flush_begin(dry=dry)) is not None:
             self.watch("flush: join and read", plan.run)
             self.commit(self.watch("flush: frontier (loop)", whole, commits.flush_change(plan)), step="flush")
-            while (merge := due.begin_compaction()) is not None:
+            while (merge := due.compactor.begin()) is not None:
                 self.watch("merge", merge.run)
                 self.commit(commits.compaction_change(merge), step="merge")
 

@@ -4,9 +4,9 @@ Both make the links durable before they acknowledge them.
 
 There are two processes on loopback, each with its own LevelDB. The phase *fill* commits links to the sender's
 outbox, one synced group at a time. The phase *drain* connects the processes and waits until the owner has
-confirmed the last link. The bare loop sends the same bytes as length-prefixed frames. The receiver writes all
-frames that have arrived to LevelDB with one synced write, and acknowledges them. The bare loop does not
-decode links, and has neither tags nor an outbox.
+confirmed the last link. The bare loop sends the same bytes as length-prefixed frames. With one synced write
+to LevelDB, the receiver stores all frames that have arrived, and then acknowledges them. The bare loop does
+not decode links, and has neither tags nor an outbox.
 """
 
 import argparse

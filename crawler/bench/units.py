@@ -19,7 +19,7 @@ separately. Finally, the cost of a crawl whose properties lie between those of t
 and measured, and the errors are printed. The memory of a connection is not measured but copied from the
 built-in unit costs (`planning.REFERENCE`). If there is no `openssl` command, the costs of TLS are also copied
 from there. The cost of a refresh includes the cost of a pick from the refresh schedule. The cost of a pick is
-also printed alone, for plans with many refreshes.
+also printed alone, because it dominates plans with many refreshes.
 """
 
 import argparse
@@ -214,7 +214,7 @@ def _cpu_of(costs: dict[str, CrawlCost], link: LinkCosts) -> dict[str, float]:
     host /= scattered.hosts - many.hosts
 
     def more(cost: CrawlCost, than: CrawlCost) -> float:
-        """Return the CPU seconds that `cost` takes more than `than`, without those of additional fetches and hosts."""
+        """Return the difference in CPU seconds of two crawls, without the cost of additional fetches and hosts."""
         return cost.cpu - than.cpu - fetch * (cost.fetches - than.fetches) - host * (cost.hosts - than.hosts)
 
     kilobyte = max(0.0, more(long, many) / long.fetches) / ((long.page_bytes - many.page_bytes) / KIB)

@@ -26,9 +26,9 @@ from crawler.storage.parts import PARTS, part_files
 
 log = logging.getLogger("crawler")
 
-# Settings with `--spider`, unless the user gives others. A user waits for the verdict about a host that is down, and
-# nothing is lost if the host is up again later. So the host is tried three times within 15 s; the fourth try would be
-# 20 s later. By default, the second try would be after 60 s.
+# Settings of a run with `--spider`, unless the user gives others. The user waits for the report, and an early
+# verdict that a host is down does no harm, because the run stores no pages. So a host is tried three times within
+# 15 s; the fourth try would be 20 s later. By default, the second try would be after 60 s.
 _SPIDER_SETTINGS = {
     "crawl.patience": 15.0,
     "politeness.backoff_first": 5.0,
@@ -51,8 +51,7 @@ def main(_command: str, argv: list[str]) -> int:
             "--dry-run keeps nothing: it cannot be combined with --fresh, --cached, --login, --mirror or --report"
         )
     anew = args.fresh or args.cached
-    layers = options.layers(args, None if anew else directory)
-    _spider_settings(args, layers, str(directory.settings.file))
+    layers = options.layers(args, None if anew else directory, _SPIDER_SETTINGS if args.spider else {})
     add_logins(args, layers)
     _add_parts(args, layers)
     config = options.starting(layers)
@@ -73,7 +72,7 @@ def main(_command: str, argv: list[str]) -> int:
     if args.login is not None:
         config = _with_cookies(cookies, layers, directory)
     log.info("crawl in %s started", args.dir)
-    report = running.run(config, args, given)
+    report = running.run(config, args, given, saved=layers.saved_config())
     log.info("crawl in %s ended: %s", args.dir, report.get("stopped_by") or "ended")
     if not args.quiet and args.report != running.STDOUT:
         print(summary(report, args.dir))
@@ -91,23 +90,6 @@ def main(_command: str, argv: list[str]) -> int:
             file=sys.stderr,
         )
     return exit_code(report) or (CUT_CODE if broken_off or _misses_files(args, config, report) else 0)
-
-
-def _spider_settings(args: argparse.Namespace, layers: Layers, saved: str) -> None:
-    """Set the settings of --spider; without --spider, drop those that an earlier run with --spider saved."""
-    if args.spider:
-        for key, value in _SPIDER_SETTINGS.items():
-            if key not in layers.sources:
-                layers.set("--spider", key, value)
-        return
-    found = [
-        key
-        for key, value in _SPIDER_SETTINGS.items()
-        if layers.sources.get(key) == saved and layers.get(key) == value
-    ]
-    if len(found) == len(_SPIDER_SETTINGS):
-        for key in found:
-            layers.drop(key)
 
 
 def _move_existing(args: argparse.Namespace, layers: Layers, directory: CrawlDirectory) -> Config:
@@ -317,7 +299,7 @@ def seeds(config: Config, args: argparse.Namespace, layers: Layers, directory: C
         UsageError: a seed of the command line is outside the part of the web for which the directory's relaxed
             settings were given. Seeds of a file are checked while they are read.
     """
-    places = directory.settings.seed_places(config, layers)
+    places = directory.settings.seed_places(config, directory.settings.given(layers))
     places.check(args.urls)
     return Seeds(config, _raw_seeds(args), places)
 

@@ -7,7 +7,9 @@ crawl.toml > default. The flags that set a key are in `flags.py`.
 import argparse
 import logging
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from crawler.cli.flags import as_flags
@@ -109,12 +111,21 @@ def output(argument: str) -> str | None:
     return None if argument == "-" else argument
 
 
-def layers(args: argparse.Namespace, directory: CrawlDirectory | None = None) -> Layers:
-    """Return the configuration layers of a command line, the weakest first."""
+def layers(
+    args: argparse.Namespace,
+    directory: CrawlDirectory | None = None,
+    for_run: Mapping[str, object] = MappingProxyType({}),
+) -> Layers:
+    """Return the configuration layers of a command line, the weakest first.
+
+    `for_run` are settings that a flag implies for this run. They replace saved settings, but not those given now.
+    """
     made = Layers()
     if directory is not None:
         ready(directory)
         made = directory.settings.layers()
+    for path, value in for_run.items():
+        made.set_for_run("flag", path, value)
     if args.config is not None:
         made.add(str(args.config), settings_of(args.config))
     for path, value in environment_overrides().items():

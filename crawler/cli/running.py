@@ -33,16 +33,27 @@ if TYPE_CHECKING:
 
 
 def run(
-    config: Config, args: argparse.Namespace, seeds: Seeds, member: "Member | None" = None
+    config: Config,
+    args: argparse.Namespace,
+    seeds: Seeds,
+    member: "Member | None" = None,
+    saved: Config | None = None,
 ) -> dict[str, Any]:
-    """Crawl in this process (as `member` of several) or under a supervisor; return the report."""
+    """Crawl in this process (as `member` of several) or under a supervisor; return the report.
+
+    The directory keeps the settings `saved` instead of `config`, if the two differ.
+    """
     if kernel_selection.are_interpreted():
         log.info(
             "the kernels run interpreted; scripts/setup compiles them if gcc and python3-dev are installed"
         )
     try:
         processes = config.crawl.processes
-        report = _supervise(config, args, seeds) if processes > 1 else _run_one(config, args, seeds, member)
+        report = (
+            _supervise(config, args, seeds, saved)
+            if processes > 1
+            else _run_one(config, args, seeds, member, saved)
+        )
         if said := incomplete(report):
             log.info(said)
             print(f"crawler: {said}", file=sys.stderr)
@@ -74,7 +85,7 @@ def check_report(path: Path | None) -> None:
 
 
 def _run_one(
-    config: Config, args: argparse.Namespace, seeds: Seeds, member: "Member | None"
+    config: Config, args: argparse.Namespace, seeds: Seeds, member: "Member | None", saved: Config | None
 ) -> dict[str, Any]:
     gc.disable()  # during the imports
     import uvloop
@@ -87,13 +98,15 @@ def _run_one(
     gc.enable()
     limit = config.crawl.shutdown_step_max
     try:
-        return shutdown.run(_crawl(config, args, seeds, member, parser), uvloop.new_event_loop, limit)
+        return shutdown.run(_crawl(config, args, seeds, member, saved, parser), uvloop.new_event_loop, limit)
     finally:  # end the parser even if the directory could not be opened
         if parser is not None:
             parser.end()
 
 
-def _supervise(config: Config, args: argparse.Namespace, seeds: Seeds) -> dict[str, Any]:
+def _supervise(
+    config: Config, args: argparse.Namespace, seeds: Seeds, saved: Config | None
+) -> dict[str, Any]:
     from crawler.cli.progress import LIVE_INTERVAL
     from crawler.supervision.supervisor import Supervisor
 
@@ -101,6 +114,7 @@ def _supervise(config: Config, args: argparse.Namespace, seeds: Seeds) -> dict[s
         config,
         args.dir,
         seeds,
+        saved=saved,
         status_interval=LIVE_INTERVAL if _progress(args) != "none" else 0.0,
         level=options.log_level(args),
         json_log=args.log_format == "json",
@@ -136,6 +150,7 @@ async def _crawl(
     args: argparse.Namespace,
     seeds: Seeds,
     member: "Member | None",
+    saved: Config | None,
     parser: "ForkedChild | None",
 ) -> dict[str, Any]:
     from crawler.admin.status_source import OwnProcess
@@ -143,7 +158,9 @@ async def _crawl(
     from crawler.cli.companions import companions
     from crawler.cli.progress import show
 
-    async with Crawl(config, directory=args.dir, seeds=seeds, member=member, parser=parser) as crawl:
+    async with Crawl(
+        config, directory=args.dir, seeds=seeds, member=member, saved=saved, parser=parser
+    ) as crawl:
         source = OwnProcess(crawl.command, lambda: "")
         with _Stopper(crawl, args.dir, _command(config)):
             shown = asyncio.create_task(show(crawl, _progress(args)))

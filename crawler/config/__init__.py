@@ -11,7 +11,7 @@ credentials  secret settings, which are stored separately
 """
 
 from crawler.config.checks import convert
-from crawler.config.layers import RUN_KEYS, Layers, environment_overrides, read_file, set_key, to_toml
+from crawler.config.layers import Layers, environment_overrides, read_file, set_key, to_toml
 from crawler.config.overrides import Overrides
 from crawler.config.schema import (
     AdminConfig,
@@ -66,7 +66,6 @@ __all__ = [
     "Overrides",
     "PagesConfig",
     "PolitenessConfig",
-    "RUN_KEYS",
     "RefreshConfig",
     "RenderConfig",
     "RobotsConfig",

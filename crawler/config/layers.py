@@ -121,6 +121,7 @@ class Layers:
 
     def __init__(self) -> None:
         self.tree: dict[str, Any] = {}
+        self._saved: dict[str, Any] = {}  # without the settings of one run
         self.sources: dict[str, str] = {}
 
     def add(self, source: str, tree: Mapping[str, Any]) -> None:
@@ -132,23 +133,18 @@ class Layers:
                 for key, inner in value.items():
                     self.set(source, f"{section}.{key}", inner)
             else:
-                self.tree[section] = value
+                self.tree[section] = self._saved[section] = value
                 self.sources[section] = source
 
     def set(self, source: str, path: str, value: object) -> None:
         """Set one key by its path."""
+        set_key(self._saved, path, value)
+        self.set_for_run(source, path, value)
+
+    def set_for_run(self, source: str, path: str, value: object) -> None:
+        """Set one key for this run only; `saved_config` does not have the value."""
         set_key(self.tree, path, value)
         self.sources[path] = source
-
-    def get(self, path: str) -> object:
-        """Return the value of the key "section.key" in the merged layers, or None."""
-        section, _, key = path.partition(".")
-        return self.tree.get(section, {}).get(key)
-
-    def drop(self, path: str) -> None:
-        """Give a key that was set its default again."""
-        section, _, key = path.partition(".")
-        del self.tree[section][key], self.sources[path]
 
     def config(self) -> Config:
         """Return the configuration of all layers.
@@ -158,6 +154,10 @@ class Layers:
         """
         with self.naming():
             return convert(self.tree)
+
+    def saved_config(self) -> Config:
+        """Return the configuration that a crawl directory keeps: that of all layers, without the settings of one run."""
+        return convert(self._saved)
 
     @contextmanager
     def naming(self) -> Iterator[None]:
@@ -180,7 +180,7 @@ def _table_of(key: str) -> str:
 
 
 def line_of(file: Path, key: str) -> int | None:
-    """Return the number of the line (from 1) of a TOML file that sets `key` or starts its section, or None.
+    """Return the line number, from 1, at which a TOML file sets `key` or starts its section; None if there is none.
 
     `override[2].delay` is looked up in the third [[override]] table.
     """

@@ -221,7 +221,7 @@ class FetchConfig(_Section, frozen=True):
     cookies: bool | Literal["auto"] = "auto"  # auto: only if the user's Python code makes requests
     cookie_domains_max: Count = 10_000  # registrable domains whose cookies are kept
     cookie_jars_max: Positive = 1000  # cookie jars named by requests of Python code (`Request.jar`)
-    request_proxies_max: Positive = 100  # proxies named by such requests (`Request.proxy`)
+    request_proxies_max: Positive = 100  # proxies named by requests of Python code (`Request.proxy`)
     cookies_file: str = ""  # a file in Netscape's format; records never contain its cookies
     tls: TlsPolicy = "verify"
     proxy: str = ""  # http(s)://, socks5:// or socks4://
@@ -311,7 +311,6 @@ class CacheConfig(_Section, frozen=True):
 class DueConfig(_Section, frozen=True):
     """The Duplicate URL Eliminator (`due/README.md`)."""
 
-    method: Literal["runs", "one_file", "memory"] = "runs"
     buffer_entries_max: Positive = 1 << 18
     # maximum number of new links that one commit adds to the frontier during a flush
     part_links_max: Positive = 4096

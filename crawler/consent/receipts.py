@@ -44,7 +44,7 @@ class SiteFile(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class SiteStatements(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="kind", tag="site"):
-    """The statements of a host, as of one moment, that apply to one authority and one product token.
+    """The statements of a host that apply to one authority and one product token at one moment.
 
     `robots_url` is "" if robots.txt was not fetched because it is not obeyed. `robots_digest` is the SHA-256
     of the content of robots.txt, and `robots_record` is the `c/` key of its WARC record, if there is one.

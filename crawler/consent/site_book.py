@@ -9,8 +9,8 @@ The files are fetched by the crawl (`process/fetching/site_files.py`), at most o
 
     L/<8 bytes><authority>    (SiteFile, parsed content) of each file, sealed msgpack
 
-The 8 bytes are the fingerprint of the site's root URL. A fingerprint begins with the bucket. The files and the
-statements of recently used sites stay in memory, each up to `consent.files_memory_max`.
+The first 8 bytes of a key are the fingerprint of the site's root URL. A fingerprint begins with the bucket.
+The files and the statements of recently used sites stay in memory, each up to `consent.files_memory_max`.
 """
 
 import hashlib
@@ -76,12 +76,16 @@ class _Recent(Generic[K, V]):
 
     def keep(self, key: K, value: V, size: int) -> None:
         """Keep a value of `size` bytes, and drop the values that were not used for the longest time."""
-        before = self._kept.pop(key, None)
-        self._bytes += size - (before[1] if before is not None else 0)
+        self.drop(key)
+        self._bytes += size
         self._kept[key] = value, size
         while len(self._kept) > 1 and (self._bytes > self._bytes_max or len(self._kept) > SITES_MAX):
-            _, (_, gone) = self._kept.popitem(last=False)
-            self._bytes -= gone
+            self.drop(next(iter(self._kept)))
+
+    def drop(self, key: K) -> None:
+        """Forget a value; do nothing if there is none under this key."""
+        _, size = self._kept.pop(key, (None, 0))
+        self._bytes -= size
 
 
 class Site:
@@ -147,18 +151,19 @@ class SiteBook:
         self._store, self._robots, self._config, self._token = store, robots, config, token
         self._fingerprint, self._record_of = fingerprint, record_of
         bytes_max = config.files_memory_max // processes
-        self._sites: _Recent[str, tuple[RobotsCopy, list[KnownFile], Site]] = _Recent(bytes_max)
+        self._sites: _Recent[str, tuple[RobotsCopy, Site]] = _Recent(bytes_max)
         self._noted: _Recent[bytes, Site] = _Recent(bytes_max)
         self._files: _Recent[str, list[KnownFile]] = _Recent(bytes_max)
 
     def site(self, authority: str) -> Site:
         """Return the current statements of an authority."""
-        copy, files = self._robots.copy(authority), self._known_files(authority)
+        copy = self._robots.copy(authority)
         found = self._sites.get(authority)
-        if found is not None and found[0] is copy and found[1] is files:
-            return found[2]
+        if found is not None and found[0] is copy:
+            return found[1]
+        files = self._known_files(authority)
         made = Site(self._statements(authority, copy, files), self._robots.rules(authority), files)
-        self._sites.keep(authority, (copy, files, made), _size(made))
+        self._sites.keep(authority, (copy, made), _size(made))
         return made
 
     def note(self, authority: str) -> bytes:
@@ -206,6 +211,7 @@ class SiteBook:
         known.append(_read(authority, url, fetch, now))
         data = msgspec.msgpack.encode(known)
         self._files.keep(authority, known, len(data) + FILES_OVERHEAD)
+        self._sites.drop(authority)
         return self._key(authority), seal(data)
 
     def _statements(self, authority: str, copy: RobotsCopy, files: list[KnownFile]) -> SiteStatements:

@@ -34,7 +34,7 @@ from crawler.errors import DamageError, DirectoryError, StoreError
 from crawler.storage.files import atomic_write, sync_directory
 
 SEED_BYTES = 16
-FORMAT = 4  # number of the current storage format; `upgrade/` has a step from each earlier format to the next
+FORMAT = 5  # number of the current storage format; `upgrade/` has a step from each earlier format to the next
 BEGUN = ".begun"
 _NOT_OURS = (errno.EACCES, errno.EPERM, errno.EROFS)  # no permission to write, but the disk works
 
@@ -103,7 +103,7 @@ class CrawlDirectory:
         self.path.joinpath(name + BEGUN).unlink(missing_ok=True)
 
     def note_state(self, name: str, state: int) -> None:
-        """Record `state`, the number of times that a process was opened or was closed cleanly.
+        """Record `state`, which counts how often a process was opened plus how often it was closed cleanly.
 
         The number is in a file outside of the folder of the process. A comparison with this number shows
         whether the folder is lost, or whether its store is in an earlier state.

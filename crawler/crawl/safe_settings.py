@@ -93,15 +93,24 @@ def record(directory: CrawlDirectory, settings: Mapping[str, str]) -> None:
     directory.settings.save(changed(convert(directory.settings.load()), settings))
 
 
-def live_part(config: Config, saved: Mapping[str, object]) -> Config:
-    """Return `config` with the safe settings of a saved configuration, for a process that is restarted."""
+def with_live_changes(config: Config, before: Mapping[str, Any], saved: Mapping[str, Any]) -> Config:
+    """Return `config` with the safe settings that changed during the run, for a process that is restarted.
+
+    `before` and `saved` are the saved configurations of the start and of now.
+    """
     tree = msgspec.to_builtins(config, enc_hook=lambda value: value + 0)
     for path in LIVE:
-        section, _, key = path.partition(".")
-        values = saved.get(section)
-        if isinstance(values, Mapping) and key in values:
-            tree[section][key] = values[key]
-    tables: Any = saved.get("override", ())
+        now = _value(saved, path)
+        if now is not None and now != _value(before, path):
+            set_key(tree, path, now)
+    tables = saved.get("override", ())
     parts = {table["match"]: table["render"] for table in tables if _is_part(table)}
     tree["override"] = _with_parts(tree["override"], parts)
     return convert(tree)
+
+
+def _value(saved: Mapping[str, Any], path: str) -> object:
+    """Return the value of a key of a saved configuration, which an editor may have damaged; None if there is none."""
+    section, _, key = path.partition(".")
+    values = saved.get(section)
+    return values.get(key) if isinstance(values, Mapping) else None

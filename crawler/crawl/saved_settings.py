@@ -3,7 +3,7 @@
 `crawl.toml` also names the hosts of the seeds for which the user gave looser settings (`relaxed_settings.py`).
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -156,12 +156,15 @@ class SavedSettings:
         made.add(str(self.file), self.load())
         return made
 
-    def seed_places(self, config: Config, layers: Layers) -> SeedPlaces:
-        """Return the places of the crawl's seeds, for a run with `config`, the configuration of `layers`.
+    def given(self, layers: Layers) -> set[str]:
+        """Return the keys of `layers` whose values do not come from the directory."""
+        return {key for key, source in layers.sources.items() if source != str(self.file)}
 
-        The relaxed settings that only the directory has do not apply to seeds at other places.
+    def seed_places(self, config: Config, given: Collection[str]) -> SeedPlaces:
+        """Return the places of the crawl's seeds.
+
+        The relaxed settings of `config` apply to seeds at other places only if their keys are `given` again.
         """
-        given = {key for key, source in layers.sources.items() if source != str(self.file)}
         places = SeedPlaces(config.crawl.scope, inherited(config, given))
         places.restrict(self.places())
         return places

@@ -11,7 +11,8 @@ links_log    those links on disk
 plans        a flush and a compaction, as plans that any thread can run
 known_set    the sorted runs that hold the known fingerprints, merged in powers of two
 runs         one run on disk, about 5 bytes per fingerprint
-memory_runs  one run in memory
+run_list     the list of valid runs in the store
+compactor    merges runs, one merge at a time
 merging      merge several runs into one stream
 
 The modules with the inner loops are compiled where a compiler is available. These modules are `sorting`,

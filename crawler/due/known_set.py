@@ -9,7 +9,7 @@ as long as the next neighbour is not larger than the runs merged so far:
 
 With N known fingerprints and b new ones per flush, there are at most log2(N/b) + 2 runs, and each fingerprint
 is rewritten at most log2(N/b) + 1 times. The paper (Broder, Najork, Wiener 2003) instead keeps one sorted
-file, which every flush rewrites completely. With the option `merge_all`, the set does the same.
+file, which every flush rewrites completely.
 
 A set belongs to one thread. Other threads may read the runs of the set at any time, in a join or a merge,
 because runs never change. A merge changes only how the set is divided into runs.
@@ -17,7 +17,6 @@ because runs never change. A merge changes only how the set is divided into runs
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
 from typing import Protocol
 
 import numpy as np
@@ -28,11 +27,9 @@ from crawler.due.merging import merge
 from crawler.due.runs import Fingerprints, Run
 from crawler.errors import DamageError
 
-_LOAD_COUNT = 1 << 20  # number of fingerprints that are loaded at a time when the set is rebuilt
-
 
 class RunStore(Protocol):
-    """Creates and removes runs. `DiskRuns` and `MemoryRuns` implement this protocol."""
+    """Creates and removes runs, as `DiskRuns` does. `bench/due.py` has a store in memory."""
 
     def write(self, chunks: Iterable[Fingerprints], count: int, *, step: str) -> Run: ...
 
@@ -45,14 +42,12 @@ class KnownSet:
     Args:
         store: creates new runs.
         runs: the existing runs, oldest first.
-        merge_all: whether each flush is followed by a merge of all runs.
         chunk_bytes: a merge uses up to twice this much memory.
     """
 
-    def __init__(self, store: RunStore, runs: Iterable[Run], *, merge_all: bool, chunk_bytes: int) -> None:
+    def __init__(self, store: RunStore, runs: Iterable[Run], *, chunk_bytes: int) -> None:
         self.store = store
         self.runs = list(runs)
-        self.merge_all = merge_all
         self._replaced: list[Run] = []
         self._chunk_bytes = chunk_bytes
 
@@ -66,27 +61,9 @@ class KnownSet:
         """Add a run of fingerprints that were not known before."""
         self.runs.append(run)
 
-    def load(self, fingerprints: Iterable[int]) -> None:
-        """Add fingerprints in any order. Fingerprints that are known already are ignored."""
-        source = iter(fingerprints)
-        while len(some := np.fromiter(islice(source, _LOAD_COUNT), np.uint64)):
-            self.learn(some)
-
-    def learn(self, fingerprints: Fingerprints) -> int:
-        """Add the fingerprints that are not known yet, do all merges that are due, and return the number added."""
-        new, _ = unknown(fingerprints, self.runs)
-        if len(new):
-            self.add(self.store.write([new], len(new), step="flush"))
-        while inputs := self.due_merge():
-            self.replace(inputs, self.merge(inputs))
-        del inputs
-        self.close_replaced()
-        return len(new)
-
     def due_merge(self) -> list[Run]:
         """Return the neighbouring runs to merge next; the list is empty if no merge is due."""
-        first = 0 if self.merge_all else _first_of_merge([run.count for run in self.runs])
-        inputs = self.runs[first:]
+        inputs = self.runs[_first_of_merge([run.count for run in self.runs]) :]
         return inputs if len(inputs) > 1 else []
 
     def merge(self, inputs: Sequence[Run]) -> Run:

@@ -125,7 +125,7 @@ class CompactionPlan:
         """Write the merged run. Merging takes about a second for 1e8 fingerprints.
 
         Raises:
-            StoreError: the run cannot be written. Call `compaction_failed`; the inputs stay.
+            StoreError: the run cannot be written. Call `Compactor.failed`; the inputs stay.
             DamageError: two inputs hold the same fingerprint.
         """
         self.outcome = self._known.merge(self.inputs)

@@ -9,10 +9,11 @@ import msgspec
 import numpy as np
 
 from crawler.config import DueConfig
-from crawler.due.eliminator import Appended, Eliminator, Manifest
+from crawler.due.eliminator import Appended, Eliminator
 from crawler.due.plans import Flushed
+from crawler.due.run_list import Manifest
 from crawler.due.runs import DiskRuns
-from crawler.storage.keys import DUE_FLUSHED, DUE_LINKS, DUE_RUNS, PAGE, PARKED, TODO
+from crawler.storage.keys import DUE_FLUSHED, DUE_LINKS, DUE_RUNS, PAGE
 from crawler.storage.reshard import NewProcess, OldProcess, load, pack
 
 
@@ -29,9 +30,8 @@ def manifest_of(source: OldProcess) -> Manifest | None:
 
 
 def open_due(source: OldProcess, config: DueConfig, *, check_value: int, method: str) -> Eliminator | None:
-    """Open the DUE of an old process for reading; return None if the process has no DUE on disk."""
-    manifest = manifest_of(source)
-    if manifest is None or manifest.in_memory:
+    """Open the DUE of an old process for reading; return None if the process has never flushed."""
+    if manifest_of(source) is None:
         return None
     return Eliminator(source.folder, source.store, config, check_value=check_value, method=method)
 
@@ -45,15 +45,12 @@ def move(to: NewProcess, dues: Mapping[str, Eliminator | None]) -> ReshardCounte
     copied = to.copied[PAGE]
     if not manifests:
         return ReshardCounters(0, copied)
-    manifest = Manifest(manifests[0].method, manifests[0].check_value, manifests[0].in_memory)
-    if manifest.in_memory:
-        new = copied + to.copied[TODO] + to.copied[PARKED]
-    else:
-        new = sum(len(keys) for keys in _known(to, dues))
-        if new:
-            run = DiskRuns(to.folder / "due", []).write(_known(to, dues), new, step="reshard")
-            manifest.runs.append(run.entry)
-            run.close()
+    manifest = Manifest(manifests[0].method, manifests[0].check_value)
+    new = sum(len(keys) for keys in _known(to, dues))
+    if new:
+        run = DiskRuns(to.folder / "due", []).write(_known(to, dues), new, step="reshard")
+        manifest.runs.append(run.entry)
+        run.close()
     flushed = [load(source.store, DUE_FLUSHED, Flushed, Flushed()) for source in to.sources]
     known = sum(each.known for each in flushed) if to.heir else 0
     to.put(DUE_RUNS, pack(manifest))
@@ -67,4 +64,4 @@ def _known(to: NewProcess, dues: Mapping[str, Eliminator | None]) -> Iterator[np
     for source, first, end in to.pieces:
         due = dues[source.name]
         if due is not None:
-            yield from due.slice(first, end)
+            yield from due.known_set.slice(first, end)

@@ -8,7 +8,7 @@ standard's default.
 
 Labels have the meaning that the WHATWG Encoding standard gives them: `iso-8859-1` is windows-1252, and
 `gb2312` is gbk. Unknown labels are ignored, and invalid bytes become U+FFFD, so no page causes an error here.
-UTF-8 pages, which are nearly all, are passed on unchanged: the parser itself replaces invalid bytes.
+Nearly all pages are UTF-8. They are passed on unchanged, because the parser itself replaces invalid bytes.
 """
 
 import re

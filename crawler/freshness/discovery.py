@@ -4,8 +4,8 @@
 
 A hub shows theta new pages per day, each worth nu. If it was fetched tau days ago, theta tau new pages have
 appeared on it that no crawl has found. While they are not found, nu theta tau of importance is lost per day.
-In general, a task whose cost rate is c(tau) is worth tau c(tau) minus the integral of c from 0 to tau.
-(GREEDY follows from the same rule.) Here c(tau) is nu theta tau, so fetching the hub is worth
+In general, a task whose neglect costs c(tau) per day is worth tau c(tau) minus the integral of c from 0 to
+tau; GREEDY follows from the same rule. For a hub, c(tau) is nu theta tau. So a fetch of the hub is worth
 
     D(tau) = nu theta tau^2 / 2
 
@@ -14,9 +14,10 @@ which measures the changes of known pages. The hub is due when the sum of V and 
 
     V(A(tau)) + D(tau) = level.
 
-V alone would reach the level at A = V^-1(level), and D alone at tau = sqrt(2 level / (nu theta)). Neither is
-earlier than the solution. While tau is small, V and D are nearly proportional to the square of tau. So
-Newton's method is applied to the square root of their sum, within a bracket (`hub_wait`).
+V alone would reach the level at A = V^-1(level), and D alone at tau = sqrt(2 level / (nu theta)). Both times
+are upper bounds of the time at which the hub is due. While tau is small, V and D are nearly proportional to
+the square of tau. So Newton's method is applied to the square root of their sum, within a bracket
+(`hub_wait`).
 
 *theta* is learned from credits for new pages. The hub that was the first to show a URL gets a credit of 1 if
 that URL became a new page, and 0 if it was an error, a duplicate or a redirect to a known page. So credits
@@ -32,11 +33,11 @@ which such a page shows its first one:
     theta_d = (first_d + 30 d theta_s) / (watched_d + 30 d)
     theta_h = (found_h + 15 d theta_d) / (watched_h + 15 d)
 
-Every page may be a hub, but very few are. So the sums of a directory, a site and the crawl count only the
-first find of each page (the first new page that was found through it), and the time for which the page was
-watched before that find. Therefore, theta_d is the rate at which a page becomes a hub. A mean over all pages
-would credit each page of a directory with a share of what the directory's listing finds. Half of the fetches
-for new pages would then go to pages that show none. On the news site of the league (W = 1), the mean over all
+Every page may be a hub, but very few are. So the sums of a directory, a site and the crawl count each page
+only until a new page is first found through it: they contain one find for it, and the time for which it was
+watched before. Therefore, theta_d is the rate at which a page becomes a hub. A mean over all pages would
+credit each page of a directory with a share of what the directory's listing finds. Half of the fetches for
+new pages would then go to pages that show none. On the news site of the league (W = 1), the mean over all
 pages led to a score of .754 and 5.7 days until a page was copied. Counting only first finds led to .775 and
 4.1 days. For a page that never showed a new page, no numbers are stored: `found` is 0, and `watched` equals
 T, the time for which the page was watched for changes. When it shows its first new page, its `watched` starts
@@ -54,9 +55,8 @@ proportional to n:
 The sums are over all lists of the crawl or site. The new pages of a site are found on few of its lists. So
 the prior of theta is a Gamma distribution of the shape .3. A prior of this shape has little weight: after a
 list has shown nothing for a short time, the expected number of new pages is small. Before this prior, each
-list had a fixed weight of 15 days. With that weight, sixty quiet listings of a site were credited with a part
-of the new pages that the site's ten news pages found, and the quiet listings got a third of all fetches of
-hubs.
+list had a fixed weight of 15 days. With that weight, the new pages that a site's ten news pages showed also
+raised the estimates of its sixty quiet listings, which then got a third of all fetches of hubs.
 
 Sources: Dasgupta, Ghosh, Kumar, Olston, Pandey, Tomkins, *The discoverability of the Web* (WWW
 2007); Lefortier, Ostroumova, Samosvat, Serdyukov, *Timely crawling of high-quality ephemeral new content*
@@ -388,7 +388,7 @@ class Discovery:
     # -- stored state
 
     def site_state(self, site: int) -> tuple[float, float, float]:
-        """Return (pages found, time watched, the time up to which both have decayed)."""
+        """Return (pages found, time watched, the time for which these decayed sums are valid)."""
         return tuple(float(number) for number in self._site_sums[site])  # type: ignore[return-value]
 
     def directory_state(self, directory: int) -> tuple[float, float, float]:
@@ -425,7 +425,7 @@ def _note(
     now: cython.double,
     unit: cython.double,
 ) -> cython.void:
-    """Let the sums decay up to `now`, unless they already have decayed to a later time. Then add to the sums."""
+    """Let the sums decay up to `now`, unless they have decayed to a later time. Then add `found` and `watched`."""
     left: cython.double = faded(1.0, now - sums[_AT], unit)
     sums[_FOUND] = max(sums[_FOUND] * left + found, 0.0)
     sums[_WATCHED] = max(sums[_WATCHED] * left + watched, 0.0)

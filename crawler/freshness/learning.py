@@ -67,7 +67,7 @@ else:
     from crawler.freshness.value_kernel import Parameters
 
 _SOURCES = cython.declare(cython.Py_ssize_t, SOURCES)
-# the prior belief that the rates are right has the weight of this number of expected changes
+# the prior, that the rates are right, counts like this number of expected changes
 _BIAS_WEIGHT = cython.declare(cython.double, 10.0)
 # the maximum hazard that is counted; above it, a change is so probable that finding one says little
 _HAZARD_MAX = cython.declare(cython.double, 4.0)

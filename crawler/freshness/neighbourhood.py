@@ -63,7 +63,8 @@ _SCORE_CHARGE = cython.declare(cython.double, 0.02)  # nats by which each crawl 
 # bound of the score, so that a change in a site's behaviour is noticed within hundreds of crawls
 _SCORE_MAX = cython.declare(cython.double, 50.0)
 _SURE = cython.declare(cython.double, 1e-6)  # predictions stay at least this far from 0 and 1
-_CREDENCE_WEIGHT = cython.declare(cython.double, 20.0)  # weight of the prior belief that neighbours are right
+# weight of the prior, that neighbours predict a page well
+_CREDENCE_WEIGHT = cython.declare(cython.double, 20.0)
 # minimum of p (1 - p): a nearly certain prediction is not informative
 _CERTAIN = cython.declare(cython.double, 0.01)
 _inf = cython.declare(cython.double, float("inf"))
@@ -72,7 +73,7 @@ _inf = cython.declare(cython.double, float("inf"))
 @cython.ccall
 @cython.exceptval(check=False)
 def clock_of(elapsed: cython.double, excess: cython.double, scale: cython.double) -> cython.double:
-    """Return A, the clock's time at `elapsed` after a page's crawl.
+    """Return A, the time that a page's clock shows when `elapsed` has passed since its crawl.
 
     `excess` is the sum of the excesses of directory and site.
     """
@@ -84,7 +85,10 @@ def clock_of(elapsed: cython.double, excess: cython.double, scale: cython.double
 @cython.ccall
 @cython.exceptval(check=False)
 def offset_of(excess: cython.double, scale: cython.double) -> cython.double:
-    """Return how far the clock of a page that was crawled long ago is ahead of plain time: 6 Ts times the excess."""
+    """Return 6 Ts times the excess.
+
+    This is the lead of the clock over plain time for a page that was crawled long ago.
+    """
     return _BONUS * scale * excess
 
 
@@ -204,7 +208,10 @@ class Credence:
     def score(
         self, site: cython.Py_ssize_t, alone: cython.double, heeding: cython.double, changed: cython.bint
     ) -> cython.void:
-        """Update the log score. `alone` and `heeding` are the probabilities of a change without and with the clock."""
+        """Update the log score.
+
+        `alone` and `heeding` are the probabilities of a change by plain time and by the neighbourhood clock.
+        """
         alone = min(max(alone, _SURE), 1.0 - _SURE)
         heeding = min(max(heeding, _SURE), 1.0 - _SURE)
         better: cython.double = log(heeding / alone) if changed else log((1.0 - heeding) / (1.0 - alone))

@@ -21,8 +21,8 @@ algorithm for Poisson rates. eta falls from 1/`_FIRST` to 1/`_LAST` with the num
 learned from intervals of more than half a week, because they cover all hours of the day. A site uses its
 rhythm only while the rhythm is the better model. The predictions with the rhythm are compared with those at a
 constant speed by their log scores. These scores decay by .998 per crawl, and each crawl also reduces the
-score of the rhythm by a constant. Only visits that follow each other within half a week show the rhythm. For
-a site with few of them, nothing has to be remembered. Each other site needs `COLUMNS` numbers.
+score of the rhythm by a constant. Only visits that follow each other within half a week show the rhythm. A
+site with few such visits has no state; each other site needs `COLUMNS` numbers.
 
 Hours and days are counted from the start of the clock. No time zone is needed, because the learned rhythm
 includes that of the site.
@@ -145,7 +145,7 @@ class Seasons:
     @cython.ccall
     @cython.exceptval(check=False)
     def learns(self, site: cython.Py_ssize_t, elapsed: cython.double) -> cython.bint:
-        """Return whether the rhythm learns from a crawl after this time.
+        """Return whether the rhythm learns from a crawl that comes `elapsed` after the previous one.
 
         If the site has no rhythm yet, count the crawl.
         """

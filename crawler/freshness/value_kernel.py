@@ -46,9 +46,9 @@ In the limits, the value has a simpler form:
 
 The file is Cython in pure-Python mode. It is compiled if a C compiler was available, and otherwise
 interpreted. Other compiled modules use `Parameters`, which accepts raw numbers unchecked;
-`lab/refresh/crawl_value.py` accepts `PageParameters` or `Pages`, which are checked.
+`lab/refresh/crawl_value.py` accepts `Pages`, which are checked.
 
-`scripts/bench/values.py` measures the cost of the compiled form. Relative errors are a few 1e-15
+Relative errors are a few 1e-15
 in sums and 1e-14 elsewhere.
 """
 
@@ -279,7 +279,7 @@ class Parameters:
     @cython.ccall
     @cython.exceptval(check=False)
     def fresh_time(self, at: cython.double) -> cython.double:
-        """Return w, the expected time for which a copy is fresh between two crawls at the threshold `at`.
+        """Return w: with crawls at the threshold `at`, the expected time for which a copy is fresh between two of them.
 
         If `at` is infinite and the signals are noisy, w is 1/Delta.
         """
@@ -509,8 +509,9 @@ class Parameters:
     ) -> cython.double:
         """Solve V = level by Newton's method on y = -ln(1 - V/top), or on sqrt(y) if y is at most 1 at the solution.
 
-        Each curve is nearly linear in its range. The iterate is kept in a bracket. The error after a Newton
-        step is about the square of the step, so the last step needs no further evaluation.
+        In its range, each of the two functions of V is nearly linear in the elapsed time. The iterate is kept
+        in a bracket. The error after a Newton step is about the square of the step, so the last step needs no
+        further evaluation.
         """
         top: cython.double = self._top()
         if level >= top:

@@ -83,7 +83,7 @@ class Claims:
 
     def _waits_for(self) -> str:
         has_work = self._registry.todo or self._refetches.share is not None
-        return self._bench.waits_for() if has_work else "empty"
+        return self._bench.plans.waits_for() if has_work else "empty"
 
     def _next_fetch_task(self, now: float) -> FetchTask | None:
         """Take the next task: a new URL or a known page, whichever has its turn.
@@ -113,7 +113,7 @@ class Claims:
         return fetch_task
 
     def next_wakeup(self, now: float) -> float | None:
-        """Return the earliest instant at which `claim_next` may succeed; None if only new events can change that."""
+        """Return the earliest instant at which `claim_next` may succeed, or None if a new event must come first."""
         if self._pauses:
             return None
         if self._gates.look_ups.may_start:

@@ -42,7 +42,7 @@ class HostTurns:
     ) -> None:
         self._gates = gates
         self._hosts = gates.hosts
-        self._bench = gates.bench
+        self._bench, self._plans = gates.bench, gates.plans
         self._outstanding = outstanding
         self._permission = permission
         self._lookahead = lookahead
@@ -62,7 +62,7 @@ class HostTurns:
         return None
 
     def of_idle(self, now: float) -> FetchTask | None:
-        """Give turns to the next hosts as long as they have no new URL to try; return the first fetch task, if any.
+        """Serve the next hosts until one has a new URL to try; return the first fetch task of the others, if any.
 
         A host may be ready without a new URL, because a retry has become due. The setting `refresh.share =
         "auto"` compares the value of known pages with the value of the next host's new URL. If that host
@@ -84,11 +84,11 @@ class HostTurns:
         fetch_task = self.of_host(host, now)
         host.called_by = None
         if caller is not None:
-            self._bench.call_next(caller, now)
+            self._plans.call_next(caller, now)
         return fetch_task
 
     def of_known_page(self, now: float) -> FetchTask | None:
-        """Return a fetch task for the best of the known pages, at its host."""
+        """Return a fetch task for the known page with the highest value whose host may be requested."""
         for host in self._refetches.hosts(now):
             if fetch_task := self.of_host(host, now):
                 return fetch_task
@@ -103,7 +103,7 @@ class HostTurns:
             return None
         free_at = self._gates.free_at(host.slot, now)
         if free_at > now:
-            self._bench.wake(host, free_at)
+            self._plans.wake(host, free_at)
             return None
         task, authority = self._task(host, now)
         if task is None:
@@ -165,7 +165,7 @@ class HostTurns:
                 return None, authority
             else:
                 return _TASK_OF[verdict.kind], authority
-        self._bench.wake(host, now + LOOK_ON)
+        self._plans.wake(host, now + LOOK_ON)
         return None, ""
 
     def _known_page(self, host: FrontHost, url: str, now: float) -> tuple[TaskKind | None, str]:
@@ -187,5 +187,5 @@ class HostTurns:
         ready = unclean_at + self._permission.delay(url, host.name)
         if ready <= now:
             return False
-        self._bench.wake(host, ready)
+        self._plans.wake(host, ready)
         return True

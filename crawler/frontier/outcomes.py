@@ -34,7 +34,7 @@ class Outcomes:
         self._registry = gates.registry
         self._hosts = gates.hosts
         self._gates = gates
-        self._bench = gates.bench
+        self._bench, self._plans = gates.bench, gates.plans
         self._outstanding = outstanding
         self._permission = permission
         self._outcome_policy = outcome_policy
@@ -103,4 +103,4 @@ class Outcomes:
         elif self._bench.turn_is_over(host) and host.refetch is None:
             self._bench.leave(host, now, idle=False)
         else:
-            self._bench.wake(host, self._hosts.ready[host.slot])
+            self._plans.wake(host, self._hosts.ready[host.slot])

@@ -16,6 +16,7 @@ from crawler.frontier.discovery.intake import Intake
 from crawler.frontier.hosts.borrowed_hosts import ASK_AGAIN
 from crawler.frontier.hosts.dispatch_gates import DispatchGates
 from crawler.frontier.hosts.front_host import FrontHost, Refetch
+from crawler.frontier.hosts.front_plans import next_instant
 from crawler.frontier.hosts.table import NO_ORDER, SILENCED, HostState
 from crawler.frontier.share import Share
 
@@ -45,7 +46,7 @@ class Refetches:
         self._claims, self._portion = claims, portion
         self._gates = gates
         self._hosts = gates.hosts
-        self._bench = gates.bench
+        self._bench, self._plans = gates.bench, gates.plans
         self._intake = intake
         self._patience = patience
 
@@ -79,13 +80,13 @@ class Refetches:
         """Return the next instant at which a known page may be fetched; infinite if there is none."""
         if self._claims is None or not self.go_on(now):
             return math.inf
-        return min(self._bench.next_chosen(), self._claims.next_wakeup(now))
+        return min(next_instant(self._plans.chosen), self._claims.next_wakeup(now))
 
     def hosts(self, now: float) -> Iterator[FrontHost]:
         """Yield the hosts that are next: first those that hold a known page already, then those of the best pages."""
         if self._claims is None:
             return
-        while (host := self._bench.pop_chosen(now)) is not None:
+        while (host := self._plans.pop_chosen(now)) is not None:
             self._gates.shares.note_arrival(host.slot)
             yield host
         for _ in range(_TRIED):

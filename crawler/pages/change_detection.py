@@ -223,8 +223,8 @@ def next_record(
         fetched_at=now if fetch.status else 0.0,
         changed_at=now,
         took=fetch.took,
-        location=plain(fetch.location, _LOCATION_CHARS_MAX),
-        error=plain(fetch.error, _ERROR_CHARS_MAX),
+        location=plain(fetch.location, _LOCATION_CHARS_MAX) if fetch.location else "",
+        error=plain(fetch.error, _ERROR_CHARS_MAX) if fetch.error else "",
         attempts=1,
     )
     if previous is not None:

@@ -12,9 +12,9 @@ when the archive is next opened. The remaining copies are erased when the comman
 A revisit holds no payload; it refers to a response with the same payload. If this response is to be erased,
 the revisit would lose its payload. So the revisit is first written again at the end of the archive. If no
 remaining response has the payload, the first revisit with this payload becomes a response, with the status
-and headers that readers got before. The others become revisits of that response. The old record of a revisit
-names the withdrawn URL, so that record is overwritten too. No other page loses its copy, and no record refers
-to an erased record.
+and headers that readers got before. The others become revisits of that response. Because the old record of a
+revisit names the withdrawn URL, this record is overwritten, too. No other page loses its copy, and no record
+refers to an erased record.
 """
 
 from collections.abc import Callable, Iterator
@@ -59,7 +59,7 @@ class Detached(msgspec.Struct):
     renewed: Capture | None = None
 
     def write(self, archive: Archive, writer: SegmentWriter, compress: Callable[[bytes], bytes]) -> None:
-        """Append the records of the copy. Runs in the writer thread.
+        """Append the records of this copy to the archive. Runs in the writer thread.
 
         Raises:
             DamageError: the bytes of the copy cannot be read.

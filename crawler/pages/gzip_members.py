@@ -59,8 +59,8 @@ def compressor(level: int) -> Callable[[bytes], bytes]:
     of_head = 0 if level <= ISAL_LEVEL_MAX else level
 
     def compress(record: bytes) -> bytes:
-        start = payload_start(record)
         end = len(record) - len(_GAP)
+        start = payload_start(record) if end >= PAYLOAD_BYTES_MIN else end
         if end - start < PAYLOAD_BYTES_MIN or end > _LENGTH_MAX or not record.endswith(_GAP):
             whole: bytes = method.compress(record, level, _WINDOW)
             return whole
@@ -180,8 +180,8 @@ def _inflated(blocks: bytes | memoryview, length: int, enough: int = _LENGTH_MAX
 def parts(member: bytes) -> MemberParts | None:
     """Return the parts of a whole gzip member, or None if its header does not state them.
 
-    Other programs and earlier versions of the crawler do not state the parts, nor does a member with a short
-    payload. Such a member must be read as a whole.
+    Members with a short payload, and those written by other programs or earlier versions of the crawler, do
+    not state the parts. They must be read as a whole.
     """
     body_end = len(member) - len(_LAST_BLOCK) - _TRAILER.size
     if not member.startswith(_START) or body_end < _HEAD_AT:

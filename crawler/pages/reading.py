@@ -168,7 +168,11 @@ def expand_next(steps: Steps, *, bytes_max: int, where: str) -> bytes | None:
     room = bytes_max
     try:
         while step := steps.take():
-            for part in _inflated(inflater, step):
+            piece = inflater.decompress(step, _CHUNK_BYTES)
+            if inflater.eof and not parts and len(piece) <= room:  # true of nearly all members
+                steps.give_back(len(inflater.unused_data))
+                return piece
+            for part in itertools.chain((piece,), _rest_of(inflater, piece)):
                 room -= len(part)
                 if room >= 0:
                     parts.append(part)
@@ -206,6 +210,11 @@ def _inflated(inflater: Any, data: bytes | memoryview) -> Iterator[bytes]:
     """Decompress `data` up to the end of the member, and yield the output in pieces of bounded size."""
     piece = inflater.decompress(data, _CHUNK_BYTES)
     yield piece
+    yield from _rest_of(inflater, piece)
+
+
+def _rest_of(inflater: Any, piece: bytes) -> Iterator[bytes]:
+    """Yield the output that follows `piece`, in pieces of bounded size, without further input."""
     while not inflater.eof and (inflater.unconsumed_tail or len(piece) == _CHUNK_BYTES):
         piece = inflater.decompress(inflater.unconsumed_tail, _CHUNK_BYTES)
         yield piece
@@ -480,7 +489,7 @@ _DECODERS = {b"gzip": _gunzip, b"x-gzip": _gunzip, b"deflate": _undeflate, b"br"
 def check_digests(record: Record) -> list[str]:
     """Return the problems with the SHA-1 digests of a record; [] if its digests are right or absent."""
     block = record.block
-    return _differing(record.fields, memoryview(block), _head_end(block, 0, len(block))[1])
+    return _differing(record.fields, block, 0, len(block))
 
 
 def checked(data: bytes, where: str) -> list[str]:
@@ -501,19 +510,19 @@ def checked(data: bytes, where: str) -> list[str]:
     length, end = _content_length(fields, where), len(data)
     if end - begin < length:
         raise DamageError(f"{where}: record has {end - begin} bytes, but its header says {length}")
-    end = begin + length
-    return _differing(fields, memoryview(data)[begin:end], _head_end(data, begin, end)[1] - begin)
+    return _differing(fields, data, begin, begin + length)
 
 
-def _differing(fields: dict[str, str], block: memoryview, payload: int) -> list[str]:
-    """Return a line for each digest that differs. `payload` is the offset of a response's payload in the block."""
+def _differing(fields: dict[str, str], data: bytes, begin: int, end: int) -> list[str]:
+    """Return a line for each digest that differs from that of the block `data[begin:end]` or of its payload."""
     problems = []
-    if not _digest_fits(fields.get("warc-block-digest", ""), block):
+    view = memoryview(data)
+    if not _digest_fits(fields.get("warc-block-digest", ""), view[begin:end]):
         problems.append("block digest differs")
     stated, kind = fields.get("warc-payload-digest", ""), fields.get("warc-type", "")
     if stated and kind in ("response", "resource"):
-        message = block[payload:] if kind == "response" else block
-        if not _digest_fits(stated, message):
+        payload = _head_end(data, begin, end)[1] if kind == "response" else begin
+        if not _digest_fits(stated, view[payload:end]):
             problems.append("payload digest differs")
     return problems
 

@@ -54,7 +54,9 @@ class RecordBuilder:
             request = fetch.request_head + self.body_of(fetch)
             yield warc.request(request_id, date, target, identity, request, block_digest=self._block_digests)
         if capturing.record is not None or capturing.fetch_task.kind is TaskKind.HOP:
-            facts = [*self._facts(capturing), ("httpHead", "rebuilt" if rebuilt else "")]
+            facts = self._facts(capturing)
+            if rebuilt:
+                facts.append(("httpHead", "rebuilt"))
             yield warc.metadata(metadata_id, date, target, identity, facts, block_digest=self._block_digests)
         if with_receipt and capturing.stamp is not None:
             yield warc.receipt(warc.record_ids(self.random, 1)[0], date, capturing.stamp, self.warcinfo)
@@ -98,7 +100,7 @@ class RecordBuilder:
         # kept.
         confirms = fetch.outcome is Outcome.UNCHANGED
         length = None if confirms else capturing.payload_bytes
-        head = b"" if undone else warc.received_head(fetch.head_block, fetch.headers, length)
+        head = b"" if undone else warc.received_head(fetch.head_block, length)
         if head:
             return head, False
         line = f"{fetch.version} {fetch.status:03d} {fetch.reason}".encode("latin-1", "replace")
@@ -165,30 +167,32 @@ class RecordBuilder:
         return capturing.payload_digest
 
     def _facts(self, capturing: Capturing) -> list[tuple[str, object]]:
-        fetch, fetch_task = capturing.fetch, capturing.fetch_task
-        return [
-            (
-                "requestKey",
-                f"{fetch_task.fingerprint:016x}" if fetch_task.flags & LinkFlag.OWN_REQUEST else "",
-            ),
-            ("via", self._url_of(fetch_task.via) if fetch_task.via else ""),
+        fetch, fetch_task, stamp = capturing.fetch, capturing.fetch_task, capturing.stamp
+        facts: list[tuple[str, object]] = []
+        if fetch_task.flags & LinkFlag.OWN_REQUEST:
+            facts.append(("requestKey", f"{fetch_task.fingerprint:016x}"))
+        if fetch_task.via:
+            facts.append(("via", self._url_of(fetch_task.via)))
+        facts += (
             ("depth", fetch_task.depth),
             ("redirects", fetch_task.redirects),
             ("fetchTimeMs", int(fetch.took * 1000)),
             ("outcome", fetch.outcome.value),
-            ("resumedAt", " ".join(map(str, fetch.part.head.resumed)) if fetch.part else ""),
-            ("robots", capturing.directives),
-            ("tls", "" if fetch.tls_ok else "not verified"),
-            *_rendering_facts(fetch.rendering),
-            ("consent", capturing.stamp.answers if capturing.stamp else ""),
-            ("consentReceipt", capturing.stamp.digest.hex() if capturing.stamp else ""),
-        ]
+        )
+        if fetch.part:
+            facts.append(("resumedAt", " ".join(map(str, fetch.part.head.resumed))))
+        facts.append(("robots", capturing.directives))
+        if not fetch.tls_ok:
+            facts.append(("tls", "not verified"))
+        if fetch.rendering is not None:
+            facts += _rendering_facts(fetch.rendering)
+        if stamp is not None:
+            facts += (("consent", stamp.answers), ("consentReceipt", stamp.digest.hex()))
+        return facts
 
 
-def _rendering_facts(rendering: Rendering | None) -> list[tuple[str, object]]:
+def _rendering_facts(rendering: Rendering) -> list[tuple[str, object]]:
     """Return the lines about a rendering for the metadata record. `upkeep/recapture.py` reads these lines."""
-    if rendering is None:
-        return []
     return [
         ("renderWhy", rendering.why),
         ("renderTimeMs", int(rendering.took * 1000)),

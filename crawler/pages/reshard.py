@@ -7,8 +7,9 @@ copied byte by byte. So no process holds records of another process, and the fol
 to another disk later. A segment that was shipped to object storage is not divided, because the object in that
 storage cannot be divided.
 
-A revisit may repeat a response of a host that moves to another process. That response is copied into a
-special segment, and a key `v/` stores the place of the copy.
+A revisit record refers to the response that it repeats. If the host of this response moves to another
+process, the reference would break. So the response is copied into a special segment, and a key `v/` stores
+the place of the copy.
 """
 
 import os
@@ -109,8 +110,8 @@ class _Segments:
     def _survey(self) -> tuple[Counter[str], Counter[str], set[bytes]]:
         """Return, by segment, the number of own captures and of all captures, and the set `repeated`.
 
-        Own captures are those that go to the new process. `repeated` holds the keys of responses to which own
-        captures (revisits) refer, but which go to another process.
+        Own captures are those that go to the new process. `repeated` holds the keys of responses that go to
+        another process although own captures (revisits) refer to them.
         """
         own, all_of, repeated = Counter[str](), Counter[str](), set[bytes]()
         for source in self._to.sources:

@@ -230,16 +230,19 @@ class SegmentWriter:
         Raises:
             StoreError: the disk failed, now or before.
         """
-        self.turn(now)
+        name = self.turn(now)
         places = []
+        offset = self._end
         for member in members:
-            offset = self._end
             if isinstance(member, bytes):
                 self._gather(member)
+                length = len(member)
             else:
                 self._append_pieces(member)
-            places.append(RecordPlace(self._name, offset, self._end - offset))
-        self._lengths[self._name] = self._end
+                length = self._end - offset
+            places.append(RecordPlace(name, offset, length))
+            offset += length
+        self._lengths[name] = offset
         if self._gathered_bytes > _GATHERED_BYTES_MAX:
             self._flush()
         return places

@@ -45,10 +45,20 @@ _TOKEN_TABLE = bytes(byte if byte in _TOKEN else ord("-") for byte in range(256)
 _WELL_FORMED = re.compile(
     rb"HTTP/1\.[01] [1-5][0-9]{2}(?: [^\r\n\0]*)?\r\n(?:[!#$%&'*+\-.^_`|~0-9A-Za-z]+:[^\r\n\0]*\r\n)*\r\n"
 )
+_LENGTH = re.compile(rb"\ncontent-length:[ \t]*([^\r]*?)[ \t]*\r", re.IGNORECASE)
 _TRANSFER_CODING = re.compile(rb"(?<=\n)transfer-encoding(?=:)", re.IGNORECASE)
 
-_BASE32 = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
-_BASE32_PAIRS = [bytes((first, second)) for first in _BASE32 for second in _BASE32]
+_BASE32 = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567".ljust(256, b"\0")
+# Each of these steps moves the upper half of every group of bits away from the lower half. After the last step,
+# each byte holds five bits. A step consists of the mask of the upper halves and of a factor: the product of the
+# upper halves and the factor is what must be added to move them.
+_SPREADS = tuple(
+    (
+        int.from_bytes((((1 << half) - 1) << half).to_bytes(2 * half // 5, "big") * (80 // half), "big"),
+        (1 << half * 3 // 5) - 1,
+    )
+    for half in (80, 40, 20, 10, 5)
+)
 
 Headers = Sequence[tuple[bytes, bytes]]
 
@@ -76,10 +86,12 @@ def date_text(instant: float) -> bytes:
 def base32(digest: bytes) -> bytes:
     """Return 20 bytes as Base32 (RFC 4648).
 
-    This implementation takes a quarter of the time of the standard library's.
+    This implementation takes two fifths of the time of the standard library's.
     """
     number = int.from_bytes(digest, "big")
-    return b"".join([_BASE32_PAIRS[number >> shift & 1023] for shift in range(150, -1, -10)])
+    for upper_halves, factor in _SPREADS:
+        number += (number & upper_halves) * factor
+    return number.to_bytes(32, "big").translate(_BASE32)
 
 
 def digest_text(digest: bytes) -> bytes:
@@ -95,8 +107,8 @@ def record_ids(random: Callable[[int], bytes], count: int) -> list[bytes]:
     raw = random(16)
     text = raw.hex()
     head = f"<urn:uuid:{text[:8]}-{text[8:12]}-4{text[13:16]}-{'89ab'[raw[8] & 3]}{text[17:20]}-{text[20:31]}"
-    last = raw[15] & 15
-    return [b"%b%x>" % (head.encode(), last ^ number) for number in range(count)]
+    start, last = head.encode(), raw[15] & 15
+    return [b"%b%x>" % (start, last ^ number) for number in range(count)]
 
 
 def record(
@@ -161,23 +173,23 @@ def _all_tokens(headers: Headers) -> bool:
     return names == names.translate(_TOKEN_TABLE) and all(name for name, _ in headers)
 
 
-def received_head(block: bytes, headers: Headers, payload_length: int | None) -> bytes:
+def received_head(block: bytes, payload_length: int | None) -> bytes:
     """Return a header block as it was received, or b"" if it cannot be stored like that.
 
     The block can be stored if it is well-formed, so that all readers see the same fields, and if its
     Content-Length is the length of the payload. A transfer coding is renamed as in `stored_headers`.
     """
-    names = [name.lower() for name, _ in headers]
-    lengths = names.count(b"content-length")
-    recoded = names.count(b"transfer-encoding")
+    if _WELL_FORMED.fullmatch(block) is None:
+        return b""
+    lowered = block.lower()
+    lengths = lowered.count(b"\ncontent-length:")
+    recoded = lowered.count(b"\ntransfer-encoding:")
     if recoded and (lengths or recoded > 1):
         return b""
     if lengths and payload_length is not None:
-        value = headers[names.index(b"content-length")][1]
-        if lengths > 1 or value != b"%d" % payload_length:
+        value = _LENGTH.search(block)
+        if lengths > 1 or value is None or value[1] != b"%d" % payload_length:
             return b""
-    if _WELL_FORMED.fullmatch(block) is None:
-        return b""
     if not recoded or payload_length is None:
         return b"" if recoded else block
     renamed = _TRANSFER_CODING.sub(b"X-Crawler-Transfer-Encoding", block, count=1)
@@ -216,7 +228,13 @@ def stored_headers(
 
 def target_fields(url: str, address: str, version: str, warcinfo: bytes = b"") -> bytes:
     """Return the lines that all records of a capture share: URI, address, protocol, and the warcinfo record's id."""
-    lines = b"WARC-Target-URI: %b\r\n" % clean(url.encode("utf-8", "replace")).replace(b" ", b"%20")
+    uri = clean(url.encode("utf-8", "replace")).replace(b" ", b"%20")
+    return b"WARC-Target-URI: %b\r\n%b" % (uri, _server_fields(address, version, warcinfo))
+
+
+@lru_cache(maxsize=256)
+def _server_fields(address: str, version: str, warcinfo: bytes) -> bytes:
+    lines = b""
     if address:
         lines += b"WARC-IP-Address: %b\r\n" % clean(address.encode("utf-8", "replace"))
     if version:
@@ -372,10 +390,8 @@ def large_response(
 
 def fact_lines(facts: Iterable[tuple[str, object]]) -> bytes:
     """Return the facts as `application/warc-fields`, one per line. Facts with an empty value are left out."""
-    return b"".join(
-        [
-            b"%b: %b\r\n" % (name.encode(), clean(str(value).encode("utf-8", "replace")))
-            for name, value in facts
-            if value != ""
-        ]
-    )
+    lines = [f"{name}: {value}" for name, value in facts if value != ""]
+    text = "\r\n".join([*lines, ""]).encode("utf-8", "replace")
+    if text.count(b"\n") == len(lines) and text.count(b"\r") == len(lines) and b"\0" not in text:
+        return text
+    return b"".join([b"%b\r\n" % clean(line.encode("utf-8", "replace")) for line in lines])

@@ -50,7 +50,7 @@ class LiveServices:
         self.vital_signs = VitalSigns(process, stages)
         self.urgent = UrgentFetches(process, stages)
         self.counts = RequestCounts(
-            stages.config.serve, stages.store, stages.refresh, queue=process.queue, now=self._now
+            stages.config.serve, stages.store, stages.refresh, queue=process.changes.queue, now=self._now
         )
         self.commands = LiveCommands(process, stages, self.vital_signs.errors)
         self.crawl = StoredCrawl(
@@ -89,8 +89,8 @@ class LiveServices:
             HttpError: 503, the disk is too slow.
         """
         said = Signalled()
-        self._process.queue(partial(self._signal_intake.decide, raw_urls, source, said))
-        if not await self._process.kept():
+        self._process.changes.queue(partial(self._signal_intake.decide, raw_urls, source, said))
+        if not await self._process.changes.kept():
             raise HttpError(503, "late", "the signals are not on disk yet; send them again")
         return said
 
@@ -167,8 +167,8 @@ class LiveServices:
                 self._store,
                 self._fingerprinter.fingerprint,
                 self._signal_intake,
-                self._process.queue,
-                self._process.kept,
+                self._process.changes.queue,
+                self._process.changes.kept,
             ),
             processes=self._context.topology.names,
             me=self._context.name,

@@ -1,9 +1,10 @@
 """Decides which stored header fields an answer passes on, which fields it adds, and when the answer is 304.
 
-Copies are foreign pages that are served from this origin, and every year browsers support new header fields.
-For safety, a stored field is passed on only if it is in `PASSED`. The fields in `PASSED` describe the copy
-itself, and not the origin, other URLs, or connections to other hosts. A Content-Type is passed on only if it
-describes one document (`_TYPE`). A Content-Security-Policy puts the page into a sandbox without scripts.
+Copies are foreign pages, but browsers treat them as pages of this origin, and a stored header field might act
+on this origin. Since browsers support new fields every year, a stored field is passed on only if it is in
+`PASSED`. The fields in `PASSED` describe the copy itself, and not the origin, other URLs, or connections to
+other hosts. A Content-Type is passed on only if it describes one document (`_TYPE`). A
+Content-Security-Policy puts the page into a sandbox without scripts.
 """
 
 import re

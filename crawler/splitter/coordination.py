@@ -45,12 +45,12 @@ A process whose peers have left cannot make a second round. Instead, the last me
 prove the end (the vector method of Mattern 1987). Every process must be idle with an empty outbox, and every
 process must have applied exactly the links that the others have sent to it. In that case, no process has sent
 a link after its last message. The reason is that an idle process sends a link only after it has received one,
-and all links that were sent before the last messages had also been applied before them. So a link that is
-sent after a last message would have to be caused by an earlier such link. The first of these links would have
-no cause, so there is none. Messages with a count for each pair of processes would be long. So each message
-contains two sums over the peers, in which the count of a pair is multiplied by a pseudo-random weight of 48
-bits (`Weights`). If the sums over all processes are equal, the counts of every pair are equal, except with a
-probability of about 2^-48.
+and all links that were sent before the last messages had also been applied before them. So each link sent
+after a last message would have to be caused by an earlier link of this kind. The first one could have no
+cause, so no such link exists. A message could contain a count for each pair of processes, but it would be
+long. So each message contains two sums over the peers, in which the count of a pair is multiplied by a
+pseudo-random weight of 48 bits (`Weights`). If the sums over all processes are equal, the counts of every
+pair are equal, except with a probability of about 2^-48.
 """
 
 import hashlib
@@ -111,7 +111,7 @@ _SUM_MASK = (1 << 62) - 1  # the sums fit into a `_Count` of `wire.py`
 
 
 class _Told(msgspec.Struct, frozen=True, gc=False):
-    """The numbers, as sent to a peer in message `number`, from which the shares of the rate are computed."""
+    """The numbers that message `number` told a peer. The shares of the rate are computed from them."""
 
     number: int
     work: int

@@ -18,7 +18,7 @@ A fresh epoch begins in four cases (`splitter/README.md`, "Protocol"):
 * The peer has a later entry than this queue, or other entries under the same numbers. Then this process has
   lost the end of the queue, or a copy of this store has sent entries under the name of this process. A
   checksum of all entries of the epoch (`wire.chained`) detects both.
-* `crawler recover` has queued again the links of a peer that lost data.
+* `crawler recover` has queued the links of a peer that lost data again.
 * The last stop was unclean, and writes are not synced.
 * A compaction has replaced entries of the queue.
 Until the fresh epoch is durable, the queue holds it in the field `wanted`, and the peer is not dialled.

@@ -272,6 +272,7 @@ class CommitPoint:
 
     def _write_batch(self, group: Sequence[Change]) -> None:
         batch = self._store.batch(sync=self._sync or any(change.sync for change in group))
+        counters = self.counters
         for change in group:
             for key, value in change.operations:
                 if value is None:
@@ -279,7 +280,7 @@ class CommitPoint:
                 else:
                     batch.put(key, value)
             for name, n in change.counts.items():
-                self.counters[name] += n
+                counters[name] += n
         for participant in (self._pages, self._due, self._outbox, self._inbox):
             if participant is not None:
                 participant.stage(batch)

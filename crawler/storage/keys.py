@@ -135,7 +135,7 @@ SCOPE_STATE = b"m/scope"  # the scope of the seeds and their redirects
 EQUIVALENCES = b"m/equivalences"  # pairs of authorities that are proven to be names of one site
 RUN = b"m/run"  # the current run, and the counters as they were when it began
 INCARNATION = b"m/incarnation"  # number of the latest start of this process; peers refuse earlier starts
-OUTBOX_STATE = b"m/outbox/"  # and the name of a peer: epoch and entry numbers of its outbox
+OUTBOX_STATE = b"m/outbox/"  # followed by the name of a peer: the epoch and the entry numbers of the outbox for this peer
 
 METAS: Mapping[bytes, Family] = {
     CLEAN: Family(CLEAN, "process", Travel.ANEW, sealed=False),

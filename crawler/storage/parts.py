@@ -30,7 +30,7 @@ _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
 class PartHead(msgspec.Struct, gc=False):
-    """The answer whose first bytes a partly received file contains.
+    """The answer to which the bytes of a partly received file belong.
 
     `request` is the head of the request for this answer. `length` is the length that the answer stated, or -1
     if it stated none. `resumed` lists the lengths that the part had when later answers continued it.

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from crawler.errors import DamageError
 from crawler.storage.keys import BY_BUCKET, bucket, bucket_range
 from crawler.storage.kv import KeyValue, seal, unseal
 
@@ -65,9 +66,18 @@ class NewProcess(msgspec.Struct, frozen=True):
 
 
 def load(store: KeyValue, key: bytes, kind: type[T], default: T) -> T:
-    """Return the sealed msgpack value of a key; `default` if there is none."""
+    """Return the sealed msgpack value of a key; `default` if there is none.
+
+    Raises:
+        DamageError: the value cannot be decoded.
+    """
     value = store.get(key)
-    return default if value is None else msgspec.msgpack.decode(unseal(key, value), type=kind)
+    if value is None:
+        return default
+    try:
+        return msgspec.msgpack.decode(unseal(key, value), type=kind)
+    except msgspec.MsgspecError as error:
+        raise DamageError(f"store: the value of key {key!r} cannot be read: {error}") from error
 
 
 def pack(value: object) -> bytes:

@@ -14,8 +14,9 @@ Known traps that this file handles; each was reproduced:
 * RocksDB 10 accepts some garbage at the end of a log and reads it forever, and silently
   skips a torn tail, so the headers of the logs are checked before the store is opened.
 * An iterator keeps the store open even after `close`, so closing ends all scans.
-* By default, RocksDB reads a log only up to the first damage, and drops the acknowledged writes after it. The
-  option `tolerate_corrupted_tail_records` is set because RocksDB then refuses a log with damage before its end.
+* By default, RocksDB reads a log only up to the first damage, and drops the acknowledged writes after it.
+With the option `tolerate_corrupted_tail_records`, RocksDB instead refuses a log that is damaged before its
+end.
 """
 
 import os

@@ -38,7 +38,7 @@ from crawler.clock import SystemClock
 from crawler.config import Config
 from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.process_names import process_names
-from crawler.crawl.safe_settings import live_part
+from crawler.crawl.safe_settings import with_live_changes
 from crawler.crawl.seeds import SeedFile, Seeds
 from crawler.crawl.shipper import Shipper
 from crawler.crawl.start_checks import check_start
@@ -66,6 +66,7 @@ _LIMITS = ("max_pages", "max_time", "max_bytes", "disk", "signal", "stopped")
 class Supervisor:
     """Runs the processes of the crawl in `directory` until all of them have ended.
 
+    The directory keeps the settings `saved` instead of `config`, if the two differ.
     The processes send their status every `status_interval` seconds. If `status_interval` is 0, the processes
     send no status; a caller that never uses the method `status` needs none.
     """
@@ -76,6 +77,7 @@ class Supervisor:
         directory: Path,
         seeds: Iterable[str] | Seeds,
         *,
+        saved: Config | None = None,
         status_interval: float = 0.0,
         level: int = logging.WARNING,
         json_log: bool = False,
@@ -89,7 +91,8 @@ class Supervisor:
         self.paused = False
         self.failure: CrawlerError | None = None
         self.ports: dict[str, int] = {}
-        self._config = config
+        self._config, self._saved = config, saved or config
+        self._saved_at_start: dict[str, Any] = {}
         self._seeds = seeds if isinstance(seeds, Seeds) else Seeds(config, seeds)
         self._seed_file = SeedFile(directory / "seeds.run")
         self._run = os.urandom(8).hex()
@@ -122,7 +125,8 @@ class Supervisor:
         topology(self._config, self.directory.path, self._children[0].name)
         self.directory.create()
         with Lock(self.directory.path / "supervisor.lock", "supervisor"):
-            self.directory.settings.save(self._config)
+            self.directory.settings.save(self._saved)
+            self._saved_at_start = self.directory.settings.load()
             self._seeds.places.restrict(self.directory.settings.places())
             self._seeds.note = self.directory.settings.note_places
             self._seed_file.write(self._seeds)
@@ -181,7 +185,7 @@ class Supervisor:
         splitter = self._config.splitter
         splitter = replace(splitter, listen="127.0.0.1:0", backoff_max=min(splitter.backoff_max, BACKOFF_MAX))
         config = replace(self._config, seeds=(), splitter=splitter)
-        config = live_part(config, self.directory.settings.load())
+        config = with_live_changes(config, self._saved_at_start, self.directory.settings.load())
         return Start(
             config=msgspec.to_builtins(config, enc_hook=lambda value: value + 0),
             directory=str(self.directory.path),

@@ -21,6 +21,7 @@ RENAMED: Mapping[str, str] = {}
 # force.
 FORMER_DEFAULTS: Mapping[str, object] = {"refresh.clock_min": 604_800.0}
 DROPPED: Mapping[str, str] = {
+    "due.method": "the known URLs are always in sorted runs on disk",
     "fetch.large_body_bytes": "fetch.held_bytes_max bounds all bodies together",
     "fetch.large_bodies_max": "fetch.held_bytes_max bounds all bodies together",
     "hooks.sink_errors": "`on_error` of the Python API decides the effect of an error",

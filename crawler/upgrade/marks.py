@@ -24,6 +24,7 @@ from crawler.storage.engines import open_store
 from crawler.storage.keys import COUNTERS, ENDED, KEPT, PAGE, SETTLED, STATE
 from crawler.storage.kv import KeyValue, scan_prefix
 from crawler.storage.reshard import load, pack
+from crawler.upgrade.former_settings import renewed
 
 ENDS = b"m/ends"
 
@@ -35,7 +36,7 @@ def renew_marks(directory: CrawlDirectory) -> None:
         DamageError: a store cannot be read.
         StoreError: the disk failed.
     """
-    config = convert(directory.settings.load_former())
+    config = convert(renewed(directory.settings.load_former(), directory.settings.file.name))
     places: dict[str, None] = {}
     for name in directory.process_names():
         with closing(open_store(directory.process(name) / "store")) as store:

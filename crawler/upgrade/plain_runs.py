@@ -10,6 +10,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -17,7 +18,6 @@ from isal import isal_zlib
 
 from crawler import bus_errors
 from crawler.crawl.directory import CrawlDirectory
-from crawler.due.eliminator import Manifest
 from crawler.due.runs import CODED, Fingerprints, RunEntry, write_run
 from crawler.errors import DamageError
 from crawler.storage.engines import open_store
@@ -29,6 +29,16 @@ log = logging.getLogger("crawler")
 
 PLAIN = 0  # the coding
 _CHUNK_KEYS = 1 << 18
+FORMER_FIELDS = 4  # of `FormerManifest`; the current form has 3
+
+
+class FormerManifest(msgspec.Struct, array_like=True):
+    """Value of `d/runs` up to format 4."""
+
+    method: str = ""
+    check_value: int = 0
+    in_memory: bool = False
+    runs: list[RunEntry] = []
 
 
 def code_runs(directory: CrawlDirectory) -> None:
@@ -47,9 +57,11 @@ def code_runs(directory: CrawlDirectory) -> None:
 def _code_runs(folder: Path) -> None:
     due = folder / "due"
     with closing(open_store(folder / "store")) as store:
-        manifest = load(store, DUE_RUNS, Manifest | None, None)  # type: ignore[arg-type]
-        plain = [] if manifest is None else [entry for entry in manifest.runs if entry.coding == PLAIN]
-        if manifest is None or not plain:
+        if len(load(store, DUE_RUNS, list[Any], [])) != FORMER_FIELDS:
+            return
+        manifest = load(store, DUE_RUNS, FormerManifest, FormerManifest())
+        plain = [entry for entry in manifest.runs if entry.coding == PLAIN]
+        if not plain:
             return
         number = max(_number(path) for path in [*due.glob("*.run*"), Path("0.run")])
         coded = {}

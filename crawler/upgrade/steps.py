@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from crawler.crawl.directory import FORMAT, CrawlDirectory
+from crawler.upgrade.disk_due import keep_due_on_disk
 from crawler.upgrade.former_settings import renew_settings
 from crawler.upgrade.marks import renew_marks
 from crawler.upgrade.plain_runs import code_runs
@@ -13,5 +14,6 @@ STEPS: tuple[Callable[[CrawlDirectory], None], ...] = (
     code_runs,
     renew_marks,
     lengthen_refresh_records,
+    keep_due_on_disk,
 )
 assert len(STEPS) == FORMAT

@@ -5,8 +5,8 @@ The keys of a host begin with its bucket, so a range of buckets can be copied ke
 Only keys that must be looked up are decoded.
 
 The counters of the crawl so far go to the first new process (the heir). A URL that is known to one new
-process may have been counted by another process. So in each process, `urls.resharded` is set to the number
-with which the equations in `process/committing/counters.py` hold.
+process may have been counted by another process. So `urls.resharded` of each process is set to the difference
+that the equations in `process/committing/counters.py` would otherwise show.
 """
 
 import contextlib

@@ -1,5 +1,6 @@
 """`crawler check`: reads and compares all data of a process, and reports the repairs made when the store was opened."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from functools import partial
@@ -20,7 +21,7 @@ from crawler.storage.engines import AUTO, Choice, open_store
 from crawler.storage.engines import repair as repair_store
 from crawler.storage.files import Lock
 from crawler.storage.keys import BY_BUCKET, EQUIVALENCES, KEPT, PARKED, TODO, bucket_range, family
-from crawler.storage.kv import KeyValue, scan_prefix, unseal
+from crawler.storage.kv import KeyValue, unseal
 from crawler.storage.reshard import load_json
 from crawler.upkeep import lost_receipts
 from crawler.upkeep.rebuild import rebuild
@@ -40,9 +41,10 @@ def check(stages: Stages, processes: int = 1) -> list[str]:
     """
     store, views, due, pages = stages.store, stages.views, stages.due, stages.pages
     problems = list(views.problems())
-    problems += _damaged_values(store)
-    problems += _missing_keys(store, stages.point)
-    problems += _queue_lengths(store, views)
+    damaged, keys = _read_values(store)
+    problems += damaged
+    problems += _missing_keys(keys, stages.point)
+    problems += _queue_lengths(keys, views)
     problems += _foreign_keys(store, stages.topology)
     problems += lost_receipts.problems(store)
     problems += due.check()
@@ -61,11 +63,13 @@ def _shared(
         yield from pool.results(parts)
 
 
-def _damaged_values(store: KeyValue) -> list[str]:
-    """Return a line for each unknown key and each damaged sealed value."""
+def _read_values(store: KeyValue) -> tuple[list[str], Counter[bytes]]:
+    """Return a line for each unknown key and each damaged sealed value, and the number of keys with each prefix."""
     problems = []
+    keys: Counter[bytes] = Counter()
     for key, value in store.scan(b""):
         found = family(key)
+        keys[key[:2]] += 1
         if found is None:
             problems.append(f"store: the key {key!r} is unknown")
         elif found.sealed:
@@ -73,25 +77,25 @@ def _damaged_values(store: KeyValue) -> list[str]:
                 unseal(key, value)
             except DamageError as error:
                 problems.append(str(error))
-    return problems
+    return problems, keys
 
 
-def _missing_keys(store: KeyValue, point: CommitPoint) -> list[str]:
+def _missing_keys(keys: Counter[bytes], point: CommitPoint) -> list[str]:
     """Return a line for each counter of keys (`KEPT`) that differs from the number of such keys in the store."""
     problems = []
     for name, prefix in KEPT.items():
-        found, counted = sum(1 for _ in scan_prefix(store, prefix)), point.counters[name]
+        found, counted = keys[prefix], point.counters[name]
         if found != counted:
             problems.append(f"store: {found} keys {prefix.decode()}, but {counted} were written ({name})")
     return problems
 
 
-def _queue_lengths(store: KeyValue, views: ProcessViews) -> list[str]:
+def _queue_lengths(keys: Counter[bytes], views: ProcessViews) -> list[str]:
     """Return a line for each queue whose number of URLs differs from the number that the host record states."""
     counts = views.frontier_counts()
     problems = []
     for prefix, said in ((TODO, counts.todo), (PARKED, counts.parked)):
-        found = sum(1 for _ in scan_prefix(store, prefix))
+        found = keys[prefix]
         if found != said:
             problems.append(f"store: {found} keys {prefix.decode()}, but the host records say {said}")
     return problems

@@ -41,7 +41,7 @@ def rebuild(
 ) -> tuple[Repair, list[Link]]:
     """Repair the store, segments and DUE of a closed process.
 
-    Return the `Repair`, which describes what was done, and the links that waited in the log.
+    Return two values: the `Repair`, which describes what was done, and the links that waited in the log.
 
     Raises:
         DamageError: the store still cannot be read.

@@ -6,9 +6,10 @@ from collections import Counter
 import msgspec
 import numpy as np
 
-from crawler.due.eliminator import Appended, Manifest
+from crawler.due.eliminator import Appended
 from crawler.due.links_log import salvage
 from crawler.due.plans import Flushed
+from crawler.due.run_list import Manifest
 from crawler.due.runs import DiskRuns
 from crawler.errors import DamageError
 from crawler.frontier.discovery.entries import SEQUENCE_MAX, decode
@@ -103,14 +104,11 @@ class Requeue:
             int.from_bytes(key[2:], "big") for key, _ in scan_prefix(self._repair.store, PAGE)
         } | self._queued
         config, store = self._repair.config, self._repair.store
-        manifest = Manifest(
-            config.urls.fingerprint, self._repair.fingerprinter.check_value, config.due.method == "memory"
-        )
+        manifest = Manifest(config.urls.fingerprint, self._repair.fingerprinter.check_value)
         links = self._waiting_links()
-        if known and not manifest.in_memory:
+        if known:
             keys = np.sort(np.fromiter(known, np.uint64, len(known)))
             run = DiskRuns(self._repair.folder / "due", []).write([keys], len(keys), step="repair")
-            assert run.entry is not None
             manifest.runs.append(run.entry)
             run.close()
         repeats = _load_or(store, DUE_FLUSHED, Flushed()).known

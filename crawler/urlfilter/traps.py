@@ -30,8 +30,8 @@ def trap(url: str, segments_max: int = 20, repeats_max: int = 2) -> str:
 def directory_trap(directory: str, segments_max: int = 20, repeats_max: int = 2) -> str | None:
     """Return the rule that rejects all files of a directory, "" if all are accepted, None if it depends on the file.
 
-    `directory` is a request form that ends with a slash. The URL of a file has one segment more than its
-    directory, or the same number of segments if the file's name is empty.
+    `directory` is a URL as it is requested; it ends with a slash. The URL of a file has one segment more than
+    its directory, or the same number of segments if the file's name is empty.
     """
     segments = _segments(directory)
     rule = _rule(segments, segments_max, repeats_max)
@@ -62,7 +62,7 @@ def _rule(segments: list[str], segments_max: int, repeats_max: int) -> str:
 def repeats(segments: list[str], repeats_max: int) -> bool:
     """Return whether a unit of up to 6 segments occurs more than `repeats_max` times in a row."""
     for unit in range(1, min(_UNIT_MAX, len(segments) // (repeats_max + 1)) + 1):
-        run = 0  # number of consecutive segments that equal the segment `unit` places earlier
+        run = 0  # number of consecutive segments that are equal to the segment `unit` places before them
         for position in range(unit, len(segments)):
             run = run + 1 if segments[position] == segments[position - unit] else 0
             if run == unit * repeats_max:

@@ -222,7 +222,7 @@ class ClockCache:
     @cython.inline
     @cython.exceptval(check=False)
     def _short_key(self, key: cython.ulonglong) -> cython.ulonglong:
-        """Return q of `key`, shifted to its position in a word."""
+        """Return the part q of `key`, shifted to the position of q in a word."""
         return (key << self._bits) & self._short_key_mask
 
     @cython.cfunc

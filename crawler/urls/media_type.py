@@ -2,7 +2,9 @@
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 
+_CACHED_BYTES_MAX = 128
 _CHARSET = re.compile(rb"(?:^|;)[ \t]*charset[ \t]*=[ \t]*(?:\"([^\"]*)\"?|([^;]*))", re.IGNORECASE)
 
 
@@ -13,12 +15,23 @@ def media_type(values: Sequence[bytes]) -> tuple[str, str]:
         values: the values of all Content-Type fields of an answer, in order.
     """
     for value in reversed(values):
-        essence, _, parameters = value.partition(b";")
-        essence = essence.strip(b" \t").lower()
-        kind, slash, subtype = essence.partition(b"/")
-        if kind and slash and subtype and b" " not in essence and essence != b"*/*":
-            return field_text(essence), _charset(parameters) if parameters else ""
+        found = _read(value) if len(value) > _CACHED_BYTES_MAX else _read_short(value)
+        if found is not None:
+            return found
     return "", ""
+
+
+def _read(value: bytes) -> tuple[str, str] | None:
+    """Return (essence, charset) of a Content-Type, or None if it is not usable."""
+    essence, _, parameters = value.partition(b";")
+    essence = essence.strip(b" \t").lower()
+    kind, slash, subtype = essence.partition(b"/")
+    if kind and slash and subtype and b" " not in essence and essence != b"*/*":
+        return field_text(essence), _charset(parameters) if parameters else ""
+    return None
+
+
+_read_short = lru_cache(maxsize=256)(_read)  # most answers have one of a few values
 
 
 def field_text(raw: bytes) -> str:

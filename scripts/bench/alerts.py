@@ -36,7 +36,8 @@ from serve import CRAWLER, running
 from serve_cases import free_ports
 
 from crawler.bench import harness
-from crawler.due.eliminator import Appended, Flushed, Manifest
+from crawler.due.eliminator import Appended, Flushed
+from crawler.due.run_list import Manifest
 from crawler.due.runs import DiskRuns
 from crawler.storage.engines import open_store
 from crawler.storage.keys import DUE_FLUSHED, DUE_LINKS, DUE_RUNS
@@ -133,7 +134,7 @@ def _fill_one_host(crawl: Path) -> None:
         run = DiskRuns(crawl / "p0" / "due", []).write(chunks, len(known), step="flush")
         batch = store.batch()
         for key, value in (
-            (DUE_RUNS, Manifest(manifest.method, manifest.check_value, False, [run.entry])),
+            (DUE_RUNS, Manifest(manifest.method, manifest.check_value, [run.entry])),
             (DUE_FLUSHED, replace(flushed, new=len(known))),
             (DUE_LINKS, replace(appended, links=appended.links + len(known) - flushed.new)),
         ):
@@ -278,7 +279,7 @@ def prometheus(folder: Path, targets: list[str], stack: contextlib.ExitStack) ->
 
 
 def walk(folder: Path, names: list[str]) -> bool:
-    """Run all faults. Return whether each fault fired its alert, and no alert fired for the crawl without a fault."""
+    """Run all faults. Return True if each fault fired its alert, and no alert fired for the crawl without a fault."""
     subprocess.run(["promtool", "check", "rules", RULES], check=True)
     server = ThreadingHTTPServer(("127.0.0.1", 0), Web)
     threading.Thread(target=server.serve_forever, daemon=True).start()

@@ -133,8 +133,9 @@ class Crash(NamedTuple):
     def part(self) -> tuple[str, ...]:
         """The limit of a run that is to be killed.
 
-        All these runs together fetch fewer pages than there are, so the last run has pages left. A process that
-        killed itself is restarted and counts anew. So runs of several processes may fetch twice their limit.
+        All these runs together fetch fewer pages than there are, so the last run has pages left. A process
+        that killed itself is restarted, and its new count of fetches begins at 0. So runs of several
+        processes may fetch twice their limit.
         """
         lives = 1 + (self.processes > 1)
         return self.flags("--max-pages", str(self.pages // (lives * (len(self.faults) + 2))))
@@ -269,8 +270,9 @@ BUGS = (*PLANTED, *BUGS_AROUND.values())
 def run(name: str, size: Crash, parent: Path | None) -> bool:
     """Run the kills of one row of the table, and print the row.
 
-    Return whether the row is right. All faults must have been reached. The result must be flawless
-    (`Judgement.flawless`) if no bug was planted, and must not be flawless if one was planted.
+    Return whether the row is right. The run must have reached every point at which a fault is planned. The
+    result must be flawless (`Judgement.flawless`) if no bug was planted, and must not be flawless if one was
+    planted.
     """
     folder = Path(tempfile.mkdtemp(dir=parent))
     begun = time.monotonic()

@@ -18,9 +18,9 @@ are crawled alone. Each host has its own address in 127/8. The script prints one
     gap s        the longest time without a request to any healthy host, after the first `SETTLED` seconds
     exit s       seconds from SIGTERM to the end
 
-With `--load N`, N busy processes run at the same time. The gap cannot be much shorter than --delay, even
-without `--load` and without hostile hosts: if all hosts are first visited at the same time, they all pause at
-the same time.
+With `--load N`, N busy processes run at the same time. Even without `--load` and without hostile hosts, the
+gap between two fetches is not much shorter than --delay: all hosts are first visited at the same time, so
+they all pause at the same time.
 
 Each row of a run with hostile hosts is judged, even with `--load 10`: the peak must be at most 600 MiB, the
 gap at most 3 s, the exit must take at most 5 s, and the exit code must be 0. A row that breaks a limit names

@@ -14,7 +14,8 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from crawler.due.eliminator import Appended, Flushed, Manifest
+from crawler.due.eliminator import Appended, Flushed
+from crawler.due.run_list import Manifest
 from crawler.due.runs import DiskRuns
 from crawler.frontier.discovery.entries import make_key, make_order
 from crawler.frontier.hosts.registry import Meta
@@ -141,7 +142,7 @@ def _metas(
     count = len(fingerprints)
     chunks = (fingerprints[start : start + CHUNK] for start in range(0, count, CHUNK))
     run = DiskRuns(process / "due", []).write(chunks, count, step="flush")
-    manifest = Manifest("mmh3", fingerprinter.check_value, False, [run.entry])
+    manifest = Manifest("mmh3", fingerprinter.check_value, [run.entry])
     value = store.get(FRONTIER)
     assert value is not None, "the frontier was never opened on this store"
     meta = msgspec.msgpack.decode(unseal(FRONTIER, value), type=Meta)

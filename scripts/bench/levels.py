@@ -5,9 +5,9 @@
 For each number of processes, there is an identical web of twelve hosts. The pages of the fastest host change
 ten times as often as those of the slowest host. `crawler refresh --processes N --rate R` keeps each web
 fresh, and all these crawls run at the same time. Every two seconds, the script reads the level of each
-process from its control socket. For each quarter of the time, the script prints the ratio of the highest to
-the lowest level, both averaged over the quarter. Then it prints the number of fetches and the freshness in
-the second half of the time. It computes them from the logs of the servers.
+process that has pages from its control socket. For each quarter of the time, the script prints the ratio of
+the highest to the lowest level, both averaged over the quarter. Then it prints the number of fetches and the
+freshness in the second half of the time. It computes them from the logs of the servers.
 
 During one mean interval between two crawls of a page (pages / rate, 12 s here), levels move towards each
 other by a quarter of their difference. So after `--seconds`, a difference has shrunk to about exp(-seconds
@@ -46,7 +46,7 @@ speed = 86400
 
 
 class Seen(NamedTuple):
-    """The levels of all processes, (samples, processes), and the fetches and freshness in the run's second half."""
+    """The levels, an array (samples, processes), and the fetches and the freshness in the second half of the run."""
 
     levels: np.ndarray
     pages: list[int]
@@ -116,7 +116,8 @@ async def compare(options: argparse.Namespace) -> None:
             f"freshness {seen.freshness:.4f}"
         )
         if n > 1:
-            means = [np.nanmean(part, axis=0) for part in np.array_split(seen.levels, 4)]
+            levels = seen.levels[:, np.array(seen.pages) > 0]
+            means = [np.nanmean(part, axis=0) for part in np.array_split(levels, 4)]
             print("    highest over lowest level by quarter: ", end="")
             print(", ".join(f"{mean.max() / mean.min():.3f}" for mean in means))
 

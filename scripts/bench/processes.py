@@ -23,10 +23,10 @@ work: it is measured until one of them has received its last answer. `largest` i
 process in all answers.
 
 On a shared core, other load disturbs even the cheapest repeat. With `--constant`, the crawls run under perf
-(Debian: linux-perf), which samples where they use the CPU. The script then compares the CPU of all repeats in
-units of the CPU that SHA-1 and deflate use. The work of these two functions is the same for any number of
-processes, and other load slows them down as much as the rest of the crawler. The printed error is the error
-of the mean over the repeats. The CPU in the table includes the CPU of perf.
+(Debian: linux-perf), which samples where they use the CPU. The script then divides the CPU time of each
+repeat by the time that SHA-1 and deflate take in it. The work of these two functions is the same for any
+number of processes, and other load slows them down as much as the rest of the crawler. The printed error is
+the error of the mean over the repeats. The CPU in the table includes the CPU of perf.
 """
 
 import os

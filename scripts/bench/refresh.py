@@ -69,7 +69,7 @@ def filled(size: int, rng: np.random.Generator) -> tuple[Schedule, np.ndarray]:
 
 
 def picks(schedule: Schedule, keys: np.ndarray, count: int, now: float, rng: np.random.Generator) -> float:
-    """Measure the time for `count` picks and the signals between them.
+    """Run `count` picks with signals between them, and measure the time.
 
     Return the instant that the virtual clock has reached.
     """
@@ -188,7 +188,7 @@ def politeness(hosts: int, size: int, rng: np.random.Generator) -> None:
 
 
 def machine(hosts: int, size: int, rng: np.random.Generator) -> None:
-    """Pick pages through a whole frontier, with its gates, addresses and refresh schedule, on a virtual clock.
+    """Let a whole frontier pick pages on a virtual clock, with its gates, addresses and refresh schedule.
 
     Nothing is stored.
     """

@@ -107,7 +107,7 @@ def client(pages: int, root: str = "root") -> Site:
 
 
 def mixed(pages: int) -> Site:
-    """Half of the pages are complete. A script builds the others, which have different paths."""
+    """Half of the pages need no script. A script builds the content of the others, which have different paths."""
     site = client(pages)
     documents = {
         f"/doc/{n}": f"<title>{n}</title><p>{_WORDS}</p><a href='/doc/{n + 1}'>next</a>" for n in range(pages)

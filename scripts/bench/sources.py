@@ -38,8 +38,8 @@ SETTLED = 200  # after this many claimed pages, the level is meaningful, and sit
 class Maps(Shipped):
     """The crawler's own schedule with a sitemap per site.
 
-    Readings of sitemaps are handled in this class. `claim_next` returns -1 for a reading, so its caller sees
-    only that a fetch was used, but not for a page.
+    Readings of sitemaps are handled in this class. `claim_next` returns -1 for a reading. So its caller
+    counts a fetch, but fetches no page.
     """
 
     def __init__(self, world: worlds.World, rate: float, rule: str) -> None:

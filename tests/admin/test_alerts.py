@@ -55,7 +55,7 @@ FAULTS = [*ILL, *(row for row in WEAK if row[0] not in {rule for rule, *_ in ILL
 
 @pytest.mark.parametrize("more", [more for rule, more, _ in WEAK if rule in {rule for rule, *_ in ILL}])
 def test_no_one_is_woken_while_the_crawl_works(more: dict[str, Any]) -> None:
-    """The alert fires only in the worse case of the rule."""
+    """An alert whose rule has a weaker and a worse state does not fire in the weaker state."""
     assert firing(status(**more)) == set()
 
 

@@ -25,7 +25,7 @@ def test_the_socket_is_deleted_on_close_and_nothing_is_logged(
 ) -> None:
     """Python 3.13 also deletes the socket by its path.
 
-    At that time, the number of the folder's descriptor may already belong to another file.
+    The path names the folder by its descriptor, whose number may belong to another file by then.
     """
     other = tmp_path / "other"
     other.touch()
@@ -146,7 +146,7 @@ def test_every_malformed_command_gets_an_error_line(tmp_path: Path) -> None:
 
 
 def _asked(folder: Path, *requests: tuple[str, dict[str, Any]]) -> list[Any]:
-    """Send requests with `ask` to a server that raises the error in each request. Return the results or errors."""
+    """Send requests with `ask`, and return the results or errors. The server raises errors for "refuse" and "fail"."""
 
     async def handler(request: dict[str, Any]) -> Any:
         match request["command"]:

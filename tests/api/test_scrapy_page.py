@@ -36,7 +36,7 @@ ENVIRONMENT = {
     "CRAWLER_CRAWL__PATIENCE": "5",
     "CRAWLER_DUE__MAX_WAIT": "0.05",
 }
-# Arguments that keep a command short.
+# Arguments that let a command end soon.
 SHORT = {"crawler top": "--count 1", "crawler bench cache": "--requests 1000 --bits 6"}
 OF_A_RUNNING_CRAWL = "crawler pause"
 

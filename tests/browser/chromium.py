@@ -39,7 +39,7 @@ class Page:
         self.dialogs: list[str] = []  # the questions of dialogs, which are answered by `agrees`
         self.agrees = True
         self._answers: set[asyncio.Task[Any]] = set()
-        self.idle = asyncio.Event()  # set once nothing has been loaded for half a second after `open`
+        self.idle = asyncio.Event()  # set when, after `open`, nothing has been loaded for half a second
         self._listener = asyncio.create_task(self._listen())
 
     async def _listen(self) -> None:

@@ -56,7 +56,7 @@ async def show(tmp_path: Path, *flags: str) -> AsyncIterator[tuple[Served, Page]
 
 
 async def test_links_and_resources_of_stored_pages_come_from_the_cache(tmp_path: Path) -> None:
-    """Style sheets with imports, images and links come from the cache.
+    """Images, style sheets, their imports and followed links come from the cache.
 
     The browser requests nothing else.
     """

@@ -27,7 +27,7 @@ HOSTS = 10_000
 
 
 class Three:
-    """Three simulated processes. Each of them can be dead or slow.
+    """Three simulated processes. Each process can be dead or slow.
 
     The first process has a frontier with 10,000 hosts.
     """
@@ -242,7 +242,8 @@ async def test_the_dashboard_with_ten_thousand_hosts(tmp_path: Path) -> None:
         assert (await shown(page, "hosts-said")).startswith("10,000 hosts, 40 of them failing.")
         names = "[...document.querySelectorAll('#hosts button')].map(e => e.dataset.host)"
         assert all(name.startswith("dead") for name in (await page.evaluate(names))[:40])
-        for place in ("failures", "outcomes"):  # the outcomes of robots.txt lead to hosts, too
+        # a cause has a button that lists its hosts, also if a robots.txt had this cause
+        for place in ("failures", "outcomes"):
             await page.evaluate(
                 f"document.querySelector('#{place} button[data-cause=connect_error]').click()"
             )

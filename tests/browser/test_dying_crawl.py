@@ -35,7 +35,7 @@ class Crawl:
         self.running = self._start(0)
 
     def _start(self, admin: int) -> Running:
-        flags = ("--delay", "0.3", "--processes", "3", "--scope", "host")
+        flags = ("--delay", "0.8", "--processes", "3", "--scope", "host")
         return Running(self._folder, self._seeds, *flags, admin=admin)
 
     def start_again(self) -> None:
@@ -69,7 +69,7 @@ async def watched(folder: Path, seeds: list[str]) -> AsyncIterator[tuple[Crawl, 
     crawl = Crawl(folder, seeds)
     try:
         async with browser(folder / "profile") as page:
-            await asyncio.to_thread(crawl.running.until, lambda: crawl.running.fetched() > 20)
+            await asyncio.to_thread(crawl.running.until, lambda: crawl.running.fetched() > 12)
             await page.look(1280, 900)
             await page.open(f"http://127.0.0.1:{crawl.running.admin}/#token={crawl.running.token()}")
             await lives(page)

@@ -1,4 +1,4 @@
-"""Test that `crawler demo` ends by itself and keeps copies fresh in its second half, as its own web measures."""
+"""Test that `crawler demo` ends by itself, and that its web server counts fresh copies in the second half."""
 
 import re
 from pathlib import Path

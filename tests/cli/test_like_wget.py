@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from crawler.config import Config, convert
 from crawler.crawl.directory import CrawlDirectory
 from tests.end_to_end.web import FAST, Answer, ReceivedRequest, Web, crawl, page, run
 
@@ -34,22 +35,24 @@ def test_spider_follows_all_and_stores_nothing(tmp_path: Path) -> None:
     assert run("check", "--dir", tmp_path).code == 0
 
 
-@pytest.mark.parametrize(("given", "patience"), [((), 15), (("--set", "crawl.patience=7"), 7)])
-def test_spider_tries_dead_hosts_again_soon(tmp_path: Path, given: tuple[str, ...], patience: int) -> None:
-    """A later run without --spider has the default settings, so it may have seeds on other sites."""
-    quick = ("--delay", "0", "--delay-factor", "0", "--progress", "none")
+@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize(("given", "patience"), [((), 40), (("--set", "crawl.patience=7"), 7)])
+def test_the_waits_of_spider_are_not_saved(
+    tmp_path: Path, given: tuple[str, ...], patience: int, processes: int
+) -> None:
+    """A later run has the waits of earlier runs and no relaxed settings, so it may have seeds on other sites."""
+    quick = ("--delay", "0", "--delay-factor", "0", "--progress", "none", "--processes", str(processes))
     local = ("--allow-network", "127.0.0.0/8")
+    settings = CrawlDirectory(tmp_path).settings
     with Web({}, other=page()) as web:
-        assert run("crawl", web.url(), "--dir", tmp_path, *quick, *local, "--spider", *given).code == 0
-        saved = CrawlDirectory(tmp_path).settings.load()
-        assert saved["crawl"]["patience"] == patience
-        assert saved["politeness"]["backoff_first"] == saved["frontier"]["retry_delays"][0] == 5
-        assert saved["robots"]["unreachable_delays"][:2] == [5, 10]
-        if not given:
-            more = run("crawl", web.url(host="a.localhost"), "--dir", tmp_path, *quick, *local)
-            assert more.code == 0, more
-            saved = CrawlDirectory(tmp_path).settings.load()
-            assert (saved["crawl"]["patience"], saved["politeness"]["backoff_first"]) == (300, 60)
+        for flags in (("--patience", "40"), ("--spider", *given)):
+            assert run("crawl", web.url(), "--dir", tmp_path, *quick, *local, *flags).code == 0
+        saved, defaults = convert(settings.load()), Config()
+        assert (saved.crawl.patience, saved.pages.store) == (patience, "none")
+        assert saved.politeness.backoff_first == defaults.politeness.backoff_first
+        assert (saved.frontier, saved.robots) == (defaults.frontier, defaults.robots)
+        more = run("crawl", web.url(host="a.localhost"), "--dir", tmp_path, *quick, *local)
+        assert more.code == 0, more
 
 
 @pytest.mark.parametrize(

@@ -76,6 +76,19 @@ def test_later_layers_win_and_sources_are_kept() -> None:
     assert layers.sources == {"crawl.depth": "environment", "crawl.rate": "file", "crawl.scope": "flag"}
 
 
+def test_settings_of_one_run_are_weaker_than_given_ones_and_are_not_saved() -> None:
+    layers = Layers()
+    layers.add("saved", {"seeds": ["http://a/"], "crawl": {"depth": 2, "patience": 40.0}})
+    for path, value in (("crawl.patience", 15.0), ("crawl.rate", 1.0), ("crawl.depth", 0)):
+        layers.set_for_run("flag", path, value)
+    layers.set("given", "crawl.rate", "5")
+    runs, saved = layers.config(), layers.saved_config()
+    assert (runs.crawl.patience, runs.crawl.rate, runs.crawl.depth) == (15.0, 5.0, 0)
+    assert (saved.crawl.patience, saved.crawl.rate, saved.crawl.depth) == (40.0, 5.0, 2)
+    assert saved.seeds == runs.seeds == ("http://a/",)
+    assert layers.sources["crawl.patience"] == "flag"
+
+
 def test_text_is_converted_to_the_type_of_its_key() -> None:
     layers = Layers()
     layers.set("flag", "identity.contact", "123")

@@ -1,4 +1,4 @@
-"""Test the decision about a page that follows from all its sources, such as robots.txt and header fields."""
+"""Test how statements from all sources, such as robots.txt and header fields, lead to one decision about a page."""
 
 import pytest
 from hypothesis import given

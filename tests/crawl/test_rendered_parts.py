@@ -5,7 +5,7 @@ import pytest
 
 from crawler.config import Config, convert
 from crawler.crawl.rendered_parts import separated
-from crawler.crawl.safe_settings import PARTS, changed, live_part
+from crawler.crawl.safe_settings import PARTS, changed, with_live_changes
 from crawler.crawl.seed_lines import seed_lines, tables_of
 from crawler.errors import UsageError
 
@@ -27,7 +27,9 @@ def test_a_later_value_for_a_part_replaces_the_earlier_one_and_nothing_else() ->
     found = [(own.match, own.delay, own.render) for own in after.override]
     assert found == [("a.example", 9.0, None), ("b.example", None, "auto"), ("a.example", None, "always")]
     saved = msgspec.to_builtins(after, enc_hook=lambda value: value + 0)
-    assert live_part(before, saved).override == after.override, "a process that is restarted has it, too"
+    assert with_live_changes(before, {}, saved).override == after.override, (
+        "a process that is restarted has it, too"
+    )
 
 
 def test_requests_without_the_option_change_no_setting() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from crawler.config import Config, convert
 from crawler.crawl.directory import CrawlDirectory
-from crawler.crawl.safe_settings import LEVELS, LIVE, changed, live_part, parse, record
+from crawler.crawl.safe_settings import LEVELS, LIVE, changed, parse, record, with_live_changes
 from crawler.errors import ConfigError, UsageError
 
 
@@ -58,7 +58,12 @@ def test_changed_settings_are_saved_for_the_next_run(tmp_path: Path) -> None:
     assert (kept.crawl.depth, kept.politeness.delay) == (3, 5)
 
 
-def test_a_restarted_process_applies_only_saved_live_settings() -> None:
-    saved = {"politeness": {"delay": 5.0}, "crawl": {"depth": 9}, "refresh": "no section"}
-    made = live_part(convert({"crawl": {"depth": 3, "rate": 2}}), saved)
+def test_a_restarted_process_applies_only_live_settings_that_changed_during_the_run() -> None:
+    """The saved value of a setting of one run is another one. The restarted process keeps the value of the run."""
+    before = {"politeness": {"delay": 1.0, "backoff_first": 60.0}, "crawl": {"rate": 0.0}}
+    saved = {**before, "politeness": {"delay": 5.0, "backoff_first": 60.0}, "refresh": "no section"}
+    saved["crawl"] = {"depth": 9, "rate": 0.0}
+    run = convert({"crawl": {"depth": 3, "rate": 2}, "politeness": {"backoff_first": 5}})
+    made = with_live_changes(run, before, saved)
     assert (made.politeness.delay, made.crawl.depth, made.crawl.rate) == (5.0, 3, 2)
+    assert made.politeness.backoff_first == 5

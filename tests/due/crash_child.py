@@ -82,7 +82,7 @@ def feed(store: KeyValue, due: Eliminator, step: Step = lambda _: None) -> None:
         if compaction is not None and number % 5 == 0:
             _end_compaction(store, due, compaction, step)
             compaction = None
-        if compaction is None and (compaction := due.begin_compaction()):
+        if compaction is None and (compaction := due.compactor.begin()):
             compaction.run()
     while due.pending:
         _flush(store, due, step)
@@ -107,8 +107,8 @@ def _flush(store: KeyValue, due: Eliminator, step: Step) -> None:
 
 
 def _end_compaction(store: KeyValue, due: Eliminator, plan, step: Step) -> None:
-    _commit(store, "compaction", lambda batch: due.stage_compaction(plan, batch), step)
-    due.compacted(plan)
+    _commit(store, "compaction", lambda batch: due.compactor.stage(plan, batch), step)
+    due.compactor.committed(plan)
 
 
 def main(directory: Path, fatal_step: str, occurrence: int) -> None:

@@ -61,7 +61,7 @@ def _finish(directory: Path, store) -> None:
     due._check()
     assert due.check() == []
     assert crash_child.handed_out(store) == crash_child.expected()
-    assert len(list((directory / "due").iterdir())) == len(due._known.runs), "an orphan was left"
+    assert len(list((directory / "due").iterdir())) == len(due.known_set.runs), "an orphan was left"
     due.close()
 
 

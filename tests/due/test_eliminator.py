@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from crawler.config import DueConfig
 from crawler.due.eliminator import Eliminator
-from crawler.errors import ConfigError, DamageError, DirectoryError, StoreError
+from crawler.errors import DamageError, DirectoryError, StoreError
 from crawler.records import Link
 from crawler.storage.keys import DUE_FLUSHED, DUE_LINKS, DUE_RUNS
 from crawler.storage.kv import MemoryStore
@@ -38,14 +38,11 @@ class Process:
         self.open()
 
     def open(self) -> None:
-        known = self.known if self.config.method == "memory" else ()
-        self.due = Eliminator(
-            self.directory, self.store, self.config, check_value=7, method="mmh3", known=known
-        )
+        self.due = Eliminator(self.directory, self.store, self.config, check_value=7, method="mmh3")
         self.flush = self.compaction = None
 
     def submit(self, links: list[Link]) -> list[Link]:
-        """Submit a group: append the links that are not pending to the log, commit, and return these links."""
+        """Submit a group of links: log those that are not pending, commit, and return them."""
         fresh = self.due.admit(np.array([link.fingerprint for link in links], np.uint64))
         appended = [link for link, is_fresh in zip(links, fresh, strict=True) if is_fresh]
         self.due.append(appended)
@@ -73,13 +70,13 @@ class Process:
         self.flush = None
 
     def begin_compaction(self) -> None:
-        self.compaction = self.due.begin_compaction()
+        self.compaction = self.due.compactor.begin()
         if self.compaction is not None:
             self.compaction.run()
 
     def end_compaction(self) -> None:
-        self.commit(lambda batch: self.due.stage_compaction(self.compaction, batch))
-        self.due.compacted(self.compaction)
+        self.commit(lambda batch: self.due.compactor.stage(self.compaction, batch))
+        self.due.compactor.committed(self.compaction)
         self.compaction = None
 
     def drain(self) -> list[Link]:
@@ -101,17 +98,15 @@ class EliminatorMachine(RuleBasedStateMachine):
     """Run groups, flushes, compactions and crashes, overlapping in any order, with installed and interpreted kernels."""
 
     @initialize(
-        method=st.sampled_from(["runs", "one_file", "memory"]),
         buffer=st.sampled_from([1, 3, 8]),
         part=st.sampled_from([1, 3, 4096]),
         form=st.sampled_from(["installed", "interpreted"]),
     )
-    def make(self, method: str, buffer: int, part: int, form: str) -> None:
+    def make(self, buffer: int, part: int, form: str) -> None:
         self.form = forms.using(form)
         self.form.__enter__()
         self.folder = tempfile.TemporaryDirectory()
         config = DueConfig(
-            method=method,
             buffer_entries_max=buffer,
             part_links_max=part,
             merge_chunk_bytes=64,
@@ -176,7 +171,7 @@ class EliminatorMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.process.compaction is not None)
     @rule()
     def compaction_fails(self) -> None:
-        self.process.due.compaction_failed(self.process.compaction)
+        self.process.due.compactor.failed(self.process.compaction)
         self.process.compaction = None
 
     @rule(numbers=st.lists(st.integers(0, 30), max_size=4))
@@ -196,7 +191,7 @@ class EliminatorMachine(RuleBasedStateMachine):
         assert self.process.handed_out == self.expected[: len(self.process.handed_out)]
         assert due.new == len(self.process.handed_out)
         assert due.links == due.pending + due.known + due.new
-        assert all(due.contains(number) == (number in self.process.known) for number in (0, 1, LAST))
+        assert all((number in due.known_set) == (number in self.process.known) for number in (0, 1, LAST))
         assert due.check() == []
 
 
@@ -238,8 +233,8 @@ def test_all_in_one_bucket(tmp_path: Path, form: str) -> None:
     for start in range(0, 60, 7):
         process.submit(links[start : start + 7])
     assert process.drain() == links
-    assert sum(map(len, process.due.slice(77, 78))) == 60
-    assert list(process.due.slice(0, 77)) == list(process.due.slice(78, 65_536)) == []
+    assert sum(map(len, process.due.known_set.slice(77, 78))) == 60
+    assert list(process.due.known_set.slice(0, 77)) == list(process.due.known_set.slice(78, 65_536)) == []
 
 
 def test_repeated_waiting_links_are_not_appended(tmp_path: Path, form: str) -> None:
@@ -350,11 +345,11 @@ def test_a_compaction_that_a_flush_overtakes_replaces_exactly_its_inputs(tmp_pat
     process.begin_flush()
     process.end_flush()
     process.end_compaction()
-    assert [run.count for run in process.due._known.runs] == [8, 1]
+    assert [run.count for run in process.due.known_set.runs] == [8, 1]
     process.due._check()
     process.due.close()
     process.open()
-    assert [run.count for run in process.due._known.runs] == [8, 1] and process.due.new == 9
+    assert [run.count for run in process.due.known_set.runs] == [8, 1] and process.due.new == 9
     assert len(list((tmp_path / "due").iterdir())) == 2
 
 
@@ -382,7 +377,7 @@ def test_the_next_flush_frees_what_a_compaction_replaced(tmp_path: Path) -> None
         process.submit([link(base + number) for number in range(4)])
         process.begin_flush()
         process.end_flush()
-    first, second = process.due._known.runs
+    first, second = process.due.known_set.runs
     maps = [first._data, second._data]
     del second
     process.begin_compaction()
@@ -410,21 +405,6 @@ def test_another_seed_or_method_is_refused(tmp_path: Path, check_value: int, met
     process.due.close()
     with pytest.raises(DirectoryError, match="another fingerprint seed or method"):
         Eliminator(tmp_path, process.store, SMALL, check_value=check_value, method=method)
-
-
-def test_runs_cannot_be_opened_as_memory(tmp_path: Path) -> None:
-    process = Process(tmp_path, MemoryStore())
-    process.submit([link(1)])
-    process.due.close()
-    with pytest.raises(DirectoryError, match=r"due\.method"):
-        Eliminator(tmp_path, process.store, DueConfig(method="memory"), check_value=7, method="mmh3")
-    again = Eliminator(tmp_path, process.store, DueConfig(method="one_file"), check_value=7, method="mmh3")
-    assert again.pending == 1
-
-
-def test_an_unknown_method_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"due\.method must be one of runs, one_file, memory"):
-        Eliminator(tmp_path, MemoryStore(), DueConfig(method="heap"), check_value=7, method="mmh3")
 
 
 @pytest.mark.parametrize("key", [DUE_RUNS, DUE_LINKS, DUE_FLUSHED])
@@ -469,11 +449,11 @@ def test_check_reports_damaged_files(tmp_path: Path) -> None:
 def test_contains_and_waits(tmp_path: Path) -> None:
     process = Process(tmp_path, MemoryStore())
     process.submit([link(5)])
-    assert process.due.waits(5) and not process.due.contains(5)
+    assert process.due.waits(5) and 5 not in process.due.known_set
     process.begin_flush()
     assert process.due.waits(5), "the link is in the flush in progress"
     process.end_flush()
-    assert process.due.contains(5) and not process.due.waits(5) and not process.due.contains(6)
+    assert 5 in process.due.known_set and not process.due.waits(5) and 6 not in process.due.known_set
 
 
 def test_a_group_without_links_changes_nothing(tmp_path: Path) -> None:

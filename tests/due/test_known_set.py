@@ -1,4 +1,4 @@
-"""Test the known set: the number of runs and of rewrites of a key, slices, and expected collisions."""
+"""Test the known set: the number of runs, the rewrites of each key, slices, and expected collisions."""
 
 import math
 from pathlib import Path
@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from crawler.bench.due import MemoryRuns
 from crawler.bench.streams import mixed
-from crawler.due.known_set import KnownSet
-from crawler.due.memory_runs import MemoryRuns
+from crawler.due.known_set import KnownSet, unknown
 from crawler.due.runs import DiskRuns
 from crawler.errors import DamageError
 from tests.due import forms
@@ -18,8 +18,20 @@ from tests.due import forms
 LAST = 2**64 - 1
 
 
-def known_set(store=None, *, merge_all: bool = False, chunk_bytes: int = 160) -> KnownSet:
-    return KnownSet(store or MemoryRuns(), [], merge_all=merge_all, chunk_bytes=chunk_bytes)
+def known_set(store=None, *, chunk_bytes: int = 160) -> KnownSet:
+    return KnownSet(store or MemoryRuns(), [], chunk_bytes=chunk_bytes)
+
+
+def learn(known: KnownSet, fingerprints: np.ndarray) -> int:
+    """Add the fingerprints that are not known yet, do all merges that are due, and return the number added."""
+    new, _ = unknown(fingerprints, known.runs)
+    if len(new):
+        known.add(known.store.write([new], len(new), step="flush"))
+    while inputs := known.due_merge():
+        known.replace(inputs, known.merge(inputs))
+    del inputs
+    known.close_replaced()
+    return len(new)
 
 
 @given(
@@ -29,23 +41,19 @@ def known_set(store=None, *, merge_all: bool = False, chunk_bytes: int = 160) ->
         ),
         max_size=12,
     ),
-    merge_all=st.booleans(),
     chunk_bytes=st.sampled_from([8, 64, 800]),
     form=st.sampled_from(["installed", "interpreted"]),
 )
 @settings(deadline=None, max_examples=50)
-def test_the_known_set_equals_a_python_set(
-    buffers: list[list[int]], merge_all: bool, chunk_bytes: int, form: str
-) -> None:
+def test_the_known_set_equals_a_python_set(buffers: list[list[int]], chunk_bytes: int, form: str) -> None:
     with forms.using(form):
-        known, model = known_set(merge_all=merge_all, chunk_bytes=chunk_bytes), set()
+        known, model = known_set(chunk_bytes=chunk_bytes), set()
         for buffer in buffers:
             new = set(buffer) - model
             model |= new
-            assert known.learn(np.array(buffer, np.uint64)) == len(new)
+            assert learn(known, np.array(buffer, np.uint64)) == len(new)
             known._check()
             assert len(known) == len(model)
-            assert not merge_all or len(known.runs) <= 1
         chunks = [chunk.copy() for chunk in known.slice(0, 65_536)]
         assert [number for chunk in chunks for number in chunk.tolist()] == sorted(model)
         assert all(0 < len(chunk) <= max(chunk_bytes // 8, 2 * len(known.runs)) for chunk in chunks)
@@ -66,7 +74,7 @@ def test_runs_are_few_and_rewritten_seldom(tmp_path: Path) -> None:
 
     known = known_set(Counted(), chunk_bytes=4096)
     for flush in range(100):
-        known.learn(mixed(np.arange(flush * 20, flush * 20 + 20)))
+        learn(known, mixed(np.arange(flush * 20, flush * 20 + 20)))
         bound = math.log2(flush + 1)
         assert len(known.runs) <= bound + 2
         assert sum(written) <= 20 * (flush + 1) * (bound + 2)
@@ -92,11 +100,11 @@ def test_which_runs_are_merged(sizes: list[int], merged: list[int]) -> None:
 
 
 def test_slices_partition_the_set(form: str) -> None:
-    """Slices that divide the buckets anywhere together form the sorted set. A reshard uses slices to move buckets."""
+    """Wherever the buckets are divided, the slices together form the sorted set. A reshard moves such slices."""
     numbers = np.concatenate([mixed(np.arange(3000)), np.array([0, LAST, 5 << 48, (5 << 48) - 1], np.uint64)])
     known = known_set(MemoryRuns(), chunk_bytes=640)
     for start in range(0, len(numbers), 97):
-        known.learn(numbers[start : start + 97])
+        learn(known, numbers[start : start + 97])
     cuts = [0, 1, 5, 6, 30_000, 65_535, 65_536]
     slices = [
         [chunk.copy() for chunk in known.slice(first, stop)]
@@ -127,28 +135,20 @@ def test_a_key_in_two_runs_is_damage(form: str) -> None:
     assert any("in common" in problem for problem in known.problems())
 
 
-def test_rebuilding_takes_any_order_and_repeats() -> None:
-    known = known_set()
-    known.load(iter([5, 3, 5, LAST, 0]))
-    known.load([3, 4])
-    known.load([])
-    assert np.concatenate([chunk.copy() for chunk in known.slice(0, 65_536)]).tolist() == [0, 3, 4, 5, LAST]
-
-
 def test_expected_collisions_of_an_even_spread() -> None:
     """For N URLs, N^2 / 2^65 collisions are expected.
 
     So 0.03 collisions are expected for 1e9 URLs, as in the specification, and 3e-8 for 1e6 URLs.
     """
     known = known_set(chunk_bytes=1 << 20)
-    known.learn(mixed(np.arange(1_000_000)))
+    learn(known, mixed(np.arange(1_000_000)))
     assert known.expected_collisions() == pytest.approx(1e12 / 2**65, rel=0.5)
 
 
 def test_expected_collisions_of_one_large_host() -> None:
     """One host with n URLs adds n^2 / 2^49 expected collisions (0.2 for 1e7 URLs)."""
     known = known_set(chunk_bytes=1 << 20)
-    known.learn(mixed(np.arange(1_000_000)) >> np.uint64(16) | np.uint64(77 << 48))
+    learn(known, mixed(np.arange(1_000_000)) >> np.uint64(16) | np.uint64(77 << 48))
     assert known.expected_collisions() == pytest.approx(1e12 / 2**49, rel=0.01)
 
 
@@ -159,6 +159,6 @@ def test_expected_collisions_of_nothing() -> None:
 def test_on_disk_a_merge_removes_its_inputs(tmp_path: Path) -> None:
     known = known_set(DiskRuns(tmp_path, []))
     for start in range(0, 160, 10):
-        known.learn(np.arange(start, start + 10, dtype=np.uint64))
+        learn(known, np.arange(start, start + 10, dtype=np.uint64))
     assert [run.count for run in known.runs] == [160]
     assert [path.name for path in tmp_path.iterdir()] == [run.path.name for run in known.runs]

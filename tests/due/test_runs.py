@@ -13,6 +13,7 @@ from crawler.due.block_fences import FENCE_STEP
 from crawler.due.merging import merge
 from crawler.due.runs import DiskRuns
 from crawler.errors import DamageError, StoreError
+from tests.due.arrays import spread
 
 KEYS = np.array([0, 3, 7, 2**63, 2**64 - 1], np.uint64)
 
@@ -186,3 +187,22 @@ def test_an_idle_run_takes_no_memory_and_can_be_read(tmp_path: Path) -> None:
     assert (run.read(0, len(keys)) == keys).all()
     run.close()
     run.rest()
+
+
+@pytest.mark.parametrize("count", [1, 512, 513, 140_000])
+def test_written_keys_are_read_back(count: int, form: str, tmp_path: Path) -> None:
+    keys = spread(count, count, "half in one")
+    run = DiskRuns(tmp_path, []).write([keys[: count // 3], keys[count // 3 :]], len(keys), step="flush")
+    assert (run.fences == keys[::512]).all()
+    for start, stop in ((0, 0), (0, count), (count // 3, count // 2)):
+        assert (run.read(start, stop) == keys[start:stop]).all()
+    queries = np.unique(np.concatenate([keys[::3], keys[:300] + np.uint64(1), keys[-300:] - np.uint64(1)]))
+    known = np.zeros(len(queries), np.uint8)
+    run.join(queries, known)
+    assert (known.astype(bool) == np.isin(queries, keys)).all()
+    assert run.problems() == []
+
+
+def test_check_finds_keys_that_do_not_ascend(tmp_path: Path) -> None:
+    run = DiskRuns(tmp_path, []).write([np.array([1, 5, 5], np.uint64)], 3, step="flush")
+    assert "do not ascend" in run.problems()[0]

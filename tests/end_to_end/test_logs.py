@@ -49,7 +49,10 @@ def is_open(pid: int, path: Path) -> bool:
 
 @pytest.mark.parametrize("processes", ["1", "3"])
 def test_logs_are_rotated_by_size(tmp_path: Path, tree: list[str], processes: str) -> None:
-    """No file exceeds the limit, no line is lost or split, and readers see all files. The public listener answers."""
+    """No file exceeds the limit, no line is lost or split, and readers see all files.
+
+    Meanwhile, the public listener answers.
+    """
     bot = free_port()
     flags = ("--delay", "0.1", "--scope", "host", "--processes", processes, "--max-pages", "300", "-v")
     limits = ("logs.bytes_max=6000", "logs.log_files=2", f"serve.bot_listen=127.0.0.1:{bot}")

@@ -30,7 +30,8 @@ class Nodes:
         self.secret = folder / "secret"
         self.secret.write_text("0123456789abcdef0123456789abcdef")
         self.secret.chmod(0o600)
-        self.seen: dict[str, dict[str, str]] = {}  # the addresses at which a node sees others, if they differ
+        # the addresses that a node uses for its peers, if not their own
+        self.seen: dict[str, dict[str, str]] = {}
 
     def start(
         self, name: str, *arguments: str, secret: Path | None = None, folder: str = "", clock: str = ""
@@ -104,8 +105,8 @@ def test_a_running_node_or_its_copy_is_stopped(tmp_path: Path) -> None:
     """Two nodes with the same name once ran together. Pages were then fetched twice, and gaps were only 0.1 ms.
 
     The folder of a running process is copied with `cp -a`, and the copy is started under the same name at
-    another port. If the original has received links from the peer that the copy lacks, the peer refuses the
-    copy, and the original continues. Otherwise the original stops, because the copy started later. The copy
+    another port. If the peer has sent the original links that are not in the copy, the peer refuses the copy,
+    and the original continues. Otherwise the original stops, because the copy started later. The copy
     continues after `recover`.
     """
     nodes = Nodes(tmp_path, "ab")

@@ -25,7 +25,7 @@ def test_there_is_an_example_on_each_page() -> None:
 
 
 def test_examples_type_check(tmp_path: Path) -> None:
-    """mypy accepts the programs of users without this project's settings, and finds a mistake in each page's example.
+    """Run mypy with its default settings: it accepts the examples, and finds a mistake that the test adds to each.
 
     `crawler.Crawl` and `crawler.configure` once had type `object` for a type checker. All programs are
     checked in one run, because mypy spends most of its time on modules that all of them import.

@@ -1,31 +1,19 @@
-"""Test `crawler reshard` and `recover` on real crawls: nothing is lost, fetched again or unreachable."""
+"""Test `crawler reshard` on real crawls: nothing is lost, fetched again or unreachable."""
 
-import shutil
 import signal
 from pathlib import Path
 
 import msgspec
-import pytest
 
 from crawler.cli import main
 from crawler.cli.access import at_rest
 from crawler.crawl.directory import CrawlDirectory
-from crawler.errors import DirectoryError
-from crawler.storage.faults import POINTS
 from crawler.storage.kv import scan_prefix
-from crawler.upgrade.ready import ready
 from tests.end_to_end.test_many_processes import QUICK, command, report_of
 from tests.end_to_end.web import ReceivedRequest, Web
 from tests.faults.harness import TreeWeb, crawl, end, settings, start
 
 PAGES = 400
-STEPS = (
-    "reshard built:1",
-    "reshard decided:1",
-    "reshard replaced:1",
-    "reshard renamed:1",
-    "reshard renamed:2",
-)
 
 
 def stored(directory: Path) -> list[str]:
@@ -88,15 +76,6 @@ def test_a_table_file_assigns_buckets_to_processes(tmp_path: Path) -> None:
         finish_and_compare(web, directory)
 
 
-@pytest.fixture(scope="module")
-def half_done(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a crawl of two processes that was stopped in the middle."""
-    folder = tmp_path_factory.mktemp("half_done")
-    with TreeWeb(folder, PAGES, "--fanout", "3", "--delay", "0.05") as web:
-        begin(web, folder / "crawl", 2)
-    return folder / "crawl"
-
-
 def content(directory: Path) -> tuple[list[str], list[bytes], int]:
     """Return the stored paths, the keys of queued URLs, and the number of known URLs of all processes together."""
     todo, known = [], 0
@@ -106,29 +85,6 @@ def content(directory: Path) -> tuple[list[str], list[bytes], int]:
             todo += [key for key, _ in scan_prefix(stages.store, b"t/")]
             known += stages.due.new
     return sorted(stored(directory)), sorted(todo), known
-
-
-@pytest.mark.parametrize("fault", STEPS)
-def test_an_interrupted_reshard_is_completed_or_has_no_effect(
-    half_done: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
-) -> None:
-    assert fault.partition(":")[0] in POINTS
-    directory = tmp_path / "crawl"
-    shutil.copytree(half_done, directory, ignore=shutil.ignore_patterns("*.sock"))
-    reshard(directory, "2")  # the reshard delivers the links that are in transit
-    before = content(directory)
-    monkeypatch.setenv("CRAWLER_FAULT", fault)
-    assert command(directory, "reshard", "--to", "3").code == -signal.SIGKILL
-    monkeypatch.delenv("CRAWLER_FAULT")
-    if fault == "reshard built:1":
-        assert content(directory) == before
-    else:
-        with pytest.raises(DirectoryError, match="crawler reshard"):
-            ready(CrawlDirectory(directory))
-    assert main(["reshard", "--to", "3", "--dir", str(directory), "-q"]) == 0
-    assert main(["check", "--dir", str(directory)]) == 0
-    assert content(directory) == before
-    assert not [path for path in directory.iterdir() if "reshard" in path.name]
 
 
 def test_a_running_crawl_is_not_resharded(tmp_path: Path) -> None:
@@ -141,26 +97,6 @@ def test_a_running_crawl_is_not_resharded(tmp_path: Path) -> None:
         assert refused.code == 75 and "in use" in refused.err
         process.send_signal(signal.SIGTERM)
         assert end(process).code == 0
-
-
-def test_a_lost_process_is_rebuilt_from_the_others(tmp_path: Path) -> None:
-    """Links that other processes sent to the lost process are found in the archives of these processes.
-
-    Links on lost pages are found when these pages are fetched again.
-    """
-    directory = tmp_path / "crawl"
-    with TreeWeb(tmp_path, PAGES, "--fanout", "3") as web:
-        ended = crawl(directory, web.seed, *settings("--processes", "2", *QUICK))
-        assert ended.code == 0, ended
-        why = msgspec.json.decode(command(directory, "why", web.seed, "--json").out)
-        lost = next(name for name in ("p0", "p1") if name != why["owner"])
-        shutil.rmtree(directory / lost)
-        recovered = command(directory, "recover", lost)
-        assert recovered.code == 0, recovered
-        again = crawl(directory, *settings(*QUICK))
-        assert again.code == 0, again
-        assert sorted(stored(directory)) == sorted(web.fetched())
-        assert len(web.fetched()) == PAGES
 
 
 def copies() -> Web:

@@ -169,14 +169,14 @@ def page_of(crawl: Crawl) -> Any:
 async def test_a_signalled_url_survives_a_kill(
     tmp_path: Path, entrance: Callable[[Crawl], Awaitable[Any]]
 ) -> None:
-    """A signal for a URL arrives between two portions of the links of a page that links to it.
+    """A signal for a URL arrives while the links of a page are admitted in portions. The URL is one of these links.
 
     Then the page is committed. After a kill, the links of the stored page are not read again. Once, the
     signal made the crawl believe that the link to the URL had been seen, so the URL was lost."""
     tree = SETTINGS | {"politeness": {"delay": 0, "delay_factor": 0}}
     async with Crawl(tree, directory=tmp_path / "crawl", seeds=[HOME]) as crawl:
         stages = crawl.stages
-        crawl.process._loops_run = True  # the test replaces the commit loop
+        crawl.process.changes.loop_runs = True  # the test replaces the commit loop
         stages.point.add(page_of(crawl))
         stages.point.step()
         assert stages.point.made == 0, "the page pauses"
@@ -193,15 +193,15 @@ async def test_a_signalled_url_survives_a_kill(
         shutil.copytree(tmp_path / "crawl", tmp_path / "killed", ignore=shutil.ignore_patterns("*.sock"))
         stages.point._group_entries_max = 1024
         stages.point.committed(group)
-        crawl.process._loops_run = False
-        crawl.process.commit_rest()
+        crawl.process.changes.loop_runs = False
+        crawl.process.changes.commit_rest()
         await signalling
     directory = CrawlDirectory(tmp_path / "killed")
     with at_rest(Crawl(SETTINGS).config, directory, "p0", clock=SystemClock()) as reopened:
         fingerprint = reopened.fingerprinter.fingerprint
         assert reopened.pages.record(fingerprint(HOME)) is not None
         reopened.commits.commit_now(partial(reopened.signal_intake.decide, [], "signal", Signalled()))
-        assert reopened.due.contains(fingerprint(LINK)), "the URL is lost"
+        assert fingerprint(LINK) in reopened.due.known_set, "the URL is lost"
         assert reopened.views.problems() == []
 
 
@@ -479,7 +479,9 @@ def test_a_signal_before_or_after_a_run_is_stored(tmp_path: Path, when: str, ent
     with at_rest(Crawl(tree).config, CrawlDirectory(tmp_path / "crawl"), "p0", clock=SystemClock()) as stages:
         assert stages.point.counters["signals.queued"] == 1
         stages.commits.commit_now(partial(stages.signal_intake.decide, [], "signal", Signalled()))
-        assert stages.due.contains(stages.fingerprinter.fingerprint(LINK)) and stages.views.problems() == []
+        assert (
+            stages.fingerprinter.fingerprint(LINK) in stages.due.known_set and stages.views.problems() == []
+        )
 
 
 def test_all_interfaces_give_the_same_verdict_on_a_url(tmp_path: Path) -> None:

@@ -121,7 +121,7 @@ def test_links_in_meta_refresh_and_feeds_and_robots_directives(tmp_path: Path) -
 def test_a_later_noarchive_withholds_the_copies(tmp_path: Path, kept: str) -> None:
     """Once, if a page began to forbid copies without changing its text, it was still shown.
 
-    A document, such as a PDF, was always still shown.
+    This happened with every document that is not HTML, such as a PDF.
     """
     said: dict[str, str] = {}
     meta = ""
@@ -324,7 +324,7 @@ def test_https_through_a_proxy_tunnel(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_a_robots_txt_in_an_unknown_coding_counts_as_unreachable(tmp_path: Path) -> None:
     """All pages are forbidden for now, as if robots.txt were unreachable.
 
-    They are not allowed, as they would be if robots.txt were empty.
+    An empty robots.txt would allow them.
     """
     with Web({"/": page("/in")}) as web:
         web.routes["/robots.txt"] = (200, {"Content-Encoding": "zstd"}, b"(\xb5/\xfd whatever")

@@ -25,7 +25,7 @@ FILES = ("wacz", "mirror", "parquet")
 
 @pytest.fixture
 def crawled(tmp_path: Path) -> Iterator[tuple[Web, Path]]:
-    """Return a crawl of six pages at rest; `/one` and `/copy` have the same content."""
+    """Crawl six pages, and return the web and the crawl directory. `/one` and `/copy` have the same content."""
     routes = {
         "/": page("/one", "/copy", "/private/a", "/private/b", "/late"),
         "/one": page(text="secret words"),
@@ -116,7 +116,7 @@ def test_withdrawn_pages_are_hidden_until_undone(crawled: tuple[Web, Path]) -> N
 def test_no_record_of_an_export_is_or_names_a_withdrawn_page(form: str, crawled: tuple[Web, Path]) -> None:
     """A page with the same content may be stored as a revisit of the withdrawn page.
 
-    The export then contains the complete content of this page.
+    The export then contains the complete content of the revisit.
     """
     web, directory = crawled
     one, copy = web.url("/one"), web.url("/copy")

@@ -258,7 +258,7 @@ class Soup:
         return form.format(name, value)
 
     def _url(self) -> str:
-        """Return an attribute with a URL of its own; seldom a `formaction`, because it needs the parser."""
+        """Return an attribute with a new URL. `formaction` is rare: the scanner leaves such pages to the parser."""
         self._number += 1
         name = self._chance.choice(_URLS) if self._chance.random() < 0.99 else "formaction"
         value = self._chance.choice(_OF_URLS.get(name, ["u{}", "u{}#x", "#u{}"])).format(self._number)

@@ -58,7 +58,7 @@ def scan(
 def assert_same(content: bytes, form: str = "installed") -> bool:
     """Assert that the scanner finds the same URLs as the parser, unless it leaves the page to the parser.
 
-    Return True if the scanner reads the page itself, whatever is wanted.
+    Return True if the scanner reads the page itself with each configuration of `WANTED`.
     """
     results = [scan(content, page, form, config) for page, config in WANTED]
     for (page, config), found in zip(WANTED, results, strict=True):
@@ -132,7 +132,7 @@ def test_pages_that_need_no_tree(content: bytes, form: str) -> None:
         b"\0<title>x</title>",
         b"<p><html style='a:url(1)'>",  # the attributes are added to the first element of this name
         b"<body><p><body background=1>",
-        b"<select><p></select><select style='a:url(1)'>",  # the second tag may only end the first element
+        b"<select><p></select><select style='a:url(1)'>",  # the second <select> only closes the first one
         b"<form method=post><input formaction=1></form>",
         b"<svg>" + b"<g>" * 300,
         b"<table><td>" * 300,

@@ -71,7 +71,7 @@ def _run(words: Sequence[str]) -> Ended:
 
 
 def beside(folder: Path, setting: Setting) -> Judgement:
-    """Kill and restart a crawl while several readers continuously check copies of its processes."""
+    """Kill and restart a crawl while several readers copy the folders of its processes and check the copies."""
     directory, slowly = folder / "crawl", ("--rate", str(setting.pages / BESIDE))
     with TreeWeb(folder, setting.pages, "--fanout", "4") as web:
         with _read(directory, setting) as found:
@@ -223,7 +223,7 @@ def repair(directory: str, bug: str) -> int:
 
 
 def segments_cut(folder: Path, setting: Setting) -> Judgement:
-    """Cut off the second half of segments. `check` must report the loss, and lost pages must be fetched again."""
+    """Cut each WARC segment in half. `check` must report the loss, and lost pages must be fetched again."""
     directory = folder / "crawl"
     with TreeWeb(folder, setting.pages, "--fanout", "4") as web:
         assert setting.crawl(directory, web).code == 0

@@ -53,8 +53,8 @@ class Judgement(NamedTuple):
     def flawless(self) -> bool:
         """True if no page is lost or stored twice, and no kill caused too many refetches.
 
-        A kill may force a page to be fetched again only after the next kill. This refetch then counts for the
-        next kill. So the limit is twice the number of fetches in flight.
+        A page that a kill forces to be fetched again may be fetched only after the next kill, and then counts
+        for that kill. So the limit is twice the number of fetches in flight.
         """
         wrong = self.lost + self.unstored + self.stored_twice + self.torn
         return not wrong and self.worst <= 2 * self.in_flight
@@ -166,7 +166,7 @@ def settings(*more: str) -> tuple[str, ...]:
 
 
 def several(processes: int) -> tuple[str, ...]:
-    """Return the flags of a crawl with several processes, which notice a killed peer soon; () for one process."""
+    """Return the flags for several processes that soon notice a killed peer, or () for one process."""
     quick = ("--set", "splitter.heartbeat=0.2", "--set", "splitter.backoff_max=0.3")
     return ("--processes", str(processes), *quick) if processes > 1 else ()
 
@@ -188,7 +188,7 @@ def judge(web: TreeWeb, directory: Path, kills: Sequence[float] = (), *, process
 
 
 def _refetches(web: TreeWeb, kills: Sequence[float]) -> Counter[int]:
-    """Count the 200 answers for pages that had already got one.
+    """Count the answers with status 200 for pages that had already had such an answer.
 
     The counts are grouped by the number of kills that happened before the page's previous answer was
     complete.

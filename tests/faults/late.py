@@ -2,7 +2,8 @@
 
 python -m tests.faults.late SIGNAL POINT crawl ...
 
-POINT is `exit` for the exit functions of Python, or `threads` for the wait for the last threads before them.
+POINT is `threads` for the moment when Python waits for its last threads, or `exit` for its exit functions,
+which run later.
 """
 
 import atexit

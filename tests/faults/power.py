@@ -49,7 +49,7 @@ class Recorder:
 
 
 def plant(record: Path) -> None:
-    """Record all syncs of this process and its forks from now on. A fault kills all of them."""
+    """Record all syncs of this process and its forks from now on. A fault kills all these processes."""
     recorder = Recorder(record)
     reach.visited = _power_switch(os.getpid())
     os.fsync = _recorded(os.fsync, recorder)
@@ -59,7 +59,7 @@ def plant(record: Path) -> None:
 
 
 def _power_switch(first: int) -> Callable[[str], None]:
-    """Return a function that kills a process and its children when the fault point of the environment is reached."""
+    """Return a function that kills the process and its children at the point that `CRAWLER_FAULT` names."""
     fault, _, count = os.environ.get("CRAWLER_FAULT", "").partition(":")
     left = int(count or "1")
 

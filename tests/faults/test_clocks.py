@@ -108,7 +108,7 @@ def test_a_wrong_clock_during_a_refresh_freezes_no_page(
 def test_a_node_that_lost_its_disk_and_starts_with_a_wrong_clock(tmp_path: Path, shift: str) -> None:
     """A node that had lost its disk was started while its clock was behind.
 
-    Once, its peers took it for a copy of the folder, and refused it forever.
+    Once, its peers believed that its folder was a copy of another, and refused it forever.
     """
     nodes, pages = Nodes(tmp_path, "abc"), 240
     with TreeWeb(tmp_path, pages, "--fanout", "3") as web:

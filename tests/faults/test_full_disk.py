@@ -43,7 +43,7 @@ def fill(disk: Path, left: int) -> None:
 def test_a_full_disk_gives_exit_code_75_and_loses_nothing(
     tmp_path: Path, disk: Path, begun: bool, left: int
 ) -> None:
-    """The first write that fails may be of the seed, the store, the settings or the archive.
+    """Depending on `left`, the disk is full when the seed, the store, the settings or the archive is written.
 
     In each case, the error message is one line, and the next run completes the crawl.
     """

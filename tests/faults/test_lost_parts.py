@@ -73,7 +73,7 @@ def test_commands_at_rest_report_missing_parts(
 def test_a_repair_tells_what_is_lost(
     sound: Path, tmp_path: Path, harm: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A repair ends with 0 if the crawl has its pages or fetches them again, but not if nothing is left of them."""
+    """A repair ends with 0 if each lost page will be fetched again, and with 1 if all segments are missing."""
     directory = harmed(sound, tmp_path, harm)
     code = cli.main(["check", "--repair", "--dir", str(directory)])
     said = capsys.readouterr().out

@@ -20,7 +20,7 @@ import pytest
 from crawler.errors import DirectoryError
 from tests.faults.harness import TreeWeb, end, judge, kill_at, pids, settings, several, start
 
-PAGES = 1500
+PAGES = 900
 FLAGS = several(3)
 
 

@@ -17,8 +17,7 @@ import pytest
 
 from crawler.api import Crawl, configure
 from crawler.pages import warc
-from crawler.process import process as process_module
-from crawler.process.lifecycle import disk_watch
+from crawler.process.lifecycle import disk_watch, run_end
 from crawler.process.opening.environment import Environment
 from crawler.storage.commit import CommitPoint
 from tests.faults.harness import CONCURRENCY, ROOT, TreeWeb, crawl, end, finish, judge, settings, start
@@ -46,7 +45,7 @@ def wait_for(condition: Callable[[], bool], process: "subprocess.Popen[str]") ->
 def begin(
     web: TreeWeb, directory: Path, *arguments: str, pages: int = 40, module: Sequence[str] = ("crawler",)
 ) -> "subprocess.Popen[str]":
-    """Start a crawl. Wait until it has fetched some of its pages."""
+    """Start a crawl, and wait until the crawl has fetched `pages` pages."""
     before = web.fetched().total()
     process = start(directory, web.seed, *settings("--concurrency", "5", *arguments), module=module)
     wait_for(lambda: web.fetched().total() >= before + pages, process)
@@ -305,7 +304,7 @@ def test_a_fetch_that_outlasts_the_grace_period_of_a_stop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The host stays occupied until the fetch is aborted. The stop is clean, and the next run fetches the page."""
-    monkeypatch.setattr(process_module, "STOP_GRACE", 0.05)
+    monkeypatch.setattr(run_end, "STOP_GRACE", 0.05)
     monkeypatch.setattr(Environment, "watch_interval", 0.05)
     limits = {"scope": "any", "depth": 1000, "max_time": 0.3}
     with TreeWeb(tmp_path, 20, "--delay", "2") as web:

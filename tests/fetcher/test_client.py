@@ -503,7 +503,7 @@ async def test_the_time_of_an_exchange_excludes_connecting_and_our_own_lag() -> 
 
 
 async def test_the_connection_is_kept_for_the_gap_that_follows() -> None:
-    """The idle time is ten times the duration of this answer, plus `keep_alive_extra`. Earlier answers do not matter."""
+    """The idle time is ten times the duration of the last answer, plus `keep_alive_extra`."""
     client = make_client()
     await client.start()
     async with Server([0.2, OK]) as server:

@@ -1,4 +1,4 @@
-"""Test the time limits, rests and ends of a single connection, on a fake clock, with a transport that records calls."""
+"""Test the time limits, pauses and end of one connection, with a fake clock and a transport that records calls."""
 
 import asyncio
 import socket
@@ -143,14 +143,14 @@ async def test_an_answer_in_pieces(world: World) -> None:
     world.come(b"ghi")
     await task
     assert (world.answer.content, world.answer.reusable) == (b"abcdefghi", True)
-    assert world.connection.took == 2.0 and world.connection.read_time == 1.0
-    assert world.of("spent") == [0.25] * 4 and world.of("received") == [len(HEAD % 9), 3, 3, 3]
+    assert world.connection.took == 2.0 and world.connection.read_time == 0.75
+    assert world.of("spent") == [0.0, *[0.25] * 3] and world.of("received") == [len(HEAD % 9), 3, 3, 3]
     assert not world.wire.said and not world.connection.lost
     world.answer, world.cpu = Answer(LIMITS), 0.0
     again = await world.asks()
     world.come(WHOLE)
     await again
-    assert (world.connection.took, world.connection.read_time) == (0.0, 0.25)
+    assert (world.connection.took, world.connection.read_time) == (0.0, 0.0)
 
 
 @pytest.mark.parametrize(
@@ -290,7 +290,7 @@ async def test_reads_are_short_and_followed_by_rests_in_a_long_turn(world: World
     world.come(HEAD % 5)
     assert world.wire.said == ["pause"] and len(world.of("rests")) == 1
     world.connection.go_on()
-    world.come(b"hello")  # the answer is complete, so there is no rest
+    world.come(b"hello")  # the answer is complete, so it does not rest
     await task
     assert len(world.of("rests")) == 1
 

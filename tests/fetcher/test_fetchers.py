@@ -1,4 +1,4 @@
-"""Test the interface to fetchers: their table, the places of each fetcher, and an added fetcher in a whole crawl."""
+"""Test the table of fetchers, the slots of each fetcher, and a whole crawl with an additional fetcher."""
 
 import asyncio
 import random

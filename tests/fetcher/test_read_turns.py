@@ -17,7 +17,10 @@ def test_a_short_answer_does_not_wait_for_long_ones() -> None:
 
 
 def test_turns_keep_within_their_share() -> None:
-    """With random costs, a turn exceeds its share by at most one piece of each kind. No answer is lost or overtaken."""
+    """With random costs, a turn exceeds its share by at most one piece of each kind.
+
+    No answer is lost, and answers that wait take their turns in order.
+    """
     rng = random.Random(3)
     turns: ReadTurns[int] = ReadTurns()
     fresh: list[int] = []

@@ -111,7 +111,7 @@ def test_a_site_without_signals_has_no_recall() -> None:
 
 
 def test_the_pooled_signal_keeps_drift_and_announced_changes() -> None:
-    """gamma b = sum gamma_s b_s and gamma (1 - e^-b) = sum gamma_s p_s, where gamma_s is the observed rate of signals."""
+    """Pooling sources s keeps the sums of gamma_s b_s and of gamma_s p_s; gamma_s is the observed rate of signals."""
     quality = _site_knowledge(np.random.default_rng(5), 400, 0.05, 0.6, {0: 0.01, 2: 0.05})
     assert quality.used(0, 0) and quality.used(0, 2)
     heard = quality.sums_of(0)[SOURCES : 2 * SOURCES]
@@ -255,8 +255,9 @@ def test_a_page_has_a_quality_of_its_own_only_where_this_improves_predictions() 
 def _signalled(noise: str) -> tuple[Learning, np.ndarray, np.ndarray, np.ndarray]:
     """Crawl 60 pages 20 times; half of the changes have a signal. There are two false signals per change.
 
-    The false signals go to pages in proportion to their rates ("changes"), to all pages alike ("alike"), or to
-    pages in proportion to the rates of other pages ("others"). Return the true rates, k and T, too.
+    The false signals go to pages in proportion to their rates ("changes"), to all pages alike ("alike"), or
+    to pages in proportion to the rates of other pages ("others"). Return the learned state and, for each
+    page, its true rate, k and T.
     """
     rng, learning, counts = np.random.default_rng(6), Learning(unit=1.0, scale=30.0), np.zeros(SOURCES)
     site, directory = learning.add_site(), learning.add_directory()
@@ -324,7 +325,7 @@ def test_announced_changes_leave_the_neighbours_clocks_alone() -> None:
 
 
 def test_a_burst_does_not_make_a_site_fast() -> None:
-    """A hundred signals for each page before each crawl, true or not, once multiplied all rates of the site by six."""
+    """Each page gets a hundred signals before each crawl. Once, this multiplied all rates of the site by six."""
     learning = Learning(unit=1.0, scale=30.0)
     site, k, t, _ = _crawl_of(learning, np.random.default_rng(10), 1_000, 10.0)
     learning.renew(site)

@@ -105,7 +105,8 @@ def test_ports_are_distinguished_from_ipv6_addresses() -> None:
 def test_unknown_ports_take_one_turn_in_nine_of_a_host() -> None:
     """URLs on 40 dead ports of a host are queued before its 100 pages.
 
-    Once the Crawl-delay of 5 s is known, the first tries of two ports are at least eight such gaps apart.
+    Once the Crawl-delay of 5 s is known, at least eight times this delay passes between the first tries of
+    two ports.
     """
     crawl = Crawl(robots=Robots(), answer=dead_ports)
     crawl.add([link(f"http://a.org:{port}/") for port in range(1, 41)])

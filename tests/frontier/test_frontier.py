@@ -1008,7 +1008,7 @@ def test_domain_budgets_include_urls_from_before_a_restart() -> None:
 
 
 def test_a_queue_is_not_read_to_its_end_while_more_is_on_the_way() -> None:
-    """If it were, the queue would seem empty, and entries that arrive later would be ignored until the next start."""
+    """A queue that was read to its end would seem empty, and later entries would be ignored until the next start."""
     crawl = Crawl()
     crawl.add([link(f"https://a.org/{n}") for n in range(20)])
     crawl.run(requests=3)

@@ -409,8 +409,8 @@ class Ordered(FrontierMachine):
     """Links have classes, and better links to URLs that already wait are added.
 
     A crash loses the links that are not written yet. `places` holds the classes of waiting URLs;
-    `durable_places` holds those of these classes that are stored. A URL that was tried once, or that is in
-    flight, keeps its class.
+    `durable_places` holds only the stored ones. A URL that was tried once, or that is in flight, keeps its
+    class.
     """
 
     settings = config(

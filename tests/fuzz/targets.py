@@ -70,10 +70,10 @@ from tests.serve.test_receivers import Receiving
 
 URL = "https://h.test/a/b.html?c"
 PATIENCE = 0.02  # seconds to wait for an answer, since an incomplete request gets none
-SYMBOL_MAX = 258  # bytes that one symbol of a deflate stream can produce at most
+SYMBOL_MAX = 258  # most bytes that one symbol of a deflate stream can produce
 NOW = 1_800_000_000.0
 LIMITS = FetchLimits.of(FetchConfig())
-READ = 256 << 10  # bytes that one read of a socket returns at most
+READ = 256 << 10  # most bytes that one read of a socket returns
 EXTRACT = ExtractConfig()
 _WRITER = RequestWriter(IdentityConfig(), "crawler")
 
@@ -332,7 +332,7 @@ def robots(data: bytes, clock: Clock, rng: random.Random) -> Hashable:
 
 
 def urls(data: bytes, clock: Clock, rng: random.Random) -> Hashable:
-    """Judge a URL as it is written on a page.
+    """Filter a link with the given text as its URL.
 
     Assert that its canonical form is stable, and that the filter has a verdict on it.
     """

@@ -181,7 +181,7 @@ def test_a_small_copy_has_no_huge_content(layers: int) -> None:
 
 
 def test_a_thousand_codings_are_not_undone() -> None:
-    """Each coding took a level of recursion."""
+    """Once, each coding took a level of recursion."""
     assert not can_decode([b"gzip"] * 1000)
     assert b"".join(decoded(iter([CONTENT]), [b"gzip"] * 1000, len(CONTENT))) == CONTENT
     assert reading.decode_payload(gzip.compress(CONTENT), b"gzip," * 1000) == gzip.compress(CONTENT)

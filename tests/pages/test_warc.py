@@ -117,7 +117,7 @@ def test_a_well_formed_head_is_stored_as_received(
     In both cases, the stored fields are those that the fetcher read.
     """
     fields = parse_head(block, fields_max=9, field_bytes_max=99).fields if block else ()
-    head = warc.received_head(block, fields, payload_length)
+    head = warc.received_head(block, payload_length)
     assert head == stored
     rebuilt = warc.http_head(b"HTTP/1.1 200 OK", warc.stored_headers(fields, payload_length))
     if head:

@@ -51,7 +51,7 @@ class Shown:
     @property
     def woken(self) -> bool:
         """True if the schedule was woken."""
-        return self.process._news.is_set()
+        return self.process.run_end.news.is_set()
 
     def commit(self) -> None:
         """Commit the queued changes, and flush the DUE."""
@@ -136,7 +136,7 @@ def test_pages_that_may_not_be_fetched_are_not_reported_as_queued(shown: Shown) 
         == "its host is blocked; `crawler unblock` lifts the block"
     )
     shown.joint.frontier.blocks.unblock("a.org", shown.joint.clock.now())
-    shown.process.stopped_by = "signal"
+    shown.process.run_end.reason = "signal"
     assert ahead(shown, NEW) == ["at_rest"] and not shown.queued
 
 
@@ -179,8 +179,8 @@ def test_signals_are_confirmed_once_they_are_durable(fresh: Shown, monkeypatch: 
     said = asyncio.run(fresh.live.signal([HOME, NEW, AWAY, AWAY + "x"], "indexnow"))
     assert said.counts() == Signalled(noted=1, queued=1, out_of_scope=2).counts() and not fresh.queued
     assert fresh.joint.stages.due.pending == 1, "the new URL waits for a flush"
-    fresh.process._loops_run = True  # but nothing commits what is queued
-    monkeypatch.setattr("crawler.process.process.KEPT_WAIT", 0.0)
+    fresh.process.changes.loop_runs = True  # but nothing commits what is queued
+    monkeypatch.setattr("crawler.process.committing.queued_changes.KEPT_WAIT", 0.0)
     with pytest.raises(HttpError) as refusal:
         asyncio.run(fresh.live.signal([HOME], "indexnow"))
     assert refusal.value.status == 503 and fresh.queued
@@ -297,7 +297,7 @@ def test_a_key_file_that_is_missing_or_never_arrives_counts_as_none(
 
 def test_no_key_file_is_awaited_once_the_crawl_stops(shown: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
     """The notice must stay undecided: if its key file counted as missing, the notice would be rejected."""
-    shown.process.stopped_by = "signal"
+    shown.process.run_end.reason = "signal"
     with pytest.raises(KeyUnreadError):
         key_file(shown, monkeypatch, HOME + "key.txt")
 

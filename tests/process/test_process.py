@@ -14,9 +14,11 @@ from crawler.config import convert
 from crawler.errors import StoreError
 from crawler.frontier.refresh import RefreshOutcome  # noqa: F401  so that the refresh modules are loaded
 from crawler.process import process as module
-from crawler.process.lifecycle import disk_watch, garbage_collection
+from crawler.process.committing import queued_changes
+from crawler.process.lifecycle import disk_watch, garbage_collection, seed_feed
+from crawler.process.lifecycle.limits import STOP_GRACE
 from crawler.process.opening.stages import Stages
-from crawler.process.process import SEEDS_AHEAD, SEEDS_GRACE, Process
+from crawler.process.process import SEEDS_AHEAD, Process
 from crawler.records import Link
 from crawler.storage.commit import Change, load_counters
 
@@ -43,7 +45,7 @@ class Alone:
         """Stop the run in the first turn of its loop."""
 
         async def play() -> None:
-            asyncio.get_running_loop().call_soon(lambda: self.process.stop(reason, **options))
+            asyncio.get_running_loop().call_soon(lambda: self.process.run_end.stop(reason, **options))
             await self.process.run()
 
         asyncio.run(play())
@@ -88,14 +90,14 @@ def test_a_run_without_work_ends_as_done(alone: Callable[..., Alone]) -> None:
     one = alone()
     one.stages.frontier.pauses.resume("test")
     one.run()
-    assert one.process.stopped_by == "done" and not one.process.stopped_on_purpose()
+    assert one.process.run_end.reason == "done" and not one.process.run_end.on_purpose()
     assert one.process.commits._lines.closed, "the log of fetches is closed"
 
 
 def test_seeds_that_were_given_are_taken_before_a_stop_ends_the_run(alone: Callable[..., Alone]) -> None:
     one = alone(seeds=SEEDS)
     one.stop_at_once("signal")
-    assert one.process.stopped_on_purpose() and one.process.stopped_by == "signal"
+    assert one.process.run_end.on_purpose() and one.process.run_end.reason == "signal"
     assert one.stages.due.new == 5 and not one.process.busy() and one.stages.views.problems() == []
 
 
@@ -103,7 +105,7 @@ def test_after_a_second_signal_seeds_that_are_left_are_named(
     alone: Callable[..., Alone], caplog: pytest.LogCaptureFixture
 ) -> None:
     one = alone(seeds=SEEDS)
-    one.process.stop("signal", grace=0.0)
+    one.process.run_end.stop("signal", grace=0.0)
     one.clock.advance(0.001)
     one.run()
     assert one.stages.due.new == 0 and not one.process.seeding()
@@ -116,9 +118,9 @@ def test_known_pages_go_before_seeds_only_if_configured(
     order: list[str] = []
     monkeypatch.setattr(module, "known_changes", lambda *_: iter([order.append("known") or Change]))
     one = alone(seeds=SEEDS[:1], crawl={"timestamping": True})
-    assert next(one.process._seeds) is Change and order == ["known"]
-    assert next(one.process._seeds, None) is not None
-    assert len(list(alone(seeds=SEEDS[:1]).process._seeds)) == 1 and order == ["known"]
+    assert next(one.process.seed_feed.changes) is Change and order == ["known"]
+    assert next(one.process.seed_feed.changes, None) is not None
+    assert len(list(alone(seeds=SEEDS[:1]).process.seed_feed.changes)) == 1 and order == ["known"]
 
 
 def test_a_failure_ends_the_run_and_is_raised(
@@ -128,13 +130,13 @@ def test_a_failure_ends_the_run_and_is_raised(
     for error, logged in ((StoreError("disk"), False), (ValueError("x"), True)):
         caplog.clear()
         one = alone(seeds=SEEDS[:1])
-        one.process.fail(error)
-        one.process.fail(RuntimeError("later"))
+        one.process.run_end.fail(error)
+        one.process.run_end.fail(RuntimeError("later"))
         parted: list[str] = []
         one.process.exchange.part = parted.append  # type: ignore[method-assign,assignment]
         with pytest.raises(type(error)):
             one.run()
-        assert one.process.failure is error and one.process.stopped_by == "error" and parted == []
+        assert one.process.run_end.failure is error and one.process.run_end.reason == "error" and parted == []
         assert ("please report this" in caplog.text.split("later")[0]) is logged
 
 
@@ -180,11 +182,11 @@ def test_results_not_committed_in_time_are_a_failure(
         await one.process._drain()
 
     monkeypatch.setattr(module, "within", no_time)
-    one.process.stop("stopped")
+    one.process.run_end.stop("stopped")
     asyncio.run(play(False))
-    assert one.process.failure is None, "everything was still committed"
+    assert one.process.run_end.failure is None, "everything was still committed"
     asyncio.run(play(True))
-    assert "within 1 s" in str(one.process.failure) and limits == [1.0, 1.0]
+    assert "within 1 s" in str(one.process.run_end.failure) and limits == [1.0, 1.0]
     one.stages.commits.commit(Change())  # the run also commits the queued changes
     one.stages.point.take()
 
@@ -198,7 +200,7 @@ def test_results_that_take_long_are_left_to_the_next_run_at_the_end_of_the_grace
     """A run that ends at a limit of pages or bytes still commits these results, because the user wants all of them."""
     one, drops = alone(), []
     one.stages.point.drop_heavy = lambda: drops.append(1)  # type: ignore[method-assign]
-    one.process.stop(reason)
+    one.process.run_end.stop(reason)
     one.clock.advance(1.5)
 
     async def play() -> float:
@@ -222,12 +224,12 @@ def test_links_not_flushed_by_the_end_of_the_grace_are_left_to_the_next_run(
 ) -> None:
     """A link farm fills the DUE, and flushing all of these links would delay the end of the run by many seconds."""
     one = alone()
-    one.process.stop(reason)
+    one.process.run_end.stop(reason)
     one.process._end_grace()
     one.process.commits._point.add(links(one, 5))
     one.stop_at_once(reason)
     assert one.stages.due.pending == pending and len(one.stages.point) == 0
-    assert one.stages.views.problems() == [] and one.process.failure is None
+    assert one.stages.views.problems() == [] and one.process.run_end.failure is None
 
 
 def test_links_left_by_a_run_are_crawled_by_the_next(tmp_path: Path) -> None:
@@ -236,7 +238,7 @@ def test_links_left_by_a_run_are_crawled_by_the_next(tmp_path: Path) -> None:
         one = Alone(tmp_path / "0")
         assert one.stages.due.pending == begin, run
         if begin == 0:
-            one.process.stop("signal")
+            one.process.run_end.stop("signal")
             one.process._end_grace()
             one.process.commits._point.add(links(one, 5))
         one.stop_at_once("signal")
@@ -272,7 +274,7 @@ def test_everything_started_is_closed(alone: Callable[..., Alone], monkeypatch: 
         monkeypatch.setattr(one.process.fetch_tasks, "start", noting("errands start"))
         monkeypatch.setattr(one.process.fetch_tasks, "close", noting("errands end"))
         if fails:
-            one.process.fail(StoreError("disk"))
+            one.process.run_end.fail(StoreError("disk"))
             with pytest.raises(StoreError):
                 one.run()
         else:
@@ -289,21 +291,23 @@ def test_everything_started_is_closed(alone: Callable[..., Alone], monkeypatch: 
 def test_the_first_stop_reason_and_the_shortest_grace_win(alone: Callable[..., Alone]) -> None:
     one = alone()
     process = one.process
-    assert not process.stopping() and not process.stopped_on_purpose()
-    process.stop("signal")
-    at = process._stopped_at
-    assert process._grace == module.STOP_GRACE and process._news.is_set() and process.stopping()
+    assert not process.run_end.stopping() and not process.run_end.on_purpose()
+    process.run_end.stop("signal")
+    at = process.run_end._at
+    assert (
+        process.run_end.grace == STOP_GRACE and process.run_end.news.is_set() and process.run_end.stopping()
+    )
     one.clock.advance(3.0)
-    process.stop("again", grace=0.5)
-    process.stop("again", grace=2.0)
-    assert (process.stopped_by, process._stopped_at, process._grace) == ("signal", at, 0.5)
+    process.run_end.stop("again", grace=0.5)
+    process.run_end.stop("again", grace=2.0)
+    assert (process.run_end.reason, process.run_end._at, process.run_end.grace) == ("signal", at, 0.5)
 
 
 @pytest.mark.parametrize(
     ("grace", "after", "late"),
     [
-        (5.0, SEEDS_GRACE, False),
-        (5.0, SEEDS_GRACE + 0.01, True),
+        (9.0, 5.0, False),
+        (9.0, 5.01, True),
         (0.5, 0.5, False),
         (0.5, 0.51, True),
         (9.0, 6.0, True),
@@ -314,17 +318,17 @@ def test_seeds_are_taken_for_a_while_after_a_stop(
 ) -> None:
     one = alone()
     one.clock.advance(100.0)
-    assert not one.process._seeds_are_late()
-    one.process._grace = grace
-    one.process.stop("signal", grace=grace)
+    assert not one.process.seed_feed.is_late()
+    one.process.run_end.grace = grace
+    one.process.run_end.stop("signal", grace=grace)
     one.clock.advance(after)
-    assert one.process._seeds_are_late() is late
+    assert one.process.seed_feed.is_late() is late
 
 
 def test_seeds_count_as_late_after_a_disk_failure(alone: Callable[..., Alone]) -> None:
     one = alone()
-    one.process.failure = StoreError("disk")
-    assert one.process._seeds_are_late()
+    one.process.run_end.failure = StoreError("disk")
+    assert one.process.seed_feed.is_late()
 
 
 def test_seeds_are_never_far_ahead_of_their_commits(
@@ -337,12 +341,12 @@ def test_seeds_are_never_far_ahead_of_their_commits(
         ahead.append(len(one.stages.point))
         one.stages.commits.commit(Change())
 
-    monkeypatch.setattr(module.asyncio, "sleep", nap)
+    monkeypatch.setattr(seed_feed.asyncio, "sleep", nap)
     assert one.process.seeding() and one.process.busy()
-    one.process._news.clear()
-    asyncio.run(one.process._feed_seeds())
+    one.process.run_end.news.clear()
+    asyncio.run(one.process.seed_feed.run())
     assert ahead and max(ahead) == SEEDS_AHEAD + 1 and not one.process.seeding()
-    assert one.process._news.is_set(), "the schedule must check whether the run is over"
+    assert one.process.run_end.news.is_set(), "the schedule must check whether the run is over"
     one.stages.commits.commit(Change())
 
 
@@ -355,8 +359,8 @@ def test_a_full_due_takes_no_more_seeds(alone: Callable[..., Alone], monkeypatch
             monkeypatch.setattr(type(one.stages.due), "full", property(lambda self: False))
 
     monkeypatch.setattr(type(one.stages.due), "full", property(lambda self: True))
-    monkeypatch.setattr(module.asyncio, "sleep", nap)
-    asyncio.run(one.process._feed_seeds())
+    monkeypatch.setattr(seed_feed.asyncio, "sleep", nap)
+    asyncio.run(one.process.seed_feed.run())
     assert naps == [1, 1, 1]
     one.stages.commits.commit(Change())
 
@@ -375,9 +379,9 @@ def test_a_fetch_task_that_ends_wakes_the_schedule_if_its_commit_does_not(
     one.process.commits.look_at_flight = lambda: looks.append(1)  # type: ignore[method-assign]
     one.process.fetch_tasks.sink = object() if sink else None  # type: ignore[assignment]
     one.process.fetch_slots.limited = limited
-    one.process._news.clear()
+    one.process.run_end.news.clear()
     one.process._fetch_task_ended()
-    assert one.process._news.is_set() is woken and looks == [1]
+    assert one.process.run_end.news.is_set() is woken and looks == [1]
 
 
 @pytest.mark.parametrize(
@@ -405,9 +409,9 @@ def test_starts_continue_and_a_dry_frontier_is_flushed(
     monkeypatch.setattr(type(one.stages.due), "pending", property(lambda self: pending))
     monkeypatch.setattr(one.stages.frontier, "wants_urls", lambda now: dry)
     monkeypatch.setattr(process.commits, "wake", lambda: calls.append(1))
-    process._news.clear()
+    process.run_end.news.clear()
     process._start_fetch_tasks(0.0)
-    assert process._news.is_set() is woken and len(calls) == commits
+    assert process.run_end.news.is_set() is woken and len(calls) == commits
     monkeypatch.undo()
 
 
@@ -416,7 +420,7 @@ def test_decisions_free_hosts_until_the_run_stops(alone: Callable[..., Alone]) -
     one.process.fetch_slots.start = lambda now: starts.append(now) is not None  # type: ignore[method-assign]
     one.process.decided()
     assert starts == [one.clock.now()]
-    one.process.stop("signal")
+    one.process.run_end.stop("signal")
     one.process.decided()
     assert len(starts) == 1
 
@@ -424,9 +428,9 @@ def test_decisions_free_hosts_until_the_run_stops(alone: Callable[..., Alone]) -
 def test_peers_and_the_schedule_are_notified_of_a_commit(alone: Callable[..., Alone]) -> None:
     one, told = alone(), []
     one.process.exchange.committed = lambda: told.append(1)  # type: ignore[method-assign]
-    one.process._news.clear()
+    one.process.run_end.news.clear()
     one.process.committed()
-    assert told == [1] and one.process._news.is_set()
+    assert told == [1] and one.process.run_end.news.is_set()
 
 
 # -- progress of the run
@@ -438,7 +442,7 @@ def test_a_process_is_busy_while_anything_waits(
     one = alone(seeds=SEEDS[:1])
     process = one.process
     assert process.busy(), "seeds remain to be read"
-    process._seeding = False
+    process.seed_feed.feeding = False
     assert not process.busy()
     process.commits.busy = True
     assert process.busy()
@@ -463,7 +467,7 @@ def test_the_progress_of_a_run(alone: Callable[..., Alone]) -> None:
     one.clock.advance(7.0)
     standing = process.standing(one.clock.now())
     assert (standing.elapsed, standing.busy, standing.finished, advanced) == (7.0, True, "", [])
-    process._seeding = False
+    process.seed_feed.feeding = False
     one.stages.frontier.finished = lambda now: "patience"  # type: ignore[method-assign]
     standing = process.standing(one.clock.now())
     assert (standing.busy, standing.finished, advanced) == (False, "patience", [1])
@@ -475,8 +479,8 @@ def test_the_progress_of_a_run(alone: Callable[..., Alone]) -> None:
 )
 def test_an_intended_stop_is_recognized(alone: Callable[..., Alone], reason: str, purpose: bool) -> None:
     one = alone()
-    one.process.stopped_by = reason
-    assert one.process.stopped_on_purpose() is purpose
+    one.process.run_end.reason = reason
+    assert one.process.run_end.on_purpose() is purpose
 
 
 # -- the disk, settings
@@ -492,9 +496,13 @@ def test_a_low_disk_pauses_and_a_full_one_stops(
     monkeypatch.setattr(disk_watch, "total_bytes", lambda folder: 1 << 50)
 
     def look() -> tuple[bool, bool, str]:
-        process._news.clear()
+        process.run_end.news.clear()
         process.disk.look()
-        return "disk" in one.stages.frontier.pauses.reasons, process._news.is_set(), process.stopped_by
+        return (
+            "disk" in one.stages.frontier.pauses.reasons,
+            process.run_end.news.is_set(),
+            process.run_end.reason,
+        )
 
     with caplog.at_level(logging.WARNING, "crawler"):
         assert look() == (False, False, "") and caplog.text == ""
@@ -516,9 +524,9 @@ def test_settings_change_while_it_runs(alone: Callable[..., Alone]) -> None:
     one, rates = alone(refresh={"share": 0.2}), []
     one.process.exchange.set_rate = rates.append  # type: ignore[method-assign]
     tree = {"politeness": {"delay": 9}, "crawl": {"rate": 3, "concurrency": 4}, "refresh": {"share": 0.5}}
-    one.process._news.clear()
+    one.process.run_end.news.clear()
     one.process.configure(convert(tree))
-    assert rates == [3] and one.process.fetch_slots.concurrency == 4 and one.process._news.is_set()
+    assert rates == [3] and one.process.fetch_slots.concurrency == 4 and one.process.run_end.news.is_set()
     assert one.stages.config.politeness.delay == 9 and one.stages.refresh is not None
     assert one.stages.refresh.portion.share.refresh == 0.5
     bare = alone()
@@ -530,7 +538,7 @@ def test_the_exchange_sees_this_process_through_its_loops(alone: Callable[..., A
     one = alone(seeds=SEEDS[:1])
     loops = one.process._loops()
     assert not loops.idle(), "seeds remain to be read"
-    one.process._seeding = False
+    one.process.seed_feed.feeding = False
     one.stages.frontier.finished = lambda now: "done"  # type: ignore[method-assign]
     assert loops.idle() and loops.in_flight() == 0 and loops.pages_ended() == 0
     one.stages.frontier.finished = lambda now: ""  # type: ignore[method-assign]
@@ -558,23 +566,23 @@ def test_queued_changes_become_durable_at_any_time(alone: Callable[..., Alone], 
     async def play() -> None:
         process = one.process
         if when == "before":
-            process.queue(counting())
-            assert counted(one) == 0 and await process.kept() and counted(one) == 1, "no loop runs"
+            process.changes.queue(counting())
+            assert counted(one) == 0 and await process.changes.kept() and counted(one) == 1, "no loop runs"
             return
         running = asyncio.create_task(process.run())
         if when == "behind":
-            process.stop("stopped")
+            process.run_end.stop("stopped")
             await running
-            process.queue(counting)
+            process.changes.queue(counting)
             assert counted(one) == 1, "the change is committed at once"
             return
         await asyncio.sleep(0)
         if when == "stopping":
-            process.stop("stopped")
-        process.queue(counting)
+            process.run_end.stop("stopped")
+        process.changes.queue(counting)
         if when == "during":
-            assert await process.kept() and counted(one) == 1
-            process.stop("stopped")
+            assert await process.changes.kept() and counted(one) == 1
+            process.run_end.stop("stopped")
         await running
 
     asyncio.run(play())
@@ -584,13 +592,13 @@ def test_queued_changes_become_durable_at_any_time(alone: Callable[..., Alone], 
 def test_changes_are_not_reported_durable_after_a_disk_failure(
     alone: Callable[..., Alone], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "KEPT_WAIT", 0.01)
+    monkeypatch.setattr(queued_changes, "KEPT_WAIT", 0.01)
     one = alone()
-    one.process.failure = StoreError("full")
-    one.process.queue(counting())
-    assert asyncio.run(one.process.kept()) is False and counted(one) == 0
-    one.process.failure, one.process.commits.writing = None, True
-    assert asyncio.run(one.process.kept()) is False and counted(one) == 0
+    one.process.run_end.failure = StoreError("full")
+    one.process.changes.queue(counting())
+    assert asyncio.run(one.process.changes.kept()) is False and counted(one) == 0
+    one.process.run_end.failure, one.process.commits.writing = None, True
+    assert asyncio.run(one.process.changes.kept()) is False and counted(one) == 0
     one.process.commits.writing = False
-    one.process.commit_rest()
+    one.process.changes.commit_rest()
     assert counted(one) == 1

@@ -83,7 +83,7 @@ class Served:
         self.site.visit(answer, NAMES.fingerprint(url), extracted)
 
     async def __aenter__(self) -> Self:
-        """Start the server. It is closed at the end of the block."""
+        """Start the server. Leaving the block closes the server."""
         _, self.port = await self.server.start("127.0.0.1:0")
         return self
 

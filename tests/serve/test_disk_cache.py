@@ -38,7 +38,7 @@ def file_of(cache: DiskCache) -> Path:
 
 
 def test_what_is_read_is_what_was_written(cache: DiskCache) -> None:
-    """Bodies of any length are written, replaced and dropped in any order, many times the size of the file."""
+    """Bodies of any length are written, replaced and dropped in any order. Their sum is much larger than the file."""
     rng = random.Random(7)
     written: dict[int, bytes] = {}
     hits = 0
@@ -91,7 +91,7 @@ def test_damaged_bodies_are_not_returned(cache: DiskCache, change: bytes) -> Non
 
 
 def test_no_file_stays_and_none_is_needed(tmp_path: Path) -> None:
-    """The file has no name. If the crawl directory cannot be written to, there is no file; a named folder must exist."""
+    """The file has no name. Without a writable directory, there is no file. A `disk_cache_folder` must exist."""
     before = len(os.listdir("/proc/self/fd"))
     cache = DiskCache(tmp_path, BOUND)
     KeptBody(cache, "page").write(TEXT)

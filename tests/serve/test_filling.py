@@ -97,7 +97,7 @@ def test_a_prepared_page_is_prepared_again_only_after_it_has_changed(
 
 
 async def test_clients_of_another_kind_are_prepared_for(tmp_path: Path) -> None:
-    """If the memory holds the heads of one form only, unrequested heads give way to those of new clients."""
+    """Heads that no client has requested give way to heads in the form that new clients need."""
     async with made(tmp_path, head_bytes_max=PAGES * 4000) as served, filled(served) as filler:
         await both(served, GZIP, target=AT + "0")
         await until(lambda: filler.passes == 2)
@@ -153,7 +153,7 @@ async def test_a_withdrawn_page_is_not_prepared_again(tmp_path: Path) -> None:
 async def test_nothing_is_prepared_while_requests_arrive(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The work stops at its next rest, and continues once no request has arrived for a while."""
+    """The filler stops at its next pause, and continues once no request has arrived for a while."""
     async with made(tmp_path) as served:
         busy = True
 
@@ -202,7 +202,7 @@ async def _first_pass(served: Served) -> None:
 
 
 async def test_the_work_takes_its_share_of_a_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After each step of work, the rest is as long as the share requires, also if other programs delay it."""
+    """After each step, the filler pauses as long as its share requires, also if other programs delay it."""
     now, rests = 100.0, []
 
     class Clock:

@@ -1,4 +1,4 @@
-"""Test how copies whose gzip members have several parts are served: bytes read and sent on each path, and damage."""
+"""Test how copies are served whose gzip members have several parts: the bytes read, the bytes sent, and damage."""
 
 import asyncio
 import gzip
@@ -196,7 +196,7 @@ def _disallow(served: Served) -> None:
 async def test_directives_are_checked_at_each_request(
     tmp_path: Path, ready_bytes_max: int, withhold: Any, lines: tuple[str, ...]
 ) -> None:
-    """A page is withheld as soon as a rule forbids it, on each path.
+    """A page is withheld as soon as a rule forbids it, in whichever way it is served.
 
     This is true even if the page has been served before, and is perhaps cached.
     """
@@ -276,7 +276,7 @@ def test_the_number_of_open_segments_is_bounded(tmp_path: Path) -> None:
 
 
 def test_the_memory_for_consent_lines_is_bounded(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A line is read once while it is kept; when there are too many, all are dropped. Empty lines are not kept."""
+    """The handler keeps each line that it has read. When it has too many lines, it drops all. It keeps no empty lines."""
     read: list[bytes] = []
 
     def text_of(store: object, fingerprint: int, digest: bytes) -> str:

@@ -59,7 +59,7 @@ def test_the_vector_of_rfc_9421() -> None:
     ids=["dictionary", "string"],
 )
 def test_the_vectors_of_web_bot_auth(identifier: str, nonce: str, expires: int, signature: str) -> None:
-    """The vectors are "EdDSA Using Curve edwards25519" of draft-ietf-webbotauth-httpsig-protocol, in both profiles."""
+    """The vectors are from draft-ietf-webbotauth-httpsig-protocol, section "EdDSA Using Curve edwards25519"."""
     components = [('"@authority"', "example.com"), (identifier, AGENT)]
     base = signature_base(components, parameters(components, draft(nonce, expires)))
     assert byte_sequence(KEY.sign(base)) == f":{signature}:"

@@ -22,8 +22,8 @@ NAMES = ["p0", "p1", "p2"]
 def process(name: str, **changes: object) -> Common:
     """Return the splitter of one process. `changes` modify its identity, its bucket table or its secret.
 
-    The process starts with `store`, or with an empty store by default. `clean` states whether the last stop
-    of the process was clean or all its writes are synced.
+    The process starts with `store`, or with an empty store by default. `clean` is True if the last stop of
+    the process lost no write.
     """
     rng = random.Random(f"{name} {sorted(changes)}")
     store, clean = changes.pop("store", None) or MemoryStore(), bool(changes.pop("clean", True))

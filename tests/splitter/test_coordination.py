@@ -185,7 +185,7 @@ def test_memory_of_sent_messages_is_bounded() -> None:
 def test_the_limit_of_pages_is_exceeded_at_most_by_what_each_other_process_may_begin(
     count: int, left: int
 ) -> None:
-    """The bound of `splitter/README.md`, and a schedule that reaches it: no process hears of the others' last fetches."""
+    """A schedule reaches the bound of `splitter/README.md`: no process hears of the last fetches of the others."""
     views = Views(count, pages_max=100)
     for name in views.names[1:]:
         views.progress[name].pages = (100 - left) // count

@@ -141,7 +141,7 @@ def test_a_listener_refuses_another_secret_before_it_reveals_anything() -> None:
 
 
 def test_a_listener_without_the_secret_gets_no_link() -> None:
-    """A listener without the secret answers as well as it can.
+    """A listener without the secret sends every frame that it can make.
 
     The listener's first frame that needs the key ends the session.
     """

@@ -136,7 +136,7 @@ def test_a_tail_that_the_engine_would_skip_is_cut_and_reported(path: Path, how: 
 
 
 def test_a_torn_tail_of_an_older_log_is_refused(path: Path) -> None:
-    """A torn tail of an older log is damage, because the newer log contains acknowledged records."""
+    """A torn tail of an older log is damage: the store began the newer log only after the older one was complete."""
     log = newest_log(path)
     newer = path / f"{int(log.stem) + 1:06d}.log"
     newer.write_bytes(log.read_bytes())

@@ -64,7 +64,7 @@ class Parent:
         return names, self.process.wait(TIMEOUT)
 
     def handed_over(self) -> Any:
-        """Confirm the report, after another message; return what it says about the end of the run."""
+        """Send another message, then confirm the report. Return what the report says about the end of the run."""
         report = self.hear("report")
         assert self.process.poll() is None, "the child waits until the supervisor has the report"
         self.say(ended=True)
@@ -186,7 +186,7 @@ def test_a_signal_stops_a_child_even_if_it_came_early(parent: Parent, early: boo
 
 
 def test_a_child_is_paused_by_the_user_or_the_supervisor(parent: Parent) -> None:
-    """It tells the supervisor of a command, and obeys the supervisor without telling it again."""
+    """The child reports a command of the user to the supervisor, but not a command of the supervisor."""
     parent.start(paused=True)
     parent.hear("port")
     folder = parent.folder / "p1"

@@ -158,7 +158,7 @@ QUICK = (
 
 @pytest.fixture
 def web() -> Iterator[Web]:
-    """Serve two hosts: one has two pages, and the pages of the other do not end."""
+    """Serve two hosts: one has two pages, and the other has endlessly many."""
     with Web(
         {"/": page("/a"), "/a": page()}, address="0.0.0.0", other=lambda asked: page(asked.path + "x")
     ) as web:

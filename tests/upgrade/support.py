@@ -1,7 +1,8 @@
 """Small crawls made by earlier commits, and a function to unpack them.
 
 The commits wrote directories of the formats 0 and 4. No commit wrote the formats 1 to 3. Only an interrupted
-upgrade leaves them, so here the steps of the upgrade are applied to a crawl of format 0.
+upgrade leaves them, so here the steps of the upgrade are applied to a crawl of format 0. The same is done for
+the current format.
 
 Each tarball is named for its day and commit. Those of format 0 were crawled from the seed http://a.test/, the
 others also from http://b.test/ and http://c.test/. All were crawled with `--scope any --depth 2 --max-pages 12`,
@@ -17,7 +18,7 @@ from crawler.upgrade.steps import STEPS
 
 DATA = Path(__file__).parent / "data"
 FORMER = sorted(path.name.removesuffix(".tar.xz") for path in DATA.glob("*.tar.xz"))
-PARTLY_UPGRADED = [f"2026-11-22-93aa052-refreshed:{steps}" for steps in range(1, len(STEPS))]
+PARTLY_UPGRADED = [f"2026-11-22-93aa052-refreshed:{steps}" for steps in range(1, len(STEPS) + 1)]
 
 
 def unpacked(name: str, into: Path) -> Path:

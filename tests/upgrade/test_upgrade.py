@@ -11,17 +11,20 @@ import pytest
 
 from crawler import cli
 from crawler.cli import access
+from crawler.clock import VirtualClock
 from crawler.config import convert
 from crawler.crawl.directory import FORMAT, CrawlDirectory
 from crawler.crawl.immutable_settings import load_immutable
 from crawler.crawl.journal import Journal, keep_journal, load_journal
 from crawler.errors import BusyError, DamageError, DirectoryError
 from crawler.pages.captures import unpack_record
+from crawler.process.opening.stages import at_rest
 from crawler.storage.commit import load_counters
 from crawler.storage.engines import open_store
 from crawler.storage.files import Lock
-from crawler.storage.keys import KEPT, PAGE, STATE
+from crawler.storage.keys import DUE_RUNS, KEPT, PAGE, STATE
 from crawler.storage.kv import scan_prefix
+from crawler.storage.reshard import load, pack
 from crawler.upgrade.former_settings import DROPPED
 from crawler.upgrade.ready import FORMER_JOURNAL, ready
 from crawler.upgrade.steps import STEPS
@@ -154,7 +157,7 @@ def test_each_dropped_setting_is_logged_in_one_line(tmp_path: Path, caplog: pyte
     was = directory.settings.load_former()
     ready(directory)
     lines = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
-    assert len(lines) == 2 and all("was removed and is ignored" in line for line in lines), lines
+    assert len(lines) == 3 and all("was removed and is ignored" in line for line in lines), lines
     assert convert(directory.settings.load()).politeness.delay == 0.0 == was["politeness"]["delay"]
     assert directory.settings.places() == ["a.test"]
     caplog.clear()
@@ -324,3 +327,21 @@ def test_a_harmful_former_default_is_replaced(tmp_path: Path) -> None:
     assert "clock_min = 604800" in directory.settings.file.read_text()
     ready(directory)
     assert convert(directory.settings.load()).refresh.clock_min == 60.0
+
+
+def test_a_due_in_memory_becomes_a_run_on_disk(tmp_path: Path) -> None:
+    """A crawl whose known URLs were kept in memory knows all of them after the upgrade, and continues."""
+    directory = CrawlDirectory(unpacked("2026-11-23-a6645cb-refreshed", tmp_path))
+    settings = directory.settings.file
+    settings.write_text(settings.read_text().replace('method = "runs"', 'method = "memory"'))
+    with closing(open_store(directory.process("p0") / "store")) as store:
+        method, check_value, _, runs = load(store, DUE_RUNS, list[Any], [])
+        batch = store.batch(sync=True)
+        batch.put(DUE_RUNS, pack([method, check_value, True, []]))
+        store.write(batch)
+        known = {int.from_bytes(key[2:], "big") for key, _ in scan_prefix(store, PAGE)}
+    ready(directory)
+    with at_rest(convert(directory.settings.load()), directory, "p0", clock=VirtualClock()) as stages:
+        assert runs and known and all(each in stages.due.known_set for each in known)
+        assert len(stages.due.known_set) == stages.due.new and stages.views.problems() == []
+    assert cli.main(["check", "--dir", str(directory.path)]) == 0

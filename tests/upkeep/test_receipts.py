@@ -125,7 +125,7 @@ def test_receipts_follow_their_pages_to_other_processes(crawled: tuple[Web, Path
 def test_a_directory_of_an_earlier_version_opens_and_gets_receipts_at_the_next_fetch(
     crawled: tuple[Web, Path],
 ) -> None:
-    """Copies from an earlier version have unknown answers.
+    """For copies from an earlier version, the answers are "unknown".
 
     The next fetch is unconditional, so that meta elements can be read.
     """

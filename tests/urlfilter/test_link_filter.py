@@ -116,7 +116,7 @@ def test_widening_empties_the_memo() -> None:
 
 
 def test_odd_bases() -> None:
-    """The base URL has credentials, a fragment with slashes or another scheme, or is missing."""
+    """The base URL has credentials or another scheme, has a fragment with slashes, or is missing."""
     links = intake("any")
     assert links.filter_links("http://u:p@h.example./a/b#/c/d", ["x", "../y"]).urls == [
         "http://h.example/a/x",

@@ -125,7 +125,7 @@ def test_external_links_are_those_out_of_scope() -> None:
 
 @pytest.mark.parametrize("flags", [0, LinkFlag.SEED, LinkFlag.SITEMAP, LinkFlag.REQUISITE])
 def test_ports_of_other_protocols(flags: int) -> None:
-    """The rule applies to every link, and its detail names the setting that allows the port.
+    """The filter rejects such a port for every link, and names the setting that allows the port.
 
     With this setting, the port is accepted.
     """

@@ -213,7 +213,7 @@ def test_a_new_key_is_unmarked(form: type) -> None:
 def test_hostile_keys(form: type, bits: int, homes) -> None:
     """Request k + 1 keys in rotation from a cache of k keys.
 
-    If all keys have one home, their circle is as long as the table.
+    If all keys have the same home position in the table, their circular list contains all entries.
     """
     size = 2**bits
     asked = [key(homes(n, size), n, bits) for n in range(size + 1)] * 3

@@ -2,10 +2,10 @@
 
 The entries of a batch are not in the store until the batch is written. Until then
 
-* The front consists of the hosts that are objects in memory. A host outside the front may not enter it while
-it has entries in the batch. If its turn arrives, it gets the state ASIDE. * A host of the front reads no more
-entries, unless its whole queue is in memory. * A host that had nothing to do enters the front at once if the
-front has room, with its new entries in
+* The front consists of the hosts that are objects in memory. A host outside the front may not enter the front
+while the batch contains entries of the host. If its turn arrives, it gets the state ASIDE. * A host of the
+front reads no more entries, unless its whole queue is in memory. * A host that had nothing to do enters the
+front at once if the front has room, with its new entries in
   memory. If the front has no room, the host waits outside for its turn.
 
 If the crawl has an order of new URLs (`orders/`), an entry has the class that came with its link. `improve`
@@ -62,7 +62,7 @@ class Intake:
     ) -> None:
         self._store = store
         self._registry = registry
-        self._bench = bench
+        self._bench, self._plans = bench, bench.plans
         self._priority = priority
         self._read_ahead = config.read_ahead
         self._entries_max = config.entries_max
@@ -283,7 +283,7 @@ class Intake:
             return
         ready = hosts.ready[host.slot]
         if host.tick == NO_PLAN or host.wake > ready:
-            self._bench.wake(host, ready)
+            self._plans.wake(host, ready)
 
     def front_host(self, slot: int, name: str, read_to: int) -> FrontHost:
         hosts = self._registry.hosts

@@ -5,9 +5,9 @@ from math import inf
 from crawler.config import FrontierConfig
 from crawler.frontier.discovery.intake import Intake
 from crawler.frontier.hosts.front_host import FrontHost
+from crawler.frontier.hosts.front_plans import Plans
 from crawler.frontier.hosts.registry import Registry
 from crawler.frontier.hosts.table import NO_ORDER
-from crawler.frontier.hosts.workbench import Workbench
 from crawler.storage.kv import KeyValue
 
 READS_MAX = 16  # number of times that entries are read ahead for a host in one turn
@@ -18,11 +18,11 @@ class Lookahead:
     """Ensures that each host has an entry in memory when its turn comes."""
 
     def __init__(
-        self, store: KeyValue, config: FrontierConfig, registry: Registry, bench: Workbench, intake: Intake
+        self, store: KeyValue, config: FrontierConfig, registry: Registry, plans: Plans, intake: Intake
     ) -> None:
         self._store = store
         self._registry = registry
-        self._bench = bench
+        self._plans = plans
         self._intake = intake
         self._read_ahead = config.read_ahead
         self.later_max = config.later_max
@@ -41,7 +41,7 @@ class Lookahead:
                 host.read_to = NO_ORDER
                 self._correct_count(host)
         if not host.queue and (at := host.recall_at() if reads else now + LOOK_ON) < inf:
-            self._bench.wake(host, at)
+            self._plans.wake(host, at)
         return bool(host.queue)
 
     def _correct_count(self, host: FrontHost) -> None:

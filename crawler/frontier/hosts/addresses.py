@@ -1,4 +1,4 @@
-"""Limits the requests to one IP address; all hosts on the address share these limits.
+"""Limits how often an IP address is requested; all hosts on the address share the limits.
 
 An address gets one request at a time. After each request, its hosts wait for the gap of the address. This gap
 is half the minimum host gap, multiplied by the number of processes. An address with at least
@@ -29,10 +29,10 @@ class Address(Generic[Host]):
 
     `domains` holds the registrable domains seen on the address. Once there are enough domains for shared
     hosting, `domains` is None. Then `sketch` estimates the number of domains: it has one bit for each value
-    of a hash, which is set for each domain. `event` is the time at which the address will release the next
-    waiting host, or 0 if no release is planned. `held` lists the instants until which slots stay held after
-    their requests have ended. It exists only for shared hosting and is None for all other addresses, because
-    a deque takes 0.7 KiB.
+    of a hash. A domain sets the bit of its hash. `event` is the time at which the address will release the
+    next waiting host, or 0 if no release is planned. `held` lists the instants until which slots stay held
+    after their requests have ended. It exists only for shared hosting and is None for all other addresses,
+    because a deque takes 0.7 KiB.
     """
 
     __slots__ = ("domains", "event", "held", "in_flight", "name", "ready", "sketch", "waiting")

@@ -7,9 +7,9 @@ host busy tries again later.
 
 from crawler.frontier.hosts.addresses import Address, Addresses
 from crawler.frontier.hosts.domain_rates import DomainRates
+from crawler.frontier.hosts.front_plans import Plans
 from crawler.frontier.hosts.politeness import HostPoliteness
 from crawler.frontier.hosts.registry import Registry
-from crawler.frontier.hosts.workbench import Workbench
 
 ASK_AGAIN = 0.25  # seconds until the next try to borrow a busy host
 
@@ -23,13 +23,13 @@ class BorrowedHosts:
         politeness: HostPoliteness,
         addresses: Addresses,
         domains: DomainRates,
-        bench: Workbench,
+        plans: Plans,
     ) -> None:
         self._registry = registry
         self._politeness = politeness
         self._addresses = addresses
         self._domains = domains
-        self._bench = bench
+        self._plans = plans
         self._busy: dict[int, Address | None] = {}  # host key -> the address held together with the host
 
     def __len__(self) -> int:
@@ -67,7 +67,7 @@ class BorrowedHosts:
         self._registry.note(slot, hostname)
         address = self._busy.pop(key, None)
         if address is not None:
-            self._bench.release_address(address, now, now)
+            self._plans.release(address, now, now)
 
     def free_at(self, key: int, now: float) -> float:
         """Return 0.0 if the host is not borrowed for a hop, else the instant at which to check again."""

@@ -1,8 +1,8 @@
 """Budgets and the maximum depth, which decide whether a URL is parked.
 
-A URL beyond the depth or a budget is never dropped: its entry is stored under `p/` instead of `t/`, counted
-by rule, and moved to the queue when the limit is raised (`frontier/README.md`, "Budgets"). In a crawl with
-the scope host, domain or prefix, only sitemaps are limited by default.
+A URL beyond the depth or a budget is never dropped: its entry is stored under `p/` instead of `t/`, and moved
+to the queue when the limit is raised. Parked URLs are counted for each rule (`frontier/README.md`,
+"Budgets"). In a crawl with the scope host, domain or prefix, only sitemaps are limited by default.
 
     depth             number of links from a seed
     pages_per_host    URLs accepted to one host's queue

@@ -6,9 +6,9 @@ A column of the host table links the hosts of a queue.
     Calendar  hosts by the instant from which they are ready: 16 chains per
               second for the next two minutes, one per minute after that
 
-A calendar of chains needs no heap entry per host. When a far bucket is due, its hosts are sorted into near buckets, so
-every host is touched at most three times. Hosts are released up to 1/16 s late, never early. There are at most 2,048
-near buckets and, for the longest wait of one day, 1,350 far ones.
+A calendar of chains needs no heap entry per host. When a far bucket is due, its hosts are sorted into near
+buckets, so every host is touched at most three times. Hosts are released up to 1/16 s late, never early.
+There are at most 2,048 near buckets. No host waits longer than a day, so there are at most 1,350 far buckets.
 
 On opening, all hosts are chained at once, by operations on whole columns.
 """

@@ -65,11 +65,12 @@ class DispatchGates:
             stay=config.fetch.keep_alive_max,
             first_come=1.0 if config.order.name == BREADTH_FIRST else config.order.first_come,
         )
+        self.plans = self.bench.plans
         self.look_ups = DnsLookups(self.bench, config.network.dns_concurrency, self.rate)
         self.shares = SlotShares(
             registry.hosts, concurrency, config.frontier.untried_share, config.fetch.crowded_timeout
         )
-        self.visits = BorrowedHosts(registry, self.politeness, self.addresses, self.domains, self.bench)
+        self.visits = BorrowedHosts(registry, self.politeness, self.addresses, self.domains, self.plans)
         self.resolving = not config.fetch.proxy  # a proxy resolves names itself, so no look-ups are made here
         self._waiters_max = config.frontier.address_waiters_max
 
@@ -95,7 +96,7 @@ class DispatchGates:
         """Wake hosts that wait for a fetch slot, as long as the share for hosts that are not prompt has free slots."""
         self.shares.look(now)
         while (host := self.shares.next_waiting()) is not None:
-            self.bench.wake(host, now)
+            self.plans.wake(host, now)
         self.bench.admitting_others = not self.shares
 
     def acquire_address(self, host: FrontHost, now: float) -> bool:
@@ -108,7 +109,7 @@ class DispatchGates:
             host.address = address
             return True
         if address.line < self._waiters_max:
-            self.bench.wait_at(host, address, now)
+            self.plans.wait_at(host, address, now)
         else:
             self.put_off(host, now + self.addresses.line_takes(address), now)
         return False
@@ -119,7 +120,7 @@ class DispatchGates:
         if host.may_leave():
             self.bench.leave(host, now, idle=False)
         else:
-            self.bench.wake(host, ready)
+            self.plans.wake(host, ready)
 
     def acquire_own_address(self, host: FrontHost, name: str, now: float) -> float:
         """Take a request slot at the address `name` for a held host. Return 0.0 on success, else when to try again."""
@@ -136,7 +137,7 @@ class DispatchGates:
     def release_address(self, host: FrontHost, ended: float, now: float) -> None:
         """Free the request slot, if any, that the host holds at an address. The host's request ended at `ended`."""
         if host.address is not None:
-            self.bench.release_address(host.address, ended, now)
+            self.plans.release(host.address, ended, now)
             host.address = None
 
     def _check(self, held: list[FrontHost]) -> None:

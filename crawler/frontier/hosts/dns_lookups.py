@@ -64,7 +64,7 @@ class DnsLookups:
                 self.under_way += 1
                 return host
             self._admit()
-            self._bench.wake(host, now)
+            self._bench.plans.wake(host, now)
         return None
 
     def end(self) -> None:

@@ -8,7 +8,8 @@ until the URL's first fetch ends. Then the date shows how long after publication
 records move with their buckets when a crawl is resharded.
 
 Each record is written in the same batch as the results of the reading that gave the date, and deleted in the
-batch of the URL's first fetch. So a crash loses a date only together with the reading that gave it.
+batch of the URL's first fetch. So if a crash loses a date, it also loses the reading that gave the date, and
+the reading is repeated.
 """
 
 import math

@@ -12,15 +12,15 @@ reaches the level. The deadline does not change until the page's next crawl or s
 
 A page's clock runs faster while its directory and site are changing (`freshness/neighbourhood.py`). The base
 deadline does not take this effect into account. The effect makes the deadlines of all pages of a directory
-earlier by the same time, the offset, unless the pages were just crawled. So a neighbour's change does not
-touch any page. In the heap of a host's directories, the key of each directory includes the directory's
-offset. In the heap of all hosts, the key of each host includes the host's offset. Offsets fall with time, and
-deadlines then become later, so the key of an entry in a heap may be too early. `due` computes the exact
-value.
+earlier by the same time, the offset, unless the pages were just crawled. So when a neighbour changes, no
+page's entry is written. In the heap of a host's directories, the key of each directory includes the
+directory's offset. In the heap of all hosts, the key of each host includes the host's offset. Offsets fall
+with time, and deadlines then become later, so the key of an entry in a heap may be too early. `due` computes
+the exact value.
 
 *Signals.* A signal makes a deadline earlier, because it adds its signal time to the age of the page. Pages
 that are due because of signals are ordered by the excess of their values over the level. For this, the excess
-is converted to a time: a page without signals would have the same excess if it were late by this time.
+is converted to a duration: the delay at which a page without signals would have the same excess.
 
 Source: Busa-Fekete et al., Algorithm 1 and section 5.2.
 """

@@ -26,7 +26,7 @@ _HAND_ROWS = cython.declare(cython.Py_ssize_t, 256)
 
 @cython.cclass
 class Exploration:
-    """The clock hand that chooses pages for exploration; `share` is its share of the fetches."""
+    """Chooses pages for exploration, as the hand of CLOCK goes round; `share` is the share of such fetches."""
 
     def __init__(
         self, tables: Tables, controller: LevelController, deadlines: Deadlines, queues: Queues, share: float

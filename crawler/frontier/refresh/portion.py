@@ -108,9 +108,9 @@ class Portion:
     def new_value(self, importance: float) -> float:
         """Return the value of fetching a URL for the first time: its importance divided by the mean change rate.
 
-        This equals the value of a known page that has the mean change rate and whose copy is certainly out of
-        date, because having no copy is as bad as that. `importance` is the importance of the URL relative to
-        a known page, 0 to 1.
+        A missing copy is as bad as one that is certainly out of date. So this equals the value of a known
+        page with such a copy and with the mean change rate. `importance` is the importance of the URL
+        relative to a known page, 0 to 1.
         """
         rate = self._schedule.overview.mean_rate
         weight = self._config.new_page_weight or 1.0

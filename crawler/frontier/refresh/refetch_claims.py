@@ -116,7 +116,7 @@ class RefetchClaims:
             self._ahead.remove(refetch.fingerprint)
 
     def give_back(self, refetch: Refetch, now: float, ready: float) -> None:
-        """Give a page that was not fetched back to the schedule. Its host may be requested from `ready` on."""
+        """Return a page to the schedule because it was not fetched. Its host may be requested from `ready` on."""
         if self.held.pop(refetch.fingerprint, None) is not None:
             self._schedule.give_back(refetch.page, self._clock.at(now), self._clock.at(ready))
 

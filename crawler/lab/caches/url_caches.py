@@ -14,7 +14,6 @@ simulates all sizes:
     MIN        one per size   Belady's clairvoyant cache, the fewest misses possible
     CLOCK      one per size   LRU's approximation with a mark bit
     RANDOM     one per size   evicts any item
-    SIEVE S3-FIFO W-TINYLFU   one per size; contenders since 2017
     TABLE      one per size   the shipped `ClockCache`: CLOCK in a scatter table
 
 `check` asserts two laws. First, INFINITE and MIN have at most as many misses as any other policy, except
@@ -40,7 +39,6 @@ from crawler.urls.clock_cache import ClockCache
 from crawler.urls.fingerprint import cache_keys
 
 PAPER_POLICIES = ("INFINITE", "MIN", "LRU", "CLOCK", "RANDOM", "STATIC")
-CONTENDERS = ("SIEVE", "S3-FIFO", "W-TINYLFU", "TABLE")
 BITS_MAX = 25  # the paper's largest size, 2^25
 BITS_DEFAULT = 18  # the default of `cache.bits` in a crawl
 
@@ -121,12 +119,9 @@ def _random(stream: Stream, sizes: Sequence[int], bins: int, seed: int) -> Misse
     return np.array([kernel(stream.ids, stream.distinct, size, bins, seed) for size in sizes])
 
 
-def _one_pass_a_size(module: str, kernel_name: str) -> Callable[[Stream, Sequence[int], int, int], Misses]:
-    def simulate(stream: Stream, sizes: Sequence[int], bins: int, seed: int) -> Misses:
-        kernel = getattr(compiled(module), kernel_name)
-        return np.array([kernel(stream.ids, stream.distinct, size, bins) for size in sizes])
-
-    return simulate
+def _clock(stream: Stream, sizes: Sequence[int], bins: int, seed: int) -> Misses:
+    kernel = compiled("cache_kernels").clock_misses
+    return np.array([kernel(stream.ids, stream.distinct, size, bins) for size in sizes])
 
 
 def _table(stream: Stream, sizes: Sequence[int], bins: int, seed: int) -> Misses:
@@ -147,12 +142,9 @@ POLICIES: dict[str, Callable[[Stream, Sequence[int], int, int], Misses]] = {
     "INFINITE": _infinite,
     "MIN": _min,
     "LRU": _lru,
-    "CLOCK": _one_pass_a_size("cache_kernels", "clock_misses"),
+    "CLOCK": _clock,
     "RANDOM": _random,
     "STATIC": _static,
-    "SIEVE": _one_pass_a_size("contender_kernels", "sieve_misses"),
-    "S3-FIFO": _one_pass_a_size("contender_kernels", "s3fifo_misses"),
-    "W-TINYLFU": _one_pass_a_size("contender_kernels", "wtinylfu_misses"),
     "TABLE": _table,
 }
 

@@ -2,6 +2,5 @@
 
 web the model: change processes, sitemaps, feeds, true and false validators, the truth about copies
 server  the shell: one address per host, a clock that may run fast
-readers clients of a page cache, which check whether its answers are current
 gain    the gain of the crawl's refresh frontier over uniform refreshing on this web, by arm
 """

@@ -418,9 +418,9 @@ class ChangingWeb:
     def freshness(self, begin: float, end: float, weights: Sequence[float] | None = None) -> float:
         """Return the share of the pages' total time from `begin` to `end` in which the client's copy was current.
 
-        The result depends only on the log. The client's copy of a page is the last answer 200. Time before
-        the first such answer counts as not current. The time of a page begins with its birth. `weights` holds
-        a weight per page; the default is 1 for all pages.
+        The result depends only on the log. The client's copy of a page is the last answer with status 200.
+        Time before the first such answer counts as not current. The time of a page begins with its birth.
+        `weights` holds a weight per page; the default is 1 for all pages.
         """
         sent: list[list[WebRequest]] = [[] for _ in self.changes]
         for asked in self.log:

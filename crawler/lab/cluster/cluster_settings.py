@@ -82,11 +82,11 @@ class Observed(msgspec.Struct):
     resharded: list[float] = []
     cloned_at: float = 0.0
     restored: dict[str, float] = {}  # name of a process -> when its disk was last restored from a backup
-    told_to_stop: dict[int, float] = {}  # life -> the instant at which it received TERM
-    # life -> its limit on the pages per host and on the depth, if there was one
+    # A life is a process from a start to its end; lives are numbered. `told_to_stop` gives the instant at which a
+    # life received TERM, `limits` its limit on the pages per host and on the depth, if there was one, and `begun`
+    # its beginning. Instants are in seconds from the start of the run.
+    told_to_stop: dict[int, float] = {}
     limits: dict[int, int] = {}
-    # number of a life (a process from a start to its end) -> its beginning, in seconds from the start of the
-    # run
     begun: dict[int, float] = {}
     survivors: dict[str, str] = {}  # name of a process -> the machine on which it finished
     wire_writes: int = 0

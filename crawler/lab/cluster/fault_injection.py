@@ -174,7 +174,7 @@ class FaultInjector:
         self._wire.reset(machine.label, both=bool(fault.amount))
 
     def _part(self, machine: Machine, fault: Fault) -> None:
-        """Cut the ways from a machine to others, and back if the fault is a partition."""
+        """Drop all messages from a machine to others, and in a partition also those in the other direction."""
         others = (self._machine(k).label for k in fault.machines[1:])
         pairs = {(machine.label, other) for other in others if other != machine.label}
         if fault.kind == "partition":

@@ -92,7 +92,7 @@ POWER_CUT = "power cut"
 # In half of the second runs (acts `rerun` and `limits`), one process starts late, after this number of
 # seconds.
 LATE = (150.0, 200.0)
-TIGHT = (2, 8)  # range of two limits, which are equal: pages per host, and depth
+TIGHT = (2, 8)  # range of the limit on pages per host; the limit on the depth has the same value
 # A disk that becomes full still accepts a random number of bytes up to this maximum. The maximum is enough for a
 # few group writes, so that any step of the crawl may be the first to fail.
 ROOM_MAX = 10_000.0

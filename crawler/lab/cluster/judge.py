@@ -382,7 +382,7 @@ def _judge_copies(notes: Notes, rows: Sequence[WebAsk], observed: Observed) -> N
 
 
 def _hidden(observed: Observed, since: float, until: float) -> float:
-    """Return the seconds for which two processes of one name may run at once.
+    """Return the seconds for which two processes with the same name are allowed to run at once.
 
     This is `CLONE_MAX`, plus the duration of each fault that keeps messages from a process meanwhile.
     """

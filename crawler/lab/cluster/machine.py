@@ -147,9 +147,9 @@ class MachineClock(Clock):
 class SystemCalls:
     """Replacements for the functions of `os` that simulated processes call. `installed` puts them in place.
 
-    The descriptors of a life that has ended stay open, as copies of the descriptor of /dev/null. If they were
-    closed, another life could open a file with the same descriptor, and late cleanup code or the deletion of
-    an object could close this file.
+    When a simulated process ends, its descriptors are not closed but redirected to /dev/null. Otherwise,
+    another process could open a file with the same descriptor, and late cleanup code of the ended process
+    could close this file.
     """
 
     def __init__(self) -> None:

@@ -200,7 +200,8 @@ class OperatorActs:
             except StopIteration:
                 break
             answer = [await _answer(process, request)]
-            if not await process.kept():  # each step depends on the data that the previous step has stored
+            # each step depends on the data that the previous step has stored
+            if not await process.changes.kept():
                 return
         self._note(act, url)
 
@@ -232,7 +233,7 @@ class OperatorActs:
 
     async def _order(self, process: Process, request: dict[str, Any], then: Callable[[Any], None]) -> None:
         answer = await _answer(process, request)
-        if await process.kept():
+        if await process.changes.kept():
             then(answer)
 
     def _run_in(self, process: Process, machine: Machine, work: Callable[[], Any]) -> None:

@@ -153,7 +153,7 @@ class Population:
             return False
         self._away[machine.label] = away
         self.observed.told_to_stop.setdefault(running[0].number, _seconds())
-        nobody(running[0]).run(running[1].stop, STOPPED)
+        nobody(running[0]).run(running[1].run_end.stop, STOPPED)
         return True
 
     def run_later(self, machine: Machine, delay: float) -> None:
@@ -278,7 +278,7 @@ class Population:
         finally:
             if not life.dead:
                 await self._leave(life, stages, process)
-        return process.stopped_by
+        return process.run_end.reason
 
     def open(self, life: Life, *, restore: bool = True) -> Stages:
         """Open the stages of a process.
@@ -306,7 +306,7 @@ class Population:
         if process is not None:
             await process.exchange.close()
             process.close()
-        failed = process is None or process.failure is not None
+        failed = process is None or process.run_end.failure is not None
         self.observed.unexpected += [f"{life}: {each}" for each in stages.results.unexpected.counts]
         if not failed:
             self.stored[life.machine.label] = Stored.of(stages)
@@ -429,7 +429,7 @@ class Population:
             self._on_end()
 
     def bury(self) -> None:
-        """Free all objects of dead lives."""
+        """Free all objects of ended processes."""
         self._graveyard.clear()
         self.running.clear()
         self.opened.clear()

@@ -9,9 +9,8 @@
     crawler lab cache per-thread mine         one cache per thread against a global one
     crawler lab cache locality mine           the link-locality model that fits the trace
 
-Policies are those of Broder, Najork, Wiener (2003): INFINITE, MIN, LRU, CLOCK, RANDOM and STATIC. The
-contenders are SIEVE, S3-FIFO, W-TINYLFU, and TABLE, which is the cache that the crawler uses. The first
-argument names an experiment or the trace.
+Policies are those of Broder, Najork, Wiener (2003): INFINITE, MIN, LRU, CLOCK, RANDOM and STATIC. TABLE is the
+cache that the crawler uses. The first argument names an experiment or the trace.
 """
 
 import argparse
@@ -27,7 +26,7 @@ from crawler.clock import SystemClock
 from crawler.errors import UsageError
 from crawler.lab.caches import crawl_order, link_locality, url_caches
 from crawler.lab.caches.traces import Trace
-from crawler.lab.caches.url_caches import BITS_MAX, CONTENDERS, PAPER_POLICIES, POLICIES, Stream
+from crawler.lab.caches.url_caches import BITS_MAX, PAPER_POLICIES, POLICIES, Stream
 from crawler.lab.commands.trace import add_synthetic, count, model_of
 from crawler.lab.progress_line import ProgressLine
 from crawler.lab.refresh import pages_file
@@ -130,7 +129,7 @@ def _bits(text: str) -> range:
 def _policies(text: str) -> list[str]:
     if not text:
         return list(PAPER_POLICIES)
-    chosen = [*PAPER_POLICIES, *CONTENDERS] if text == "all" else text.upper().split(",")
+    chosen = list(POLICIES) if text == "all" else text.upper().split(",")
     if unknown := [name for name in chosen if name not in POLICIES]:
         raise UsageError(f"unknown policy {', '.join(unknown)}; use one of {', '.join(POLICIES)}")
     return chosen

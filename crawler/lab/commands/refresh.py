@@ -55,13 +55,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--seed", type=int, default=1, metavar="N")
     add("--delay", type=float, default=0.0, metavar="K", help="delay signals by Poisson(K) ticks (0)")
     add(
-        "--changes",
-        choices=simulate.CHANGES,
-        default="poisson",
-        help="process by which pages change (poisson)",
-    )
-    add("--learn", action="store_true", help="let policies learn all parameters but the importance")
-    add(
         "--corrupt",
         type=float,
         default=0.0,
@@ -97,8 +90,6 @@ def _simulate(args: argparse.Namespace) -> int:
         bandwidth=_bandwidth(args.bandwidth),
         horizon=args.time,
         delay=args.delay,
-        changes=args.changes,
-        learn=args.learn,
     )
     if setting.crawls > CRAWLS_MAX or args.seed < 0:
         raise UsageError(f"a run may have at most {CRAWLS_MAX:,} crawls, and --seed must be 0 or more")

@@ -1,4 +1,4 @@
-"""Draws the figures of Busa-Fekete et al. (2025), Appendix E, about estimators. Also draws a comparison of estimators.
+"""Draws the figures of Busa-Fekete et al. (2025), Appendix E, about estimators.
 
 Figure 13 is about the naive estimator, Figure 14 about maximum likelihood.
 
@@ -10,12 +10,10 @@ module, only precision and recall are on the axes. The mean time between changes
 
 from typing import Any
 
-import msgspec
 import numpy as np
 
 from crawler.lab.figures.drawing import Drawing, Options, sheet
-from crawler.lab.progress_line import part
-from crawler.lab.refresh.estimate import KOLOBOV, RunningEstimate, fit, naive_quality
+from crawler.lab.refresh.estimate import fit, naive_quality
 from crawler.lab.refresh.simulate import mean_and_error
 
 HORIZON = 100_000.0
@@ -118,105 +116,3 @@ def naive_bias(options: Options) -> Drawing:
 def likelihood_bias(options: Options) -> Drawing:
     """Draw Figure 14: the bias of maximum likelihood is small."""
     return _drawing(options, False, "Bias of the maximum-likelihood estimates (NCIS, Figure 14)")
-
-
-LENGTHS = (1_000.0, 3_000.0, 10_000.0, 100_000.0)
-ESTIMATORS = {
-    "naive counts": "#D55E00",
-    "batch maximum likelihood": "#009E73",
-    "running, constant memory": "#0072B2",
-}
-MEASURES = ("precision", "recall", "change rate, relative")
-
-
-def estimators_compared(options: Options) -> Drawing:
-    """Draw the errors of the naive, batch and running estimates over the length of the history (Appendix E)."""
-    lengths = LENGTHS[:3] if options.quick else LENGTHS
-    rows: list[list[object]] = []
-    for k, length in enumerate(lengths):
-        report = part(options.report, k / len(lengths), (k + 1) / len(lengths))
-        errors, crawls = _grid_errors(msgspec.structs.replace(options, report=report), length)
-        for j, name in enumerate(ESTIMATORS):
-            for which, measure in enumerate(MEASURES):
-                mean, error = mean_and_error(errors[:, j, which])
-                size = float(np.abs(errors[:, j, which]).mean())
-                rows.append([length, crawls, name, measure, len(errors), mean, error, size])
-        for which, measure in enumerate(MEASURES):
-            apart = errors[:, 2, which] - errors[:, 1, which]
-            size = float(np.abs(apart).mean())
-            row = [length, crawls, "running minus batch", measure, len(errors), *mean_and_error(apart), size]
-            rows.append(row)
-    counts = ", ".join(f"{row[4]} of length {row[0]:g}" for row in rows[:: 3 * (len(ESTIMATORS) + 1)])
-    columns = [
-        "history",
-        "mean_crawls",
-        "estimator",
-        "of",
-        "histories",
-        "mean_error",
-        "error",
-        "mean_absolute_error",
-    ]
-    caption = (
-        f"Precision and recall on a grid in [0.2, 0.95], change interval ~ U[2, 20], crawl rate 1/4 to 4 times the "
-        f"change rate, {counts} histories, the same for all three. Lines: mean error with one standard "
-        "error; dotted: mean absolute error of one estimate. Likelihoods with the prior of the crawler."
-    )
-    return Drawing(_estimator_panels(rows), columns, rows, caption)
-
-
-def _grid_errors(options: Options, length: float) -> tuple[np.ndarray, float]:
-    """Return the errors over the grid, (histories, estimators, measures), and the mean number of crawls."""
-    values = np.linspace(0.2, 0.95, 4 if options.quick else 6)
-    count = options.count(2 if length > 30_000.0 else 20)
-    errors, crawls = [], []
-    for i, precision in enumerate(values.tolist()):
-        for j, recall in enumerate(values.tolist()):
-            for k in range(count):
-                rng = np.random.default_rng([options.seed, i, j, k])
-                delta, *history = draw_history(rng, precision, recall, length)
-                errors.append(_three_errors(delta, precision, recall, *history))
-                crawls.append(len(history[0]))
-        options.report((i + 1) / len(values))
-    return np.array(errors), float(np.mean(crawls))
-
-
-def _three_errors(
-    delta: float, precision: float, recall: float, tau: np.ndarray, n: np.ndarray, z: np.ndarray
-) -> list[list[float]]:
-    """Return the errors of precision, recall and change rate for each of ESTIMATORS.
-
-    The naive estimate of the rate is the number of intervals with a change, divided by the time.
-    """
-    running = RunningEstimate(KOLOBOV)
-    for row in zip(tau.tolist(), n.tolist(), z.tolist(), strict=True):
-        running.observe(*row)
-    found = [(*naive_quality(n, z), float(z.sum() / tau.sum()))]
-    for estimate in (fit(tau, n, z, prior=KOLOBOV), running.estimate()):
-        found.append((estimate.precision, estimate.recall, estimate.change_rate))
-    return [[p - precision, r - recall, rate / delta - 1.0] for p, r, rate in found]
-
-
-def _estimator_panels(rows: list[list[Any]]) -> Any:
-    figure, grid = sheet(11.0, 4.4, 1, 3)
-    for axes, measure in zip(grid, MEASURES, strict=True):
-        for name, colour in ESTIMATORS.items():
-            mine = [row for row in rows if row[2] == name and row[3] == measure]
-            lengths = [row[0] for row in mine]
-            dashes = "--" if name.startswith("running") else "-"
-            axes.errorbar(
-                lengths,
-                [row[5] for row in mine],
-                [row[6] for row in mine],
-                color=colour,
-                ls=dashes,
-                label=name,
-            )
-            axes.plot(lengths, [row[7] for row in mine], color=colour, ls=":", lw=1)
-        axes.set_xscale("log")
-        axes.axhline(0.0, color="k", lw=0.6)
-        axes.set(xlabel="length of the history", ylabel=f"error of the {measure}")
-        axes.grid(alpha=0.3)
-    grid[1].legend(fontsize=8)
-    figure.suptitle("Three estimates of signal quality and change rate (NCIS, Appendix E)")
-    return figure

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from crawler.lab.caches import crawl_order, link_locality, url_caches
 from crawler.lab.caches.link_locality import LinkLocality
 from crawler.lab.caches.traces import Trace
-from crawler.lab.caches.url_caches import BITS_MAX, CONTENDERS, PAPER_POLICIES, Stream, misses
+from crawler.lab.caches.url_caches import BITS_MAX, PAPER_POLICIES, Stream, misses
 from crawler.lab.figures.drawing import Drawing, Options, sheet
 from crawler.urls.trace import is_cross
 
@@ -33,9 +33,6 @@ STYLES: dict[str, dict[str, Any]] = {
     "CLOCK": {"color": "#D55E00", "marker": "^"},
     "RANDOM": {"color": "#009E73", "marker": "s"},
     "STATIC": {"color": "#CC79A7", "marker": "v"},
-    "SIEVE": {"color": "#E69F00", "marker": "D"},
-    "S3-FIFO": {"color": "#56B4E9", "marker": "<"},
-    "W-TINYLFU": {"color": "#8C510A", "marker": ">"},
     "TABLE": {"color": "#5E3C99", "marker": "x"},
 }
 LINE = {"lw": 1.3, "ms": 4, "markerfacecolor": "none"}
@@ -241,36 +238,6 @@ def over_time(stuff: Material, kind: str, number: int) -> Drawing:
     )
 
 
-def contenders(stuff: Material, kind: str = "full") -> Drawing:
-    """Draw the miss rates of newer policies and of the crawler's cache, divided by those of an array-based CLOCK."""
-    threads = stuff.threads[0]
-    policies = ["MIN", "LRU", "RANDOM", *CONTENDERS]
-    ideal = stuff.rates(threads, kind, "CLOCK")
-    curves = [stuff.rates(threads, kind, policy) / ideal for policy in policies]
-    figure, axes = _axes(
-        f"Misses relative to CLOCK over an array, {_kind(kind)}",
-        "contenders since 2017, and the shipped table",
-    )
-    for policy, curve in zip(policies, curves, strict=True):
-        axes.plot(
-            BITS,
-            curve,
-            label="shipped scatter table" if policy == "TABLE" else policy,
-            **LINE,
-            **STYLES[policy],
-        )
-    axes.axhspan(0.98, 1.02, color="#F0E442", alpha=0.3, lw=0, label="within 2 % of CLOCK")
-    _size_axis(axes)
-    axes.set(ylabel="misses / misses of CLOCK")
-    axes.legend(fontsize=9)
-    return Drawing(
-        figure,
-        ["policy", "bits", "relative_miss_rate"],
-        _rows(policies, BITS, curves),
-        stuff.caption(threads, kind) + f", {threads} threads.",
-    )
-
-
 def crawl_orders(stuff: Material, kind: str = "full") -> Drawing:
     """Draw the answer to the first question of section 7: miss rates of the same pages in other orders."""
     threads = stuff.threads[0]
@@ -357,7 +324,6 @@ DRAWINGS = {
     "broder-9": _drawing(by_threads, "cross", 9, per_thread=True),
     "broder-10": _drawing(over_time, "full", 10),
     "broder-11": _drawing(over_time, "cross", 11),
-    "cache-contenders": _drawing(contenders),
     "crawl-order": _drawing(crawl_orders),
     "cache-per-thread": _drawing(caches_a_thread),
     "link-locality": _drawing(fitted_model),

@@ -5,11 +5,10 @@
     crawler lab figures azar-2 --format pdf
 
 Figures ncis-3 to ncis-14 are from Busa-Fekete et al. (2025), azar-1 and azar-2 from Azar et al. (2018), and
-broder-2 to broder-11 from Broder, Najork, Wiener (2003). Four more figures use the traces of Broder et al.
-The figure `estimators` compares naive, batch and running estimates of signal quality. The seed and the
-command are in the caption, in the metadata of the PNG and in the first lines of the CSV. With --quick, there
-are few and short runs. Without it, the runs have the sizes that the papers use, unless the caption states
-other sizes.
+broder-2 to broder-11 from Broder, Najork, Wiener (2003). Three more figures use the traces of Broder et al.
+The seed and the command are in the caption, in the metadata of the PNG and in the first lines of the CSV.
+With --quick, there are few and short runs. Without it, the runs have the sizes that the papers use, unless the
+caption states other sizes.
 
 A figure is a function (Options) -> Drawing. `FIGURES` lists all figures.
 """
@@ -50,14 +49,12 @@ FIGURES = {
     "ncis-12": (_NCIS, "changing_bandwidth"),
     "ncis-13": (_BIAS, "naive_bias"),
     "ncis-14": (_BIAS, "likelihood_bias"),
-    "estimators": (_BIAS, "estimators_compared"),
     "azar-1": (_AZAR, "policies_compared"),
     "azar-2": (_AZAR, "optimal_solution"),
     **{
         name: (_BRODER, name)
         for name in (
             *(f"broder-{number}" for number in range(2, 12)),
-            "cache-contenders",
             "crawl-order",
             "cache-per-thread",
             "link-locality",

@@ -115,8 +115,8 @@ class Finder(Policy, Protocol):
 class LivingResult(msgspec.Struct, frozen=True):
     """The result of a game after the warm-up.
 
-    `current` and `there` hold, for each node, the seconds for which its copy was current and for which the
-    node existed, (n,). `born` is the number of pages that were born after the warm-up. `delays` holds the
+    `there` holds the seconds for which each node existed, and `current` those for which its copy was current;
+    both are arrays (n,). `born` is the number of pages that were born after the warm-up. `delays` holds the
     seconds between birth and first fetch for those of them that were fetched. `hub_fetches` is the number of
     `fetches` that went to hubs.
     """

@@ -137,8 +137,8 @@ class Policy(Protocol):
 class GameResult(msgspec.Struct, frozen=True):
     """The result of a game.
 
-    `current` and `there` hold, for each page, the seconds after the warm-up in which its copy was current, and in
-    which the page existed. The other fields are counts.
+    `there` holds the seconds after the warm-up for which each page existed, and `current` those for which its
+    copy was current. The other fields are counts.
     """
 
     current: np.ndarray

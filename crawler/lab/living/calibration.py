@@ -4,7 +4,7 @@ At instants spread over a run, an even sample of pages is drawn. For each page, 
 probability that its copy is current. `said` is the schedule's own estimate. `told` is the estimate that users
 see, which `freshness/recalibration.py` corrects. The world knows whether each copy was current.
 
-A policy states both estimates by its method `fresh(page, now) -> (said, told)`, which `Shipped` has. Both are
+The method `fresh(page, now)` of a policy, such as `Shipped`, returns both estimates as (said, told). Both are
 nan for an unknown page.
 """
 
@@ -81,8 +81,12 @@ class Calibration:
             if not stated[0] >= 0.0 or self._died is not None and now >= self._died[page]:
                 continue
             current = bisect_right(self._changes[page], now, seen[page]) == seen[page]
-            for sums, fresh in zip(self.sums, stated, strict=True):
-                sums[min(int(DECILES * fresh), DECILES - 1)] += (1.0, fresh, current)
+            self.note(stated, current)
+
+    def note(self, stated: tuple[float, float], current: bool) -> None:
+        """Add a copy: its stated probabilities, and whether it was current."""
+        for sums, fresh in zip(self.sums, stated, strict=True):
+            sums[min(int(DECILES * fresh), DECILES - 1)] += (1.0, fresh, current)
 
 
 def deciles(sums: Iterable[np.ndarray]) -> list[Decile]:

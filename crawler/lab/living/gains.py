@@ -2,8 +2,9 @@
 
     gain = (policy - uniform) / (true - uniform)
 
-`true` is NCIS with the world's own parameters. All policies play worlds drawn from the same seeds, so
-differences are paired by seed. The gain is a ratio of means. Its error is computed by a jackknife over seeds.
+`true` is NCIS with the world's own parameters. All policies are measured on the same worlds, one for each
+seed, so their gains can be compared seed by seed. The gain is a ratio of means. Its error is computed by a
+jackknife over seeds.
 """
 
 import math

@@ -1,6 +1,6 @@
 """Estimates the change rate and signal quality of a page only from its own crawls, as the cited papers do.
 
-The simulator uses these estimators, and so do the scripts that redraw the figures of the papers. The
+The figures of the papers need these estimators, and so does the import of the data of Kolobov et al. The
 estimators that are used in a crawl combine the data of several pages (`freshness/change_rates.py`,
 `freshness/signal_quality.py`), because a single page is crawled too seldom for a good estimate.
 
@@ -16,12 +16,6 @@ so alpha (`silent_rate`) and b (`signal_weight`) maximise the concave
 
 The observed rate gamma of all signals then yields nu = gamma exp(-b),
 Delta = alpha + gamma - nu, precision = 1 - exp(-b), recall = (gamma - nu)/Delta.
-
-`fit` uses all intervals. `RunningEstimate` needs constant memory per page. For the unchanged intervals, it
-keeps only the sums; no information is lost by this. The changed intervals are kept as at most `POINTS_MAX`
-weighted points (tau, n). When there are more, the two closest points are merged into one point. The merge
-leaves the derivative of the log-likelihood (the score) unchanged. Until the limit is exceeded, the result
-equals that of `fit`. Afterwards, it stays close to that of `fit`; the tests measure the difference.
 
 If all intervals are changed, the maximum is at infinity. If no interval is changed, the maximum is at 0. A
 `Prior` adds pseudo-intervals and bounds. `KOLOBOV` is the prior of the public code of Kolobov et al.: one
@@ -40,8 +34,6 @@ from collections.abc import Callable, Sequence
 import msgspec
 import numpy as np
 
-from crawler.freshness.params import PageParameters
-
 SIGNAL_WEIGHT_MAX = 30.0  # upper bound of b; the precision is then 1 - 1e-13, which is practically certain
 # for x above this number, exp(-x) is negligible compared with 1; exp(x) is finite up to 709
 _UNDERFLOW = 700.0
@@ -50,10 +42,10 @@ _UNDERFLOW = 700.0
 class Prior(msgspec.Struct, frozen=True):
     """Pseudo-intervals and bounds, in the caller's unit of time.
 
-    The prior adds artificial intervals between two crawls: `interval_weight` intervals with a change, of
-    length `interval` and without signals, and as many without a change. It also adds `signal_weight`
-    intervals with a change, of length 0 and with one signal, and as many without a change. These intervals
-    pull b towards ln 2. `rate_min` and `rate_max` bound alpha.
+    The prior adds pairs of artificial intervals between two crawls; one interval of each pair has a change,
+    the other has none. `interval_weight` pairs have intervals of length `interval` without signals.
+    `signal_weight` pairs have intervals of length 0 with one signal. These intervals pull b towards ln 2.
+    `rate_min` and `rate_max` bound alpha.
     """
 
     interval: float = 0.5
@@ -100,10 +92,6 @@ class Estimate(msgspec.Struct, frozen=True):
     @property
     def recall(self) -> float:
         return self._true_rate / self.change_rate if self.change_rate > 0.0 else 0.0
-
-    def page(self, importance: float) -> PageParameters:
-        """Return this page's parameters for the refresh model."""
-        return PageParameters(importance, self.change_rate, self.recall, self.false_rate)
 
 
 # Five sums over the changed intervals: the score (two) and the information (three) at (alpha, b).
@@ -203,9 +191,10 @@ def _newton_step(
 ) -> tuple[float, float]:
     """Solve H step = score for the free parameters, and return the step.
 
-    If all changed intervals have the same ratio of time to signals, H is singular: the likelihood curves only
-    along (h11, h12), and is linear along (h12, -h11). If the score has a slope along the line, one parameter is
-    0 at the maximum. So this parameter is reduced tenfold, and the other one follows it.
+    If all changed intervals have the same ratio of time to signals, H is singular. The likelihood is then
+    linear along (h12, -h11), and curved only along (h11, h12). If the score is not 0 along this second
+    direction, one parameter is 0 at the maximum. So this parameter is reduced tenfold, and the other one
+    follows it.
     """
     _, _, h11, h12, h22 = sums
     s1, s2 = score
@@ -236,7 +225,7 @@ def _errors(sums: Curvature) -> tuple[float, float]:
 
 
 def _prior_points(prior: Prior) -> list[tuple[float, float, float]]:
-    """Return the pseudo-intervals of a prior in which the page changed, as points (tau, n, weight)."""
+    """Return those pseudo-intervals of a prior that have a change, as points (tau, n, weight)."""
     points = [(prior.interval, 0.0, prior.interval_weight), (0.0, 1.0, prior.signal_weight)]
     return [point for point in points if point[2] > 0.0]
 
@@ -299,135 +288,6 @@ def _estimate(
         curvature, unchanged_time, unchanged_signals, start, (prior.rate_min, prior.rate_max)
     )
     return Estimate(alpha, b, gamma, *_errors(sums))
-
-
-def _merge(left: list[float], right: list[float], alpha: float, b: float) -> list[float]:
-    """Merge two points into one that has their total weight and, at (alpha, b), their total score.
-
-    The likelihood is concave in x, so the mean of the two points would have too high a likelihood, and the
-    estimate would drift. To prevent this drift, the merged point keeps the score. Its (tau, n) is a multiple of
-    the total score, which is a vector with two components. The factor is chosen so that weight * x / expm1(x)
-    equals the sum of this term over the two points.
-    """
-    s1, s2, _, _, _ = _curvature_of_points((left, right), alpha, b)
-    weight = left[2] + right[2]
-    share = (alpha * s1 + b * s2) / weight
-    # If the rates are at a bound, or the changes were certain, every point on the line has the same score. In
-    # this case, the mean is used.
-    if not 1e-6 < share < 1.0:
-        mean = [(p * left[2] + q * right[2]) / weight for p, q in zip(left[:2], right[:2], strict=True)]
-        return [*mean, weight]
-    scale = math.expm1(_solve_share(share)) / weight
-    return [s1 * scale, s2 * scale, weight]
-
-
-def _solve_share(share: float) -> float:
-    """Return x > 0 with x / expm1(x) = share, for 1e-6 < share < 1.
-
-    It is found by Newton's method on ln(x) - ln(expm1(x)) = ln(share).
-    """
-    wanted = math.log(share)
-    x = 2.0 * (1.0 - share) if share > 0.5 else 1.0 - wanted
-    for _ in range(20):
-        step = (math.log(x) - math.log(math.expm1(x)) - wanted) / (1.0 / x + 1.0 / math.expm1(-x))
-        x = max(x - step, 0.1 * x)
-        if abs(step) <= 1e-12 * x:
-            break
-    return x
-
-
-class RunningEstimate:
-    """The running estimate of one page in constant memory.
-
-    Each interval with a change becomes a point (tau, n, weight 1). When there are more than `POINTS_MAX`
-    points, two points are merged, chosen so that the likelihood changes least.
-    """
-
-    POINTS_MAX = 8
-
-    __slots__ = (
-        "_b",
-        "_alpha",
-        "_points",
-        "heard",
-        "prior",
-        "unchanged_signals",
-        "unchanged_time",
-        "watched",
-    )
-
-    def __init__(self, prior: Prior) -> None:
-        self.prior = prior
-        self.unchanged_time = 0.0
-        self.unchanged_signals = 0.0
-        self.watched = 0.0
-        self.heard = 0.0
-        self._points: list[list[float]] = []
-        self._alpha = math.log(2.0) / prior.interval
-        self._b = math.log(2.0)
-
-    def observe(self, elapsed: float, signals: float, changed: bool) -> None:
-        """Add one crawl interval."""
-        self.watched += elapsed
-        self.heard += signals
-        if not changed:
-            self.unchanged_time += elapsed
-            self.unchanged_signals += signals
-        elif elapsed > 0.0 or signals > 0.0:
-            self._points.append([elapsed, float(signals), 1.0])
-            if len(self._points) > self.POINTS_MAX:
-                self._merge_closest()
-
-    def _merge_closest(self) -> None:
-        """Merge the two points whose merge has the smallest cost.
-
-        The cost is w1 w2 / (w1 + w2) times a squared distance. Here, w1 and w2 are the weights of the points,
-        and the distance is that of (alpha tau, b n), relative to its size.
-        """
-        self.estimate()  # the merge keeps the score at the best current estimate of the rates
-        points, alpha, b = self._points, self._alpha, self._b
-        best, pair = math.inf, (0, 1)
-        for i, (tau, n, weight) in enumerate(points):
-            x = alpha * tau + b * n
-            for j in range(i):
-                other_tau, other_n, other_weight = points[j]
-                apart = (alpha * (tau - other_tau)) ** 2 + (b * (n - other_n)) ** 2
-                scale = x * (alpha * other_tau + b * other_n) + 1e-12
-                cost = weight * other_weight / (weight + other_weight) * apart / scale
-                if cost < best:
-                    best, pair = cost, (j, i)
-        points[pair[0]] = _merge(points.pop(pair[1]), points[pair[0]], alpha, b)
-
-    def estimate(self, signal_rate: float | None = None) -> Estimate:
-        """Return the current estimate; this takes about 40 microseconds."""
-        prior = self.prior
-        points = _prior_points(prior) + self._points  # type: ignore[operator]
-        gamma = (
-            signal_rate
-            if signal_rate is not None
-            else (self.heard / self.watched if self.watched > 0.0 else 0.0)
-        )
-        result = _estimate(
-            lambda alpha, b: _curvature_of_points(points, alpha, b),
-            self.unchanged_time + prior.interval * prior.interval_weight,
-            self.unchanged_signals + prior.signal_weight,
-            (self._alpha, self._b or 0.1),
-            prior,
-            gamma,
-        )
-        self._alpha, self._b = result.silent_rate, result.signal_weight
-        return result
-
-    def _check(self) -> None:
-        assert len(self._points) <= self.POINTS_MAX
-        assert all(tau >= 0.0 and n >= 0.0 and weight > 0.0 for tau, n, weight in self._points)
-        assert self.unchanged_time <= self.watched * (1 + 1e-6) and self.unchanged_signals <= self.heard * (
-            1 + 1e-6
-        )
-
-    def __repr__(self) -> str:
-        changes = sum(point[2] for point in self._points)
-        return f"RunningEstimate({changes:g} changes, watched {self.watched:g}, {self.heard:g} signals)"
 
 
 def naive_quality(signals: np.ndarray, changed: np.ndarray) -> tuple[float, float]:

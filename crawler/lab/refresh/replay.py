@@ -43,7 +43,6 @@ class Replay:
     fresh: cython.double[::1]
     since: cython.double[::1]
     last: cython.double[::1]
-    heard: cython.longlong[::1]
     gained: cython.double[::1]
     crawls: cython.longlong[::1]
     width: cython.double
@@ -56,14 +55,13 @@ class Replay:
         self.fresh = np.ones(size)
         self.since = np.zeros(size)
         self.last = np.zeros(size)
-        self.heard = np.zeros(size, dtype=np.int64)
         self.crawls = np.zeros(size, dtype=np.int64)
         self.gained = np.zeros(bins)
         self.width = horizon / bins
 
     @cython.cfunc
     def _account(self, i: cython.Py_ssize_t, now: cython.double) -> cython.void:
-        """For the time since the last call for page `i`, add the expected fresh time of the page to the bins."""
+        """Add to the bins the time since the last call for page `i` in which its copy is expected to have been fresh."""
         begin: cython.double = self.since[i]
         self.since[i] = now
         if self.fresh[i] <= 0.0 or now <= begin:
@@ -95,14 +93,12 @@ class Replay:
             self.fresh[i] = 0.0 if what & _CHANGED else self.fresh[i] * self.q[i]
 
     @cython.ccall
-    def crawl(self, i: cython.Py_ssize_t, now: cython.double) -> cython.double:
-        """Crawl the page; return the probability that it was still fresh."""
+    def crawl(self, i: cython.Py_ssize_t, now: cython.double) -> cython.void:
+        """Crawl the page."""
         self._account(i, now)
-        fresh: cython.double = self.fresh[i] * exp(-self.alpha[i] * (now - self.last[i]))
         self.fresh[i] = 1.0
         self.last[i] = now
         self.crawls[i] += 1
-        return fresh
 
     def run(
         self,
@@ -111,15 +107,8 @@ class Replay:
         times: cython.const[cython.double][::1],
         pages: cython.const[cython.int][::1],
         whats: cython.const[cython.char][::1],
-        learner: Any = None,
-        luck: cython.const[cython.double][::1] = None,
     ) -> None:
-        """Crawl one page at each tick. Events up to and including the tick are applied first.
-
-        If `learner` is given, `learner.crawled(page, elapsed, signals, changed, now)` receives the result of
-        each crawl. `luck` holds one uniform random number per tick, which decides whether the page has
-        changed.
-        """
+        """Crawl one page at each tick. Events up to and including the tick are applied first."""
         k: cython.Py_ssize_t = 0
         j: cython.Py_ssize_t
         i: cython.Py_ssize_t
@@ -129,18 +118,13 @@ class Replay:
                 i = pages[k]
                 self.event(i, times[k], whats[k])
                 if whats[k] & _ARRIVED:
-                    self.heard[i] += 1
                     scheduler.note_change(i, times[k])
                 k += 1
             i = scheduler.claim_next(now)
             if i < 0:
                 continue
-            elapsed: cython.double = now - self.last[i]
-            fresh: cython.double = self.crawl(i, now)
+            self.crawl(i, now)
             scheduler.record_outcome(i, now)
-            if learner is not None:
-                learner.crawled(i, elapsed, self.heard[i], luck[j] >= fresh, now)
-            self.heard[i] = 0
         self._finish(times[k:], pages[k:], whats[k:])
 
     def _finish(self, times: Any, pages: Any, whats: Any) -> None:

@@ -13,9 +13,9 @@ is Algorithm 3 on the optimal rates, and `azar` is Algorithm 3 on the rates of A
 pages in proportion to the optimal rates. `baseline` and `optimum` have no schedule. They are the continuous
 optima without and with signals.
 
-A run may differ from the model: signals may be delayed, the bandwidth may change,
-policies may assume wrong parameters or learn them as they crawl, and changes may come in
-bursts or periodically.
+A run may differ from the model: signals may be delayed, the bandwidth may change, and policies may assume
+wrong parameters. `crawler lab worlds` and `crawler lab league` simulate changes that are not a Poisson
+process, and a crawler that learns.
 """
 
 from collections.abc import Callable, Iterator
@@ -29,16 +29,13 @@ from crawler.freshness.params import Pages
 from crawler.lab.progress_line import OnProgress, silent
 from crawler.lab.refresh import policies
 from crawler.lab.refresh.crawl_value import kind_of
-from crawler.lab.refresh.estimate import KOLOBOV, Prior, RunningEstimate
 from crawler.lab.refresh.exact_greedy import ExactGreedy
-from crawler.lab.refresh.replay import ARRIVED, CHANGED, EMITTED, Replay
+from crawler.lab.refresh.replay import ARRIVED, EMITTED, Replay
 
 DISCARD_TICKS = 5.0  # T_DELAY = 5/R (Appendix C of Busa-Fekete et al.)
 WARMUP = 0.2
 SIGNALS = ("none", "perfect", "noisy")
-CHANGES = ("poisson", "bursty", "periodic")
 EVENTS_MAX = 200_000_000  # maximum number of events per run; 200 million events take 5 GB
-BURST = 5.0  # mean number of changes in a burst
 POLICIES = (
     "baseline",
     "optimum",
@@ -115,9 +112,6 @@ class ExperimentSetting(msgspec.Struct, frozen=True):
     horizon: float = 1000.0
     bins: int = 50
     delay: float = 0.0
-    changes: str = "poisson"
-    learn: bool = False
-    prior: Prior = KOLOBOV
 
     @property
     def tick(self) -> float:
@@ -146,46 +140,29 @@ class ExperimentSetting(msgspec.Struct, frozen=True):
 
 
 class Events(msgspec.Struct, frozen=True):
-    """The events of a drawn run, in order of time.
-
-    `silent_rate` and `doubt` are the parameters with which accuracy is computed between events.
-    """
+    """The signals of a drawn run, in order of time."""
 
     times: np.ndarray
     pages: np.ndarray
     whats: np.ndarray
-    silent_rate: np.ndarray
-    doubt: np.ndarray
 
 
 def draw_events(rng: np.random.Generator, pages: Pages, setting: ExperimentSetting) -> Events:
-    """Draw signals until the horizon. If changes are not a Poisson process, draw changes, too.
+    """Draw signals until the horizon.
 
     Raises:
-        UsageError: there would be more than EVENTS_MAX events.
+        UsageError: there would be more than EVENTS_MAX signals.
     """
     expected = setting.horizon * float((pages.signal_rate + pages.change_rate).sum())
     if not expected < EVENTS_MAX:
         raise UsageError(
             f"a run of {expected:.3g} signals and changes is too long; the limit is {EVENTS_MAX:,}"
         )
-    if setting.changes == "poisson":
-        times, who = _poisson_times(rng, pages.signal_rate, setting.horizon)
-        sent = [(times, who, EMITTED)]
-        signals = (times, who)
-        silent, doubt = pages.silent_rate, np.exp(-pages.signal_weight)
-    else:
-        times, who = _change_times(rng, pages.change_rate, setting)
-        told = rng.random(len(times)) < pages.recall[who]
-        false = _poisson_times(rng, pages.false_rate, setting.horizon)
-        sent = [(times, who, CHANGED)]
-        signals = (np.concatenate([times[told], false[0]]), np.concatenate([who[told], false[1]]))
-        silent, doubt = np.zeros(len(pages)), np.ones(len(pages))
-    arrival = signals[0]
+    times, who = _poisson_times(rng, pages.signal_rate, setting.horizon)
+    arrival = times
     if setting.delay > 0.0:
         arrival = arrival + rng.poisson(setting.delay, len(arrival)) * setting.tick
-    sent.append((arrival, signals[1], ARRIVED))
-    return Events(*_merged(sent), silent, doubt)
+    return Events(*_merged([(times, who, EMITTED), (arrival, who, ARRIVED)]))
 
 
 def _merged(parts: list[tuple[np.ndarray, np.ndarray, int]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -205,29 +182,6 @@ def _poisson_times(
     return rng.uniform(0.0, horizon, len(who)), who
 
 
-def _change_times(
-    rng: np.random.Generator, rates: np.ndarray, setting: ExperimentSetting
-) -> tuple[np.ndarray, np.ndarray]:
-    """Draw changes that are bursty or periodic, with these rates. Return their instants and page numbers.
-
-    Bursty changes come in bursts of BURST changes on average, spread over a quarter of the mean time between
-    changes. Periodic changes are evenly spaced, with a random phase and 10 % jitter.
-    """
-    if setting.changes == "bursty":
-        starts, pages = _poisson_times(rng, rates / BURST, setting.horizon)
-        sizes = rng.geometric(1.0 / BURST, len(starts))
-        who = np.repeat(pages, sizes)
-        times = np.repeat(starts, sizes) + rng.exponential(0.25, len(who)) / rates[who]
-    else:
-        counts = np.floor(rates * setting.horizon + rng.random(len(rates))).astype(int)
-        who = np.repeat(np.arange(len(rates)), counts)
-        numbers = np.arange(len(who)) - np.repeat(np.cumsum(counts) - counts, counts)
-        phase = rng.random(len(rates))[who]
-        times = (numbers + phase + 0.1 * rng.standard_normal(len(who))) / rates[who]
-    kept = (times > 0.0) & (times < setting.horizon)
-    return times[kept], who[kept]
-
-
 class Playback:
     """A scheduler that follows a precomputed sequence of pages."""
 
@@ -242,26 +196,6 @@ class Playback:
 
     def record_outcome(self, page: int, now: float) -> None:
         pass
-
-
-class Learner:
-    """Updates a scheduler with parameters estimated from its own crawls, starting from a prior."""
-
-    def __init__(self, scheduler: Any, pages: Pages, prior: Prior) -> None:
-        self._scheduler = scheduler
-        self._importance = pages.importance
-        self._estimates = [RunningEstimate(prior) for _ in range(len(pages))]
-
-    @classmethod
-    def first_belief(cls, pages: Pages, prior: Prior) -> Pages:
-        """Return the initial parameters. Each page has the change rate of the prior, and its true importance."""
-        start = RunningEstimate(prior).estimate(signal_rate=0.0)
-        return Pages(pages.importance, np.full(len(pages), start.change_rate))
-
-    def crawled(self, page: int, elapsed: float, signals: int, changed: bool, now: float) -> None:
-        estimate = self._estimates[page]
-        estimate.observe(elapsed, signals, changed)
-        self._scheduler.change(page, estimate.estimate().page(float(self._importance[page])), now)
 
 
 def check_policy(name: str) -> None:
@@ -325,17 +259,10 @@ def simulate(
     check_policy(name)
     if name in ("baseline", "optimum"):
         return _continuous(name, pages, setting)
-    believed = believed or pages
-    if setting.learn:
-        believed = Learner.first_belief(pages, setting.prior)
-    scheduler = _scheduler(name, believed, setting, rng)
-    learner = Learner(scheduler, pages, setting.prior) if setting.learn else None
-    if learner is not None and not hasattr(scheduler, "change"):
-        raise UsageError(f"policy {name} cannot learn: its schedule is precomputed")
-    replay = Replay(pages.importance, events.silent_rate, events.doubt, setting.horizon, setting.bins)
-    ticks = setting.ticks()
-    luck = rng.random(len(ticks)) if learner else None
-    replay.run(scheduler, ticks, events.times, events.pages, events.whats, learner, luck)
+    scheduler = _scheduler(name, believed or pages, setting, rng)
+    doubt = np.exp(-pages.signal_weight)
+    replay = Replay(pages.importance, pages.silent_rate, doubt, setting.horizon, setting.bins)
+    replay.run(scheduler, setting.ticks(), events.times, events.pages, events.whats)
     by_bin = replay.accuracy()
     settled = float(by_bin[int(WARMUP * setting.bins) :].mean())
     return SimulationResult(float(by_bin.mean()), settled, by_bin, replay.rates())

@@ -62,21 +62,6 @@ def fill_values(
 
 
 @cython.ccall
-def fill_waits(
-    pages: Columns,
-    signals: cython.const[cython.double][::1],
-    level: cython.double,
-    guess: cython.const[cython.double][::1],
-    tolerance: cython.double,
-    out: cython.double[::1],
-) -> cython.void:
-    """Compute `Parameters.wait` of each page."""
-    i: cython.Py_ssize_t
-    for i in range(pages.count):
-        out[i] = pages.page(i).wait(level, signals[i], guess[i], tolerance)
-
-
-@cython.ccall
 def fill_thresholds(
     pages: Columns,
     level: cython.double,

@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 
 CHARACTERS_MAX = 5_000  # number of characters at the start of a text that decide its language
 CHARACTERS_MIN = 40  # the result for a shorter text would be a guess
-CONFIDENCE_MIN = 0.2  # a less probable language gets no label; such texts are lists of names and numbers
+# a language of lower probability is not stated; most such texts are lists of names and numbers
+CONFIDENCE_MIN = 0.2
 DECLARED_PRIOR = 20.0
 _NO_LANGUAGE = "zxx"  # the label of code, numbers and noise
 _HEAD_BYTES = 4 << 10  # bytes at the start of a page that are searched for its <html>

@@ -205,7 +205,7 @@ def _lang(document: Any) -> str:
 
 def _add_items(declared: _Declared, document: Any, utf8: bytes) -> None:
     found: list[Item] = []
-    # the search is faster for a longer word; the first letter may be a capital
+    # a long word is found faster than "ld+json"; the "a" is omitted because it may be a capital
     if _contains(utf8, b"pplication/ld+json"):
         found += _linked_data(document)
     if _contains(utf8, b"itemprop"):
@@ -379,7 +379,7 @@ def _plain(text: str, _: str) -> str | None:
 
 
 def _name(text: str, _: str) -> str | None:
-    """Return the names in a text. A URL is not a name; OpenGraph gives URLs of profiles as authors."""
+    """Return the names in a text. URLs are ignored, because OpenGraph states authors by the URLs of their profiles."""
     return None if re.match(r"\s*https?:", text, re.IGNORECASE) else _line(text) or None
 
 

@@ -18,7 +18,7 @@ from crawler.admin.status import MemberStatus, Status
 from crawler.change_signals import Signalled
 from crawler.clock import iso_time
 from crawler.crawl.directory import CrawlDirectory
-from crawler.crawl.relaxed_settings import SeedPlaces, confirm, inherited
+from crawler.crawl.relaxed_settings import confirm
 from crawler.errors import UsageError
 from crawler.frontier.hosts.ranking import ORDERS
 from crawler.process.answering.explainer import Explainer, Steps
@@ -204,8 +204,7 @@ class Commands:
         """
         config, directory = self._context.config, CrawlDirectory(self._context.directory.parent)
         confirm(config, settings or {})
-        places = SeedPlaces(config.crawl.scope, inherited(config, settings or {}))
-        places.restrict(directory.settings.places())
+        places = directory.settings.seed_places(config, settings or {})
         good: list[str] = []
         refused: list[dict[str, str]] = []
         for portion in portions(urls):

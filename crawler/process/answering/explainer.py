@@ -123,14 +123,14 @@ class Explainer:
     ) -> Steps:
         """Add the facts that determine the verdict.
 
-        The facts added so far suffice for a verdict, even if the caller stops this generator early.
+        If the caller stops this generator early, the facts added until then are enough for a verdict.
         """
         answer |= self._facts(url)
         if record is not None:
             answer["record"] = _plain_record(record)
         if (withdrawn := self._pages.withdrawn(fingerprint, url)) is not None:
             answer["withdrawn"] = self._withdrawal(fingerprint, withdrawn)
-        answer["known"] = record is not None or self._due.contains(fingerprint)
+        answer["known"] = record is not None or fingerprint in self._due.known_set
         queued = {}
         if answer["known"] and (record is None or record.state is PageState.FAILED):
             queued = yield from self._frontier.views.entry(url)
@@ -206,7 +206,7 @@ class Explainer:
         }
 
     def _found_on(self, record: PageRecord | None, answer: Mapping[str, Any]) -> str:
-        """Return the URL of the page that first linked to a URL; "" for a seed or a page of another process."""
+        """Return the URL of the page that first linked to a URL; "" if there is none, or if another process has it."""
         via = record.via if record is not None else int(answer.get("via") or "0", 16)
         page = self._pages.record(via) if via else None
         return page.url if page is not None else ""

@@ -24,6 +24,7 @@ from crawler.pages.erasure import Rewriting
 from crawler.process.committing.commits import Commits
 from crawler.process.committing.committer import DECISION_DELAY, SIBLINGS, Committer, CommitterState, Step
 from crawler.process.lifecycle.background_tasks import Tasks, wait_for
+from crawler.process.lifecycle.run_end import RunEnd
 from crawler.process.lifecycle.shutdown import within
 from crawler.storage.commit import Change, Maker, Making
 from crawler.storage.faults import reach
@@ -46,23 +47,11 @@ class CommitLoopOwner(Protocol):
     def seeding(self) -> bool:
         """Return whether seeds are still being read."""
 
-    def stopping(self) -> bool:
-        """Return whether the process is stopping. In this case, it starts nothing new."""
-
-    def leaves_links(self) -> bool:
-        """Return whether the pending links of the DUE are left to the next run, which will flush them."""
-
     def decided(self) -> None:
         """React to decisions on results: the hosts of these results are free again."""
 
     def committed(self) -> None:
         """React to a commit: a group of changes is now durable."""
-
-    def wake(self) -> None:
-        """Check again whether the run is over, because something relevant has changed."""
-
-    def fail(self, error: BaseException) -> None:
-        """Stop the process with `error`. From now on, no change may be acknowledged."""
 
 
 def _unobserved(_name: str, _seconds: float) -> None:
@@ -72,8 +61,8 @@ def _unobserved(_name: str, _seconds: float) -> None:
 class CommitLoop:
     """Makes queued changes durable, and carries out the flushes and merges of the DUE.
 
-    `pages_file` receives one line per fetch. `in_thread` calls a function in a thread
-    that the process does not wait for when it exits.
+    `pages_file` receives one line per fetch. `in_thread` calls a function in a thread. When the process
+    exits, it does not wait for this thread.
     """
 
     def __init__(
@@ -82,12 +71,14 @@ class CommitLoop:
         config: Config,
         pages_file: Path,
         run: CommitLoopOwner,
+        run_end: RunEnd,
         in_thread: Callable[[Callable[[], object]], Awaitable[None]],
     ) -> None:
         self._commits = commits
         self._clock = commits.clock
         self._due, self._frontier, self._point = commits.due, commits.frontier, commits.point
-        self._run = run
+        self._run, self._run_end = run, run_end
+        run_end.on_stop = self.look_at_flight
         self._in_thread = in_thread
         self._committer = Committer(config.store, config.crawl.concurrency)
         self._heavy_links_max = config.due.buffer_entries_max
@@ -107,7 +98,7 @@ class CommitLoop:
         self._compacting = False
         self._news = asyncio.Event()
         self._few_in_flight = asyncio.Event()
-        self._background = Tasks(run.fail)
+        self._background = Tasks(run_end.fail)
         self._writer = ThreadPoolExecutor(1, "writer")
         self.merger = ThreadPoolExecutor(1, "merger")
         logs = config.logs
@@ -124,7 +115,7 @@ class CommitLoop:
         self.look_at_flight()
 
     def queue_heavy(self, maker: Maker) -> None:
-        """Queue a function that takes long to build its `Change`. At most one of these runs per turn of the queue."""
+        """Queue a function that takes long to build its `Change`. The queue runs at most one such function per turn."""
         self._point.add_heavy(maker)
         self._news.set()
         self.look_at_flight()
@@ -135,7 +126,7 @@ class CommitLoop:
 
     def look_at_flight(self) -> None:
         """Stop gathering results if few fetches are in flight. Call this when a task ends or the process stops."""
-        if self._run.fetching() <= SIBLINGS or self._run.stopping():
+        if self._run.fetching() <= SIBLINGS or self._run_end.stopping():
             self._few_in_flight.set()
 
     async def run(self) -> None:
@@ -148,10 +139,10 @@ class CommitLoop:
                 ended = self.busy and step is Step.WAIT
                 self.busy = step is not Step.WAIT
                 if ended:
-                    self._run.wake()
+                    self._run_end.wake()
                 await self._steps[step]()
         except Exception as error:  # a failed write
-            self._run.fail(error)
+            self._run_end.fail(error)
 
     async def close(self, limit: float) -> None:
         """End merges and threads, each within `limit` seconds. If the writer thread takes longer, set `writing`."""
@@ -172,7 +163,7 @@ class CommitLoop:
     # -- the steps, one method each ----------------------------------------------
 
     def _state(self, now: float) -> CommitterState:
-        stopping, fetching = self._run.stopping(), self._run.fetching()
+        stopping, fetching = self._run_end.stopping(), self._run.fetching()
         early = not fetching or now >= self._committer.early_flush_at
         dry = stopping or (early and self._frontier.wants_urls(now))
         return CommitterState(
@@ -180,14 +171,14 @@ class CommitLoop:
             undecided=self._point.unmade if self._takes_heavy() else self._point.unmade_light,
             fetching=fetching,
             flush=bool(self._due.pending)
-            and not self._run.leaves_links()
+            and not self._run_end.leaves_links
             and self._due.wants_flush(now, dry=dry),
             hurry=stopping or self._run.seeding() or self._due.full,
         )
 
     async def _wait(self) -> None:
         """Wait until a change is queued, or the DUE needs a flush."""
-        at, now = math.inf if self._run.leaves_links() else self._due.next_wakeup(), self._clock.now()
+        at, now = math.inf if self._run_end.leaves_links else self._due.next_wakeup(), self._clock.now()
         if now < self._committer.early_flush_at:
             at = min(at, self._committer.early_flush_at) if self._due.pending else at
         await wait_for(self._news, None if at == math.inf else max(0.0, at - now))
@@ -208,7 +199,7 @@ class CommitLoop:
         This is the case if there is still room in the DUE for other results after it, or if the process is
         stopping.
         """
-        return self._run.stopping() or self._due.pending < self._heavy_links_max
+        return self._run_end.stopping() or self._due.pending < self._heavy_links_max
 
     async def _make(self, *, heavy: bool = True) -> None:
         """Decide on the results queued now, in several turns of the event loop. Decide on at most one heavy result."""
@@ -282,7 +273,7 @@ class CommitLoop:
 
     def _compact(self) -> None:
         """Start a merge of runs in the merger thread, unless one is under way."""
-        if self._compacting or (plan := self._due.begin_compaction()) is None:
+        if self._compacting or (plan := self._due.compactor.begin()) is None:
             return
         self._compacting = True
         self._background.start(self._merge(plan))
@@ -294,7 +285,7 @@ class CommitLoop:
                 reach("compaction during flush")
         except StoreError as error:  # in this case, the input runs remain unchanged
             log.error("DUE: cannot merge runs: %s; the runs remain separate", error)
-            self._due.compaction_failed(plan)
+            self._due.compactor.failed(plan)
             self._compacting = False
             return
         self.queue(partial(self._compacted, plan))

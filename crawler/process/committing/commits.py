@@ -57,8 +57,8 @@ class Commits:
     def flush_change(self, plan: FlushPlan) -> Making:
         """Build the `Change` that records the plan's new URLs as known and adds them to the frontier.
 
-        This change must be queued like any other, because it writes host records that count pages whose
-        changes are still in the queue.
+        This change must wait in the queue like any other. It writes host records, and their counts include
+        pages whose changes are still in the queue.
         """
         reach("flush ran")
         change = Change(sync=True)
@@ -83,13 +83,13 @@ class Commits:
         """Build the `Change` that replaces the input runs of a merge with the merged run."""
         reach("compaction ran")
         change = Change(sync=True)
-        self.due.stage_compaction(plan, change)
+        self.due.compactor.stage(plan, change)
         change.after.append(lambda: self._compacted(plan))
         return change
 
     def _compacted(self, plan: CompactionPlan) -> None:
         reach("compaction committed")
-        self.due.compacted(plan)
+        self.due.compactor.committed(plan)
         reach("compaction done")
 
     # -- finished URLs queued again ------------------------------------------------

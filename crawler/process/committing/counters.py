@@ -73,7 +73,8 @@ def count_page(change: Change, fetch: Fetch, end: End) -> None:
     _count_fetch(change, "pages", fetch, end)
     if end is End.DONE:
         change.count("urls.done")
-        change.count("urls.failed", fetch.outcome not in _NO_FAILURE)
+        if fetch.outcome not in _NO_FAILURE:
+            change.count("urls.failed")
 
 
 def count_refresh(change: Change, capturing: Capturing, end: End) -> None:
@@ -110,7 +111,8 @@ def count_connection(change: Change, fetch: Fetch) -> None:
 
 def _count_fetch(change: Change, source: str, fetch: Fetch, end: End) -> None:
     change.count(f"{source}.{fetch.outcome}")
-    change.count(f"{source}.retried", end is not End.DONE)
+    if end is not End.DONE:
+        change.count(f"{source}.retried")
     count_connection(change, fetch)
     change.count("bytes.wire", fetch.wire_bytes)
     change.count("bytes.decoded", fetch.part.length if fetch.part else len(fetch.content))

@@ -14,13 +14,18 @@ PORTION_CHARS = 64 << 10
 
 def portions(hrefs: Sequence[str]) -> Iterator[Sequence[str]]:
     """Yield `hrefs` in order, in portions of at most `PORTION_LINKS` and about `PORTION_CHARS`. No portion is empty."""
-    if len(hrefs) <= PORTION_LINKS and sum(map(len, hrefs)) < PORTION_CHARS:
-        if hrefs:
-            yield hrefs
-        return
+    for begin in range(0, len(hrefs), PORTION_LINKS):
+        portion = hrefs[begin : begin + PORTION_LINKS]
+        if sum(map(len, portion)) < PORTION_CHARS:
+            yield portion
+        else:
+            yield from _by_chars(portion)
+
+
+def _by_chars(hrefs: Sequence[str]) -> Iterator[Sequence[str]]:
     begin, chars = 0, 0
     for place, href in enumerate(hrefs):
-        if place - begin == PORTION_LINKS or chars >= PORTION_CHARS:
+        if chars >= PORTION_CHARS:
             yield hrefs[begin:place]
             begin, chars = place, 0
         chars += len(href)

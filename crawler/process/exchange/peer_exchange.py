@@ -6,11 +6,10 @@
 
 A process that has finished keeps running until all other processes know of the end, but at most for
 `crawl.patience`. This time is limited because a silent process may be dead. A process may be cut off during
-this time, so that it does not learn that the crawl has ended. It then waits for messages of the processes
-that have left. The wait ends when one of them is started again and tells it that the crawl has ended. The
-wait also ends if two conditions hold: the machines of the processes that have left have refused connections
-for `GONE_PATIENCES` times `crawl.patience`, and the last messages of all processes prove that no work is
-left.
+this time, so that it does not learn that the crawl has ended. It then waits until one of the processes that
+have left is started again and tells it that the crawl has ended. The wait also ends if two conditions hold:
+the machines of the processes that have left have refused connections for `GONE_PATIENCES` times
+`crawl.patience`, and the last messages of all processes prove that no work is left.
 """
 
 import asyncio
@@ -190,8 +189,8 @@ class PeerExchange(Exchange):
     def _progress(self) -> Progress:
         """Return the progress of this process.
 
-        If an earlier run has stored that the crawl has ended, and this is still true, links to seeds that are
-        in the outbox again are not counted.
+        If an earlier run has stored that the crawl has ended, and this still applies, the links to seeds that
+        this run has put into the outbox a second time are not counted.
         """
         own = super()._progress()
         if own.outbox and self._known_termination.holds and not self.coordination.heard_all:

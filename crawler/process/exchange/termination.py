@@ -14,11 +14,11 @@ had them before the end.
 
 A stored end is used in two cases. The first case is a restart after a crash. The process may have been killed
 while it was leaving, and its peers may have left, too. So the process does not wait for missing peers for
-ever: it leaves when, for `silence_max`, it has heard of work from no process. The second case is a start
-after a clean end. This start is a new run, which waits for all peers. But one of the peers may have been cut
-off when the others left, and may still be waiting for them. For this case, the stored end contains the
-numbers of links that each peer had sent and applied. If a peer still has these numbers and knows of no end,
-the first process that is started again informs the peer.
+ever. It leaves when no process has reported work for `silence_max`. The second case is a start after a clean
+end. This start is a new run, which waits for all peers. But one of the peers may have been cut off when the
+others left, and may still be waiting for them. For this case, the stored end contains the numbers of links
+that each peer had sent and applied. If a peer still has these numbers and knows of no end, the first process
+that is started again informs the peer.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -119,7 +119,7 @@ class Termination:
         return self._is_awaited(said) or (not self._clean and now - self._quiet_since >= self._silence_max)
 
     def _is_awaited(self, said: Mapping[str, Progress | Counters]) -> bool:
-        """Return whether a peer does not know of the end, and sent and applied no links since it was stored."""
+        """Return whether any peer does not know of the end, and has sent and applied no links since it was stored."""
         peers = self._kept.peers if self._kept is not None else {}
         return any(
             each.past_end is PastEnd.NONE and peers.get(name) == (each.appended, each.applied)

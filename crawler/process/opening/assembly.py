@@ -3,7 +3,7 @@
 import logging
 import os
 import random
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from crawler.config import Overrides
@@ -22,7 +22,7 @@ from crawler.robots.cache import RobotsCache
 from crawler.splitter.inbox import Inbox
 from crawler.splitter.outbox import Outbox
 from crawler.storage.faults import reach
-from crawler.storage.keys import PAGE, PARKED, SCOPE_STATE, TODO
+from crawler.storage.keys import PARKED, SCOPE_STATE, TODO
 from crawler.storage.kv import KeyValue, scan_prefix
 from crawler.storage.parts import PARTS, PartFolder, PartHead
 from crawler.storage.reshard import load_json
@@ -117,16 +117,8 @@ def make_eliminator(context: ProcessContext, store: KeyValue, fingerprinter: Fin
         config.due,
         check_value=fingerprinter.check_value,
         method=config.urls.fingerprint,
-        known=_handed_out(store) if config.due.method == "memory" else (),
         fault=reach,
     )
-
-
-def _handed_out(store: KeyValue) -> Iterator[int]:
-    """Yield the fingerprints of all tried, to-do and parked URLs, to fill a DUE that is kept in memory."""
-    for key, _ in scan_prefix(store, PAGE):
-        yield int.from_bytes(key[2:], "big")
-    yield from queued_fingerprints(store)
 
 
 def queued_fingerprints(store: KeyValue) -> Iterable[int]:

@@ -69,8 +69,8 @@ class ProcessViews:
             pending=due.pending,
             known=due.known,
             new=due.new,
-            runs=due.run_count,
-            expected_collisions=due.expected_collisions(),
+            runs=len(due.known_set.runs),
+            expected_collisions=due.known_set.expected_collisions(),
         )
 
     def splitter_counts(self) -> SplitterCounts | None:

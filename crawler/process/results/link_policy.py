@@ -81,10 +81,12 @@ class LinkPolicy:
         if extracted is None:
             return 0
         self._knowledge.answered(fetch.url)
-        change.count("pages.parse_limit", extracted.parse_limit)
+        if extracted.parse_limit:
+            change.count("pages.parse_limit")
         withheld = extracted.nofollow and not (extracted.hrefs or extracted.requisites or extracted.refresh)
         copy = self._is_copy(fetch_task, fetch, digest)
-        change.count("pages.copies", copy)
+        if copy:
+            change.count("pages.copies")
         if withheld or copy:
             change.count("pages.links_not_taken")
             return 0

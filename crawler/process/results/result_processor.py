@@ -157,7 +157,8 @@ class ResultProcessor:
         counters.count_kept(change, capturing)
         if fetch.rendering is not None:
             self._keep_rendering(change, fetch.rendering, now)
-        change.count("rendered.held_back", fetch.held_back)
+        if fetch.held_back:
+            change.count("rendered.held_back")
         if self._refresh is not None and decision.end is End.DONE:
             self._schedule(change, capturing, before, decision, now)
             if self._hear and extracted is not None and extracted.told_by and fetch_task.flags & _REFRESH:
@@ -357,7 +358,10 @@ class ResultProcessor:
     def _stamp(
         self, change: Change, capturing: Capturing, extracted: Extracted | None, before: PageRecord | None
     ) -> None:
-        """Attach a consent receipt to an answer. A stored page's record keeps that of the last successful fetch."""
+        """Attach a consent receipt to an answer.
+
+        The record of a stored page keeps the receipt of the last successful fetch.
+        """
         if self._stamping is None:
             return
         fetch, record = capturing.fetch, capturing.record

@@ -41,7 +41,7 @@ def queue_entry(due: Eliminator, frontier: Frontier, url: str, fingerprint: int)
     Return None if the URL is not known, if it has not reached a queue yet, or if its host's queue is too long
     to be read in one turn of the loop.
     """
-    if not due.contains(fingerprint) or due.waits(fingerprint):
+    if fingerprint not in due.known_set or due.waits(fingerprint):
         return None
     try:
         next(frontier.views.entry(url))

@@ -16,7 +16,7 @@ def final_report(process: Process, crawl_id: str) -> Report:
         crawl_id=crawl_id,
         started=process.started,
         ended=now,
-        stopped_by=process.stopped_by,
+        stopped_by=process.run_end.reason,
         counters=dict(counters),
         run_counters=dict(counters - stages.counters_before),
         frontier=views.frontier_counts(),
@@ -27,5 +27,5 @@ def final_report(process: Process, crawl_id: str) -> Report:
         cpu_seconds=cpu_seconds(),
         peak_rss_bytes=peak_rss_bytes(),
         refreshing=views.refreshing(now),
-        problems=views.problems() if process.failure is None else ["not checked: the run failed"],
+        problems=views.problems() if process.run_end.failure is None else ["not checked: the run failed"],
     )

@@ -79,7 +79,7 @@ class LiveCommands:
         else:
             self._pauses.resume()
             log.info("going on")
-            self._process.wake()
+            self._process.run_end.wake()
 
     def _set(self, settings: Mapping[str, str]) -> dict[str, Any]:
         """Change settings that can be changed while the crawl runs."""

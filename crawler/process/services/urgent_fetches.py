@@ -35,7 +35,7 @@ class UrgentFetches:
 
     def request(self, url: str, fingerprint: int) -> Ahead:
         """Queue a page for an early, polite fetch. A known page is refetched; an unknown page is queued as a link."""
-        if self._process.stopped_by:
+        if self._process.run_end.stopping():
             return Ahead(AheadState.AT_REST, "the crawl has ended or is stopping")
         record = self._pages.record(fingerprint)
         verdict = self._process.commands.prospect(url, record)
@@ -45,8 +45,8 @@ class UrgentFetches:
             return _FULL
         if record is not None:
             return self._refetch(fingerprint, verdict)
-        if not self._due.contains(fingerprint):
-            self._process.queue(partial(self._decide, [url], "signal", Signalled()))
+        if fingerprint not in self._due.known_set:
+            self._process.changes.queue(partial(self._decide, [url], "signal", Signalled()))
             self._waiting.add(fingerprint)
             loop = asyncio.get_running_loop()
             loop.call_later(_QUEUED_AGAIN_AFTER, self._waiting.discard, fingerprint)
@@ -58,7 +58,7 @@ class UrgentFetches:
         if refresh is None or fingerprint not in refresh:
             return Ahead(AheadState.NOT_REFRESHED, "it is known, and this crawl does not refetch it")
         taken = refresh.claims.request(fingerprint)
-        self._process.wake()
+        self._process.run_end.wake()
         return verdict if taken else _FULL
 
     async def key_file(self, url: str, key: str) -> bytes | None:

@@ -68,7 +68,7 @@ class VitalSigns:
             "done": self._counters["urls.done"],
             "hosts": self._frontier.views.hosts_reached,
             "new": self._due.new
-            - self._counters["urls.new_seeds"],  # the user gave the seeds: no page brought them
+            - self._counters["urls.new_seeds"],  # seeds come from the user and not from pages
             "known": self._due.known,
         } | recent_requests(self._counters)
 

@@ -40,7 +40,7 @@ def crawl_domain(hosts: int, pages: int, settings: dict[str, Any], **sections: A
 def test_hosts_of_a_domain_share_a_rate(
     settings: dict[str, Any], sections: dict[str, Any], rate: float
 ) -> None:
-    """No window has more starts than the rate allows, and the rate is used."""
+    """No window has more starts than the rate allows, and in the long run the rate is reached."""
     crawl = crawl_domain(40, 8, settings, **sections)
     crawl.run(300.0)
     assert len(crawl.done) == 41 * 8, "every page is fetched"

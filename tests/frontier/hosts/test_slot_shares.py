@@ -190,7 +190,7 @@ def test_an_answer_decides_whether_a_host_is_prompt(took: float, truncated: str,
 def test_requests_continue_without_a_slot_before_any_must_end() -> None:
     """Twenty slow hosts share ten slots.
 
-    Up to five requests continue without a slot. Only when more slots are needed must a request end.
+    Up to five requests continue without a slot. A request has to end only when more slots are needed.
     """
     crawl = Crawl(
         config(frontier={"front_factor": 12}),

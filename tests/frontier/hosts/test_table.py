@@ -198,7 +198,7 @@ def test_a_missing_record_is_reported() -> None:
 def fill(table: KeyedTable) -> None:
     """Insert rows until the next insert makes the table grow.
 
-    A table has the same number of rows right after opening.
+    A table that has just been opened has this number of rows.
     """
     while table.count < table._capacity:
         table.insert(table.count + 1 << 20)

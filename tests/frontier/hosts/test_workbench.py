@@ -38,22 +38,22 @@ def bench(
 
 
 def test_hosts_at_an_address_go_in_order_of_arrival() -> None:
-    """A host that was called keeps its turn, even if another host uses the address before it makes its request."""
+    """A host whose turn has come keeps its turn, even if another host of the address sends a request first."""
     work, addresses, hosts = bench(3)
     address = addresses.meet("10.0.0.1", 1, 0.0)
     for host in hosts:
         work.enter(host)
-        work.wait_at(host, address, 0.0)
+        work.plans.wait_at(host, address, 0.0)
     called = work.pop(0.5)
     assert called is hosts[0] and called.called_by is address
     addresses.acquire(address, 0.5)
-    work.wait_at(called, address, 0.5)
+    work.plans.wait_at(called, address, 0.5)
     assert work.pop(0.5) is None
-    work.release_address(address, 1.0, 1.0)
+    work.plans.release(address, 1.0, 1.0)
     order = []
     for now in (1.5, 2.5, 3.5):
         order.append(work.pop(now))
-        work.call_next(address, now)
+        work.plans.call_next(address, now)
     assert order == hosts
     work._check()
 
@@ -62,7 +62,7 @@ def test_a_full_front_sends_idle_hosts_away_first_then_those_that_wait_longest()
     work, _, hosts = bench(12)
     for host in hosts[:8]:
         work.enter(host)
-        work.wake(host, 100.0 + host.slot)
+        work.plans.wake(host, 100.0 + host.slot)
     work.hosts.todo[2] = 0
     work.sleep(hosts[2])
     for host in hosts[8:]:
@@ -82,8 +82,8 @@ def test_a_later_plan_replaces_the_earlier_one() -> None:
     work, _, (host,) = bench(1)
     work.enter(host)
     for instant in range(1000):
-        work.wake(host, float(1000 - instant))
-    assert len(work._heap) < 200
+        work.plans.wake(host, float(1000 - instant))
+    assert len(work.plans.heap) < 200
     assert work.next_event(0.0) == 1.0
     assert work.pop(1.0) is host and work.pop(2000.0) is None
 
@@ -97,7 +97,7 @@ def test_hosts_that_are_soon_ready_again_stay_in_the_front() -> None:
     for host in hosts[:8]:
         work.enter(host)
         work.hosts.ready[host.slot] = 20.0 + host.slot
-        work.wake(host, 20.0 + host.slot)
+        work.plans.wake(host, 20.0 + host.slot)
     for host in hosts[8:]:
         work.schedule(host.slot, 0.0)
     assert work.pop(1.0) is None
@@ -105,7 +105,7 @@ def test_hosts_that_are_soon_ready_again_stay_in_the_front() -> None:
     work.hosts.todo[3] = 0
     work.sleep(hosts[3])
     assert work.pop(1.0) is hosts[8] and work.hosts.place[3] == HostState.IDLE
-    work.wake(hosts[5], 30.0)  # the next try of the host is after its gap
+    work.plans.wake(hosts[5], 30.0)  # the next try of the host is after its gap
     assert work.pop(1.0) is hosts[9] and work.hosts.place[5] == HostState.CALENDAR
     work._check()
 
@@ -115,7 +115,7 @@ def full_front(count: int, unloaded: list[int] | None = None) -> Workbench:
     work, _, hosts = bench(count, unloaded=unloaded)
     for host in hosts[:8]:
         work.enter(host)
-        work.wake(host, 0.0)
+        work.plans.wake(host, 0.0)
     for host in hosts[8:]:
         work.schedule(host.slot, 0.0)
     return work
@@ -133,7 +133,7 @@ def asked_every(seconds: float, count: int, work: Workbench) -> list[int]:
         assert host is not None
         host.served += 1
         asked.append(host.slot)
-        work.wake(host, now + 1.0)
+        work.plans.wake(host, now + 1.0)
         work._check()
     return asked
 
@@ -150,7 +150,7 @@ def test_ready_hosts_outside_a_full_front_get_turns_too() -> None:
 
 
 def test_hosts_with_open_connections_stay_in_the_front() -> None:
-    """Eight hosts take turns. Each is ready again after 1 s, so it is served eight intervals minus 1 s late.
+    """Eight hosts take turns. Each host is ready again after 1 s, but its next turn comes only after eight intervals.
 
     A host stays in the front if it is served at most 35 s late (`stay`).
     """

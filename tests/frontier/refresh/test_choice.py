@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from crawler.freshness.params import PageParameters, Pages
 from crawler.frontier.refresh import RefreshOutcome, Schedule, Settings
-from crawler.lab.refresh.crawl_value import crawl_value
+from tests.freshness.page_values import crawl_value
 
 PLAIN = Settings(neighbourhood=False, pooling=False, explore=0.0)
 

@@ -70,7 +70,7 @@ def test_portions_of_all_sum_to_the_rate(share: float, new: float, known: float)
 
 
 def test_new_pages_get_their_share_back_after_they_had_run_out() -> None:
-    """The share of the crawl was once overwritten with that of one process. Then no new page was fetched again."""
+    """The share of the crawl was once overwritten with that of one process. From then on, no new page was fetched."""
     config = RefreshConfig(share=0.3)
     portion = Portion(Schedule(Settings()), SiteClock(1.0), config, Importance(config), rate=1.0, name="p0")
     for work in (True, False, True):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from crawler.errors import UsageError
 from crawler.freshness.params import PageParameters
 from crawler.frontier.refresh import RefreshOutcome, Schedule, Settings
-from crawler.lab.refresh.crawl_value import threshold
+from tests.freshness.page_values import threshold
 
 KINDS = [
     PageParameters(1.0, 0.3),

@@ -35,9 +35,10 @@ def told_by(pages: int, days: float, precision: float, share: float = 1.0, level
 
 
 def test_the_gain_of_perfect_signals_equals_the_closed_form() -> None:
-    """Without signals the value is mu exp(-u), at R^1(u) = L D/mu; with perfect signals it is mu (1 - L D/mu).
+    """L is the level, D is the rate of changes, and R^1(u) = L D/mu.
 
-    The gain is therefore mu u exp(-u).
+    The freshness is mu exp(-u) without signals, and mu (1 - L D/mu) with perfect signals. The gain is
+    therefore mu u exp(-u).
     """
     for u in (0.2, 0.7, 1.5):
         level = (1.0 - (1.0 + u) * math.exp(-u)) / RATE

@@ -207,7 +207,7 @@ def test_pages_of_a_clock_that_was_ahead_are_fetched_again() -> None:
 
 
 def test_a_crash_restores_pages_in_flight() -> None:
-    """If a crash comes during the fetch of a page, the page still has all signals since its last crawl afterwards."""
+    """After a crash during the fetch of a page, the page still has all signals since its last crawl."""
     schedule = Schedule(level=1e6, track=True)
     page = schedule.add(7, 1, 2, 0.0, 0.0)
     schedule.signals.note_change(page, 5.0, 1)

@@ -266,7 +266,7 @@ def test_long_urls_have_short_patterns() -> None:
 
 
 def test_counts_and_bounds_hold_for_any_order_of_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The cases are more hosts, patterns and pages than are kept, answers without a request, and vanished records."""
+    """The answers are from more hosts, patterns and pages than are kept; some have no request or no record."""
     for name, most in (("HOSTS_MAX", 4), ("CELLS_MAX", 20), ("PATTERNS_MAX", 3), ("PAGES_MAX", 5)):
         monkeypatch.setattr(believing, name, most)
     rng = random.Random(7)

@@ -164,7 +164,7 @@ def test_the_generator_follows_its_parameters(synthetic: Trace) -> None:
 
 
 def test_a_page_has_no_url_of_the_wide_set_twice() -> None:
-    """Without repeats, all links of a page differ, even if the page has more links than the wide set has URLs."""
+    """With `repeat=0`, all links of a page differ, even if there are more links than URLs in the wide set."""
     model = LinkLocality(
         repeat=0.0,
         global_share=0.0,

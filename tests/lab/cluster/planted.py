@@ -312,7 +312,7 @@ def _uncounted() -> list[tuple[Any, str, Any]]:
 
 
 def _made_out_of_turn() -> list[tuple[Any, str, Any]]:
-    """Bug: the change of a flush is computed too early, before the queued changes on which it depends."""
+    """Bug: a flush computes its change too early, before the queued changes on which it depends."""
     add = commit.CommitPoint.add
 
     def add_made(self: commit.CommitPoint, change: Any) -> None:

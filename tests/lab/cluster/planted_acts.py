@@ -24,6 +24,7 @@ from crawler.pages.page_cache import PageCache
 from crawler.pages.segments import SegmentWriter
 from crawler.pages.withdrawals import Withdrawals
 from crawler.process.committing import commit_loop
+from crawler.process.committing.queued_changes import QueuedChanges
 from crawler.process.exchange.peer_exchange import PeerExchange
 from crawler.process.fetching import page_rendering
 from crawler.process.live_services import LiveServices
@@ -175,7 +176,7 @@ def _results_dropped_at_term() -> Patches:
     async def nothing(self: Process) -> None:
         pass
 
-    return [(Process, "_commit_rest", nothing), (Process, "commit_rest", lambda self: None)]
+    return [(Process, "_commit_rest", nothing), (QueuedChanges, "commit_rest", lambda self: None)]
 
 
 def _foreign_signals_ignored() -> Patches:
@@ -231,7 +232,7 @@ def _visit_not_counted() -> Patches:
 
 
 def _share_forgotten() -> Patches:
-    """Bug: the refresh share of one process is used as that of the crawl, so new pages starve after they ran out."""
+    """Bug: the refresh share of one process counts for the whole crawl, so that later new pages are never fetched."""
     return [(Share, "of_crawl", property(lambda self: self.refresh))]
 
 

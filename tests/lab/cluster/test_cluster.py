@@ -73,7 +73,7 @@ def test_reshards_break_no_rule(refresh: bool) -> None:
 def test_no_start_that_was_planned_before_a_power_cut_comes_before_the_machine_has_booted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Until then, the host answers the last request. The next process cannot know when that answer ends."""
+    """The next process cannot know when the host's answer to the last request ends."""
     plan = [
         Fault(10.0, "kill", (0,), 12.0),  # plans a start at 22 s
         Fault(12.0, "rerun", (0,), 1.0),  # starts the process already at 13 s
@@ -183,7 +183,7 @@ def test_every_bug_can_be_planted() -> None:
 
 @pytest.mark.parametrize("bug", [*CHEAP, *CHEAP_IN_A_SMALL_WEB])
 def test_a_planted_bug_is_found(bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Some bugs prevent the end of the crawl. Ten virtual minutes show this as well as the usual two hours."""
+    """Some bugs prevent the end of the crawl. Ten virtual minutes show this; two hours are usual."""
     monkeypatch.setattr(cluster, "ENDING_MAX", 600.0)
     if bug in CHEAP:
         settings = shorter(settings_of(PLANTS[bug], CHEAP[bug]))

@@ -59,7 +59,7 @@ def test_broken_connections_and_processes_lose_nothing_and_apply_nothing_twice(s
     ],
 )
 def test_many_faults_of_few_kinds_break_no_rule(seed: int, faults: tuple[str, ...]) -> None:
-    """Few kinds of faults hit a web with twice the pages.
+    """A web with twice as many pages as usual is hit by faults of few kinds.
 
     The comment beside each seed names the planted bug that this seed would reveal.
     """
@@ -127,7 +127,7 @@ def test_processes_end_by_themselves_after_a_cut_at_the_last_page(
 ) -> None:
     """At the last page, p2 is cut off. It leaves after `crawl.patience`, before the others can learn of the end.
 
-    The others end when the machine of p2 has refused connections for five times this time.
+    The others end when the machine of p2 has refused connections for five times `crawl.patience`.
     """
     patience, length = 30.0, 100.0
     settings = msgspec.structs.replace(QUIET, tree={"crawl": {"patience": patience}})

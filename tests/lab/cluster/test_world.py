@@ -264,7 +264,7 @@ def test_dead_lives_cannot_write_and_a_full_disk_accepts_nothing(tmp_path: Path)
 
 
 def test_the_end_of_a_life_closes_no_file_that_has_the_number_of_a_file_it_had_closed(tmp_path: Path) -> None:
-    """A file object closes its descriptor without `os.close`, so the number may belong to another life."""
+    """A file object closes its descriptor without `os.close`, so its number may already be that of another file."""
     system = SystemCalls()
     first, second = make_life(tmp_path / "first"), make_life(tmp_path / "second")
     for life in (first, second):
@@ -289,10 +289,7 @@ def test_the_end_of_a_life_closes_no_file_that_has_the_number_of_a_file_it_had_c
 
 
 def test_a_lock_of_a_dead_life_closes_no_file_of_another_process(tmp_path: Path) -> None:
-    """If a lock is released late, this closes no file of another process.
-
-    Neither does a child that is forked after the simulation.
-    """
+    """A lock that is released late, or by a child forked after the simulation, closes no file of another process."""
     system, life = SystemCalls(), make_life(tmp_path)
     with system.installed():
         locks = [in_life(life, Lock, tmp_path / f"{number}.lock", "p0") for number in range(2)]

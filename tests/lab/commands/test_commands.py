@@ -57,7 +57,6 @@ def test_simulation_prints_a_table(tmp_path: Path, capsys: pytest.CaptureFixture
         "--bandwidth 5:1",
         "--bandwidth 0:1,0:2",
         "--bandwidth 0:0",
-        "--policies lds --learn --size 3 --time 5",
         "--pages /nowhere/pages.csv",
         "rates",
         "rates --pages x.csv --rate 0",
@@ -198,17 +197,6 @@ def test_histories_of_the_bias_figures_have_their_rates() -> None:
 
     delta, tau, n, z = draw_history(np.random.default_rng(1), 0.5, 0.5, 20_000.0)
     assert n.sum() / tau.sum() > 0.04 and 0.05 < z.mean() < 1.0 and 0.05 <= delta <= 0.5
-
-
-def test_running_estimates_stay_close_to_batch_estimates(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The table compares three estimators on a few short histories. The naive estimates are too large on average."""
-    from crawler.lab.figures import bias
-
-    monkeypatch.setattr(bias, "LENGTHS", (3000.0,))
-    drawing = bias.estimators_compared(figures.Options(quick=True, instances=1))
-    found = {(row[2], row[3]): row[5] for row in drawing.rows}
-    assert abs(found["running minus batch", "precision"]) < 0.005  # type: ignore[operator]
-    assert found["naive counts", "recall"] > 0.1 > abs(found["batch maximum likelihood", "recall"])  # type: ignore
 
 
 def test_progress_shows_the_remaining_time(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""Test the living league: when hubs list new pages, the cost of discovery, scores and credits."""
+"""Test the living league: the times at which hubs list new pages, the cost of discovery, scores, and credits."""
 
 from typing import Any
 

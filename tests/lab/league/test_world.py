@@ -14,7 +14,7 @@ from tests.lab.league.made import EXCERPT, history, world
 
 
 def _told(found: World) -> list[tuple[int, int, float]]:
-    """Return (day, page, date in days) of all signals."""
+    """Return for each signal the day it is heard, its page, and the date it states, in days."""
     return [
         (day, page, round(at / DAY, 6))
         for day, heard in enumerate(found.signals)

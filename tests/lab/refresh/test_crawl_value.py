@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crawler.freshness.params import PageParameters, Pages
-from crawler.lab.refresh import crawl_value as cv
+from crawler.lab.refresh.crawl_value import crawl_values, kind_of, thresholds
+from tests.freshness import page_values as cv
 
 GOLDEN = json.loads((Path(__file__).parent.parent.parent / "golden" / "refresh_values.json").read_text())
 NAMES = {
@@ -33,15 +34,7 @@ def _page(record: dict) -> PageParameters:
 def test_golden_values_of_580_states(key: str) -> None:
     """The golden values have 50 digits. The relative tolerance is 1e-12."""
     states = [state for state in GOLDEN["states"] if key in state]
-    for state in states:
-        got = cv.crawl_value(_page(state), state["t"], state["n"], by=NAMES[key])
-        assert got == pytest.approx(float(state[key]), rel=1e-12, abs=0.0), state
-
-
-@pytest.mark.parametrize("key", NAMES)
-def test_arrays_give_the_golden_values_too(key: str) -> None:
-    states = [state for state in GOLDEN["states"] if key in state]
-    got = cv.crawl_values(
+    got = crawl_values(
         Pages.of(_page(state) for state in states),
         np.array([state["t"] for state in states]),
         np.array([state["n"] for state in states]),
@@ -51,7 +44,7 @@ def test_arrays_give_the_golden_values_too(key: str) -> None:
 
 
 def test_golden_intervals_and_fresh_times() -> None:
-    """psi, w and f are evaluated at a state's effective elapsed time or, if no change is silent, at n signals."""
+    """The golden psi and w belong to an effective elapsed time or, if every change has a signal, to n signals."""
     checked = 0
     for state in GOLDEN["states"]:
         if state["psi"] is None:
@@ -60,7 +53,6 @@ def test_golden_intervals_and_fresh_times() -> None:
         at = float(state["tau_eff"] if state["tau_eff"] is not None else state["n"])
         assert cv.expected_interval(page, at) == pytest.approx(float(state["psi"]), rel=1e-12), state
         assert cv.expected_fresh_time(page, at) == pytest.approx(float(state["w"]), rel=1e-12), state
-        assert cv.crawl_rate(page, at) == pytest.approx(float(state["f"]), rel=1e-12), state
         checked += 1
     assert checked > 400
 
@@ -82,124 +74,14 @@ def test_golden_thresholds() -> None:
         assert cv.crawl_value(page, at) == pytest.approx(record["value"], rel=1e-10)
 
 
-# (page, elapsed, signals) -> (V, psi, w): the sums as printed in the paper, of 400 to 1,800 terms, evaluated
-# with 60 digits (mpmath).
-MANY_TERMS = [
-    (
-        PageParameters(1.0, 0.006, 0.26, 9.85),
-        199.0,
-        0,
-        36.919231289159619,
-        147.26039964177705,
-        97.783266521239499,
-    ),
-    (
-        PageParameters(1.0, 0.02, 0.1, 3.0),
-        120.0,
-        2,
-        31.795640950001230,
-        108.06470970860199,
-        44.241616511462203,
-    ),
-    (
-        PageParameters(1.0, 0.3, 0.5, 2.0),
-        300.0,
-        0,
-        3.3333333333333335,
-        147.36485702084876,
-        3.3333333333333335,
-    ),
-    (
-        PageParameters(1.0, 0.01, 0.99, 0.5),
-        900.0,
-        3,
-        1.1310638335151425,
-        15.689350853108453,
-        14.650962880988845,
-    ),
-]
-
-
-@pytest.mark.parametrize(("page", "elapsed", "signals", "value", "psi", "w"), MANY_TERMS)
-def test_values_of_many_terms(
-    page: PageParameters, elapsed: float, signals: int, value: float, psi: float, w: float
-) -> None:
-    at = elapsed + signals * page.signal_time
-    assert cv.crawl_value(page, elapsed, signals) == pytest.approx(value, rel=1e-12)
-    assert cv.expected_interval(page, at) == pytest.approx(psi, rel=1e-12)
-    assert cv.expected_fresh_time(page, at) == pytest.approx(w, rel=1e-12)
-
-
 # ---------------------------------------------------------------------------
 # Limits, one at a time
-
-
-def _greedy(mu: float, delta: float, t: float) -> float:
-    return mu / delta * -math.expm1(-delta * t) - mu * t * math.exp(-delta * t)
-
-
-def test_no_signals_is_greedy() -> None:
-    page = PageParameters(2.0, 0.7, 0.0, 0.0)
-    assert cv.crawl_value(page, 3.0) == pytest.approx(_greedy(2.0, 0.7, 3.0), rel=1e-14)
-    assert cv.expected_interval(page, 3.0) == 3.0
-    assert cv.expected_fresh_time(page, 3.0) == pytest.approx(-math.expm1(-2.1) / 0.7)
-
-
-def test_worthless_signals_are_greedy_whatever_their_number() -> None:
-    page = PageParameters(2.0, 0.7, 0.0, 5.0)
-    assert (
-        cv.crawl_value(page, 3.0, 9) == cv.crawl_value(page, 3.0, 0) == cv.crawl_value(page, 3.0, by="greedy")
-    )
-    almost = PageParameters(2.0, 0.7, 1e-12, 5.0)
-    assert cv.crawl_value(almost, 3.0, 2) == pytest.approx(cv.crawl_value(page, 3.0), rel=1e-9)
-
-
-def test_value_of_a_certain_signal() -> None:
-    page = PageParameters(2.0, 0.7, 0.5, 0.0)
-    assert cv.crawl_value(page, 0.1, 1) == 2.0 / 0.7
-    assert cv.crawl_value(page, 0.1, 0) == cv.crawl_value(page, 0.1, 0, by="cis")
-    assert cv.crawl_value(page, 0.0, 0) == 0.0
-    assert cv.expected_interval(page, math.inf) == pytest.approx(1 / 0.35)
-    assert cv.expected_fresh_time(page, math.inf) == pytest.approx(1 / 0.7)
-
-
-def test_value_without_silent_changes() -> None:
-    """The value is V_n = (mu/gamma) sum_{i<n} (q^i - q^n), independent of elapsed time."""
-    page = PageParameters(2.0, 0.6, 1.0, 0.3)
-    q, gamma = 0.3 / 0.9, 0.9
-    for n in (0, 1, 2, 5, 400):
-        want = 2.0 / gamma * sum(q**i - q**n for i in range(n))
-        assert cv.crawl_value(page, 123.0, n) == pytest.approx(want, rel=1e-13)
-    assert cv.crawl_value(page, 0.0, 10**9) == pytest.approx(2.0 / 0.6, rel=1e-13)
-    assert cv.expected_interval(page, 3) == pytest.approx(3 / gamma)
-    assert cv.expected_fresh_time(page, 3) == pytest.approx(sum(q**i for i in range(3)) / gamma)
-    assert cv.threshold(page, cv.crawl_value(page, 0.0, 3) * 0.999) == 3
-    assert cv.threshold(page, 2.0 / 0.6) == math.inf
-
-
-def test_values_with_perfect_signals() -> None:
-    page = PageParameters(2.0, 0.5, 1.0, 0.0)
-    assert cv.crawl_value(page, 100.0, 0) == 0.0
-    assert cv.crawl_value(page, 0.0, 1) == pytest.approx(4.0, rel=1e-15)
-    assert cv.threshold(page, 3.9) == 1
-    assert cv.threshold(page, 4.0) == math.inf
 
 
 def test_page_that_never_changes() -> None:
     for page in (PageParameters(1.0, 0.0), PageParameters(1.0, 0.0, 0.5, 0.3)):
         assert cv.crawl_value(page, 1e9, 5) == 0.0
         assert cv.threshold(page, 1e-9) == math.inf
-
-
-def test_rare_changes_follow_the_quadratic() -> None:
-    page = PageParameters(1.0, 1e-12, 0.0, 0.0)
-    assert cv.crawl_value(page, 10.0) == pytest.approx(1e-12 * 100 / 2, rel=1e-10)
-
-
-def test_very_frequent_changes_are_abandoned() -> None:
-    page = PageParameters(1.0, 1e9, 0.5, 0.2)
-    assert cv.crawl_value(page, 1e3, 3) == pytest.approx(1e-9, rel=1e-12)
-    assert cv.threshold(page, 0.1) == math.inf
 
 
 def test_extremes_neither_overflow_nor_fail() -> None:
@@ -231,7 +113,7 @@ def test_cis_plus_trusts_only_good_signals() -> None:
 @pytest.mark.parametrize("name", ["nonsense", "approx-0", "approx-", "approx-x"])
 def test_unknown_name(name: str) -> None:
     with pytest.raises(KeyError):
-        cv.kind_of(name)
+        kind_of(name)
 
 
 # ---------------------------------------------------------------------------
@@ -265,25 +147,8 @@ def test_threshold_inverts_the_value(page: PageParameters, share: float, by: str
     level = share * cv.crawl_value(page, 1e5, by=by)
     at = cv.threshold(page, level, by=by)
     assert cv.crawl_value(page, at, by=by) == pytest.approx(level, rel=1e-7)
-    guessed = cv.thresholds(Pages.of([page]), level, by=by, guesses=np.array([at * 1.3]))
+    guessed = thresholds(Pages.of([page]), level, by=by, guesses=np.array([at * 1.3]))
     assert guessed[0] == pytest.approx(at, rel=1e-6)
-
-
-@given(delta=times, recall=st.floats(0.0, 1.0), elapsed=times, n=st.integers(0, 3))
-@settings(max_examples=60)
-def test_without_false_signals_ncis_is_cis(delta: float, recall: float, elapsed: float, n: int) -> None:
-    page = PageParameters(1.0, delta, recall, 0.0)
-    n = n if recall * delta > 0.0 else 0  # without recall there are no signals
-    assert cv.crawl_value(page, elapsed, n) == pytest.approx(
-        cv.crawl_value(page, elapsed, n, by="cis"), rel=1e-14
-    )
-
-
-@given(i=st.integers(0, 60), x=st.floats(0.0, 200.0))
-@settings(max_examples=100)
-def test_residuals_differ_by_one_poisson_probability(i: int, x: float) -> None:
-    p = math.exp(-x + (i + 1) * math.log(x) - math.lgamma(i + 2)) if x > 0.0 else 0.0
-    assert cv.residual(i, x) == pytest.approx(cv.residual(i + 1, x) + p, rel=1e-11, abs=1e-300)
 
 
 def test_monte_carlo_of_the_threshold_process() -> None:
@@ -318,20 +183,3 @@ def test_many_signals_without_silent_changes_have_a_threshold() -> None:
     n = cv.threshold(page, 0.98)
     assert 2e5 < n < 1e6
     assert cv.crawl_value(page, 1.0, int(n)) >= 0.98 * (1 - 1e-9) > cv.crawl_value(page, 1.0, int(n) - 2)
-
-
-@pytest.mark.parametrize("recall", [0.3, 0.7, 0.9])
-def test_the_closed_form_of_many_terms_continues_the_sum(recall: float) -> None:
-    """psi and w are continuous where the closed form replaces the sum: slopes on both sides equal V' and psi'."""
-    page = PageParameters(1.0, 0.4, recall, 0.3)
-    c = page.signal_rate * page.signal_time
-    at = page.signal_time * (30.0 + 2.0 * c * c)
-    step = 1e-6 * at
-    for f in (cv.expected_interval, cv.expected_fresh_time, cv.crawl_value):
-        below, middle, above = (f(page, at + k * step) for k in (-1, 0, 1))
-        assert above - 2.0 * middle + below == pytest.approx(0.0, abs=1e-10 * middle)
-
-
-def test_infinite_elapsed_time() -> None:
-    assert cv.crawl_value(PageParameters(1.0, 0.5, 0.5, 0.3), float("inf")) == 2.0
-    assert cv.crawl_value(PageParameters(1.0, 0.5, 0.0, 0.3), float("inf")) == 2.0

@@ -1,4 +1,4 @@
-"""Test the estimators: golden values, edge cases, bias, and the agreement of running and batch estimates."""
+"""Test the estimators: golden values, edge cases and bias."""
 
 import json
 import math
@@ -6,14 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from crawler.lab.refresh.estimate import (
     KOLOBOV,
     NO_PRIOR,
     SIGNAL_WEIGHT_MAX,
-    RunningEstimate,
     fit,
     naive_quality,
 )
@@ -97,7 +94,6 @@ def test_without_intervals_the_estimate_is_the_prior() -> None:
     assert got.silent_rate == pytest.approx(math.log(2) / 0.5)
     assert got.signal_weight == pytest.approx(math.log(2))
     assert got.signal_rate == 0.0 and got.recall == 0.0
-    assert RunningEstimate(KOLOBOV).estimate() == got
 
 
 def test_proportional_time_and_signals_cannot_be_distinguished() -> None:
@@ -132,41 +128,6 @@ def test_one_kind_of_changed_interval_has_the_likelihood_of_the_best_single_para
     grid = np.geomspace(1e-4, SIGNAL_WEIGHT_MAX, 2000)
     best = max(max(likelihood(x, 0.0), likelihood(0.0, x)) for x in grid.tolist())
     assert likelihood(got.silent_rate, got.signal_weight) >= best - 1e-9
-
-
-interval = st.tuples(st.floats(0.01, 20.0), st.integers(0, 4), st.booleans())
-
-
-@given(st.lists(interval, max_size=40))
-@settings(max_examples=60)
-def test_running_estimate_equals_the_batch_until_it_merges(intervals: list[tuple[float, int, bool]]) -> None:
-    running = RunningEstimate(KOLOBOV)
-    for tau, n, z in intervals:
-        running.observe(tau, n, z)
-        running._check()
-    batch = fit(*(np.array([row[k] for row in intervals]) for k in range(3)), prior=KOLOBOV)
-    if sum(z for _, _, z in intervals) <= RunningEstimate.POINTS_MAX:
-        assert running.estimate().silent_rate == pytest.approx(batch.silent_rate, rel=1e-6)
-        assert running.estimate().signal_weight == pytest.approx(batch.signal_weight, rel=1e-5, abs=1e-8)
-    assert running.estimate().signal_rate == pytest.approx(batch.signal_rate)
-
-
-def test_running_estimate_stays_within_half_a_standard_error_of_the_batch() -> None:
-    """This is true for the median of 20 pages with 400 intervals each. About 200 changes are merged into 8 points."""
-    rng, distances = np.random.default_rng(8), []
-    for _ in range(20):
-        tau, n, z = _intervals(rng, 400, 0.06, 0.5, 0.2, 0.15)
-        running = RunningEstimate(KOLOBOV)
-        for row in zip(tau.tolist(), n.tolist(), z.tolist(), strict=True):
-            running.observe(*row)
-        batch, got = fit(tau, n, z, prior=KOLOBOV), running.estimate()
-        distances.append(
-            max(
-                abs(got.silent_rate - batch.silent_rate) / batch.silent_rate_error,
-                abs(got.signal_weight - batch.signal_weight) / batch.signal_weight_error,
-            )
-        )
-    assert np.median(distances) < 0.5 and max(distances) < 1.0, distances
 
 
 def test_no_prior_bounds_nothing() -> None:

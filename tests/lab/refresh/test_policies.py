@@ -101,7 +101,7 @@ def test_signals_never_hurt_and_worthless_ones_change_nothing() -> None:
 def test_bandwidth_within_a_jump_of_the_rates_is_used_up() -> None:
     """All signals are perfect, so rates jump between 0 and gamma.
 
-    One page is fetched after only a share of its signals.
+    For one page, only a share of the signals leads to a fetch.
     """
     pages = Pages(np.array([3.0, 2.0, 1.0]), np.array([1.0, 1.0, 1.0]), 1.0, 0.0)
     opt = policies.optimum_with_signals(pages, 1.5)

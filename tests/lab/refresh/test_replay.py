@@ -39,21 +39,11 @@ def test_the_scheduler_sees_only_arrived_signals_and_sees_them_before_the_tick()
         def note_change(self, page: int, now: float) -> None:
             heard.append((page, now))
 
-    learned: list[tuple] = []
-
-    class Notes:
-        def crawled(self, *what: object) -> None:
-            learned.append(what)
-
     replay = _replay(4.0, 1, 0.0, q=0.5)
     times = np.array([1.0, 2.0, 3.0])
     whats = np.array([EMITTED, ARRIVED, EMITTED | ARRIVED], dtype=np.int8)
-    luck = np.array([0.6, 0.4])
-    replay.run(
-        Listener(iter([0, 0])), np.array([2.0, 3.5]), times, np.zeros(3, np.int32), whats, Notes(), luck
-    )
+    replay.run(Listener(iter([0, 0])), np.array([2.0, 3.5]), times, np.zeros(3, np.int32), whats)
     assert heard == [(0, 2.0), (0, 3.0)]
-    assert learned == [(0, 2.0, 1, True, 2.0), (0, 1.5, 1, False, 3.5)]
 
 
 def test_no_crawl_when_the_scheduler_has_none() -> None:

@@ -4,14 +4,10 @@ import numpy as np
 import pytest
 
 from crawler.errors import UsageError
-from crawler.freshness.params import Pages
 from crawler.lab.refresh.simulate import (
-    CHANGES,
     ExperimentSetting,
-    Learner,
     check_policy,
     corrupted,
-    draw_events,
     experiment,
     mean_and_error,
     real_world_pages,
@@ -65,40 +61,6 @@ def test_delayed_signals_hurt_a_little() -> None:
     prompt, late = _one(["ncis"]), _one(["ncis", "ncis-d"], delay=6.0)
     assert late["ncis"].settled < prompt["ncis"].settled
     assert late["ncis-d"].settled == pytest.approx(late["ncis"].settled, abs=0.05)
-
-
-@pytest.mark.parametrize("changes", CHANGES)
-def test_changes_keep_their_rate(changes: str) -> None:
-    pages = Pages(np.ones(50), np.full(50, 0.8), 0.5, 0.1)
-    setting = ExperimentSetting(horizon=200.0, changes=changes)
-    events = draw_events(np.random.default_rng(2), pages, setting)
-    assert (np.diff(events.times) >= 0.0).all() and events.times.max() <= 200.0
-    signals = np.sum((events.whats & 2) > 0)
-    assert signals == pytest.approx(50 * 0.5 * 200, rel=0.08)
-    if changes != "poisson":
-        assert np.sum(events.whats == 4) == pytest.approx(50 * 0.8 * 200, rel=0.08)
-
-
-def test_bursts_leave_pages_fresh_longer_than_even_changes() -> None:
-    bursty, even = _one(["greedy"], changes="bursty"), _one(["greedy"], changes="periodic")
-    assert bursty["greedy"].settled > even["greedy"].settled
-
-
-def test_learned_parameters_are_nearly_as_good_as_true_ones() -> None:
-    setting = ExperimentSetting(bandwidth=((0.0, 6.0),), horizon=60.0, bins=20)
-    knowing, learning = (
-        experiment(["ncis"], lambda rng: standard_pages(rng, 12, "noisy"), chosen, 1, 3)[0]["ncis"]
-        .by_bin[10:]
-        .mean()
-        for chosen in (setting, ExperimentSetting(bandwidth=((0.0, 6.0),), horizon=60.0, bins=20, learn=True))
-    )
-    assert learning > knowing - 0.08
-
-
-def test_fixed_schedules_cannot_learn() -> None:
-    with pytest.raises(UsageError, match="cannot learn"):
-        _one(["lds"], learn=True)
-    assert (Learner.first_belief(Pages(np.ones(2), np.ones(2)), SMALL.prior).change_rate > 0.0).all()
 
 
 def test_corruption_mixes_noise_into_assumed_parameters() -> None:

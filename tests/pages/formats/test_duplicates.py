@@ -102,7 +102,7 @@ def _is_copy(one: bytes, other: bytes) -> bool:
 
 
 def test_the_number_of_compared_pages_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pages with equal bands but few equal bytes are compared from the newest on; an older copy is then not found."""
+    """Only the newest `COMPARED_MAX` pages with equal bands are compared, so a copy of an older one is not found."""
     monkeypatch.setattr("crawler.pages.formats.duplicates.COMPARED_MAX", 3)
     originals, source = Originals(), random.Random(1)
     same = bytes(4 * BANDS)

@@ -520,7 +520,7 @@ def test_signals_are_reported_by_host_and_source(open_joint: Open, monkeypatch: 
 def test_a_command_waits_for_the_change_being_made_and_commits(
     joint: Joint, monkeypatch: pytest.MonkeyPatch, command: str, arguments: dict[str, Any]
 ) -> None:
-    """If a command decided while a change is half made, it would not see the decisions in that half."""
+    """A command that runs while a change is half made would miss the decisions that the change has already made."""
     joint.seeds(HOME)
     done: list[Any] = []
 

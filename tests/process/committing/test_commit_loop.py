@@ -24,6 +24,7 @@ from crawler.process.committing.commit_loop import (
     _is_small,
 )
 from crawler.process.committing.committer import SIBLINGS, Step
+from crawler.process.lifecycle.run_end import RunEnd
 from crawler.process.opening.stages import Stages
 from crawler.records import Fetch, FetchTask, Link, Outcome, TaskKind
 from crawler.storage.commit import Change
@@ -36,14 +37,16 @@ class Loop:
         self.clock = VirtualClock()
         tree = {"store": {"durability": "process", "commit_delay": 0.2}, "cache": {"bits": 8}} | tree
         self.stages = Stages(convert(tree), folder / "p0", bytes(16), clock=self.clock)
-        self.in_flight, self.seeds, self.stopped, self.leaves = 0, False, False, False
+        self.in_flight, self.seeds = 0, False
         self.told: list[str] = []
-        self.failures: list[BaseException] = []
+        self.run_end = RunEnd(self.clock.now)
+        self.run_end.wake = lambda: self.told.append("wake")  # type: ignore[method-assign]
         self.commits = CommitLoop(
             self.stages.commits,
             self.stages.config,
             folder / "pages.jsonl",
             self,
+            self.run_end,
             self.stages.context.environment.in_thread,
         )
         self.folder = folder
@@ -54,23 +57,14 @@ class Loop:
     def seeding(self) -> bool:
         return self.seeds
 
-    def stopping(self) -> bool:
-        return self.stopped
-
-    def leaves_links(self) -> bool:
-        return self.leaves
+    def set_stopped(self, stopped: bool = True) -> None:
+        self.run_end.reason = "stopped" if stopped else ""
 
     def decided(self) -> None:
         self.told.append("decided")
 
     def committed(self) -> None:
         self.told.append("committed")
-
-    def wake(self) -> None:
-        self.told.append("wake")
-
-    def fail(self, error: BaseException) -> None:
-        self.failures.append(error)
 
     def links(self, count: int, first: int = 1) -> Change:
         """Return a change with `count` new links, which are admitted to the DUE."""
@@ -147,8 +141,10 @@ def test_the_state_counts_queued_changes_and_fetches_in_flight(loop: Loop) -> No
 def test_reasons_to_commit_a_group_at_once(loop: Loop, monkeypatch: pytest.MonkeyPatch, reason: str) -> None:
     if reason == "full":
         monkeypatch.setattr(type(loop.stages.due), "full", property(lambda self: True))
+    elif reason == "stopped":
+        loop.set_stopped()
     else:
-        setattr(loop, reason, True)
+        loop.seeds = True
     assert loop.commits._state(loop.clock.now()).hurry
     monkeypatch.undo()
 
@@ -162,7 +158,7 @@ def test_reasons_to_commit_a_group_at_once(loop: Loop, monkeypatch: pytest.Monke
         (3, False, 5, False, True, False),
         (3, False, 5, True, True, True),
         (3, False, 5, True, False, False),
-        (3, True, 5, False, False, True),  # a process that stops flushes all links
+        (3, True, 5, False, False, True),  # all links are flushed when the process stops
     ],
 )
 def test_conditions_for_the_flush_of_a_dry_frontier(
@@ -181,7 +177,8 @@ def test_conditions_for_the_flush_of_a_dry_frontier(
     monkeypatch.setattr(due, "pending", property(lambda self: pending))
     monkeypatch.setattr(due, "wants_flush", lambda self, now, *, dry: said.append(dry) is None and dry)
     monkeypatch.setattr(loop.stages.frontier, "wants_urls", lambda now: dry)
-    loop.stopped, loop.in_flight = stopped, fetching
+    loop.set_stopped(stopped)
+    loop.in_flight = fetching
     loop.commits._committer.early_flush_at = now if early else now + 1.0
     assert loop.commits._state(now).flush == bool(asked)
     assert said == ([] if asked is None else [asked])
@@ -201,7 +198,7 @@ def test_a_result_with_many_links_waits_for_room_in_the_due(
     for pending, stopped, taken in ((most - 1, False, 2), (most, False, 1), (most, True, 2)):
         monkeypatch.setattr(type(loop.stages.due), "pending", property(lambda self, n=pending: n))
         monkeypatch.setattr(type(loop.stages.due), "wants_flush", lambda *_, **__: False)
-        loop.stopped = stopped
+        loop.set_stopped(stopped)
         state = loop.commits._state(loop.clock.now())
         assert (state.queued, state.undecided) == (taken, taken)
     monkeypatch.undo()
@@ -253,7 +250,8 @@ def test_the_loop_waits_for_news_or_for_the_due(
 def test_a_gathering_ends_when_few_are_in_flight(
     loop: Loop, fetching: int, stopped: bool, ends: bool
 ) -> None:
-    loop.in_flight, loop.stopped = fetching, stopped
+    loop.set_stopped(stopped)
+    loop.in_flight = fetching
     loop.commits._few_in_flight.clear()
     loop.commits.look_at_flight()
     assert loop.commits._few_in_flight.is_set() is ends
@@ -270,7 +268,7 @@ def test_a_gathering_ends_when_few_are_in_flight(
 def test_the_process_is_woken_once_when_the_loop_becomes_idle(
     loop: Loop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The process is woken when the loop has no work left. A failed write ends the loop."""
+    """The process is woken when the loop has no work left. A failed write ends the loop and wakes the process, too."""
     steps = [Step.WAIT, Step.COMMIT, Step.WAIT, Step.WAIT]
     seen: list[bool] = []
 
@@ -282,8 +280,8 @@ def test_the_process_is_woken_once_when_the_loop_becomes_idle(
     monkeypatch.setattr(loop.commits._committer, "next_step", lambda state, now: steps.pop(0))
     loop.commits._steps = dict.fromkeys(Step, done)
     loop.do(loop.commits.run)
-    assert seen == [False, True, False, False] and loop.told == ["wake"]
-    assert [str(each) for each in loop.failures] == ["disk"]
+    assert seen == [False, True, False, False] and loop.told == ["wake", "wake"]
+    assert str(loop.run_end.failure) == "disk"
 
 
 # -- its actions
@@ -443,15 +441,15 @@ def test_one_merge_at_a_time_and_the_next_after_its_commit(
         loop.commits._compact()
         flush_twice(11)
         loop.commits._compact()
-        assert due.run_count == 4 and len(loop.commits._background) == 1
+        assert len(due.known_set.runs) == 4 and len(loop.commits._background) == 1
         await loop.commits._background.wait()
 
     asyncio.run(play())
-    assert due.run_count == 4 and len(loop.stages.point) == (not fails)
+    assert len(due.known_set.runs) == 4 and len(loop.stages.point) == (not fails)
     assert loop.commits._compacting is not fails
     if fails:
         assert "the runs remain separate" in caplog.text
-        assert due.begin_compaction() is not None, "the merge can be tried again"
+        assert due.compactor.begin() is not None, "the merge can be tried again"
         return
 
     async def commit() -> None:
@@ -459,9 +457,9 @@ def test_one_merge_at_a_time_and_the_next_after_its_commit(
         await loop.commits._background.wait()
 
     asyncio.run(commit())
-    assert due.run_count == 3 and loop.commits._compacting, "the second merge is under way"
+    assert len(due.known_set.runs) == 3 and loop.commits._compacting, "the second merge is under way"
     asyncio.run(commit())
-    assert due.run_count == 1 and due.new == 20 and not loop.commits._compacting
+    assert len(due.known_set.runs) == 1 and due.new == 20 and not loop.commits._compacting
 
 
 @pytest.mark.parametrize("ends", [True, False])

@@ -112,7 +112,7 @@ class Load:
         self.started = self.clock.now()
         self.stages = Stages(convert(tree), folder / "p0", bytes(16), clock=self.clock)
         self.process = Process(self.stages, pages_file=folder / "pages.jsonl")
-        self.process._seeding = False
+        self.process.seed_feed.feeding = False
         self.process.fetching = lambda: BUSY  # type: ignore[method-assign]  # so the writer thread writes
         self.due = self.stages.due
         self.groups: list[int] = []  # sizes
@@ -163,11 +163,11 @@ class Load:
                 results and len(self.stages.point) < 12 and (not heed or self.process.fetch_slots.room() > 0)
             ):
                 results -= 1  # more than a group is queued, so the queue is never empty
-                self.process.queue(self.result(links))
+                self.process.changes.queue(self.result(links))
                 self.clock.advance(apart)
             await asyncio.sleep(0)
             self.pending_max = max(self.pending_max, self.due.pending)
-            assert self.process.failure is None
+            assert self.process.run_end.failure is None
         while len(self.stages.point) or self.process.commits.busy:
             await asyncio.sleep(0)
         loop.cancel()
@@ -204,7 +204,7 @@ def test_no_link_waits_longer_than_max_wait(tmp_path: Path) -> None:
 def test_no_group_is_larger_than_allowed(tmp_path: Path) -> None:
     load = Load(tmp_path)
     for _ in range(50):
-        load.process.queue(load.result(1))
+        load.process.changes.queue(load.result(1))
     asyncio.run(load.stream(50, 1, 0.01))
     load.close()
     assert sum(load.groups) >= 100 and max(load.groups) == 8

@@ -415,7 +415,7 @@ def test_a_stored_end_is_recalled_when_peers_have_left(peered: Callable[..., Pee
 def test_the_last_messages_of_peers_that_left_prove_the_end(
     peered: Callable[..., Peered], monkeypatch: pytest.MonkeyPatch, unlike: str
 ) -> None:
-    """A process that was cut off while its peers ended once waited for them forever.
+    """Once, a process that was cut off while its peers ended waited for them forever.
 
     It leaves when their machines have refused connections for long. But it stays if a peer had work, or had not
     applied all links, or if the machine does not answer.
@@ -595,10 +595,7 @@ def test_each_start_has_a_number_above_all_before(folder: Path) -> None:
 def test_a_start_whose_clock_is_behind_continues_under_a_later_number(
     peered: Callable[..., Peered], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The higher number is durable before it is used.
-
-    If the peer repeats the answer that demanded it, nothing changes.
-    """
+    """The higher number is durable before it is used. If the peer demands this number again, nothing changes."""
     one = peered()
     before = one.exchange._common.identity.incarnation
     one.exchange._overtake(before + 5000)

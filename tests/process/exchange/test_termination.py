@@ -29,7 +29,7 @@ def test_a_stored_end_applies_after_a_restart_if_nothing_was_done_since() -> Non
 
 
 def test_other_limits_void_a_stored_end_and_peers_heed_it() -> None:
-    """After limits were raised, the end that an earlier run had stored once made processes leave too early."""
+    """Once, processes left too early if the limits were raised after an earlier run had stored its end."""
     raised = made(kept(), (5, 6, 7), limits="2 pages per host")
     assert not raised.holds and raised.past_end is PastEnd.VOID
     known = made(kept(), (5, 6, 7))
@@ -38,7 +38,7 @@ def test_other_limits_void_a_stored_end_and_peers_heed_it() -> None:
 
 
 def test_after_a_clean_end_only_a_peer_that_missed_the_end_recalls_it() -> None:
-    """A process that had lost contact while its peers left once waited forever, even after one of them came back."""
+    """Once, a process that lost contact while its peers left waited forever, even after a peer came back."""
     missed = Progress(idle=True, appended=3, applied=4)
     known = made(kept(), (5, 6, 7), clean=True)
     assert known.past_end is PastEnd.HOLDS

@@ -648,7 +648,7 @@ async def test_a_page_goes_to_the_sink_once_it_is_durable(joint: Joint) -> None:
     assert (run.fetch_tasks.awaiting_commit, run.fetch_tasks.in_sink) == (0, 0)
 
 
-# ---- life, overrides ----
+# ---- start and end, overrides ----
 
 
 async def test_all_parts_are_started_and_closed(run: Run) -> None:

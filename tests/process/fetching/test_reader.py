@@ -237,7 +237,7 @@ def test_a_directory_listing_gives_the_dates_of_its_files() -> None:
 
 
 class Documents:
-    """Takes the place of the child that parses large documents, and of the loop's share of the work.
+    """Replaces both the child that parses large documents and the parsing in the event loop.
 
     Records its calls.
     """

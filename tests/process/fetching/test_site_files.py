@@ -43,7 +43,7 @@ def page(*licences: str) -> Fetch:
 
 
 def all_changes(run: Run, fetch_task: FetchTask | None = None) -> list[Change]:
-    """Run the next fetch task; commit and return the changes of the files, and then that of the page."""
+    """Run the next fetch task. Commit the changes of the site files, then the change of the page, and return all."""
     asyncio.run(run.fetch_tasks.run(fetch_task or run.joint.fetch_task()))
     changes = [run.joint.commit(each if isinstance(each, Change) else made(each())[0]) for each in run.makers]
     run.makers.clear()

@@ -163,7 +163,7 @@ def merging(process: Path, real: Callable[[Path, Path], None]) -> Callable[[Path
 def test_every_file_that_the_store_may_name_is_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, links: str
 ) -> None:
-    """The copy has all files on any file system, whatever the process deletes meanwhile.
+    """The copy is complete even if the process deletes files meanwhile, with and without hard links.
 
     Logs are copied, not linked.
     """

@@ -134,7 +134,7 @@ def test_only_the_next_run_changes_how_the_latest_run_ended(tmp_path: Path, clea
 
 @pytest.mark.parametrize("runs", [(True, True), (True, False), (False, True), (False, False)])
 def test_a_store_from_before_the_last_run_is_refused(tmp_path: Path, runs: tuple[bool, bool]) -> None:
-    """The store is refused after any end of the last run.
+    """The store is refused, however the last run ended.
 
     Each opening and each clean end changes the state number.
     """
@@ -253,7 +253,7 @@ def test_a_crawl_of_several_counts_what_waits_for_each_peer(tmp_path: Path) -> N
     ("number", "failed"), [(errno.ENOSPC, True), (errno.EIO, True), (errno.EACCES, False)]
 )
 def test_a_full_disk_during_opening_is_a_store_error(tmp_path: Path, number: int, failed: bool) -> None:
-    """If the crawl directory was first to notice a full disk, the exit code was once wrong, so there was no retry."""
+    """Once, the exit code was wrong if a full disk prevented the creation of the crawl directory."""
     with pytest.raises(StoreError if failed else DirectoryError) as met, _disk_errors(tmp_path):
         raise DirectoryError("cannot be made") from OSError(number, "why")
     assert isinstance(met.value, StoreError) is failed
@@ -388,16 +388,16 @@ def test_a_merge_of_runs_ends_in_its_own_change(tmp_path: Path) -> None:
         change.count("urls.accepted")
         change.count("urls.to_due")
         stages.commits.commit_now(change)
-        if (plan := stages.due.begin_compaction()) is not None:
+        if (plan := stages.due.compactor.begin()) is not None:
             plan.run()
-            before = stages.due.run_count
+            before = len(stages.due.known_set.runs)
             stages.commits.commit(partial(stages.commits.compaction_change, plan))
-            assert stages.due.run_count < before
+            assert len(stages.due.known_set.runs) < before
             merges += 1
     assert merges > 1 and stages.due.check() == []
     stages.close()
     stages = opened(tmp_path)
-    assert all(stages.due.contains(stages.fingerprinter.fingerprint(url)) for url in urls)
+    assert all(stages.fingerprinter.fingerprint(url) in stages.due.known_set for url in urls)
     assert check(stages) == []
     stages.close()
 
@@ -405,7 +405,7 @@ def test_a_merge_of_runs_ends_in_its_own_change(tmp_path: Path) -> None:
 def test_a_crash_can_be_tried_at_each_step_of_a_flush(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The fault points of all steps are reached in order, before or after the commit. So a test can crash any step."""
+    """Each step has a fault point before or after the commit, so a test can crash any step."""
     stages, passed = opened(tmp_path), []
     url = "http://a.org/new"
     stages.due.admit(stages.fingerprinter.fingerprints([url]))
@@ -443,30 +443,6 @@ def test_a_process_starts_with_its_equal_share_of_the_rate(tmp_path: Path) -> No
 def test_missing_parent_folders_are_created(tmp_path: Path) -> None:
     opened(tmp_path / "crawls" / "one").close()
     assert (tmp_path / "crawls" / "one" / "p0" / "store").is_dir()
-
-
-def test_a_due_in_memory_knows_what_was_handed_out(tmp_path: Path) -> None:
-    """After a restart, a URL is not new if it was tried, waits or is parked."""
-    tree = {"due": {"method": "memory"}, "crawl": {"depth": 1}}
-    stages = opened(tmp_path, tree=tree)
-    done = fetched(stages, URL)
-    change = Change()
-    links = [
-        Link(stages.fingerprinter.fingerprint(url), url, depth)
-        for depth, url in enumerate(("http://a.org/todo", "http://a.org/child", "http://a.org/deep"))
-    ]
-    for link in links:
-        stages.due.admit(stages.fingerprinter.fingerprints([link.url]))
-        change.links.append(link)
-    change.count("urls.accepted", 3)
-    change.count("urls.to_due", 3)
-    stages.commits.commit_now(change)
-    assert (stages.views.frontier_counts().todo, stages.views.frontier_counts().parked) == (2, 1)
-    stages.close()
-    stages = opened(tmp_path, tree=tree)
-    assert all(stages.due.contains(each) for each in (done, *(link.fingerprint for link in links)))
-    assert not stages.due.contains(7)
-    stages.close()
 
 
 @pytest.mark.parametrize(("size", "expected"), [(0, None), (4096, 4096)])

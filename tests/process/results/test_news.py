@@ -28,7 +28,7 @@ def on(open_joint: Callable[..., Joint]) -> Joint:
 
 
 def show(joint: Joint, *links: str, hub: str = HUB, **told: Any) -> None:
-    """Refetch known pages until the hub is refetched; answer the hub's request with a page that has these links."""
+    """Refetch known pages until the hub is refetched, and answer the hub's request with a page that links to `links`."""
     for _ in range(50):
         joint.clock.advance(DAY)
         fetch_task = joint.fetch_task()
@@ -206,7 +206,7 @@ def test_the_birth_of_a_page_survives_a_kill_before_its_first_fetch(on: Joint, t
 def test_a_host_without_a_url_to_try_does_not_hide_the_new_urls_of_others(
     open_joint: Callable[..., Joint],
 ) -> None:
-    """Nine hosts are next, but the only new URL of each waits for a retry, and their known pages are worth less."""
+    """Nine hosts have the first turns. Their only new URLs wait for retries, and their known pages are worth little."""
     joint = open_joint(
         refresh={"endless": True, "share": "auto", "min_age": 0.0},
         politeness={"delay": 0.0, "delay_factor": 0.0, "address_delay_share": 0.0},
@@ -220,7 +220,7 @@ def test_a_host_without_a_url_to_try_does_not_hide_the_new_urls_of_others(
         if step >= 30:
             for host in bench.front.values():
                 if host.name != "n.org":
-                    bench.wake(host, joint.clock.now() - 20.0)
+                    bench.plans.wake(host, joint.clock.now() - 20.0)
         fetch_task = joint.fetch_task()
         assert not fetch_task.flags & _REFRESH, fetch_task
         failed = {"outcome": Outcome.TEMPORARY, "status": 500} if "fails" in fetch_task.url else {}

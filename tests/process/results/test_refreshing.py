@@ -387,7 +387,7 @@ def test_a_date_without_a_time_may_mean_the_end_of_its_day(on: Joint) -> None:
 
 
 def test_a_sitemap_is_read_as_often_as_its_news_justify(on: Joint) -> None:
-    """A sitemap that reports many changes is read more often. The counts that decide this survive reopening."""
+    """A sitemap that reports many changes is read more often. The counts of its news survive a restart of the process."""
     few, many = ["http://a.org/1"], [f"http://b.org/{n}" for n in range(40)]
     crawl(on, *few, *many)
     maps = [urls[0].rpartition("/")[0] + "/map.xml" for urls in (few, many)]

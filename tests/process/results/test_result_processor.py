@@ -407,7 +407,7 @@ def test_an_answer_records_whether_it_is_final(
 
 
 def test_rules_beyond_the_bound_are_counted(open_joint: Callable[..., Joint]) -> None:
-    """The rules beyond the bound are counted for each robots.txt alone."""
+    """The rules beyond the bound are counted for each robots.txt separately."""
     joint = open_joint(robots={"rules_max": 2})
     joint.seeds(HOME)
     body = b"User-agent: *\n" + b"".join(b"Disallow: /%d\n" % n for n in range(5))
@@ -551,7 +551,7 @@ def known(joint: Joint, **values: Any) -> None:
 
 
 def refresh(joint: Joint, answer: Fetch, *hrefs: str) -> Change:
-    """Refetch a page. If its content is unchanged, its body is not read."""
+    """Refetch a page. The body is not read if the content is unchanged."""
     books = dict(joint.stages.point.counters)
     for url in ("http://a.org/x", "http://a.org/y"):
         for _ in retiring(joint.frontier, joint.clock.now, url.__eq__, joint.stages.commits.commit):

@@ -49,7 +49,7 @@ def seeded(stages: Stages, *, shared: bool) -> int:
 
 
 def test_alone_every_seed_reaches_the_frontier(tmp_path: Path) -> None:
-    """New seeds are counted once, because they must not look as if pages had brought them (`admin/eta.py`)."""
+    """New seeds are counted apart from links, because the ETA is computed from the links (`admin/eta.py`)."""
     stages = process(tmp_path, "p0", ["p0"])
     for _ in range(2):
         assert seeded(stages, shared=False) == len(PIECES)

@@ -119,7 +119,10 @@ class OtherUrls:
 
 
 def _others_of(tag: str, attributes: Mapping[str, str | None], gets: bool) -> Iterator[str | None]:
-    """Yield the URLs of an element that are links only with `all_attributes`; `gets`: its form is sent by GET."""
+    """Yield the URLs of an element that are links only with `all_attributes`.
+
+    If the element has a form, `gets` states whether the form is sent by GET.
+    """
     for row in _OTHER_ROWS:
         if (gets or not row.of_form) and (not row.elements or tag in row.elements):
             yield attributes.get(row.attribute)

@@ -73,7 +73,7 @@ _inf = cython.declare(cython.double, float("inf"))
 @cython.ccall
 @cython.exceptval(check=False)
 def clock_of(elapsed: cython.double, excess: cython.double, scale: cython.double) -> cython.double:
-    """Return A, the clock's time at `elapsed` after a page's crawl.
+    """Return A, the time that a page's clock shows when `elapsed` has passed since its crawl.
 
     `excess` is the sum of the excesses of directory and site.
     """

@@ -132,7 +132,7 @@ class Outstanding:
         return host_key in self._aside
 
     def step_aside(self, host_key: int) -> bool:
-        """Free the fetch slot of the host's task; return False if it has none or too many have stepped aside."""
+        """Free the fetch slot of the host's task; return False if it has none, or if too many tasks have none."""
         if host_key in self._aside or len(self._aside) >= self.concurrency:
             return False
         self._aside.add(host_key)

@@ -75,7 +75,8 @@ class Trace:
     def threads(self) -> int:
         """Return the number of threads.
 
-        If neither the info nor the pages contain it, return the mean number of hosts at a time.
+        If neither the info nor the pages state it, return the mean number of hosts that are crawled at the
+        same time.
         """
         if threads := int(self.info.get("threads", 0)):
             return threads

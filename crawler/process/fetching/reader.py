@@ -89,7 +89,10 @@ class Reader:
         self._worker.holding = holding
 
     def follow(self, fetch_task: FetchTask) -> MapStream | None:
-        """Return a stream that parses a sitemap while it arrives, for `read` or `drop`. Return None for a page."""
+        """Return a stream that parses a sitemap while it arrives; None for a page.
+
+        The caller must pass it to `read` or `drop`.
+        """
         if not fetch_task.flags & _SITEMAP:
             return None
         document = Document.of(

@@ -364,7 +364,8 @@ MANY_METHODS = {
     "Population": 33,
     "RobotsCache": 26,
     "Schedule": 36,
-    "SignalQuality": 37,
+    "Learning": 26,
+    "SignalQuality": 41,
     "Spool": 26,
 }
 

@@ -101,7 +101,10 @@ class BotServer:
         raise HttpError(404, "no_such_path", f"see /bot and {PATH}")
 
     def _directory(self, file: KeyFile) -> tuple[bytes, list[Field]]:
-        """Return the key directory and the header fields that sign it. Renew both every hour and when the keys change."""
+        """Return the key directory and the header fields that sign it.
+
+        They are renewed every hour, and when the keys change.
+        """
         now = self._now()
         try:
             changed = file.renew()

@@ -205,7 +205,10 @@ def _ages(values: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 
 
 def _arm(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Merge one arm of a comparison. The error of the result is the error of a weighted mean of independent parts."""
+    """Merge the rows that all processes have of one arm of a comparison.
+
+    The error of the result is the error of a weighted mean of independent parts.
+    """
     arm = {"policy": rows[0]["policy"]}
     arm |= {name: sum(row[name] for row in rows) for name in ("pages", "refreshes", "changed")}
     for name, by in (("expected", "pages"), ("seen", "refreshes")):
@@ -270,7 +273,7 @@ def whole(parts: Sequence[Status]) -> Status:
 
 
 def resting(last: Status, state: str = "missing") -> Status:
-    """Return those figures from the last status of a process that stay true when it no longer runs.
+    """Return the last status of a process that no longer runs, without the figures that are no longer true.
 
     `state` is its new state.
     """

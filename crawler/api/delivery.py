@@ -317,7 +317,7 @@ class Delivery:
             yield "pages", self.consume(page)
 
     async def _call_back(self, page: Page, name: str, found: list[Request]) -> bool:
-        """Run a callback of the page; discard its items if it raises."""
+        """Run a callback with the page. If the callback raises, discard the items that it has yielded."""
         rows = []
         async for each in _results(self._callback(name)(page)):
             if isinstance(each, Request):

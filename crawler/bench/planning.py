@@ -287,10 +287,10 @@ def unformed(goal: Goal) -> float:
 def idle_share(busy: float, lone: float, processes: float) -> float:
     """Return the share of the time that the processes sleep.
 
-    `busy` is the number of cores that would be busy if every fetch found the event loop awake. If every fetch
-    found the loop asleep, `lone` more cores would be busy. The share of the fetches that find the loop asleep
-    equals the share of the time in which the loop sleeps. This share therefore follows from the equation idle
-    = 1 - (busy + lone x idle) / processes.
+    A fetch costs more if the event loop must first wake up. `busy` is the number of cores that would be busy
+    if the loop never slept. If the loop slept before every fetch, `lone` more cores would be busy. The share
+    of the fetches that find the loop asleep equals the share of the time in which the loop sleeps. This share
+    therefore follows from the equation idle = 1 - (busy + lone x idle) / processes.
     """
     return max(0.0, processes - busy) / (processes + lone)
 

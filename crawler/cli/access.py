@@ -204,7 +204,7 @@ def at_rest(directory: CrawlDirectory, name: str, *, lasting: bool = False) -> I
 
 @contextlib.contextmanager
 def reading(directory: CrawlDirectory, name: str) -> Iterator["Stages"]:
-    """Yield a private copy of the stages of one process, without its lock."""
+    """Yield a private copy of the stages of one process. The process keeps its lock and may be running."""
     from crawler.clock import SystemClock
 
     with uncollected():

@@ -180,7 +180,7 @@ def _table_of(key: str) -> str:
 
 
 def line_of(file: Path, key: str) -> int | None:
-    """Return the number of the line (from 1) of a TOML file that sets `key` or starts its section, or None.
+    """Return the line number, from 1, at which a TOML file sets `key` or starts its section; None if there is none.
 
     `override[2].delay` is looked up in the third [[override]] table.
     """

@@ -334,8 +334,8 @@ def write_keys(
 def _in_blocks(chunks: Iterable[Fingerprints]) -> Iterator[tuple[Fingerprints, np.uint64]]:
     """Yield pairs: keys that fill whole blocks, and the key that follows these keys.
 
-    The last pair contains all remaining keys. Since no key follows, its second part is the last of these
-    keys.
+    The last pair contains all remaining keys. Since no key follows, the second part of the last pair is the
+    last key.
     """
     left = np.empty(0, np.uint64)
     for keys in chunks:

@@ -83,11 +83,11 @@ class OtherUrls:
             self._add(self._others, _others_of(tag, attributes, method.lower() == "get"))
 
     def take_sheet(self, text: str) -> None:
-        """Take the text of a `<style>` element."""
+        """Collect the URLs in the text of a `<style>` element."""
         self._add(self._requisites, css_urls(text))
 
     def take_tree(self, tree: LexborHTMLParser) -> None:
-        """Take all elements of a page."""
+        """Collect the URLs of all elements of a page."""
         for node in tree.css(_ALL_SELECTOR if self._all else _SELECTOR):
             tag, attributes = (node.tag or "").lower(), node.attributes
             self.take(
@@ -98,7 +98,10 @@ class OtherUrls:
 
     @staticmethod
     def needs_tree(attributes: Mapping[str, str | None]) -> bool:
-        """Return whether only the tree tells if an element's URLs are used: the form of a button is an ancestor."""
+        """Return whether the tree is needed to decide if an element's URLs are used.
+
+        A button, for example, needs its form.
+        """
         return not _OF_BUTTONS.isdisjoint(attributes)
 
     def _add(self, found: dict[str, None], raw_urls: Iterable[str | None]) -> None:
@@ -116,7 +119,10 @@ class OtherUrls:
 
 
 def _others_of(tag: str, attributes: Mapping[str, str | None], gets: bool) -> Iterator[str | None]:
-    """Yield the URLs of an element that are links only with `all_attributes`; `gets`: its form is sent by GET."""
+    """Yield the URLs of an element that are links only with `all_attributes`.
+
+    If the element has a form, `gets` states whether the form is sent by GET.
+    """
     for row in _OTHER_ROWS:
         if (gets or not row.of_form) and (not row.elements or tag in row.elements):
             yield attributes.get(row.attribute)

@@ -27,7 +27,7 @@ _REST = rb"(?:[^<>=]++|=[\t\n\f\r ]*+(?:\"[^\"]*+(?:\"|\Z)|'[^']*+(?:'|\Z))?+)*+
 _TOKEN = re.compile(
     rb"<!--(?:-?>|(?s:.*?)(?:--!?>|\Z))"
     rb"|<[!?][^>]*+"
-    rb"|<(script|style|textarea|title|template|xmp)(?=[\t\n\f\r />])(?s:.*?)(?:</\1|\Z)"
+    rb"|<(script|style|textarea|title|template|xmp|noembed|noframes)(?=[\t\n\f\r />])(?s:.*?)(?:</\1|\Z)"
     rb"|<(%b|base|link|meta)(?=[\t\n\f\r />])(%b)"
     rb"|</?[a-z]%b" % ("|".join(FOLLOWED).encode(), _REST, _REST),
     re.IGNORECASE,

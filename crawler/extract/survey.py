@@ -27,7 +27,10 @@ _FORMATTING_START = re.compile(
 
 
 def _beginnings() -> bytes:
-    """Return a table indexed by the two bytes after `<` (little-endian): 1 if a formatting tag may begin with them."""
+    """Return a table indexed by the two bytes after `<` (little-endian).
+
+    It holds 1 if a formatting tag may begin with these bytes.
+    """
     table = bytearray(1 << 16)
     for name in FORMATTING_NAMES:
         for first in (name[0], name[0] & 0xDF):

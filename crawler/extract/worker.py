@@ -141,7 +141,7 @@ class Worker:
         return found if found is not None else Extracted(page.url, parse_limit=True)
 
     def follow(self, document: Document, least: int) -> MapStream:
-        """Return a stream for the parsing of a sitemap that may exceed `least` bytes.
+        """Return a stream that parses a sitemap as it arrives, if the sitemap exceeds `least` bytes.
 
         If many streams are open, the stream is `late`: it sends nothing until the map is complete.
         The caller must end the stream with `read_stream` or `drop`.
@@ -280,7 +280,7 @@ class Worker:
         return _Child(process, process.stdout, process.stdin)
 
     async def _end(self) -> None:
-        """End the child. If the forked process given to this worker has not been used as a child yet, end it, too."""
+        """End the child, and the forked process that this worker was given, if it was not used as a child yet."""
         child, self._child = self._child, None
         if child is not None:
             child.writer.close()

@@ -49,9 +49,13 @@ cdef class Learning:
     cpdef void assign(self, Parameters page, Py_ssize_t site, double k, double t, double importance,
         double trust=*) noexcept
     cdef double _own_precision(self, Py_ssize_t site, double rate) noexcept
+    cdef double _page_precision(self, Py_ssize_t site, double rate, double w) noexcept
+    cdef double _compare(
+        self, Py_ssize_t site, double k, double t, double elapsed, double clock, double[::1] counts, bint changed,
+        double w) noexcept
     cdef void _count(
         self, Py_ssize_t site, double k, double t, double elapsed, double clock, double[::1] counts, bint changed,
-        double reliable) noexcept
+        double w) noexcept
     cpdef double signals(self, Py_ssize_t site, double[::1] counts) noexcept
     cpdef double expected(
         self, Py_ssize_t site, double k, double t, double clock, double[::1] counts, double trust=*) noexcept

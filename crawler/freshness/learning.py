@@ -46,7 +46,7 @@ The file is Cython in pure-Python mode (see `value_kernel.py`), with attributes 
 """
 
 import cython
-from cython.cimports.libc.math import exp, expm1, log1p
+from cython.cimports.libc.math import exp, expm1, log, log1p
 
 from crawler.change_signals import SOURCES
 from crawler.freshness.value_kernel import ALL_TERMS, KINDS
@@ -76,8 +76,9 @@ _BIAS_LOW = cython.declare(cython.double, 0.25)
 _BIAS_HIGH = cython.declare(cython.double, 4.0)
 # factor by which the sums decay per crawl: a memory of 2,000 crawls
 _KEPT = cython.declare(cython.double, 0.9995)
-# pages whose signals are good with at least this probability show which model of false signals is right
-_RELIABLE = cython.declare(cython.double, 0.5)
+_SURE = cython.declare(cython.double, 1e-9)  # probabilities are at least this in logarithms
+# below this precision, the signals of a page are ignored
+_PRECISION_LEAST = cython.declare(cython.double, 0.1)
 
 
 @cython.cclass
@@ -158,20 +159,23 @@ class Learning:
     def directory_lead(
         self, site: cython.Py_ssize_t, directory: cython.Py_ssize_t, now: cython.double
     ) -> cython.double:
-        """Return the most by which changes of a directory can put the clocks of its pages ahead of plain time."""
+        """Return by how much a directory's excess puts the clocks of its pages ahead of plain time; below 0: behind it.
+
+        This is for pages that were crawled long ago; the effect on other pages is smaller.
+        """
         if not self.neighbourhood or self.seasons.used[site]:
             return 0.0
         excess: cython.double = self.directories.excess(directory, now, self.scale)
-        return max(offset_of(self.credence.credences[site] * excess, self.scale), 0.0)
+        return offset_of(self.credence.credences[site] * excess, self.scale)
 
     @cython.ccall
     @cython.exceptval(check=False)
     def site_lead(self, site: cython.Py_ssize_t, now: cython.double) -> cython.double:
-        """Return the most by which changes of the whole site can put the clocks of its pages ahead of plain time."""
+        """Return the same for the excess of the whole site."""
         if not self.neighbourhood or self.seasons.used[site]:
             return 0.0
         excess: cython.double = self.sites.excess(site, now, self.scale)
-        return max(offset_of(self.credence.credences[site] * excess, self.scale), 0.0)
+        return offset_of(self.credence.credences[site] * excess, self.scale)
 
     @cython.ccall
     @cython.exceptval(check=False)
@@ -225,9 +229,12 @@ class Learning:
             page.assign(self.kind, self.terms, importance, rate, rate, 0.0, 0.0, 0.0)
         else:
             w: cython.double = self.quality.reliability(site, trust)
-            precision: cython.double = w * self._own_precision(site, rate)
-            recall: cython.double = w * self.quality.recall(site)
-            page.assign_quality(self.kind, self.terms, importance, rate, precision, recall)
+            precision: cython.double = self._page_precision(site, rate, w)
+            if precision < _PRECISION_LEAST:
+                page.assign(self.kind, self.terms, importance, rate, rate, 0.0, 0.0, 0.0)
+            else:
+                recall: cython.double = self.quality.recall_of(site, w)
+                page.assign_quality(self.kind, self.terms, importance, rate, precision, recall)
 
     @cython.ccall
     @cython.exceptval(check=False)
@@ -268,12 +275,14 @@ class Learning:
         w: cython.double = self.quality.reliability(site, trust)
         k += self.quality.interim_changes(site, counts, trust)
         t += self.quality.interim_watched(site, trust, self._is_unannounced(counts)) * clock
-        silent: cython.double = self.rates.expected(site, k, t, (1.0 - w * self.quality.recall(site)) * clock)
+        silent: cython.double = self.rates.expected(
+            site, k, t, (1.0 - self.quality.recall_of(site, w)) * clock
+        )
         self.hazard = -log1p(-min(silent, _NEARLY_SURE))
         self.signalled = 0.0
         signals: cython.double = self.quality.signals(site, counts)
         if signals > 0.0:
-            self.signalled = -signals * log1p(-w * self._own_precision(site, self.rates.rate(site, k, t)))
+            self.signalled = -signals * log1p(-self._page_precision(site, self.rates.rate(site, k, t), w))
 
     @cython.cfunc
     @cython.exceptval(check=False)
@@ -281,6 +290,14 @@ class Learning:
         """Return the combined precision of the signals of all sources, for a page of this rate."""
         pooled: cython.double = -expm1(-self.quality.pooled_weight(site))
         return self.quality.precision_of(site, pooled, rate)
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def _page_precision(
+        self, site: cython.Py_ssize_t, rate: cython.double, w: cython.double
+    ) -> cython.double:
+        """Return the combined precision of the signals of a page that is good with the probability `w`."""
+        return w * self._own_precision(site, rate) + (1.0 - w) * self.quality.bad_precisions[site]
 
     @cython.ccall
     @cython.exceptval(check=False)
@@ -304,7 +321,7 @@ class Learning:
         clock: cython.double = self.clock(site, directory, elapsed, now)
         unannounced: cython.bint = self._is_unannounced(counts)
         reliable: cython.double = self.quality.reliability(site, trust)
-        recall: cython.double = reliable * self.quality.recall(site)
+        recall: cython.double = self.quality.recall_of(site, reliable)
         if self.neighbourhood and unannounced:
             silent: cython.double = 1.0 - recall
             full: cython.double = clock_of(elapsed, self._said(site, directory, now), self.scale)
@@ -327,16 +344,25 @@ class Learning:
         # The time that counts as observed: if the page had changed in it, a signal would have arrived.
         quiet: cython.double = recall * watched if unannounced else 0.0
         # the weight of the model in which the number of signals is evidence of the rate
-        counted: cython.double = reliable * self.quality.counted[site]
+        counted: cython.double = self.quality.counted[site]
+        evidence: cython.double = 0.0
         if self.quality.heard(site):
-            self._count(site, k, t, elapsed, watched, counts, changed, reliable)
-        told_k: cython.double = k
-        told_t: cython.double = t + quiet
-        if counted > 0.0:
-            told_k += counted * self.quality.counted_signals(site, counts)
-            told_t += counted * (self.quality.per_change(site) * elapsed - quiet)
+            evidence = self._compare(site, k, t, elapsed, watched, counts, changed, trust)
+        n: cython.double = counted * self.quality.counted_signals(site, counts)
+        rest: cython.double = (1.0 - counted) * watched if unannounced else 0.0
+        good_time: cython.double = t + rest * self.quality.recall(site)
+        bad_time: cython.double = t + rest * self.quality.bad_recalls[site]
+        good_time += counted * self.quality.per_change(site) * elapsed
+        bad_time += counted * self.quality.per_bad_change(site) * elapsed
         gain: cython.double = self.quality.observe(
-            site, counts, self.rates.rate(site, told_k, told_t), watched, changed, trust
+            site,
+            counts,
+            self.rates.rate(site, k + n, good_time),
+            watched,
+            changed,
+            trust,
+            evidence,
+            self.rates.rate(site, k + n, bad_time),
         )
         self.watched = watched
         if changed and unannounced:
@@ -344,9 +370,67 @@ class Learning:
             gain = self.rates.gain
             self.watched = quiet + self.rates.watched
         if counted > 0.0:
+            reliable = self.quality.reliability(site, self.quality.trust)
+            self._count(site, k, t, elapsed, watched, counts, changed, reliable)
             gain += counted * (self.counted_gain - gain)
             self.watched += counted * (self.counted_watched - self.watched)
         return self.rates.observe(site, k, t, self.watched, gain)
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def _compare(
+        self,
+        site: cython.Py_ssize_t,
+        k: cython.double,
+        t: cython.double,
+        elapsed: cython.double,
+        clock: cython.double,
+        counts: cython.double[::1],
+        changed: cython.bint,
+        trust: cython.double,
+    ) -> cython.double:
+        """Return the evidence, in nats, that the page is good.
+
+        Also update two log scores: that of the number of signals, and that of the two kinds of pages.
+        """
+        w: cython.double = self.quality.reliability(site, trust)
+        n: cython.double = self.quality.counted_signals(site, counts)
+        c: cython.double = self.quality.counted[site]
+        signals: cython.double = self.quality.signals(site, counts)
+        precision: cython.double = -expm1(-self.quality.pooled_weight(site))
+        r: cython.double = self.quality.recall(site)
+        quiet: cython.double = r * clock if n <= 0.0 else 0.0
+        own: cython.double = precision_at(
+            precision, self.rates.rate(site, k, t + quiet), self.rates.means[site]
+        )
+        good_plain: cython.double = (1.0 - self.rates.expected(site, k, t + quiet, (1.0 - r) * clock)) * exp(
+            signals * log1p(-own)
+        )
+        seen: cython.double = self.quality.per_change(site) * elapsed
+        good: cython.double = (1.0 - self.rates.expected(site, k + n, t + seen, (1.0 - r) * clock)) * exp(
+            signals * log1p(-precision)
+        )
+        r = self.quality.bad_recalls[site]
+        quiet = r * clock if n <= 0.0 else 0.0
+        unsaid: cython.double = exp(n * log1p(-self.quality.bad_precisions[site]))
+        bad_plain: cython.double = (1.0 - self.rates.expected(site, k, t + quiet, (1.0 - r) * clock)) * unsaid
+        seen = self.quality.per_bad_change(site) * elapsed
+        bad: cython.double = (1.0 - self.rates.expected(site, k + n, t + seen, (1.0 - r) * clock)) * unsaid
+        self.quality.score(
+            site,
+            1.0 - w * good_plain - (1.0 - w) * bad_plain,
+            1.0 - w * good - (1.0 - w) * bad,
+            changed,
+        )
+        good = good_plain + c * (good - good_plain)
+        bad = bad_plain + c * (bad - bad_plain)
+        if changed:
+            good, bad = 1.0 - good, 1.0 - bad
+        share: cython.double = self.quality.reliability(site, 0.0)
+        w = share / (share + (1.0 - share) * exp(-trust))
+        one: cython.double = share * good + (1.0 - share) * bad
+        self.quality.split(site, log(max(w * good + (1.0 - w) * bad, _SURE) / max(one, _SURE)))
+        return log(max(good, _SURE) / max(bad, _SURE))
 
     @cython.cfunc
     @cython.exceptval(check=False)
@@ -359,34 +443,29 @@ class Learning:
         clock: cython.double,
         counts: cython.double[::1],
         changed: cython.bint,
-        reliable: cython.double,
+        w: cython.double,
     ) -> cython.void:
         """Compute the increases of k and T if the number of signals is evidence of the rate (`signal_quality.py`).
 
-        Set `counted_gain` and `counted_watched` to them. Also update the log scores by which this model and
-        the other one are compared.
+        Set `counted_gain` and `counted_watched` to them.
         """
         n: cython.double = self.quality.counted_signals(site, counts)
-        seen: cython.double = self.quality.per_change(site) * elapsed
-        silent: cython.double = (1.0 - reliable * self.quality.recall(site)) * clock
-        signals: cython.double = self.quality.signals(site, counts)
-        precision: cython.double = -expm1(-self.quality.pooled_weight(site))
-        unsaid: cython.double = exp(signals * log1p(-reliable * precision))
-        if reliable > _RELIABLE:
-            quiet: cython.double = clock - silent if n <= 0.0 else 0.0
-            own: cython.double = precision_at(precision, self.rates.rate(site, k, t), self.rates.means[site])
-            unsaid_plain: cython.double = exp(signals * log1p(-reliable * own))
-            self.quality.score(
-                site,
-                1.0 - (1.0 - self.rates.expected(site, k, t + quiet, silent)) * unsaid_plain,
-                1.0 - (1.0 - self.rates.expected(site, k + n, t + seen, silent)) * unsaid,
-                changed,
-            )
-        self.counted_gain, self.counted_watched = n, seen + silent
+        good_seen: cython.double = self.quality.per_change(site) * elapsed
+        bad_seen: cython.double = self.quality.per_bad_change(site) * elapsed
+        good_silent: cython.double = (1.0 - self.quality.recall(site)) * clock
+        bad_silent: cython.double = (1.0 - self.quality.bad_recalls[site]) * clock
+        self.counted_gain = n
         if changed:
-            self.rates.match(site, k + n, t + seen, silent, unsaid)
-            self.counted_gain = n + self.rates.gain
-            self.counted_watched = seen + self.rates.watched
+            signals: cython.double = self.quality.signals(site, counts)
+            unsaid: cython.double = exp(-signals * self.quality.pooled_weight(site))
+            self.rates.match(site, k + n, t + good_seen, good_silent, unsaid)
+            self.counted_gain += w * self.rates.gain
+            good_silent = self.rates.watched
+            unsaid = exp(n * log1p(-self.quality.bad_precisions[site]))
+            self.rates.match(site, k + n, t + bad_seen, bad_silent, unsaid)
+            self.counted_gain += (1.0 - w) * self.rates.gain
+            bad_silent = self.rates.watched
+        self.counted_watched = w * (good_seen + good_silent) + (1.0 - w) * (bad_seen + bad_silent)
 
     @cython.cfunc
     @cython.exceptval(check=False)

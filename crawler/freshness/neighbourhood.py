@@ -73,7 +73,7 @@ _inf = cython.declare(cython.double, float("inf"))
 @cython.ccall
 @cython.exceptval(check=False)
 def clock_of(elapsed: cython.double, excess: cython.double, scale: cython.double) -> cython.double:
-    """Return A, the clock's time at `elapsed` after a page's crawl.
+    """Return A, the time that a page's clock shows when `elapsed` has passed since its crawl.
 
     `excess` is the sum of the excesses of directory and site.
     """
@@ -85,7 +85,10 @@ def clock_of(elapsed: cython.double, excess: cython.double, scale: cython.double
 @cython.ccall
 @cython.exceptval(check=False)
 def offset_of(excess: cython.double, scale: cython.double) -> cython.double:
-    """Return how far the clock of a page that was crawled long ago is ahead of plain time: 6 Ts times the excess."""
+    """Return 6 Ts times the excess.
+
+    This is the lead of the clock over plain time for a page that was crawled long ago.
+    """
     return _BONUS * scale * excess
 
 

@@ -14,6 +14,15 @@ cdef class SignalQuality:
     cdef double[::1] changes
     cdef readonly double[::1] scores
     cdef readonly double[::1] counted
+    cdef readonly double[::1] splits
+    cdef readonly double[::1] split_scores
+    cdef double[::1] bad_true
+    cdef double[::1] bad_all
+    cdef double[::1] bad_changes
+    cdef double[::1] bad_silent
+    cdef double[::1] bad_exposed
+    cdef readonly double[::1] bad_precisions
+    cdef readonly double[::1] bad_recalls
     cdef readonly double trust
     cdef double[:, ::1] announced
     cdef double[:, ::1] claimed
@@ -45,15 +54,19 @@ cdef class SignalQuality:
     cpdef double interim_changes(self, Py_ssize_t site, double[::1] counts, double trust) noexcept
     cpdef double interim_watched(self, Py_ssize_t site, double trust, bint silent=*) noexcept
     cpdef void score(self, Py_ssize_t site, double plain, double counting, bint changed) noexcept
+    cpdef double per_bad_change(self, Py_ssize_t site) noexcept
+    cpdef double recall_of(self, Py_ssize_t site, double w) noexcept
+    cpdef void split(self, Py_ssize_t site, double better) noexcept
+    cdef void _set_split(self, Py_ssize_t site, double score) noexcept
     cdef void _set_score(self, Py_ssize_t site, double score) noexcept
     cpdef double pooled_weight(self, Py_ssize_t site) noexcept
     cpdef double signals(self, Py_ssize_t site, double[::1] counts) noexcept
     cpdef double staleness(self, Py_ssize_t site, double[::1] counts) noexcept
     cpdef double observe(
         self, Py_ssize_t site, double[::1] counts, double rate, double clock, bint changed,
-        double trust=*) noexcept
+        double trust=*, double evidence=*, double bad_rate=*) noexcept
     cpdef double reliability(self, Py_ssize_t site, double trust) noexcept
-    cdef double _judge_page(self, Py_ssize_t site, double good, double bad, bint changed, double trust) noexcept
+    cdef double _judge_page(self, Py_ssize_t site, double evidence, double trust) noexcept
     cpdef void renew(self, Py_ssize_t site, double mean_rate) noexcept
     cdef void _estimate(self, Py_ssize_t site) noexcept
     cdef double _recalled(self, Py_ssize_t site) noexcept

@@ -17,7 +17,8 @@ sums S by .99, and then adds to them:
     always:      S_all[s]  += n_s
                  S_exposed += q rate A               changes expected, with or without a signal
 
-    p_s     = (S_true[s] + 1) / (S_all[s] + 1/p0),   p0 = honesty[s] rho,  rho = min(1, rate of changes / rate of signals)
+    p_s     = (S_true[s] + 3) / (S_all[s] + 3/p0),   p0 = honesty[s] min(1, 3 rho)
+    rho     = min(1, rate of changes / rate of signals)
     1 - r   = (S_silent + 2 (1 - r0)) / (S_exposed + 2)
 
 Here q is the probability that no signal was true. Because of the factor q, a change that was probably
@@ -36,7 +37,8 @@ in z, in S_true, in b_s and in k, the number of changes found on the page. (The 
 signals are as frequent as changes; see below.)
 
 The priors are p0 for a precision and r0 for the recall. The factor rho in p0 is needed because there cannot
-be more true signals than changes. At most the share rho of the signals can be true. The honesty of a source
+be more true signals than changes. At most the share rho of the signals can be true. The share among the signals
+of the good pages may be larger, so p0 has 3 rho. The honesty of a source
 is the number of true signals divided by this maximum: (sum S_true + 1.4) / (sum S_all rho + 2), summed over
 all sites where rho is above .3.
 
@@ -49,11 +51,18 @@ many signals were used, each would add a small error to k. EM continues for this
 and its signals are added to z. So the source is used again if it improves.
 
 Within a site, the signals of some pages may be good and those of others worthless, for example if two
-programs make the pages and only one of them sets dates. So each page has a `trust`: the log likelihood ratio
-of its crawls under two models. In the first model, the page's signals have the precision p_s and the recall
-r. In the second model, they are worthless. With the share of good pages of the site as the prior, w is the
-posterior probability of the first model. The page's precision and recall, and the page's part in all sums,
-are multiplied by w, so p_s and r describe the good pages.
+programs make the pages and only one of them sets dates. So the pages of a site are of two kinds, and each
+kind has its own precision, recall and sigma (see below). The sums above are those of the good kind. The bad
+kind has the same sums, but for all sources together, and its prior precision and recall are .06. Each page
+has a `trust`: the log likelihood ratio of its crawls under the two kinds. With the share of good pages of the
+site as the prior, w is the posterior probability that the page is good. A crawl is added to the sums of the
+good kind with the weight w, and to those of the bad kind with the weight 1 - w. The page's precision and
+recall are the means over the kinds. Signals of a page whose precision is below .1 are ignored.
+
+The priors of the two kinds must differ. With equal priors, the kinds stayed equal for most of the crawl, and
+the schedule gained .84 over uniform refreshing where it now gains .92. On a site with one kind of page, the
+trust is noise. So a log score compares the predictions of changes with those of one w for all pages, the
+site's share. The trust is multiplied by `splits`, which is .5 at first, and goes to 1 or 0 with the score.
 
 The crawl value can use only one kind of signal. So all sources are combined into one kind with the signal
 rate gamma and the weight b. Let gamma_s be the number of signals of source s in a unit of time. In the same
@@ -79,12 +88,13 @@ silent changes are independent. So n signals in the time tau have the likelihood
 
 A Gamma distribution of d with the parameters K and B becomes one with K + n and B + sigma tau. The result z of
 the crawl is then used as in `change_rates.py` (`ChangeRates.match`). sigma is estimated as the number of
-signals of used sources per change found: sum_s S_all[s] / S_changes. p_s is the same for all pages.
+signals of used sources per change found: sum_s S_all[s] / S_changes. Each kind of page has its own sigma. p_s
+is the same for all pages of a kind.
 
 Which of the two models is right is learned for each site, from what crawls find, not from the signals:
 
     L = .998 L + ln P[z | false signals as frequent as changes] - ln P[z | false signals equally frequent]
-    weight of the first model = tanh((L - 3) / 2), and 0 if L < 3
+    weight of the first model = tanh((L - 1) / 2), and 0 if L < 1
 
 So the number of signals counts only after it has improved the predictions of changes. k, T and the precisions
 are those of the two models, averaged with this weight. On simulated webs with two false signals per change,
@@ -136,9 +146,18 @@ _TRUSTED_SIGNALS = cython.declare(cython.double, 5.0)
 _TRUSTED_CHANGES = cython.declare(cython.double, 16.0)
 _COUNTED_MAX = cython.declare(cython.double, 255.0)
 # number of the prior's `_JUDGED` pseudo pages that have good signals
-_GOOD = cython.declare(cython.double, 9.8)
+_GOOD = cython.declare(cython.double, 7.0)
 _JUDGED = cython.declare(cython.double, 10.0)
-_TRUST_STEP = cython.declare(cython.double, 2.0)  # maximum, in nats, by which a crawl changes a page's trust
+# the prior precision and the prior recall of bad pages
+_BAD_QUALITY = cython.declare(cython.double, 0.06)
+# the prior of the precision of good pages has this number of true pseudo signals
+_TRUE_WEIGHT = cython.declare(cython.double, 3.0)
+# If the true signals are those of the good pages, the share of true signals among them can exceed rho by this factor.
+_CONCENTRATED = cython.declare(cython.double, 3.0)
+# the part of the trust that is used while the score of the two kinds is 0, and the score that adds 1 to it
+_SPLIT_FIRST = cython.declare(cython.double, 0.5)
+_SPLIT_RANGE = cython.declare(cython.double, 4.0)
+_TRUST_STEP = cython.declare(cython.double, 3.0)  # maximum, in nats, by which a crawl changes a page's trust
 TRUST_MAX = 7.9
 # pseudo count of changes in sigma, so that sigma is finite
 _CHANGES_WEIGHT = cython.declare(cython.double, 1.0)
@@ -146,7 +165,7 @@ _SCORE_KEPT = cython.declare(cython.double, 0.998)  # factor by which a score de
 # bound of the score, so that a change in a source is noticed
 _SCORE_MAX = cython.declare(cython.double, 20.0)
 # the number of signals is evidence only above this score
-_SCORE_NEEDED = cython.declare(cython.double, 3.0)
+_SCORE_NEEDED = cython.declare(cython.double, 1.0)
 _CHANCE_MIN = cython.declare(cython.double, 1e-6)  # predictions stay at least this far from 0 and 1
 _SURE = cython.declare(cython.double, 1e-9)
 WEIGHT_MAX, COUNTED_MAX = float(_WEIGHT_MAX), float(_COUNTED_MAX)
@@ -162,7 +181,7 @@ class SignalQuality:
 
     def __init__(self) -> None:
         self.size = 0
-        self._columns = [Column("f8", SOURCES) for _ in range(7)] + [Column("f8") for _ in range(11)]
+        self._columns = [Column("f8", SOURCES) for _ in range(7)] + [Column("f8") for _ in range(20)]
         self._grow()
         self.trust = 0.0
         self.announced_by = rows_of(np.zeros(SOURCES))
@@ -176,6 +195,7 @@ class SignalQuality:
         if self.size == self.means.shape[0]:
             self._grow()
         self.size += 1
+        self._set_split(self.size - 1, 0.0)
         self._estimate(self.size - 1)
         return self.size - 1
 
@@ -188,6 +208,8 @@ class SignalQuality:
             np.zeros(0)
         )
         self.good = self.judged = self.changes = self.scores = self.counted = np.zeros(0)
+        self.bad_true = self.bad_all = self.bad_changes = self.bad_silent = self.bad_exposed = np.zeros(0)
+        self.bad_precisions = self.bad_recalls = self.splits = self.split_scores = np.zeros(0)
         columns = [column.grow(self.size + 1) for column in self._columns]
         self.true_signals, self.all_signals, self.precisions = columns[0], columns[1], columns[2]
         self.announced, self.claimed, self.unannounced = columns[3], columns[4], columns[5]
@@ -196,6 +218,10 @@ class SignalQuality:
         self.means, self.weights, self.recalls = columns[10], columns[11], columns[12]
         self.good, self.judged = columns[13], columns[14]
         self.changes, self.scores, self.counted = columns[15], columns[16], columns[17]
+        self.bad_true, self.bad_all, self.bad_changes = columns[18], columns[19], columns[20]
+        self.bad_silent, self.bad_exposed = columns[21], columns[22]
+        self.bad_precisions, self.bad_recalls = columns[23], columns[24]
+        self.splits, self.split_scores = columns[25], columns[26]
 
     @cython.ccall
     @cython.exceptval(check=False)
@@ -326,14 +352,25 @@ class SignalQuality:
 
     @cython.ccall
     @cython.exceptval(check=False)
+    def per_bad_change(self, site: cython.Py_ssize_t) -> cython.double:
+        """Return sigma of the bad pages."""
+        return (self.bad_all[site] + _CHANGES_WEIGHT) / (self.bad_changes[site] + _CHANGES_WEIGHT)
+
+    @cython.ccall
+    @cython.exceptval(check=False)
+    def recall_of(self, site: cython.Py_ssize_t, w: cython.double) -> cython.double:
+        """Return the recall of a page that is good with the probability `w`."""
+        return w * self.recalls[site] + (1.0 - w) * self.bad_recalls[site]
+
+    @cython.ccall
+    @cython.exceptval(check=False)
     def interim_changes(
         self, site: cython.Py_ssize_t, counts: cython.double[::1], trust: cython.double
     ) -> cython.double:
         """Return the increase of k that the signals since the last crawl cause; it holds until the next crawl."""
         counted: cython.double = self.counted[site]
         changes: cython.double = (1.0 - counted) * self.announced_changes(site, counts)
-        changes += counted * self.counted_signals(site, counts)
-        return self.reliability(site, trust) * changes
+        return self.reliability(site, trust) * changes + counted * self.counted_signals(site, counts)
 
     @cython.ccall
     @cython.exceptval(check=False)
@@ -346,9 +383,11 @@ class SignalQuality:
         `interim_changes` is 0 for all counts.
         """
         counted: cython.double = self.counted[site]
-        watched: cython.double = counted * self.per_change(site)
-        watched += (1.0 - counted) * (self.recalls[site] if silent else self.share_watched(site))
-        return self.reliability(site, trust) * watched
+        w: cython.double = self.reliability(site, trust)
+        watched: cython.double = counted * (w * self.per_change(site) + (1.0 - w) * self.per_bad_change(site))
+        return watched + (1.0 - counted) * (
+            self.recall_of(site, w) if silent else w * self.share_watched(site)
+        )
 
     @cython.ccall
     @cython.exceptval(check=False)
@@ -399,26 +438,28 @@ class SignalQuality:
         `trust` is the evidence that they are, in nats.
         """
         share: cython.double = (self.good[site] + _GOOD) / (self.judged[site] + _JUDGED)
-        return share / (share + (1.0 - share) * exp(-trust))
+        return share / (share + (1.0 - share) * exp(-trust * self.splits[site]))
+
+    @cython.ccall
+    @cython.exceptval(check=False)
+    def split(self, site: cython.Py_ssize_t, better: cython.double) -> cython.void:
+        """Update the log score of the pages' own trust. `better` is its gain over an equal w of all pages, in nats."""
+        self._set_split(site, _SCORE_KEPT * self.split_scores[site] + better)
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def _set_split(self, site: cython.Py_ssize_t, score: cython.double) -> cython.void:
+        self.split_scores[site] = min(max(score, -_SCORE_MAX), _SCORE_MAX)
+        self.splits[site] = min(max(_SPLIT_FIRST + self.split_scores[site] / _SPLIT_RANGE, 0.0), 1.0)
 
     @cython.cfunc
     @cython.exceptval(check=False)
     def _judge_page(
-        self,
-        site: cython.Py_ssize_t,
-        good: cython.double,
-        bad: cython.double,
-        changed: cython.bint,
-        trust: cython.double,
+        self, site: cython.Py_ssize_t, evidence: cython.double, trust: cython.double
     ) -> cython.double:
-        """Return w after a crawl. `good` and `bad` are the page's hazards with and without its signals.
-
-        Set `trust`.
-        """
-        more: cython.double = bad - good
-        if changed:
-            more = log(max(-expm1(-good), _SURE) / max(-expm1(-bad), _SURE))
-        self.trust = min(max(trust + min(max(more, -_TRUST_STEP), _TRUST_STEP), -TRUST_MAX), TRUST_MAX)
+        """Return w after a crawl that showed this `evidence`, in nats. Set `trust`."""
+        evidence = min(max(evidence, -_TRUST_STEP), _TRUST_STEP)
+        self.trust = min(max(trust + evidence, -TRUST_MAX), TRUST_MAX)
         w: cython.double = self.reliability(site, self.trust)
         self.good[site] = self.good[site] * _FADING + w
         self.judged[site] = self.judged[site] * _FADING + 1.0
@@ -434,14 +475,17 @@ class SignalQuality:
         clock: cython.double,
         changed: cython.bint,
         trust: cython.double = 0.0,
+        evidence: cython.double = 0.0,
+        bad_rate: cython.double = -1.0,
     ) -> cython.double:
         """Learn from a crawl. `clock` is the time since the page's last crawl, `counts` the signals in that time.
 
         Return the increase of k, or 0 without a change.
 
-        `rate` is the page's change rate before this crawl. If the page has no signal, `rate` already takes
-        this silence into account. The argument `trust` is the page's trust before the crawl. The attribute
-        `trust` is set to the page's new trust.
+        `rate` is the change rate that the page had before this crawl if it is good, and `bad_rate` if it is
+        bad. If the page has no signal, the rates already take this silence into account. `evidence` says, in
+        nats, how much better the crawl fits a good page. The argument `trust` is the page's trust before the
+        crawl. The attribute `trust` is set to the page's new trust.
         """
         source: cython.Py_ssize_t
         n: cython.double
@@ -452,27 +496,34 @@ class SignalQuality:
             if counts[source] > 0.0:
                 heard = True
                 self.note_signal(site, source)
-        silent: cython.double = (1.0 - w * self.recall(site)) * rate * clock
+        if bad_rate < 0.0:
+            bad_rate = rate
+        silent: cython.double = (1.0 - self.recalls[site]) * rate * clock
         announced: cython.double = 0.0
         trusted: cython.bint = True
         x: cython.double = silent
-        good: cython.double = (1.0 - self.recall(site)) * rate * clock
         for source in range(_SOURCES):
             n = min(counts[source], _COUNTED_MAX)
             if n > 0.0 and self.used(site, source):
                 own: cython.double = self._own_precision(site, source, rate)
-                good -= n * log1p(-own)
-                own *= w
                 announced += n * own
                 trusted = trusted and self._trusted(site, source)
                 x -= n * log1p(-own)
+        every: cython.double = self.counted_signals(site, counts)
+        bad_silent: cython.double = (1.0 - self.bad_recalls[site]) * bad_rate * clock
+        bad_announced: cython.double = every * self.bad_precisions[site]
+        bad_x: cython.double = bad_silent - every * log1p(-self.bad_precisions[site])
         gain: cython.double = 0.0
+        bad_gain: cython.double = 0.0
         if changed:
             gain = gain_of(x) * (silent + announced) / x if x > 0.0 else 1.0
             gain = _believable(max(1.0, gain), rate * clock, trusted)
+            bad_gain = gain_of(bad_x) * (bad_silent + bad_announced) / bad_x if bad_x > 0.0 else 1.0
+            bad_gain = _believable(max(1.0, bad_gain), bad_rate * clock, trusted)
+        increase: cython.double = w * gain + (1.0 - w) * bad_gain
         if not heard and not self.heard(site):
-            return gain
-        w = self._judge_page(site, good, rate * clock, changed, trust)
+            return increase
+        w = self._judge_page(site, evidence, trust)
         faded: cython.double = 1.0 - (1.0 - _FADING) * w
         self.changes[site] = self.changes[site] * faded + w * gain
         self.watched[site] = self.watched[site] * faded + w * clock
@@ -494,8 +545,20 @@ class SignalQuality:
                     believed: cython.bint = self._trusted(site, source)
                     true: cython.double = _believable(n * p / -expm1(-with_it), rate * clock, believed)
                     self.true_signals[site, source] += w * min(n, true)
+        w = 1.0 - w
+        faded = 1.0 - (1.0 - _FADING) * w
+        self.bad_changes[site] = self.bad_changes[site] * faded + w * bad_gain
+        self.bad_all[site] = self.bad_all[site] * faded + w * every
+        self.bad_true[site] *= faded
+        unexplained = w * exp(bad_silent - bad_x)
+        kept = 1.0 - (1.0 - _FADING) * unexplained
+        self.bad_exposed[site] = self.bad_exposed[site] * kept + unexplained * bad_rate * clock
+        self.bad_silent[site] *= kept
+        if changed and bad_x > 0.0:
+            self.bad_true[site] += w * min(every, bad_announced / -expm1(-bad_x))
+            self.bad_silent[site] += unexplained * gain_of(bad_x) * bad_silent / bad_x
         self._estimate(site)
-        return gain
+        return increase
 
     @cython.ccall
     @cython.exceptval(check=False)
@@ -567,13 +630,21 @@ class SignalQuality:
         for source in range(_SOURCES):
             if self.all_signals[site, source] <= 0.0:
                 continue
-            prior: cython.double = self.honesty(source) * self._plausible(site, source)
-            p: cython.double = (self.true_signals[site, source] + 1.0) / (
-                self.all_signals[site, source] + 1.0 / prior
+            plausible: cython.double = min(1.0, _CONCENTRATED * self._plausible(site, source))
+            prior: cython.double = self.honesty(source) * plausible
+            p: cython.double = (self.true_signals[site, source] + _TRUE_WEIGHT) / (
+                self.all_signals[site, source] + _TRUE_WEIGHT / prior
             )
             self.precisions[site, source] = min(p, _PRECISION_MAX)
         self._pool(site)
         self.recalls[site] = self._recalled(site)
+        self.bad_precisions[site] = min(
+            (self.bad_true[site] + 1.0) / (self.bad_all[site] + 1.0 / _BAD_QUALITY), _PRECISION_MAX
+        )
+        silent: cython.double = (self.bad_silent[site] + _RECALL_WEIGHT * (1.0 - _BAD_QUALITY)) / (
+            self.bad_exposed[site] + _RECALL_WEIGHT
+        )
+        self.bad_recalls[site] = max(1.0 - silent, 0.0) if self.weights[site] > 0.0 else 0.0
 
     @cython.cfunc
     @cython.exceptval(check=False)
@@ -601,13 +672,16 @@ class SignalQuality:
         self.weights[site] = b
 
     def sums_of(self, site: int) -> np.ndarray:
-        """Return a site's sums, shape (2 SOURCES + 7,).
+        """Return a site's sums, shape (2 SOURCES + 13,).
 
         They are S_true and S_all by source, S_silent, time watched, S_exposed, two counts of pages, S_changes,
-        and the score of the model that counts signals.
+        and the score of the model that counts signals. Then follow S_true, S_all, S_changes, S_silent and
+        S_exposed of the bad pages, and the score of the two kinds.
         """
         rest = [self.silent_changes[site], self.watched[site], self.exposed[site]]
         rest += [self.good[site], self.judged[site], self.changes[site], self.scores[site]]
+        rest += [self.bad_true[site], self.bad_all[site], self.bad_changes[site]]
+        rest += [self.bad_silent[site], self.bad_exposed[site], self.split_scores[site]]
         return np.concatenate([self.true_signals[site], self.all_signals[site], rest])
 
     def restore(self, site: int, sums: np.ndarray) -> None:
@@ -621,6 +695,12 @@ class SignalQuality:
         self.good[site], self.judged[site] = sums[2 * SOURCES + 3], sums[2 * SOURCES + 4]
         self.changes[site] = sums[2 * SOURCES + 5]
         self._set_score(site, sums[2 * SOURCES + 6])
+        self.bad_true[site] = sums[2 * SOURCES + 7]
+        self.bad_all[site] = sums[2 * SOURCES + 8]
+        self.bad_changes[site] = sums[2 * SOURCES + 9]
+        self.bad_silent[site] = sums[2 * SOURCES + 10]
+        self.bad_exposed[site] = sums[2 * SOURCES + 11]
+        self._set_split(site, sums[2 * SOURCES + 12])
         self._estimate(site)
 
     def _check(self) -> None:
@@ -631,6 +711,9 @@ class SignalQuality:
         for site in range(self.size):
             assert 0.0 <= self.recall(site) < 1.0
             assert 0.0 <= self.counted[site] < 1.0
+            assert 0.0 <= self.splits[site] <= 1.0
+            assert 0.0 <= self.bad_true[site] <= self.bad_all[site] * (1.0 + 1e-9) + 1e-12
+            assert 0.0 <= self.bad_recalls[site] < 1.0
 
     def __repr__(self) -> str:
         return f"SignalQuality({self.size} sites, {sum(map(self.heard, range(self.size)))} of them heard)"

@@ -181,7 +181,7 @@ class Frontier:
     # ---- URLs in and out ----
 
     def enqueue(self, links: Sequence[Link], batch: Batch, now: float) -> None:
-        """Put new URLs into their queues. Each URL is given only once; several calls may fill one batch."""
+        """Put new URLs into their queues. The caller passes each URL only once. Several calls may fill one batch."""
         self.intake.add(links, batch, now)
 
     def committed(self, batch: Batch, now: float) -> None:

@@ -28,7 +28,7 @@ class Hops:
 
         Return 0.0 if they are granted, else the time of the next try. If `fetch_task` is given, the hop may
         lead to the fetch task's own host. That host is held already, so only the gap after `give_back`
-        applies. A fetch task that has stepped aside also takes a fetch slot again.
+        applies. If the fetch task gave its slot to others while it waited, it also takes a slot again.
         """
         outstanding = self._outstanding
         aside = fetch_task is not None and outstanding.is_aside(fetch_task.host)

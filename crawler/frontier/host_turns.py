@@ -62,7 +62,7 @@ class HostTurns:
         return None
 
     def of_idle(self, now: float) -> FetchTask | None:
-        """Give turns to the next hosts as long as they have no new URL to try; return the first fetch task, if any.
+        """Serve the next hosts until one has a new URL to try; return the first fetch task of the others, if any.
 
         A host may be ready without a new URL, because a retry has become due. The setting `refresh.share =
         "auto"` compares the value of known pages with the value of the next host's new URL. If that host

@@ -114,7 +114,7 @@ class Outstanding:
         )
 
     def let_go(self, host: FrontHost) -> None:
-        """Free the host of its fetch task."""
+        """Record that the host no longer has a fetch task."""
         del self.held[host.key]
         host.held = False
 
@@ -132,7 +132,7 @@ class Outstanding:
         return host_key in self._aside
 
     def step_aside(self, host_key: int) -> bool:
-        """Free the fetch slot of the host's task; return False if it has none or too many have stepped aside."""
+        """Free the fetch slot of the host's task; return False if it has none, or if too many tasks have none."""
         if host_key in self._aside or len(self._aside) >= self.concurrency:
             return False
         self._aside.add(host_key)

@@ -42,11 +42,12 @@ class LinkScores:
         self._factor = 2.0 ** ((news - 0.5) / PER_OCTAVE) if news else 2 / LEAST
 
     def add(self, fingerprints: Fingerprints, scores: Scores) -> tuple[Scores, Scores, NDArray[np.bool_]]:
-        """Add the scores of n distinct links; return the new scores, those last passed on, and which to pass on.
+        """Add the scores of n distinct links.
 
-        The third array is true for each link whose score has risen so much that it must be passed on.
-        For a URL that is not in the table, the score last passed on is 0. The link to such a URL is not news,
-        because it goes through the DUE as usual.
+        Return the new scores, the scores last passed on, and the choice of links to pass on. The third array
+        is true for each link whose score has risen so much that it must be passed on. For a URL that is not
+        in the table, the score last passed on is 0. The link to such a URL is not news, because it goes
+        through the DUE as usual.
         """
         at = (fingerprints & self._mask).astype(np.intp)
         known = self._keys[at] == fingerprints

@@ -180,8 +180,8 @@ def _inflated(blocks: bytes | memoryview, length: int, enough: int = _LENGTH_MAX
 def parts(member: bytes) -> MemberParts | None:
     """Return the parts of a whole gzip member, or None if its header does not state them.
 
-    Other programs and earlier versions of the crawler do not state the parts, nor does a member with a short
-    payload. Such a member must be read as a whole.
+    Members with a short payload, and those written by other programs or earlier versions of the crawler, do
+    not state the parts. They must be read as a whole.
     """
     body_end = len(member) - len(_LAST_BLOCK) - _TRAILER.size
     if not member.startswith(_START) or body_end < _HEAD_AT:

@@ -110,8 +110,8 @@ class _Segments:
     def _survey(self) -> tuple[Counter[str], Counter[str], set[bytes]]:
         """Return, by segment, the number of own captures and of all captures, and the set `repeated`.
 
-        Own captures are those that go to the new process. `repeated` holds the keys of responses to which own
-        captures (revisits) refer, but which go to another process.
+        Own captures are those that go to the new process. `repeated` holds the keys of responses that go to
+        another process although own captures (revisits) refer to them.
         """
         own, all_of, repeated = Counter[str](), Counter[str](), set[bytes]()
         for source in self._to.sources:

@@ -118,7 +118,7 @@ class _ByPrefix(Generic[Kept]):
         self._lengths = sorted(set(map(len, kept)), reverse=True)
 
     def fitting(self, target: str) -> Iterator[Kept]:
-        """Yield what is kept for each prefix of `target`, the longest prefix first."""
+        """Yield the value of each prefix of `target`, the longest prefix first."""
         for length in self._lengths:
             if length <= len(target) and (kept := self._kept.get(target[:length])) is not None:
                 yield kept

@@ -65,18 +65,9 @@ def check_shown(
         raise HttpError(451, state, why)
 
 
-def check_fresh(
-    max_stale: float | None, age: float, probability: float | None, enough: float, queued: bool
-) -> None:
+def check_fresh(max_stale: float | None, age: float, probability: float | None, enough: float) -> None:
     """Raise HttpError (504) if the copy is older than `max_stale` and its P(fresh) is below `enough`."""
     if max_stale is None or age <= max_stale or (probability is not None and probability >= enough):
         return
     more = {} if probability is None else {"fresh_probability": round(probability, 3)}
-    raise HttpError(
-        504,
-        "stale",
-        f"the copy is {age:.0f} s old",
-        age=round(age),
-        queued=queued,
-        **more,
-    )
+    raise HttpError(504, "stale", f"the copy is {age:.0f} s old", age=round(age), **more)

@@ -51,6 +51,9 @@ class Dates(NamedTuple):
 
 @lru_cache(maxsize=1024)
 def dates_of(second: int) -> Dates:
-    """Return all forms of a time, in whole seconds. Pages that were fetched in the same second share one object."""
+    """Return a time, given in whole seconds, in all formats.
+
+    Pages that were fetched in the same second share one object.
+    """
     text = http_date(second)
     return Dates(text, text.encode(), rfc3339(second), stamp(second))

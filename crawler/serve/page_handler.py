@@ -404,7 +404,7 @@ class PageHandler:
         """Raise HttpError (504) and queue the page if the copy is too stale for the client."""
         enough = self._config.fresh_enough
         try:
-            copy_selection.check_fresh(asked.max_stale, age, probability, enough, False)
+            copy_selection.check_fresh(asked.max_stale, age, probability, enough)
         except HttpError as refusal:
             refusal.body["queued"] = self._crawl.request_fetch(asked.url, located.fingerprint).queued
             raise

@@ -513,7 +513,7 @@ class Peers:
     def _judge(self, peer: str, ending: Ending, accepted: bool) -> None:
         """Record whether the peer accepts this process.
 
-        If the peer knows a newer start of this process, stop this process.
+        If the peer knows that another instance of this process was started later, stop this one.
         """
         if accepted:
             self._was_accepted = True

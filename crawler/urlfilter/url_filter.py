@@ -140,9 +140,9 @@ class Scope:
         )
 
     def names(self, url: str) -> bool:
-        """Return whether a URL is in scope because it is named in the scope itself, and not only its directory.
+        """Return whether the scope contains the URL itself, and not only a directory of the URL.
 
-        It is, if it is a seed of kind `page`, or if a SURT prefix covers it.
+        The scope contains the URLs that are seeds of kind `page`, or that a SURT prefix covers.
         """
         if PAGE in self._others and self._others[PAGE]._has(url):
             return True

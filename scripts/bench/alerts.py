@@ -267,7 +267,7 @@ def prometheus(folder: Path, targets: list[str], stack: contextlib.ExitStack) ->
 
 
 def walk(folder: Path, names: list[str]) -> bool:
-    """Run all faults. Return whether each fault fired its alert, and no alert fired for the crawl without a fault."""
+    """Run all faults. Return True if each fault fired its alert, and no alert fired for the crawl without a fault."""
     subprocess.run(["promtool", "check", "rules", RULES], check=True)
     with Web({}, other=endless) as web, contextlib.ExitStack() as stack:
         site = web.url("", "127.0.0.1")

@@ -274,8 +274,9 @@ BUGS = (*PLANTED, *BUGS_AROUND.values())
 def run(name: str, size: Crash, parent: Path | None, table: harness.Table) -> bool:
     """Run the kills of one row of the table, and print the row.
 
-    Return whether the row is right. All faults must have been reached. The result must be flawless
-    (`Judgement.flawless`) if no bug was planted, and must not be flawless if one was planted.
+    Return whether the row is right. The run must have reached every point at which a fault is planned. The
+    result must be flawless (`Judgement.flawless`) if no bug was planted, and must not be flawless if one was
+    planted.
     """
     folder = Path(tempfile.mkdtemp(dir=parent))
     begun = time.monotonic()

@@ -1,8 +1,9 @@
 """Measure the refresh schedule: picks per CPU second (with and without politeness), bytes per page, and longest calls.
 
-    python scripts/bench/refresh.py [PAGES] [PICKS]
+    python scripts/bench/refresh.py [PAGES] [PICKS] [SHAPE]
 
 First, PAGES pages (default 1,000,000; try 1e7) are added, a thousand at a time, as when a process is opened.
+Their importances are equal or, with SHAPE above 0 (try 1.5), have a Pareto distribution of this shape.
 They are in directories of 33 pages and on hosts of 1,000 pages. Then the time of PICKS picks (default
 200,000) is measured. Each pick includes two signals, whose pages are found by fingerprint, and the learning
 from the crawl. For comparison, a heapq of pairs (deadline, page) is measured in the same run. It only pops
@@ -41,18 +42,19 @@ DAY = 86_400.0
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
-def filled(size: int, rng: np.random.Generator) -> tuple[Schedule, np.ndarray]:
+def filled(size: int, shape: float, rng: np.random.Generator) -> tuple[Schedule, np.ndarray]:
     """Return a schedule of `size` pages with some history, and the pages' fingerprints."""
     keys = np.arange(1, size + 1, dtype=np.uint64) * GOLDEN
     directories = np.arange(size, dtype=np.uint64) // np.uint64(33)
     hosts = directories // np.uint64(30)
     crawled, changes = -rng.random(size) * 60 * DAY, rng.gamma(0.5, 0.7, size)
+    importance = np.random.default_rng(2).pareto(shape, size) + 1.0 if shape else np.ones(size)
     schedule = Schedule(Settings())
     before, started, longest = memory().resident, time.process_time(), 0.0
     for begin in range(0, size, 1000):
         part, at = slice(begin, begin + 1000), time.thread_time()
         schedule.add_many(
-            keys[part], hosts[part], directories[part], crawled[part], 1.0, 0.0,
+            keys[part], hosts[part], directories[part], crawled[part], importance[part], 0.0,
             changes=changes[part], watched=200 * DAY,
         )  # fmt: skip
         longest = max(longest, time.thread_time() - at)
@@ -69,7 +71,7 @@ def filled(size: int, rng: np.random.Generator) -> tuple[Schedule, np.ndarray]:
 
 
 def picks(schedule: Schedule, keys: np.ndarray, count: int, now: float, rng: np.random.Generator) -> float:
-    """Measure the time for `count` picks and the signals between them.
+    """Run `count` picks with signals between them, and measure the time.
 
     Return the instant that the virtual clock has reached.
     """
@@ -188,7 +190,7 @@ def politeness(hosts: int, size: int, rng: np.random.Generator) -> None:
 
 
 def machine(hosts: int, size: int, rng: np.random.Generator) -> None:
-    """Pick pages through a whole frontier, with its gates, addresses and refresh schedule, on a virtual clock.
+    """Let a whole frontier pick pages on a virtual clock, with its gates, addresses and refresh schedule.
 
     Nothing is stored.
     """
@@ -253,10 +255,18 @@ def main() -> None:
     parser = harness.parser(__doc__)
     parser.add_argument("size", metavar="PAGES", nargs="?", type=harness.count_argument, default=1_000_000)
     parser.add_argument("count", metavar="PICKS", nargs="?", type=harness.count_argument, default=200_000)
+    parser.add_argument(
+        "shape",
+        metavar="SHAPE",
+        nargs="?",
+        type=float,
+        default=0.0,
+        help="of Pareto importances; 0: equal (0)",
+    )
     args = parser.parse_args()
     size, count = args.size, args.count
     rng = np.random.default_rng(1)
-    schedule, keys = filled(size, rng)
+    schedule, keys = filled(size, args.shape, rng)
     now = picks(schedule, keys, count, 0.0, rng)
     now = picks(schedule, keys, count, now, rng)
     now = longest_calls(schedule, keys, now, bulk=False)

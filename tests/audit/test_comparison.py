@@ -19,7 +19,7 @@ def crawled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Pa
             "/a": page(text="One"),
             "/gone": page(text="Bye"),
         }
-        crawl(folder / "before", web.url())
+        assert crawl(folder / "before", web.url())["stopped_by"] == "done"
         del web.routes["/gone"]
         web.routes |= {
             "/": page("/a", "/new", "/dead", "/broken", "/repaired"),
@@ -27,7 +27,7 @@ def crawled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Pa
             "/new": page(text="Hello"),
             "/repaired": page(text="Here"),
         }
-        crawl(folder / "after", web.url())
+        assert crawl(folder / "after", web.url())["stopped_by"] == "done"
     yield folder / "before", folder / "after", web
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from crawler.frontier.hosts.rate import RATE_SLACK
 from tests.faults.harness import TreeWeb, crawl, end, finish, judge, settings, several, start
 
 # The server records the beginning of a request after it arrived, and the end before the answer was sent. So a
@@ -109,7 +110,10 @@ def test_robots_txt_is_fetched_first_and_obeyed(tmp_path: Path) -> None:
 
 
 def test_requests_keep_a_constant_rate(tmp_path: Path) -> None:
-    """Requests are evenly spaced. In no period does the number of requests exceed the rate."""
+    """In no period does the number of requests exceed the rate.
+
+    The process makes up for late starts, which a busy machine causes, by at most `RATE_SLACK`.
+    """
     rate = 50
     with TreeWeb(tmp_path, 200, "--fanout", "20", hosts=40) as web:
         ended = crawl(tmp_path / "crawl", web.seed, *settings("--rate", str(rate)))
@@ -117,7 +121,7 @@ def test_requests_keep_a_constant_rate(tmp_path: Path) -> None:
     starts = sorted(datetime.fromisoformat(json.loads(line)["ts"]).timestamp() for line in lines)
     assert ended.code == 0 and len(starts) == 200
     for first, last in ((0, 10), (50, 100), (0, 199), (150, 170)):
-        assert starts[last] - starts[first] >= (last - first - 2) / rate - 0.02
+        assert starts[last] - starts[first] >= (last - first) / rate - RATE_SLACK - 2 * SLACK
 
 
 def test_retry_after_of_a_429_is_obeyed(tmp_path: Path) -> None:

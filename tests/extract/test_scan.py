@@ -25,6 +25,10 @@ def _hrefs(content: bytes, **more: object) -> list[str]:
         (b"<iframe src=x><frame src=y><link rel=next href=z><link rel=icon href=no>", ["x", "y", "z"]),
         (b"<!--<a href=no>--><script><a href=no></script><a href=x>", ["x"]),
         (b"<script><a href=no>", []),
+        (
+            b"<noembed><a href=no></noembed><noframes><a href=no></noframes><noscript><a href=x></noscript>",
+            ["x"],
+        ),
         (b"<!-- <a href=no>", []),
         (b"<a data-href=no href=x rel=author><abbr href=no>", ["x"]),
         (b"<a href='x?a&amp;b&copy=1'>", ["x?a&b&copy=1"]),

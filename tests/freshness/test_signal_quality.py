@@ -239,6 +239,19 @@ def test_pages_of_one_site_can_have_good_and_worthless_signals(odd: tuple[float,
     learning._check()
 
 
+def test_a_page_has_a_quality_of_its_own_only_where_this_improves_predictions() -> None:
+    quality = SignalQuality()
+    site = quality.add_site()
+    share = quality.reliability(site, 0.0)
+    for _ in range(50):
+        quality.split(site, 0.1)
+    assert quality.reliability(site, 5.0) > 0.99 and quality.reliability(site, -5.0) < 0.05
+    for _ in range(150):
+        quality.split(site, -0.1)
+    assert quality.reliability(site, 5.0) == quality.reliability(site, -5.0) == share
+    quality._check()
+
+
 def _signalled(noise: str) -> tuple[Learning, np.ndarray, np.ndarray, np.ndarray]:
     """Crawl 60 pages 20 times; half of the changes have a signal. There are two false signals per change.
 

@@ -17,7 +17,6 @@ from crawler.process import process as module
 from crawler.process.committing import queued_changes
 from crawler.process.lifecycle import disk_watch, garbage_collection, seed_feed
 from crawler.process.lifecycle.limits import STOP_GRACE
-from crawler.process.lifecycle.seed_feed import SEEDS_GRACE
 from crawler.process.opening.stages import Stages
 from crawler.process.process import SEEDS_AHEAD, Process
 from crawler.records import Link
@@ -307,8 +306,8 @@ def test_the_first_stop_reason_and_the_shortest_grace_win(alone: Callable[..., A
 @pytest.mark.parametrize(
     ("grace", "after", "late"),
     [
-        (5.0, SEEDS_GRACE, False),
-        (5.0, SEEDS_GRACE + 0.01, True),
+        (9.0, 5.0, False),
+        (9.0, 5.01, True),
         (0.5, 0.5, False),
         (0.5, 0.51, True),
         (9.0, 6.0, True),

@@ -122,7 +122,7 @@ class Authorities:
     def answered(self, slot: int, authority: str) -> bool:
         """After a successful connection to an authority, forget its failures, and remove its host from `troubled`.
 
-        Return whether the failures had been noted for the store, so that their record must be deleted.
+        Return whether the store has a record of the failures, which must now be deleted.
         """
         self._waits.pop(authority, None)
         self.troubled.pop(slot, None)

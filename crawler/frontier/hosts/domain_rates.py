@@ -67,8 +67,8 @@ class DomainRates:
     def _forget(self, now: float) -> None:
         """If there are too many entries, drop those that delay nothing.
 
-        An entry delays nothing if its time is in the past: the turn of a host, or the time from which a
-        domain may be requested.
+        An entry is the turn of a host, or the time from which a domain may be requested. It delays nothing if
+        its time is in the past.
         """
         if max(len(self._domains), len(self._turns)) >= self._entries_max:
             self._turns = {host: turn for host, turn in self._turns.items() if turn > now}

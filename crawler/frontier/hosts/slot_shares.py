@@ -134,7 +134,7 @@ class SlotShares:
         return host
 
     def note_arrival(self, slot: int) -> None:
-        """Note that a host taken from the queue now has its turn."""
+        """Record that the turn of a host that was taken from the queue has begun."""
         self._called.discard(slot)
 
     def record_outcome(self, slot: int, fetch: Fetch, now: float, task: TaskKind = TaskKind.PAGE) -> None:

@@ -26,6 +26,13 @@ cdef class Deadlines:
     cdef unsigned int summed(self, unsigned int one, unsigned int other) noexcept
     cdef double directory_offset(self, int directory, double now) noexcept
     cdef double host_offset(self, int host, double now) noexcept
+    cdef double directory_key(self, int directory, double first, double now) noexcept
+    cdef double host_key(self, int host, double first, double now) noexcept
+    cdef bint _is_bounded(self, int page, int host) noexcept
+    cdef double _reach(self, int page, int host, double wait, double excess, double now) noexcept
+    cdef double _clocked_key(self, int page, int host, double wait, double offset, double now) noexcept
+    cdef double young_until(self, int page, int host, double n, double offset, bint checked, double now) noexcept
+    cdef double parked_key(self, int page, int host, double due, double now) noexcept
     cdef double offset(self, int page, int host, double now) noexcept
     cdef double ratio(self, int page, int host, double elapsed, double n, double now) noexcept
     cdef double worth(self, int page, int host, double now) noexcept

@@ -8,15 +8,23 @@ reaches the level. The deadline does not change until the page's next crawl or s
 
     base deadline   last crawl + V^-1(level of its host)
     key             base deadline; for a due page with signals: by how far its value exceeds the level
-    offset          the most by which the neighbourhood clock may be ahead: the directory's and the host's, at least 0
+    offset          how far the neighbourhood clock is ahead of plain time: the directory's and the host's part
 
-A page's clock runs faster while its directory and site are changing (`freshness/neighbourhood.py`). The base
-deadline does not take this effect into account. The effect makes the deadlines of all pages of a directory
-earlier by the same time, the offset, unless the pages were just crawled. So when a neighbour changes, no
-page's entry is written. In the heap of a host's directories, the key of each directory includes the
-directory's offset. In the heap of all hosts, the key of each host includes the host's offset. Offsets fall
-with time, and deadlines then become later, so the key of an entry in a heap may be too early. `due` computes
-the exact value.
+A page's clock runs faster while its directory and site are changing, and slower while they are quiet
+(`freshness/neighbourhood.py`). The base deadline does not take this effect into account. The effect moves the
+deadlines of all pages of a directory by the same time, the offset, unless the pages were just crawled. So
+when a neighbour changes, no page's entry is written. In the heap of a host's directories, the key of each directory
+includes the directory's offset. In the heap of all hosts, the key of each host includes the host's offset.
+Offsets above 0 fall with time, and deadlines then become later, so the key of an entry in a heap may be too
+early. `due` computes the exact value. An offset below 0 rises with time. The keys of directories and hosts
+include the offset at the time at which their first page will be due.
+
+*Young pages.* A page that was crawled lately has only a part of the offset of a changing neighbourhood. With the
+whole offset, the page would be first in its directory long before it is due. So it is withheld until then
+(`young_until`).
+
+*Maximum ages.* A maximum age is measured in plain time, so an offset below 0 must not delay the page. Therefore
+a directory or a host with such a page has no offset below 0, and its pages are checked more often.
 
 *Signals.* A signal makes a deadline earlier, because it adds its signal time to the age of the page. Pages
 that are due because of signals are ordered by the excess of their values over the level. For this, the excess
@@ -53,6 +61,8 @@ else:
 
 _INFINITY = cython.declare(cython.double, float("inf"))
 _TOLERANCE = cython.declare(cython.double, 1e-3)  # relative error of V^-1
+# After this many Ts, the effect of the neighbourhood on a page is nearly complete (`exp(-3)` is .05).
+_LONG = cython.declare(cython.double, 3.0)
 # time between two checks of a page in a quiet neighbourhood, in units of Ts
 _QUIET_SHARE = cython.declare(cython.double, 0.25)
 _SOURCES = cython.declare(cython.Py_ssize_t, SOURCES)
@@ -163,16 +173,47 @@ class Deadlines:
     def directory_offset(self, directory: cython.int, now: cython.double) -> cython.double:
         if not self.clocked:
             return 0.0
-        return self.learning.directory_lead(
+        lead: cython.double = self.learning.directory_lead(
             self.tables.directory_heaps.nodes[directory].owner, directory, now
         )
+        return max(lead, 0.0) if self.tables.directory_rows[directory].bounded else lead
 
     @cython.cfunc
     @cython.exceptval(check=False)
     def host_offset(self, host: cython.int, now: cython.double) -> cython.double:
         if not self.clocked:
             return 0.0
-        return self.learning.site_lead(host, now)
+        lead: cython.double = self.learning.site_lead(host, now)
+        return max(lead, 0.0) if self.tables.host_rows[host].bounded else lead
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def directory_key(self, directory: cython.int, first: cython.double, now: cython.double) -> cython.double:
+        """Return the key of a directory, given the key of its first page.
+
+        An offset below 0 rises towards 0. So the offset at the time at which the page will be due is used.
+        """
+        host: cython.int
+        after: cython.double
+        offset: cython.double = self.directory_offset(directory, now)
+        if offset < 0.0:
+            host = self.tables.directory_heaps.nodes[directory].owner
+            after = min(self.host_offset(host, now), 0.0)
+            offset = self.directory_offset(directory, max(first - offset - after, now))
+            offset = self.directory_offset(directory, max(first - offset - after, now))
+            offset = self.directory_offset(directory, max(first - offset - after, now))
+        return first - offset
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def host_key(self, host: cython.int, first: cython.double, now: cython.double) -> cython.double:
+        """Return the key of a host, given the key of its first directory."""
+        offset: cython.double = self.host_offset(host, now)
+        if offset < 0.0:
+            offset = self.host_offset(host, max(first - offset, now))
+            offset = self.host_offset(host, max(first - offset, now))
+            offset = self.host_offset(host, max(first - offset, now))
+        return first - offset
 
     @cython.cfunc
     @cython.exceptval(check=False)
@@ -317,7 +358,75 @@ class Deadlines:
         # The page is not worth a crawl at this level; it is checked again later, because the level may fall.
         if wait == _INFINITY:
             return min(self._again(host, now) + offset, latest)
+        if self.clocked and self.tables.hubs.row_of(page) < 0:
+            return min(self._clocked_key(page, host, wait, offset, now), latest)
+        # the worth of new pages is not measured on the clock, so the offset must not delay a hub
+        if offset < 0.0:
+            return min(self.due(page, host, n, max(now - crawled, 0.0), now) + offset, latest)
         return min(crawled + wait, latest)
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def _clocked_key(
+        self,
+        page: cython.int,
+        host: cython.int,
+        wait: cython.double,
+        offset: cython.double,
+        now: cython.double,
+    ) -> cython.double:
+        """Return the key of a page that is due after `wait` on its clock.
+
+        This is the base deadline. If the offset is below 0 and the page is due soon after its crawl, the offset is
+        more than the effect of the neighbourhood on the page, and the key is earlier.
+        """
+        if offset < 0.0 and wait < _LONG * self.controller.scale:
+            excess: cython.double = self.learning.excess(host, self.tables.page_heaps.nodes[page].owner, now)
+            return self.parked_key(page, host, self._reach(page, host, wait, excess, now), now)
+        return self.tables.crawled[page] + wait
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def young_until(
+        self,
+        page: cython.int,
+        host: cython.int,
+        n: cython.double,
+        offset: cython.double,
+        checked: cython.bint,
+        now: cython.double,
+    ) -> cython.double:
+        """Return until when a page is too young for the offset of its changing neighbourhood; -inf if it is not.
+
+        The offset is the effect of the neighbourhood on pages that were crawled long ago. With this offset, a
+        page that was crawled lately would seem to be due long before it is.
+        """
+        if not offset > 0.0 or self.tables.hubs.row_of(page) >= 0:
+            return -_INFINITY
+        wait: cython.double = self.wait(page, host, n, now)
+        crawled: cython.double = self.tables.crawled[page]
+        if wait == _INFINITY or not checked and crawled + wait - offset > now:
+            return -_INFINITY
+        directory: cython.int = self.tables.page_heaps.nodes[page].owner
+        scale: cython.double = self.controller.scale
+        _step: cython.int
+        until: cython.double = now
+        for _step in range(3):  # each step ends before the page is due, because the excess decreases
+            until = crawled + elapsed_of(wait, self.learning.excess(host, directory, until), scale)
+            if until <= now:
+                return -_INFINITY
+        return min(until, crawled + self.tables.max_age(page))
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def parked_key(
+        self, page: cython.int, host: cython.int, due: cython.double, now: cython.double
+    ) -> cython.double:
+        """Return the key of a page that was checked at `now` and is expected to be due at `due`."""
+        offset: cython.double = self.offset(page, host, now)
+        if due > now and self.tables.hubs.row_of(page) < 0:
+            offset = max(offset, self.offset(page, host, due))
+        return due + offset
 
     @cython.cfunc
     @cython.exceptval(check=False)
@@ -384,12 +493,50 @@ class Deadlines:
         if wait == _INFINITY:
             due = self._again(host, now)
         elif self.clocked:
-            due = crawled + elapsed_of(wait, excess, self.controller.scale)
-            # If a quiet neighbourhood becomes active, the page is due earlier. But an offset is at least 0,
-            # so it does not show this at first. So the page is checked again soon.
-            if excess < 0.0:
+            due = self._reach(page, host, wait, excess, now)
+            # If a quiet neighbourhood becomes active, the page is due earlier. But a bounded offset is at
+            # least 0, so it does not show this at first. So the page is checked again soon.
+            if excess < 0.0 and self._is_bounded(page, host):
                 due = min(due, now + _QUIET_SHARE * self.controller.scale)
         return min(due, crawled + self.tables.max_age(page))
+
+    @cython.cfunc
+    @cython.inline
+    @cython.exceptval(check=False)
+    def _is_bounded(self, page: cython.int, host: cython.int) -> cython.bint:
+        return (
+            self.tables.host_rows[host].bounded
+            or self.tables.directory_rows[self.tables.page_heaps.nodes[page].owner].bounded
+        )
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def _reach(
+        self,
+        page: cython.int,
+        host: cython.int,
+        wait: cython.double,
+        excess: cython.double,
+        now: cython.double,
+    ) -> cython.double:
+        """Return when the clock of `page` reaches `wait`. `excess` is the present excess of its neighbourhood.
+
+        An excess below 0 rises towards 0 until then, so the page is due earlier than at the present excess.
+        """
+        crawled: cython.double = self.tables.crawled[page]
+        scale: cython.double = self.controller.scale
+        late: cython.double = crawled + elapsed_of(wait, excess, scale)
+        if excess >= 0.0 or late <= now:
+            return late
+        directory: cython.int = self.tables.page_heaps.nodes[page].owner
+        early: cython.double = crawled + elapsed_of(wait, self.learning.excess(host, directory, late), scale)
+        early = max(early, now)
+        again: cython.double = crawled + elapsed_of(wait, self.learning.excess(host, directory, early), scale)
+        # one step of the secant method between both ends
+        share: cython.double = (late - early) + (again - early)
+        if share <= 0.0:
+            return late
+        return max(late - (late - early) * (late - early) / share, now)
 
     @cython.cfunc
     @cython.exceptval(check=False)

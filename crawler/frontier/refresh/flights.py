@@ -156,6 +156,8 @@ class Flights:
             if self.tables.rows[page].signals:
                 self.tables.states[page] |= JUMPED
             self.queues.place(page, now)
+            # what was learned has changed the offset of the directory
+            self.queues.place_directory(self.tables.page_heaps.nodes[page].owner, now)
         else:
             self._put_off(page, host, signals, result == 2, now)
         self.queues.place_host(host, now)

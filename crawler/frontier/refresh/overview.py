@@ -173,8 +173,8 @@ class Overview:
     def _fresh(self, clock: cython.double, n: cython.double) -> cython.double:
         """Return exp(-u), the probability that the copy is current, for the page in `deadlines.page`.
 
-        Without signals, their weight is not used, because the weight of certain signals is infinite, and 0
-        times infinity has no value.
+        If n is 0, the weight of a signal is not used. It is infinite if signals are never false, and 0 times
+        infinity has no value.
         """
         staleness: cython.double = self.deadlines.page.silent_rate * clock
         if n > 0.0 and self.deadlines.page.signal_time > 0.0:

@@ -25,6 +25,7 @@ if cython.compiled:
         AWAY,
         DOUBLING,
         EXPLORED,
+        FAILED,
         HELD,
         JUMPED,
         WITHHELD,
@@ -35,7 +36,16 @@ else:
     from crawler.frontier.refresh.deadlines import BY_VALUE, Deadlines
     from crawler.frontier.refresh.flights import Flights, check_instant
     from crawler.frontier.refresh.queues import Queues
-    from crawler.frontier.refresh.tables import AWAY, DOUBLING, EXPLORED, HELD, JUMPED, WITHHELD, Tables
+    from crawler.frontier.refresh.tables import (
+        AWAY,
+        DOUBLING,
+        EXPLORED,
+        FAILED,
+        HELD,
+        JUMPED,
+        WITHHELD,
+        Tables,
+    )
 
 _INFINITY = cython.declare(cython.double, float("inf"))
 # Calls of other methods, such as `Schedule.peek`, also process queued changes: at most this many per call.
@@ -150,6 +160,10 @@ class Signals:
             self.tables.rows[page].signals = after
             if state & AWAY and state & WITHHELD and not state & HELD:
                 self._recall(page, host, now, source)
+            elif state & WITHHELD and not state & FAILED:
+                self.queues.reschedule(page, now)
+                if not self.tables.states[page] & WITHHELD:
+                    self.tables.states[page] |= JUMPED
             return
         self.deadlines.assign(page, host)
         n: cython.double = self.deadlines.signals_of(host, before)

@@ -17,6 +17,7 @@ cdef class Queues:
     cdef double swept_level
     cdef readonly Py_ssize_t checks
     cdef int first(self, double now) except? -2
+    cdef void _release_young(self, double now) except *
     cdef int stand(self, int host, double now) except? -2
     cdef int top_of(self, int host) noexcept
     cdef void release(self, double now) except *

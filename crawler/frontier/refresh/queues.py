@@ -6,14 +6,14 @@
       host: its directories      by first deadline of the directory, less its offset
         directory: its pages     by base deadline
     waiting hosts                by the instant from which they may be requested
-    withheld pages               failed, gone, too young
+    withheld pages               failed, gone, too young (by age bounds, or for the offset of their directory)
 
 A page is in exactly one of these places: the heap of its directory, the heap of withheld pages, or in flight.
 A host whose level is above the common level goes first as soon as it may be requested. Otherwise, the host's
 own level would delay its turn, and the delay would raise this level further.
 
-*Keys are optimistic*: a key may be too early. The reasons are that between crawls, offsets can fall but not
-rise, and that levels move in small steps. When an entry reaches the top of its heap, it is checked: its
+*Keys are optimistic*: a key may be too early. The reasons are that between crawls, offsets above 0 fall, and
+that levels move in small steps. When an entry reaches the top of its heap, it is checked: its
 offset and its value are recomputed. If the key of the entry was too early, the entry is put back with the
 correct key, and the next entry is checked. A page is taken only with a correct key, even if its value already
 reaches the level. Otherwise, the host with the largest offset would always go first, because its key would be
@@ -119,11 +119,25 @@ class Queues:
                 break
             aside.append((page, key))
             self.move(page, by_worth, now)
+        if self.eligible < 0:
+            self._release_young(now)
         if found < 0 and self.eligible >= 0:
             found = self.top_of(self.eligible)
         for hub, earlier in aside:
             self.move(hub, earlier, now)
         return found
+
+    @cython.cfunc
+    def _release_young(self, now: cython.double) -> cython.void:
+        """Because no other page can be fetched, release the first withheld page, unless it must wait."""
+        page: cython.int = self.withheld
+        if (
+            page >= 0
+            and not self.tables.states[page] & (FAILED | AWAY)
+            and now - self.tables.crawled[page] >= self.tables.min_age(page)
+        ):
+            self.leave(page, now)
+            self._enter(page, self.tables.crawled[page], now)
 
     @cython.cfunc
     @cython.exceptval(-2, check=True)
@@ -164,7 +178,14 @@ class Queues:
             slack = deadline - crawled
         if due <= deadline + _KEY_TOLERANCE * slack:
             return page
-        self.move(page, due + offset, now)
+        young: cython.double = now
+        if worth < STANDS:
+            young = self.deadlines.young_until(page, host, n, offset, True, now)
+        if young > now:
+            self.leave(page, now)
+            self.withhold(page, young)
+        else:
+            self.move(page, self.deadlines.parked_key(page, host, due, now), now)
         return -1
 
     @cython.cfunc
@@ -231,15 +252,20 @@ class Queues:
             return
         self.deadlines.assign(page, host)
         n: cython.double = self.deadlines.signals_of(host, self.tables.rows[page].signals)
-        self._enter(page, self.deadlines.key(page, host, n, self.deadlines.offset(page, host, now), now), now)
+        offset: cython.double = self.deadlines.offset(page, host, now)
+        young: cython.double = self.deadlines.young_until(page, host, n, offset, False, now)
+        if young > now:
+            self.withhold(page, young)
+        else:
+            self._enter(page, self.deadlines.key(page, host, n, offset, now), now)
 
     @cython.cfunc
     def reschedule(self, page: cython.int, now: cython.double) -> cython.void:
         """Recompute the deadline of a page. A page that does not wait for its deadline is left alone."""
         state: cython.uint = self.tables.states[page]
-        if state & (HELD | WITHHELD | EXPLORED | FAILED | AWAY):
+        if state & (HELD | EXPLORED | FAILED | AWAY):
             return
-        if now - self.tables.crawled[page] < self.tables.min_age(page):  # the page's age bounds have changed
+        if state & WITHHELD or now - self.tables.crawled[page] < self.tables.min_age(page):
             self.leave(page, now)
             self.place(page, now)
             return
@@ -297,8 +323,8 @@ class Queues:
             if held:
                 root = self.tables.directory_heaps.remove(root, directory)
         else:
-            key: cython.double = self.tables.page_heaps.nodes[first].key - self.deadlines.directory_offset(
-                directory, now
+            key: cython.double = self.deadlines.directory_key(
+                directory, self.tables.page_heaps.nodes[first].key, now
             )
             if held:
                 root = self.tables.directory_heaps.move(root, directory, key)
@@ -319,7 +345,7 @@ class Queues:
                 key = self.tables.host_rows[host].ready
             else:
                 place = ELIGIBLE
-                key = self.tables.directory_heaps.nodes[root].key - self.deadlines.host_offset(host, now)
+                key = self.deadlines.host_key(host, self.tables.directory_heaps.nodes[root].key, now)
                 boost: cython.double = self.tables.host_rows[host].boost
                 # the value of the host's first page is about `boost` times the common level, so the host goes first
                 if boost > 1.0:

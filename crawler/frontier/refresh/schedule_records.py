@@ -34,7 +34,7 @@ class Records:
     def bias(self) -> tuple[float, ...]:
         """Return four decaying sums (`freshness/learning.py`).
 
-        They are the changes found and expected, and the changes found and expected without a signal.
+        They are the found and the expected changes, first of all changes, then of those without a signal.
         """
         learning = self.learning
         return learning.found, learning.told, learning.silent_found, learning.silent_told
@@ -83,8 +83,9 @@ class Records:
         """Return (the host's key, numbers of its site).
 
         The number in brackets is the number of values of a kind: clock (3), signals (18), boost (1), credence
-        (3), hubs (3), exposure (1), pages judged (2), changes (1), score of the number of signals (1). If the
-        site has a weekly rhythm, the numbers of the rhythm follow.
+        (3), hubs (3), exposure (1), pages judged (2), changes (1), score of the number of signals (1), bad pages
+        (5), score of the two kinds of pages (1). If the site has a weekly rhythm, the numbers of the rhythm
+        follow.
         """
         self.flights.require_host(host)
         sites = self.learning.sites
@@ -118,11 +119,11 @@ class Records:
         _finite(numbers)
         host: cython.int = self.tables.host(host_key)
         self.learning.sites.restore(host, *numbers[:3])
-        self.learning.quality.restore(host, np.append(numbers[3:21], numbers[28:33]))
+        self.learning.quality.restore(host, np.append(numbers[3:21], numbers[28:39]))
         self.tables.host_rows[host].boost = min(max(numbers[21], 1.0), RATIO_MAX)
         self.learning.credence.restore(host, *numbers[22:25])
         self.learning.discovery.restore_site(host, *numbers[25:28])
-        self.learning.seasons.restore(host, numbers[33:])
+        self.learning.seasons.restore(host, numbers[39:])
 
     def restore_hub(self, page: int, found: float, watched: float, links: float) -> None:
         """Restore the result of `hub_state`, and add it to the sums of the site."""

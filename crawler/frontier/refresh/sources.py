@@ -187,7 +187,10 @@ def gains(importance: Column, rate: Column, level: float, precision: float) -> C
 
 
 def _best(price: Column, signals: float, silent: float) -> Column:
-    """Return the greatest g(T)/mu, at least 0, shape (n,). Rates are in units of the change rate D; `price` is L D/mu."""
+    """Return for each page the maximum of g(T)/mu over T, but at least 0; shape (n,).
+
+    Rates are in units of the change rate D; `price` is L D/mu.
+    """
     fresh = -np.expm1(-(signals + silent) * _TIMES) / (signals + silent)
     length = -np.expm1(-signals * _TIMES) / signals if signals else _TIMES
     return np.maximum(((fresh - price[:, None]) / length).max(axis=1), 0.0)

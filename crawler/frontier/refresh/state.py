@@ -46,14 +46,14 @@ _PAGE_TYPE = np.dtype(
 assert _PAGE_TYPE.itemsize == _PAGE.size
 _ROW_TYPE = np.dtype([("version", "u1"), ("checksum", "<u4"), *_PAGE_TYPE.descr])  # with the seal
 assert _ROW_TYPE.itemsize == SEAL_BYTES + _PAGE.size
-_SITE_NUMBERS = 33
+_SITE_NUMBERS = 39
 _SITE = struct.Struct(f"<{_SITE_NUMBERS}d")
 # the record of a site with a weekly rhythm
 _PACED_SITE = struct.Struct(f"<{_SITE_NUMBERS + RHYTHM_NUMBERS}d")
-# Earlier versions did not count signals. In their records, the rhythm of a site follows after this many
-# numbers.
-_UNCOUNTED = 31
-_UNCOUNTED_SITES = [8 * _UNCOUNTED, 8 * (_UNCOUNTED + RHYTHM_NUMBERS)]
+# Earlier versions did not count signals, or had no sums of bad pages. In their records, the rhythm of a site
+# follows after this many values.
+_EARLIER = (31, 33)
+_EARLIER_SITES = [8 * (numbers + rhythm) for numbers in _EARLIER for rhythm in (0, RHYTHM_NUMBERS)]
 # The form stored by versions that derived the recall from announced changes.
 _SITE_UNEXPOSED = struct.Struct("<28d")
 # the indexes of two instants in `site_state`: that of the change counts, and that of the counts of new pages
@@ -171,7 +171,7 @@ def load(schedule: Schedule | Arms, store: KeyValue, now: float) -> Loaded:
         kind = _BIAS_OF_ALL if len(sums) == _BIAS_OF_ALL.size else _BIAS
         schedule.records.bias = kind.unpack(sums)
     for key, payload in _records(
-        store, keys.REFRESH_SITE, _SITE.size, _PACED_SITE.size, _SITE_UNEXPOSED.size, *_UNCOUNTED_SITES
+        store, keys.REFRESH_SITE, _SITE.size, _PACED_SITE.size, _SITE_UNEXPOSED.size, *_EARLIER_SITES
     ):
         site = _site_numbers(payload)
         site[_SITE_INSTANTS] = np.minimum(site[_SITE_INSTANTS], now)
@@ -201,8 +201,9 @@ def _site_numbers(payload: bytes) -> np.ndarray:
     numbers = np.frombuffer(payload, "<f8")
     if len(payload) == _SITE_UNEXPOSED.size:
         numbers = np.append(numbers, numbers[3:11].sum() + numbers[19])
-    if len(payload) in _UNCOUNTED_SITES:
-        numbers = np.insert(numbers, _UNCOUNTED, np.zeros(_SITE_NUMBERS - _UNCOUNTED))
+    for earlier in _EARLIER:
+        if len(payload) in (8 * earlier, 8 * (earlier + RHYTHM_NUMBERS)):
+            numbers = np.insert(numbers, earlier, np.zeros(_SITE_NUMBERS - earlier))
     return np.append(numbers, np.zeros(max(_SITE_NUMBERS - len(numbers), 0)))
 
 

@@ -14,6 +14,7 @@ cdef struct PageRow:
 cdef struct DirectoryRow:
     int root
     int pages
+    int bounded
 
 cdef struct HostRow:
     double ready
@@ -29,6 +30,7 @@ cdef struct HostRow:
     unsigned char busy
     unsigned char place
     unsigned char exploring
+    unsigned char bounded
 
 cdef struct OwnRow:
     double importance

@@ -61,12 +61,12 @@ WAITING = 2
 
 F8, F4, U2, U1, I1 = (np.dtype(name) for name in ("f8", "f4", "u2", "u1", "i1"))
 PAGE_KIND = np.dtype([("changes", "f4"), ("watched", "f4"), ("signals", "u4")])
-DIRECTORY_KIND = np.dtype([("root", "i4"), ("pages", "i4")])
+DIRECTORY_KIND = np.dtype([("root", "i4"), ("pages", "i4"), ("bounded", "i4")])
 HOST_KIND = np.dtype(
     [
         ("ready", "f8"), ("previous", "f8"), ("boost", "f8"), ("idle", "f8"), ("weight", "f8"),
         ("discovery_share", "f8"), ("restraint", "f8"), ("root", "i4"),
-        ("pages", "i4"), ("run", "i4"), ("busy", "u1"), ("place", "u1"), ("exploring", "u1"),
+        ("pages", "i4"), ("run", "i4"), ("busy", "u1"), ("place", "u1"), ("exploring", "u1"), ("bounded", "u1"),
     ],
     align=True,
 )  # fmt: skip
@@ -158,6 +158,7 @@ class Tables:
             self.directory_rows = self._columns["directories"].grow(self.directories.rows)
             self.directory_heaps.grow(len(self.directory_rows))
         self.directory_rows[directory].root = -1
+        self.directory_rows[directory].bounded = self._ages[0][1] < _INFINITY
         self.directory_rows[directory].pages = 0
         self.directory_heaps.clear(directory, host)
         self.learning.add_directory()
@@ -180,6 +181,7 @@ class Tables:
         self.host_rows[host].weight = self.host_rows[host].discovery_share = 0.0
         self.host_rows[host].restraint = 1.0
         self.host_rows[host].root = -1
+        self.host_rows[host].bounded = self._ages[0][1] < _INFINITY
         self.host_heaps.clear(host, 0)
         self.learning.add_site()
         return host
@@ -311,6 +313,10 @@ class Tables:
             self.bounded = True
             self.grow()
         self.bounds[page] = self._ages.index(pair)
+        if max_age < _INFINITY:
+            directory: cython.int = self.page_heaps.nodes[page].owner
+            self.directory_rows[directory].bounded = 1
+            self.host_rows[self.directory_heaps.nodes[directory].owner].bounded = 1
 
     def bytes_held(self) -> int:
         """The size of all rows, links and keys in bytes."""

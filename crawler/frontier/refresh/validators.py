@@ -311,7 +311,8 @@ class Validators:
     ) -> None:
         """Count the body that a 304 saved.
 
-        If the validators of the 304 and of the copy differ, the page is in doubt (RFC 9111 4.3.4).
+        If the validators of the 304 and of the copy differ, it is doubted that the copy is current (RFC 9111
+        4.3.4).
         """
         if sent:
             self._trust(host, sent[0], pattern).spend(saved=1.0)

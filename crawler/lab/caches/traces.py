@@ -75,7 +75,8 @@ class Trace:
     def threads(self) -> int:
         """Return the number of threads.
 
-        If neither the info nor the pages contain it, return the mean number of hosts at a time.
+        If neither the info nor the pages state it, return the mean number of hosts that are crawled at the
+        same time.
         """
         if threads := int(self.info.get("threads", 0)):
             return threads
@@ -159,7 +160,7 @@ def of_crawl(directory: Path) -> list[Path]:
 
 
 def import_link_lines(folder: Path, lines: Iterable[str], *, processes: int, key: bytes) -> TraceWriter:
-    """Make a trace of lines `source TAB target`, as written by `crawler export --format links`.
+    """Make a trace from lines `source TAB target`, as `crawler export --format links` writes them.
 
     Consecutive lines with the same source are a page. A link to another host is a cross link if its target
     belongs to another process than its source. The preliminary names of URLs depend on `key` (16 random

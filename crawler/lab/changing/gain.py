@@ -145,7 +145,7 @@ def web_of(game: GainGame, start: float) -> ChangingWeb:
 
 
 def settings_of(game: GainGame, arm: Arm) -> dict[str, Any]:
-    """Return the settings of a crawl at a fixed rate. It need not be polite, as if the user owned the sites.
+    """Return the settings of a crawl at a fixed rate, without politeness, as for sites that the user owns.
 
     The settings of the arm take precedence.
     """

@@ -429,7 +429,7 @@ class Population:
             self._on_end()
 
     def bury(self) -> None:
-        """Free all objects of dead lives."""
+        """Free all objects of ended processes."""
         self._graveyard.clear()
         self.running.clear()
         self.opened.clear()

@@ -18,6 +18,7 @@ from crawler.lab.refresh.crawl_value import crawl_values
 # share of the fetches that go to the page with the oldest copy; it is the default of the schedule
 EXPLORE = 0.05
 PRECISION_MAX = 0.999999
+PRECISION_LEAST = 0.1  # below this precision, the signals of a page are ignored
 
 
 class Exact(Ranked):
@@ -118,15 +119,19 @@ class Exact(Ranked):
                 ]
             )
         precision = np.array([-np.expm1(-quality.pooled_weight(site)) for site in sites])
-        recall = np.array([quality.recall(site) for site in sites])
-        recall[precision <= 0.0] = 0.0
+        bad = np.array([quality.bad_precisions[site] for site in sites])
+        recall = np.array(
+            [quality.recall_of(site, w) for site, w in zip(where.tolist(), reliable.tolist(), strict=True)]
+        )
         own = precision[where]
         own = [
             quality.precision_of(site, p, rate)
             for site, p, rate in zip(where.tolist(), own.tolist(), rates.tolist(), strict=True)
         ]
-        own = np.clip(reliable * np.array(own), 1e-12, PRECISION_MAX)
-        pages = Pages.from_quality(self._importance, rates, own, reliable * recall[where])
+        own = reliable * np.array(own) + (1.0 - reliable) * bad[where]
+        recall[(precision[where] <= 0.0) | (own < PRECISION_LEAST)] = 0.0
+        own = np.clip(own, 1e-12, PRECISION_MAX)
+        pages = Pages.from_quality(self._importance, rates, own, recall)
         return crawl_values(pages, clocks, self._signals.astype(np.int64), by=self._kind)
 
     def _told(self, elapsed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -50,7 +50,7 @@ class Game(msgspec.Struct, frozen=True):
 
 
 def undecided(games: Iterable[Game]) -> list[tuple[str, float, int]]:
-    """Return (arm, budget, maximum number of fetches per game) where all scores are equal.
+    """Return (arm, budget, maximum number of fetches per game) for the comparisons in which all scores are equal.
 
     The scores are equal if there are very few fetches or changes.
     """

@@ -81,8 +81,12 @@ class Calibration:
             if not stated[0] >= 0.0 or self._died is not None and now >= self._died[page]:
                 continue
             current = bisect_right(self._changes[page], now, seen[page]) == seen[page]
-            for sums, fresh in zip(self.sums, stated, strict=True):
-                sums[min(int(DECILES * fresh), DECILES - 1)] += (1.0, fresh, current)
+            self.note(stated, current)
+
+    def note(self, stated: tuple[float, float], current: bool) -> None:
+        """Add a copy: its stated probabilities, and whether it was current."""
+        for sums, fresh in zip(self.sums, stated, strict=True):
+            sums[min(int(DECILES * fresh), DECILES - 1)] += (1.0, fresh, current)
 
 
 def deciles(sums: Iterable[np.ndarray]) -> list[Decile]:

@@ -191,9 +191,10 @@ def _newton_step(
 ) -> tuple[float, float]:
     """Solve H step = score for the free parameters, and return the step.
 
-    If all changed intervals have the same ratio of time to signals, H is singular: the likelihood curves only
-    along (h11, h12), and is linear along (h12, -h11). If the score has a slope along the line, one parameter is
-    0 at the maximum. So this parameter is reduced tenfold, and the other one follows it.
+    If all changed intervals have the same ratio of time to signals, H is singular. The likelihood is then
+    linear along (h12, -h11), and curved only along (h11, h12). If the score is not 0 along this second
+    direction, one parameter is 0 at the maximum. So this parameter is reduced tenfold, and the other one
+    follows it.
     """
     _, _, h11, h12, h22 = sums
     s1, s2 = score
@@ -224,7 +225,7 @@ def _errors(sums: Curvature) -> tuple[float, float]:
 
 
 def _prior_points(prior: Prior) -> list[tuple[float, float, float]]:
-    """Return the pseudo-intervals of a prior in which the page changed, as points (tau, n, weight)."""
+    """Return those pseudo-intervals of a prior that have a change, as points (tau, n, weight)."""
     points = [(prior.interval, 0.0, prior.interval_weight), (0.0, 1.0, prior.signal_weight)]
     return [point for point in points if point[2] > 0.0]
 

@@ -379,7 +379,7 @@ def _plain(text: str, _: str) -> str | None:
 
 
 def _name(text: str, _: str) -> str | None:
-    """Return the names in a text. A URL is not a name; OpenGraph gives URLs of profiles as authors."""
+    """Return the names in a text. URLs are ignored, because OpenGraph states authors by the URLs of their profiles."""
     return None if re.match(r"\s*https?:", text, re.IGNORECASE) else _line(text) or None
 
 

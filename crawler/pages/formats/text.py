@@ -67,9 +67,9 @@ def _main(library: tuple[Any, Any], tree: Any, whole: str) -> str:
     """Return the main content of a page whose whole text is `whole`.
 
     On pages that consist of links, such as tables of contents, resiliparse's heuristics find nearly nothing.
-    For such a page, the result is the text of the only element that is marked as main content. If there is no
-    such element, or if it has less than `_LITTLE` of `whole`, the result is the text that the heuristics
-    found, or `whole` if that text is less than `_LITTLE` of `whole`.
+    For such a page, the result is the text of the only element that is marked as main content. An element
+    with less than `_LITTLE` of `whole` does not count. Without such an element, the result is the text that
+    the heuristics found. If this text, too, is less than `_LITTLE` of `whole`, the result is `whole`.
     """
     _deepen_lists(tree)
     found: str = library[1](tree, main_content=True)

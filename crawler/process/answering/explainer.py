@@ -123,7 +123,7 @@ class Explainer:
     ) -> Steps:
         """Add the facts that determine the verdict.
 
-        The facts added so far suffice for a verdict, even if the caller stops this generator early.
+        If the caller stops this generator early, the facts added until then are enough for a verdict.
         """
         answer |= self._facts(url)
         if record is not None:
@@ -206,7 +206,7 @@ class Explainer:
         }
 
     def _found_on(self, record: PageRecord | None, answer: Mapping[str, Any]) -> str:
-        """Return the URL of the page that first linked to a URL; "" for a seed or a page of another process."""
+        """Return the URL of the page that first linked to a URL; "" if there is none, or if another process has it."""
         via = record.via if record is not None else int(answer.get("via") or "0", 16)
         page = self._pages.record(via) if via else None
         return page.url if page is not None else ""

@@ -115,7 +115,7 @@ class CommitLoop:
         self.look_at_flight()
 
     def queue_heavy(self, maker: Maker) -> None:
-        """Queue a function that takes long to build its `Change`. At most one of these runs per turn of the queue."""
+        """Queue a function that takes long to build its `Change`. The queue runs at most one such function per turn."""
         self._point.add_heavy(maker)
         self._news.set()
         self.look_at_flight()

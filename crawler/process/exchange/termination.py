@@ -119,7 +119,7 @@ class Termination:
         return self._is_awaited(said) or (not self._clean and now - self._quiet_since >= self._silence_max)
 
     def _is_awaited(self, said: Mapping[str, Progress | Counters]) -> bool:
-        """Return whether a peer does not know of the end, and sent and applied no links since it was stored."""
+        """Return whether any peer does not know of the end, and has sent and applied no links since it was stored."""
         peers = self._kept.peers if self._kept is not None else {}
         return any(
             each.past_end is PastEnd.NONE and peers.get(name) == (each.appended, each.applied)

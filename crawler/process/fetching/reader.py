@@ -89,7 +89,10 @@ class Reader:
         self._worker.holding = holding
 
     def follow(self, fetch_task: FetchTask) -> MapStream | None:
-        """Return a stream that parses a sitemap while it arrives, for `read` or `drop`. Return None for a page."""
+        """Return a stream that parses a sitemap while it arrives; None for a page.
+
+        The caller must pass it to `read` or `drop`.
+        """
         if not fetch_task.flags & _SITEMAP:
             return None
         document = Document.of(
@@ -130,7 +133,7 @@ class Reader:
 
     @staticmethod
     def _is_streamed(fetch: Fetch, stream: MapStream) -> bool:
-        """Return whether `stream` has received all content, and a child process parses content of this size."""
+        """Return whether `stream` has all content, and its size is one that a child process parses."""
         if fetch.outcome not in _READABLE or fetch.undecoded:
             return False
         return fetch.part is not None or stream.nbytes == len(fetch.content) > INLINE_BYTES_MAX

@@ -215,7 +215,7 @@ class Stages:
 
     @property
     def results(self) -> "ResultProcessor":
-        """Turns the ends of fetches into changes."""
+        """Turns the results of fetches into changes of the state."""
         return self.decisions.results
 
     @property

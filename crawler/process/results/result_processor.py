@@ -358,7 +358,10 @@ class ResultProcessor:
     def _stamp(
         self, change: Change, capturing: Capturing, extracted: Extracted | None, before: PageRecord | None
     ) -> None:
-        """Attach a consent receipt to an answer. A stored page's record keeps that of the last successful fetch."""
+        """Attach a consent receipt to an answer.
+
+        The record of a stored page keeps the receipt of the last successful fetch.
+        """
         if self._stamping is None:
             return
         fetch, record = capturing.fetch, capturing.record

@@ -23,8 +23,8 @@ The rules, in this order:
 Signals must not be decided outside of the queue, because URLs could be lost. The links of a page are admitted
 in portions, and other work may run between two portions. Suppose that a signal were decided at such a moment,
 and that the page also links to the URL of the signal. The signal would put the URL into the CLOCK cache, so
-the change of the page would not contain the URL. If the page were committed, and the process were killed
-before the signal was committed, the URL would be lost.
+the URL would not be among the links committed with the page. If the page were committed, and the process were
+killed before the signal was committed, the URL would be lost.
 """
 
 from collections.abc import Callable, Sequence

@@ -127,24 +127,26 @@ def test_a_site_stored_without_its_exposure_keeps_its_recall() -> None:
     store.write(batch)
     rebuilt = Schedule(STILL)
     assert state.load(rebuilt, store, now) == (60, 0.0)
-    assert rebuilt.records.site_state(0)[1] == [*numbers[:28], true + silent, 0.0, 0.0, 0.0, 0.0]
+    assert rebuilt.records.site_state(0)[1] == [*numbers[:28], true + silent, *[0.0] * 10]
 
 
+@pytest.mark.parametrize("stored", [31, 33], ids=["signals not counted", "one kind of page"])
 @pytest.mark.parametrize("rhythm", [[], RHYTHM], ids=["without rhythm", "with rhythm"])
-def test_a_site_stored_before_signals_were_counted_is_read(rhythm: list[float]) -> None:
+def test_a_site_stored_with_fewer_numbers_is_read(stored: int, rhythm: list[float]) -> None:
     store = MemoryStore()
     schedule, now = crawled(store)
     key, numbers = schedule.records.site_state(0)
-    assert numbers[31] > 0.0
+    assert numbers[31] > 0.0 and numbers[34] > 0.0
     batch = store.batch()
     batch.put(
-        keys.REFRESH_SITE + key.to_bytes(8, "big"), seal(np.array([*numbers[:31], *rhythm], "<f8").tobytes())
+        keys.REFRESH_SITE + key.to_bytes(8, "big"),
+        seal(np.array([*numbers[:stored], *rhythm], "<f8").tobytes()),
     )
     store.write(batch)
     rebuilt = Schedule(STILL)
     assert state.load(rebuilt, store, now) == (60, 0.0)
     found = dict(map(rebuilt.records.site_state, range(4)))
-    assert found[key] == pytest.approx([*numbers[:31], 0.0, 0.0, *rhythm])
+    assert found[key] == pytest.approx([*numbers[:stored], *[0.0] * (39 - stored), *rhythm])
 
 
 def test_a_bias_stored_before_silent_changes_were_counted_apart_is_read() -> None:

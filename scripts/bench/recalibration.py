@@ -1,0 +1,253 @@
+"""Judge or refit the constants of the correction of P(fresh) (`freshness/recalibration.py`).
+
+    python scripts/bench/recalibration.py --data histories              judge the shipped constants: 15 minutes
+    python scripts/bench/recalibration.py --data histories --fit 60     search for better constants for 60 minutes
+
+The shipped schedule plays histories of the league and simulated webs, without a correction of its values. In
+each drawing of the league, the pages of each site are drawn at random, and the histories end zero, one or two
+years earlier. All crawls of a run, and samples of the copies, are kept in the folder `--work`. Then each run
+is replayed with one set of constants, and the corrected probabilities of the sampled copies are compared with
+the truth. For each arm and budget of the league, and for each simulated web, the script prints the largest
+error of a decile; deciles with less than a hundredth of the copies are ignored.
+
+The search uses drawings 1 to N and seeds 1 to N, where N is `--drawings`. Drawings and seeds above N judge
+the result. In each step of the search, one constant is changed at random, and the change is kept if the
+errors become smaller.
+"""
+
+import argparse
+import random
+import sys
+import tempfile
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from crawler.bench import harness
+from crawler.freshness.recalibration import FITTED, Constants, Hearing, Recalibration
+from crawler.frontier.refresh import Settings
+from crawler.frontier.refresh.settings import PageView
+from crawler.lab.league import histories
+from crawler.lab.league import world as worlds
+from crawler.lab.league.shipped import Shipped
+from crawler.lab.living import calibration, playing
+from crawler.lab.living.worlds import WORLDS, draw
+from crawler.lab.parallel import cores, results
+
+ARMS, BUDGETS = ("none", "mixed", "honest"), (0.3, 1.0, 3.0)
+SIMULATED = (
+    "day-0.3x", "day-1x", "day-honest", "day-noisy", "day-together", "day-uneven", "day-uneven-0.3x",
+    "month-3x", "month-bursty", "month-uneven", "month-uneven-0.3x",
+)  # fmt: skip
+YEAR = 365 * 86_400
+ALLOWED = 0.012  # an error of a decile below this one costs nothing
+LARGE = 0.03  # the cost of larger errors is linear
+
+
+class Run(msgspec.Struct, frozen=True):
+    """One run of the schedule: an arm of the league at a budget, or a simulated web (budget 0)."""
+
+    name: str
+    budget: float
+    drawing: int
+
+    @property
+    def group(self) -> str:
+        return f"{self.name} {self.budget:g}x" if self.budget else self.name
+
+
+class Recording(Shipped):
+    """The shipped schedule, which records every crawl and every sampled copy.
+
+    The columns of `rows` are: 1 for a sample, and the arguments of `Recalibration.observe`.
+    """
+
+    def __init__(self, *args: Any, **named: Any) -> None:
+        super().__init__(*args, judged=True, **named)
+        self.rows: list[tuple[float, ...]] = []
+
+    def record_outcome(self, page: int, now: float, changed: bool) -> None:
+        if (known := self._asked.get(page)) is not None:
+            self._note(0.0, known, changed)
+        super().record_outcome(page, now, changed)
+
+    def fresh(self, page: int, now: float) -> tuple[float, float]:
+        stated = super().fresh(page, now)
+        if stated[0] >= 0.0:
+            self._note(1.0, self.schedule.overview.page(self._number[page], now), True)
+        return stated
+
+    def _note(self, sample: float, known: PageView, changed: bool) -> None:
+        self.rows.append(
+            (sample, known.fresh, known.hearing, known.stands_for, changed, known.new, known.haste)
+        )
+
+
+class Sampling(calibration.Calibration):
+    """Completes the last sample of a `Recording` with the truth."""
+
+    def note(self, stated: tuple[float, float], current: bool) -> None:
+        super().note(stated, current)
+        rows = self._policy.rows  # type: ignore[attr-defined]
+        rows[-1] = (*rows[-1][:4], not current, *rows[-1][5:])
+
+
+# -- playing
+
+
+def drawn(history: histories.SiteHistory, drawing: int) -> histories.SiteHistory | None:
+    """Return the history that ends 0, 1 or 2 years earlier, with random hashes; None if no page is left."""
+    end = history.end - drawing % 3 * YEAR
+    kept = history.born <= end
+    number = np.cumsum(kept) - 1
+    counts = (history.time <= end) & kept[history.page]
+    if not kept.any():
+        return None
+    hashes = np.random.default_rng([drawing, len(kept)]).permutation(int(kept.sum())).astype(np.uint64)
+    return histories.SiteHistory(
+        name=history.name,
+        born=history.born[kept],
+        died=np.where(history.died[kept] > end, 0, history.died[kept]),
+        hash=hashes,
+        dir=history.dir[kept],
+        page=number[history.page[counts]],
+        time=history.time[counts],
+        added=history.added[counts],
+        removed=history.removed[counts],
+        published=np.append(history.published[history.published <= end], end),
+    )
+
+
+def played(run: Run, data: Path, pages: int, work: Path) -> None:
+    """Play a run, and write its crawls and samples to the folder `work`."""
+    path = work / f"{run.group}-{run.drawing}.npy"
+    if path.exists():
+        return
+    if run.budget:
+        sites = [found for each in histories.read_folder(data) if (found := drawn(each, run.drawing))]
+        world = worlds.build(sites, run.name, pages=pages)
+        rate = run.budget * world.change_rate
+        policy = Recording(world, rate, Settings(), born=world.born)
+        begin = worlds.WARMUP * world.horizon
+        worlds.play(world, policy, rate, Sampling(policy, world.changes, begin, world.horizon, world.died))
+    else:
+        web = draw(WORLDS[run.name], run.drawing)
+        policy = Recording(web, web.spec.rate, Settings())
+        playing.play(web, policy, Sampling(policy, web.changes, web.spec.warm_up * web.horizon, web.horizon))
+    np.save(path, np.array(policy.rows))
+
+
+def replayed(run: Run, work: Path, constants: Constants) -> np.ndarray:
+    """Replay a run, and return the sums for `calibration.deciles` of its corrected probabilities."""
+    sums = np.zeros((1, calibration.DECILES, 3))
+    state = Recalibration(constants=constants)
+    for sample, fresh, hearing, weight, changed, new, haste in np.load(
+        work / f"{run.group}-{run.drawing}.npy"
+    ).tolist():
+        if sample:
+            told = state.corrected(fresh, Hearing(int(hearing)), bool(new), haste)
+            decile = min(int(calibration.DECILES * told), calibration.DECILES - 1)
+            sums[0, decile] += (1.0, told, not changed)
+        else:
+            state.observe(fresh, Hearing(int(hearing)), weight, bool(changed), bool(new), haste)
+    return sums
+
+
+# -- judging
+
+
+def errors(runs: list[Run], work: Path, constants: Constants, processes: int) -> dict[str, np.ndarray]:
+    """Return for each group of runs, and for all budgets of an arm, the sums of its deciles."""
+    found: dict[str, np.ndarray] = {}
+    replay = partial(replayed, work=work, constants=constants)
+    for run, sums in zip(runs, results(replay, runs, processes), strict=True):
+        for name in (run.group, run.name) if run.budget else (run.group,):
+            found[name] = found.get(name, 0.0) + sums
+    return found
+
+
+def cost(found: dict[str, np.ndarray]) -> float:
+    """Return the weighted sum of the errors of all deciles; an arm at all budgets weighs four times as much as a web."""
+    total = 0.0
+    for name, sums in found.items():
+        count, stated, true = sums[0].T
+        share = np.clip((count / count.sum() - 0.005) / 0.02, 0.0, 1.0)
+        off = np.maximum(np.abs(stated - true) / np.maximum(count, 1.0) - ALLOWED, 0.0)
+        each = np.where(off < LARGE, off * off, LARGE * (2.0 * off - LARGE))
+        total += float(share @ each) * (4.0 if name in ARMS else 1.5 if name.endswith("x") else 1.0)
+    return 1e3 * total
+
+
+def changed(constants: Constants, rng: random.Random) -> Constants:
+    """Return the constants after a random change of one of them."""
+    prior, precision = list(constants.prior), list(constants.precision)
+    place = rng.randrange(len(prior))
+    kind = rng.choice(("prior", "precision", "memory", "centre", "beyond"))
+    if kind == "prior":
+        prior[rng.choice([k for k, value in enumerate(prior) if value])] += rng.gauss(0.0, 0.1)
+    elif kind == "precision":
+        precision[place] *= 2.0 ** rng.gauss(0.0, 1.0)
+    elif kind in ("memory", "centre"):
+        value = getattr(constants, kind) * 1.5 ** rng.gauss(0.0, 1.0)
+        return msgspec.structs.replace(constants, **{kind: value})
+    else:
+        return msgspec.structs.replace(constants, beyond=constants.beyond + rng.gauss(0.0, 0.15))
+    return msgspec.structs.replace(constants, prior=tuple(prior), precision=tuple(precision))
+
+
+def report(found: dict[str, np.ndarray]) -> None:
+    for name, sums in found.items():
+        rows = calibration.deciles([np.concatenate([sums, sums])])
+        line = " ".join(f"{row.stated:.2f}/{row.true:.2f}" for row in rows if row.kind == "told")
+        print(f"{name:<18} {calibration.worst(rows, 'told'):.3f}  {line}")
+
+
+def main() -> None:
+    parser = harness.parser(__doc__)
+    add = parser.add_argument
+    add("--data", type=Path, required=True, help="folder of histories: one SITE.npz per site")
+    add("--work", type=Path, help="folder of the recorded runs, which later calls use again")
+    add(
+        "--drawings",
+        type=int,
+        default=8,
+        help="drawings and seeds for the search, and as many that judge (8)",
+    )
+    add("--pages", type=int, default=100, help="pages a site (100)")
+    add("--fit", type=float, default=0.0, metavar="MINUTES", help="search for better constants")
+    add("--seed", type=int, default=1, help="seed of the search (1)")
+    add("--processes", type=int, default=0, help="runs replayed at a time (one per core)")
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        work_on(args, args.work or Path(folder))
+
+
+def work_on(args: argparse.Namespace, work: Path) -> None:
+    work.mkdir(exist_ok=True, parents=True)
+    processes, best = args.processes or cores(), FITTED
+    fitting, judging = (
+        [Run(arm, budget, n) for arm in ARMS for budget in BUDGETS for n in drawings]
+        + [Run(name, 0.0, n) for name in SIMULATED for n in drawings]
+        for drawings in (range(1, args.drawings + 1), range(args.drawings + 1, 2 * args.drawings + 1))
+    )
+    needed = [*judging, *(fitting if args.fit else ())]
+    for _ in results(partial(played, data=args.data, pages=args.pages, work=work), needed, processes):
+        pass
+    if args.fit:
+        rng, end = random.Random(args.seed), time.monotonic() + 60.0 * args.fit
+        least = cost(errors(fitting, work, best, processes))
+        while time.monotonic() < end:
+            tried = changed(best, rng)
+            if (found := cost(errors(fitting, work, tried, processes))) < least:
+                best, least = tried, found
+                print(f"{least:.2f} {best}", file=sys.stderr, flush=True)
+        print(best)
+    report(errors(judging, work, best, processes))
+
+
+if __name__ == "__main__":
+    main()

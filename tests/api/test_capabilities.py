@@ -1,9 +1,7 @@
 """Test errbacks, cookie jars, a proxy for one request, item processors and XPath."""
 
 import asyncio
-import contextlib
 import logging
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +13,7 @@ import crawler
 from crawler.fetcher.cookies import CookieJars
 from tests.end_to_end.web import SETTINGS, Answer, ReceivedRequest, Web, page
 from tests.fetcher.dns_server import NXDOMAIN, SERVFAIL, NameServer
+from tests.fetcher.scripted import closed_port, silent_port
 
 QUICK = SETTINGS | {"frontier": {"retry_delays": [0.01], "retry_jitter": 0}}
 
@@ -141,21 +140,6 @@ def test_requests_that_reach_no_server_go_to_their_errback(tmp_path: Path) -> No
         asyncio.run(run_twice())
     assert sorted(web.paths()) == ["/", *(f"/instead/{outcome}" for outcome in sorted(hosts))]
     assert len(items.read_bytes().splitlines()) == 2 * len(hosts)
-
-
-@contextlib.contextmanager
-def closed_port() -> Iterator[int]:
-    """Yield a port of loopback that refuses connections."""
-    with socket.socket() as bound:
-        bound.bind(("0.0.0.0", 0))
-        yield bound.getsockname()[1]
-
-
-@contextlib.contextmanager
-def silent_port() -> Iterator[int]:
-    """Yield a port of loopback that accepts connections but never answers."""
-    with socket.create_server(("0.0.0.0", 0)) as listening:
-        yield listening.getsockname()[1]
 
 
 def test_each_cookie_jar_is_a_separate_visitor(tmp_path: Path) -> None:

@@ -1,10 +1,11 @@
 """A raw server on loopback that sends the answers of a script, and a client with small limits."""
 
 import asyncio
+import contextlib
 import socket
 import ssl
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from enum import Enum
 from typing import Any, Self
 
@@ -46,6 +47,21 @@ LOOPBACK = NetworkConfig(allow_networks=("127.0.0.0/8",))
 def small(**changes: Any) -> FetchConfig:
     """Return limits in which `changes` replace the defaults; the default time limits are too long for a test."""
     return msgspec.structs.replace(PATIENT, **changes)
+
+
+@contextlib.contextmanager
+def closed_port() -> Iterator[int]:
+    """Yield a port of loopback that refuses connections."""
+    with socket.socket() as bound:
+        bound.bind(("0.0.0.0", 0))
+        yield bound.getsockname()[1]
+
+
+@contextlib.contextmanager
+def silent_port() -> Iterator[int]:
+    """Yield a port of loopback that accepts connections but never answers."""
+    with socket.create_server(("0.0.0.0", 0)) as listening:
+        yield listening.getsockname()[1]
 
 
 class Relay:

@@ -10,7 +10,7 @@ from crawler.config import NetworkConfig, Seconds
 from crawler.fetcher.fetch_request import FetchRequest
 from crawler.fetcher.proxy_health import ProxyHealth
 from crawler.records import Blame, Fetch, Outcome
-from tests.fetcher.scripted import OK, Relay, Server, joined, make_client, small
+from tests.fetcher.scripted import OK, Relay, Server, joined, make_client, silent_port, small
 from tests.fetcher.test_tls import DATA, server_context
 
 
@@ -91,18 +91,12 @@ async def test_a_missing_proxy_is_a_proxy_error() -> None:
 
 
 async def test_a_hanging_proxy_is_a_proxy_error() -> None:
-    async def hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.read()
-        writer.close()
-
-    silent = await asyncio.start_server(hang, "127.0.0.1", 0)
-    port = silent.sockets[0].getsockname()[1]
-    client = make_client(small(proxy=f"http://127.0.0.1:{port}", connect_timeout=Seconds(0.2)))
-    await client.start()
-    got = await client.fetch(FetchRequest("https://host.test/"))
-    assert (got.outcome, got.error) == (Outcome.PROXY_ERROR, "no connection in time")
-    await client.close()
-    silent.close()
+    with silent_port() as port:
+        client = make_client(small(proxy=f"http://127.0.0.1:{port}", connect_timeout=Seconds(0.2)))
+        await client.start()
+        got = await client.fetch(FetchRequest("https://host.test/"))
+        assert (got.outcome, got.error) == (Outcome.PROXY_ERROR, "no connection in time")
+        await client.close()
 
 
 async def test_a_failing_proxy_is_logged_at_once_and_only_once(caplog: pytest.LogCaptureFixture) -> None:

@@ -18,7 +18,7 @@ from crawler.fetcher.fetch_request import FetchRequest
 from crawler.fetcher.tls import ResumingContext
 from crawler.fetcher.tls_transport import Handshakes, TlsTransport
 from crawler.records import Blame, Fetch, Outcome
-from tests.fetcher.scripted import OK, Do, Server, make_client, run, small
+from tests.fetcher.scripted import OK, Do, Server, make_client, run, silent_port, small
 
 DATA = Path(__file__).parent.parent / "data" / "fetcher"
 
@@ -84,15 +84,9 @@ def test_nothing_of_a_connection_is_left_for_the_garbage_collector() -> None:
             request.url = server.url(scheme="https")
             await client.fetch(request)
             await client.fetch(request)
-
-        async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            await reader.read()
-            writer.close()
-
-        raw = await asyncio.start_server(silent, "127.0.0.1", 0)
-        request.url = f"https://host.test:{raw.sockets[0].getsockname()[1]}/"
-        assert (await client.fetch(request)).outcome is Outcome.TLS_ERROR
-        raw.close()
+        with silent_port() as port:
+            request.url = f"https://host.test:{port}/"
+            assert (await client.fetch(request)).outcome is Outcome.TLS_ERROR
         await asyncio.sleep(0.05)
 
         assert left() == before
@@ -227,21 +221,14 @@ async def test_plain_text_on_the_tls_port() -> None:
 
 async def test_handshake_has_its_own_time_limit() -> None:
     """The server accepts the connection and sends nothing, so the handshake limit applies, not the connection limit."""
-
-    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.read()
-        writer.close()
-
-    raw = await asyncio.start_server(silent, "127.0.0.1", 0)
     server = Server([OK])
-    server.port = raw.sockets[0].getsockname()[1]
     loop = asyncio.get_running_loop()
-    for connect, handshake in ((5.0, 0.1), (0.5, 1.0)):
-        before = loop.time()
-        (got,) = await _get(server, connect_timeout=Seconds(connect), tls_timeout=Seconds(handshake))
-        assert (got.outcome, got.error) == (Outcome.TLS_ERROR, "no TLS handshake in time")
-        assert handshake <= loop.time() - before + 0.005 < 4.0
-    raw.close()
+    with silent_port() as server.port:
+        for connect, handshake in ((5.0, 0.1), (0.5, 1.0)):
+            before = loop.time()
+            (got,) = await _get(server, connect_timeout=Seconds(connect), tls_timeout=Seconds(handshake))
+            assert (got.outcome, got.error) == (Outcome.TLS_ERROR, "no TLS handshake in time")
+            assert handshake <= loop.time() - before + 0.005 < 4.0
 
 
 def test_handshakes_are_limited_to_a_share_of_each_turn() -> None:

@@ -10,6 +10,7 @@ import pytest
 from crawler.errors import ConfigError
 from crawler.serve import server
 from crawler.serve.sibling_client import SiblingClient
+from tests.fetcher.scripted import silent_port
 from tests.serve.support import Served
 
 PAGE = "http://site.example/"
@@ -60,17 +61,10 @@ async def test_an_owner_that_cannot_be_reached(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(server, "CONNECT_TIMEOUT", 0.2)
 
     async with between(tmp_path) as (first, owner):
-
-        async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            await reader.read()
-            writer.close()
-
-        silent = await asyncio.start_server(listen, "127.0.0.1", 0)
-        port = silent.sockets[0].getsockname()[1]
-        first.server._forward = SiblingClient([f"p1=127.0.0.1:{port}"], tmp_path).ask
-        response = await first.get(AT)
-        assert response.status == 503 and "no answer in time" in response.json["why"]
-        silent.close()
+        with silent_port() as port:
+            first.server._forward = SiblingClient([f"p1=127.0.0.1:{port}"], tmp_path).ask
+            response = await first.get(AT)
+            assert response.status == 503 and "no answer in time" in response.json["why"]
         response = await first.get(AT)
         assert response.status == 503 and "p1" in response.json["why"]
         first.server._forward = SiblingClient([], tmp_path).ask

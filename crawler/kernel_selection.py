@@ -91,7 +91,7 @@ def _is_compiled(folder: str, name: str) -> bool:
 
 
 def choose(folder: str) -> bool:
-    """Choose one form for all of BOUND in the package at `folder`; return True if it is the compiled form."""
+    """Use all modules of BOUND in the package at `folder` in one form; return True if this is the compiled form."""
     if all_compiled(folder) and os.environ.get("CRAWLER_INTERPRETED", "") in ("", "0"):
         return True
     names = BOUND if _is_compiled(folder, SHARED) else (*BOUND, *ALONE)

@@ -16,5 +16,5 @@ _WORDS = {
 
 
 def describe_cause(cause: str) -> str:
-    """Describe a cause of `HostStatus`, or an outcome; "" for ""."""
+    """Describe in words a cause of `HostStatus`, or an outcome."""
     return _WORDS.get(cause, cause.replace("_", " "))

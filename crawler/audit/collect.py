@@ -91,7 +91,7 @@ class Unread:
 def compare(audit_of: Audit, path: Path, earlier: Path, **options: Any) -> None:
     """Compare the audit with an earlier crawl (a directory or a JSON report), and add the result to the audit.
 
-    Damage of the earlier crawl is added, too: what it lacks appears as new.
+    Damage of the earlier crawl is listed, too, because pages that are missing there appear as new.
 
     Raises:
         UsageError: the file is not a report.

@@ -112,8 +112,9 @@ def is_answered(path: Path) -> bool:
 def ask_running(path: Path, request: dict[str, Any]) -> list[Any]:
     """Send a request to every process of a running crawl; return the answers.
 
-    A process that does not answer may be starting, so wait for it, except with the request `stop`: the supervisor
-    stops all processes when one of them has been stopped. A crawl can be stopped even if its crawl.toml is damaged.
+    Wait for a process that does not answer, because it may be starting. The request `stop` does not wait,
+    because it is enough if one process receives it: the supervisor then stops the others. A crawl can be
+    stopped even if its crawl.toml is damaged.
 
     Raises:
         UsageError: the crawl is not running.

@@ -292,7 +292,10 @@ class Connection(asyncio.BufferedProtocol):
         self._ended("")
 
     def _part(self) -> None:
-        """Drop the transport. The transport refers to this protocol, so keeping it would leave a cycle of references."""
+        """Drop the transport.
+
+        Otherwise, transport and protocol would refer to each other, and both would stay in memory.
+        """
         self.lost = True
         transport, self.transport, self.sock = self.transport, None, None
         if transport is None:

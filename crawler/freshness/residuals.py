@@ -240,12 +240,13 @@ def _log_sinhc(x: cython.double) -> cython.double:
 def settled(
     n: cython.double, staleness: cython.double, ratio: cython.double, b: cython.double
 ) -> cython.double:
-    """Return sum_{i<n} q^i [(gamma/a)^(i+1) - exp(-alpha x_i)]: the first n terms if all their residuals are 1.
+    """Return sum_{i<n} q^i [(gamma/a)^(i+1) - exp(-alpha x_i)].
 
-    `ratio` is ln(a/gamma). Since q^i exp(-alpha x_i) = exp(-u) for all i, the sum is, with L = ratio + b,
-    exp(-u) sum_{i<n} expm1(u - ratio - i L). To avoid cancellation, the geometric sum of exp(u - ratio - i L)
-    is computed as n exp(m) sinhc(n L / 2) / sinhc(L / 2), where m = u - ratio - (n-1) L/2 is the exponent in
-    the middle of the sum. If m is above 2, the plain difference is more accurate.
+    These are the first n terms of the value if their residuals R^i are all 1. `ratio` is ln(a/gamma). Let L
+    be ratio + b, and let u be `staleness`. Since q^i exp(-alpha x_i) = exp(-u) for all i, the sum is exp(-u)
+    sum_{i<n} expm1(u - ratio - i L). To avoid cancellation, the geometric sum of exp(u - ratio - i L) is
+    computed as n exp(m) sinhc(n L / 2) / sinhc(L / 2), where m = u - ratio - (n-1) L/2 is the exponent in the
+    middle of the sum. If m is above 2, the plain difference is more accurate.
     """
     both: cython.double = ratio + b
     if staleness - ratio - (n - 1.0) * 0.5 * both > 2.0:

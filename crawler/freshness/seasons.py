@@ -173,7 +173,7 @@ class Seasons:
     @cython.ccall
     @cython.exceptval(check=False)
     def trial(self, site: cython.Py_ssize_t, begin: cython.double, end: cython.double) -> cython.double:
-        """Return the time between two instants by the site's rhythm, even if the rhythm is not in use."""
+        """Return the time between two instants on the clock of the site's rhythm, even if this clock is not in use."""
         return self._span(self.rows[site] - 1, begin, end)
 
     @cython.ccall
@@ -190,8 +190,8 @@ class Seasons:
     ) -> cython.void:
         """Learn from a crawl at `end` that followed one at `begin`. `learns` must have returned True for it.
 
-        `plain` and `paced` are the probabilities of a change with a constant speed and with the rhythm.
-        `hazard` is the expected number of changes with the rhythm.
+        `plain` is the probability of a change by plain time, and `paced` is that by the clock of the rhythm.
+        `hazard` is the expected number of changes by the clock of the rhythm.
         """
         row: cython.Py_ssize_t = self.rows[site] - 1
         rhythm: cython.double[::1] = self.rhythms[row]

@@ -134,7 +134,10 @@ class FrontierViews:
         return self._registry.reached
 
     def explain(self, url: str, now: float) -> dict[str, Any]:
-        """Return the status of a URL's host, with what the URL waits for; state "unknown" for an unknown host."""
+        """Return the status of a URL's host, which also tells what the URL waits for.
+
+        An unknown host has the state "unknown".
+        """
         name, tail = entries.split_url(url)
         slot = self._registry.find(name)
         if slot == NOWHERE:
@@ -190,8 +193,8 @@ class FrontierViews:
     def hosts(self, now: float, limit: int, *, explained: int | None = None) -> Iterator[HostStatus]:
         """Yield the status of up to `limit` hosts; hosts of the front come first.
 
-        For the first `explained` hosts, the status shows what the host's first URL waits for; None means for
-        all hosts. To find this out, a robots.txt of 500 kB may have to be read for each host.
+        For the first `explained` hosts (None: for all hosts), the status shows what the host's first URL
+        waits for. To find this out, a robots.txt of 500 kB may have to be read for each host.
         """
         left = limit if explained is None else explained
         for slot, name in self._slots(limit):

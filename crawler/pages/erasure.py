@@ -144,7 +144,7 @@ Rewriting = Detached | Blanked
 
 
 def list_bytes(batch: Batch, capture: Capture) -> None:
-    """Add to `batch`, which deletes the capture's keys, the range of bytes that must be overwritten."""
+    """Add the range of bytes that must be overwritten to `batch`, which also deletes the capture's keys."""
     key = keys.ERASING + capture.segment.encode() + b"\0" + capture.offset.to_bytes(8, "big")
     batch.put(key, seal((end_of(capture) - capture.offset).to_bytes(8, "big")))
 

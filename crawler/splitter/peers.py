@@ -278,9 +278,8 @@ class Peers:
 
     Each start of a process has a number, which comes from the clock. `on_older` is called with the number of
     another start when the clock of this process seems to be behind. This is the case if a peer has refused
-    this process because it knows that other start, whose number is higher. There are two further conditions:
-    that peer is not connected to another process of the same name, and no peer has accepted the present start
-    yet.
+    this process because the peer knows a start with a higher number. There are two further conditions: that
+    peer is not connected to another process of the same name, and no peer has accepted the present start yet.
     """
 
     def __init__(

@@ -184,15 +184,15 @@ class Entries(_Message, frozen=True):
 class Counters(_Message, frozen=True):
     """The values that a process sends to all others, with every heartbeat and ack.
 
-    `number` counts the messages of this process. `echo` is the number of the last message that this process
-    received from the receiver of these values, and `echo_boot` is the receiver's boot id in that message.
-    `outbox` is the number of links that are not yet confirmed by their owners. `appended` counts the links
-    that were ever appended to the outbox. `applied` counts the links from other processes that this process
-    ever applied. `sent_sum` is a weighted sum of the links that their owners confirmed, and `applied_sum` of
-    the links that this process applied (`coordination.py`, "The end"). Both sums are 0 in a process that has
-    work. `work` is the number of hosts with URLs to fetch. `level`, `weight` and `busy` are values of the
-    refresh schedule, which are 0 in a process that has no known pages to refetch. `past_end` tells what the
-    process knew, when it started, about an earlier end of the crawl (`PastEnd`).
+    `number` counts the messages of this process. `echo` is the number of the last message that the sender of
+    these values got from their receiver, and `echo_boot` is the boot id in that message. `outbox` is the
+    number of links that are not yet confirmed by their owners. `appended` counts the links that were ever
+    appended to the outbox. `applied` counts the links from other processes that this process ever applied.
+    `sent_sum` is a weighted sum of the links that their owners confirmed, and `applied_sum` of the links that
+    this process applied (`coordination.py`, "The end"). Both sums are 0 in a process that has work. `work` is
+    the number of hosts with URLs to fetch. `level`, `weight` and `busy` are values of the refresh schedule,
+    which are 0 in a process that has no known pages to refetch. `past_end` tells what the process knew, when
+    it started, about an earlier end of the crawl (`PastEnd`).
     """
 
     boot: _Token

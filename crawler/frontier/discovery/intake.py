@@ -338,7 +338,7 @@ class Intake:
     # ---- retirement ----
 
     def retire_some(self, matches: Callable[[str], object], batch: Batch, begin: bytes) -> tuple[int, bytes]:
-        """Delete the to-do and parked URLs that match among `RETIRED_AT_ONCE` entries from the key `begin` on.
+        """Examine `RETIRED_AT_ONCE` entries of to-do and parked URLs from the key `begin` on; delete those that match.
 
         The first step begins at `PARKED`. A step takes about 4 us per entry. It does not delete URLs in flight, nor
         new URLs whose batch is not written yet.

@@ -211,7 +211,7 @@ class Workbench:
     def first(self, now: float) -> tuple[int, int]:
         """Return (slot, order) of the next host. If URLs have classes, this host has the best class.
 
-        For a host outside the front, whose entries are not read, `order` is a lower bound of the order of its
+        If the host is outside the front, its entries are not read, and `order` is only a lower bound for its
         first URL. The result is (NOWHERE, NO_ORDER) if no host is ready. The order is NO_ORDER if the host
         has no URL to try now.
         """

@@ -444,8 +444,8 @@ class Deadlines:
     def early_by_worth(self, page: cython.int, host: cython.int, now: cython.double) -> cython.double:
         """Return a key that orders a hub by its value even before the hub is due; -inf for any other page.
 
-        As in `due_by_worth`, a hub's value is taken to grow as the square of its age, and the interval is the
-        mean of all pages.
+        As in `due_by_worth`, a hub's value is assumed to grow as the square of its age, and the mean interval
+        of all pages is used.
         """
         if self.tables.hubs.row_of(page) < 0 or self.tables.states[page] & (EXPLORED | FAILED | AWAY):
             return -_INFINITY

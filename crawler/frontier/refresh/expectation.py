@@ -201,9 +201,9 @@ class Expectation:
 def fresh_part(staleness: float) -> float:
     """Return the expected share of an interval that lies before the first change in it.
 
-    The interval is known to contain at least one change. For a Poisson process, the result is
-    1/x - 1/(e^x - 1), where x = `staleness` is the expected number of changes: one half if changes are
-    rare, 1/x if there are many.
+    The interval is known to contain at least one change. For a Poisson process with the expected number of
+    changes x = `staleness`, the result is 1/x - 1/(e^x - 1). This is one half if changes are rare, and about
+    1/x if there are many.
     """
     x = min(staleness, 700.0)
     return 0.5 - x / 12.0 if x < 1e-3 else 1.0 / x - 1.0 / math.expm1(x)

@@ -140,7 +140,7 @@ class FaultInjector:
             self._fell(life, fault, f"{fault.amount:.3f} s after {fault.point}")
 
     def _fell(self, life: Life, fault: Fault, where: str) -> None:
-        """Kill a life and schedule the next start of its process."""
+        """Kill a running process and schedule its next start."""
         if fault.kind not in self.AT_ONCE:
             self._done.append(fault)
         self._population.note_end(life, f"{fault.kind} at {where or 'any instant'}", killed=True)

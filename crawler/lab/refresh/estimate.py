@@ -193,8 +193,8 @@ def _newton_step(
 
     If all changed intervals have the same ratio of time to signals, H is singular. The likelihood is then
     linear along (h12, -h11), and curved only along (h11, h12). If the score is not 0 along this second
-    direction, one parameter is 0 at the maximum. So this parameter is reduced tenfold, and the other one
-    follows it.
+    direction, one parameter is 0 at the maximum. So this parameter is reduced tenfold, and the other one is
+    adapted to it.
     """
     _, _, h11, h12, h22 = sums
     s1, s2 = score

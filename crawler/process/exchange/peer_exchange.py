@@ -202,7 +202,7 @@ class PeerExchange(Exchange):
         return own
 
     def _recall_end(self) -> None:
-        """Note that the crawl has ended if an earlier run stored this and it is still true (`Termination.recalls`)."""
+        """If an earlier run stored the end of the crawl, and it still applies, accept that the crawl has ended."""
         said = self.coordination.rates_stated()
         if self._known_termination.recalls(said, self.coordination.process_count, self._clock.now()):
             self.learn_end()

@@ -355,6 +355,7 @@ MANY_METHODS = {
     "Client": 27,
     "ClockCache": 28,
     "Crawl": 25,
+    "Deadlines": 30,
     "Delivery": 26,
     "FetchTasks": 27,
     "OperatorActs": 26,

@@ -355,7 +355,6 @@ MANY_METHODS = {
     "Client": 27,
     "ClockCache": 28,
     "Crawl": 25,
-    "Deadlines": 30,
     "Delivery": 26,
     "FetchTasks": 27,
     "OperatorActs": 26,
@@ -366,7 +365,7 @@ MANY_METHODS = {
     "RobotsCache": 26,
     "Schedule": 36,
     "Learning": 26,
-    "SignalQuality": 41,
+    "SignalQuality": 36,
     "Spool": 26,
 }
 

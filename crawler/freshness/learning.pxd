@@ -1,6 +1,7 @@
 from crawler.freshness.change_rates cimport ChangeRates
 from crawler.freshness.discovery cimport Discovery
 from crawler.freshness.neighbourhood cimport Counts, Credence
+from crawler.freshness.page_kinds cimport PageKinds
 from crawler.freshness.seasons cimport Seasons
 from crawler.freshness.signal_quality cimport SignalQuality
 from crawler.freshness.value_kernel cimport Parameters
@@ -22,6 +23,7 @@ cdef class Learning:
     cdef double signalled
     cdef readonly ChangeRates rates
     cdef readonly SignalQuality quality
+    cdef readonly PageKinds kinds
     cdef readonly Counts directories
     cdef readonly Counts sites
     cdef readonly Credence credence

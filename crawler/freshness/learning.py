@@ -18,7 +18,7 @@ the clocks from 1.75 times the elapsed time to .95.
 
 The probability that a page has changed (`expected`) is corrected by another factor, `silent_bias`.
 Pages are often crawled because a signal has announced a change, and such a change says nothing
-about changes without a signal. So a crawl counts in this factor only with the probability that
+about changes without a signal. So each crawl has a weight in this factor: the probability that
 none of the page's signals was true. With one factor for both purposes, it was 1.5 to 2.2 on sites
 with good signals, and far too few copies were said to be fresh.
 
@@ -111,6 +111,7 @@ class Learning:
         self.rates = ChangeRates(unit)
         self.hazard = self.signalled = 0.0
         self.quality = SignalQuality()
+        self.kinds = self.quality.kinds
         self.directories = Counts(1.0)
         self.sites = Counts(3.0)
         self.credence = Credence()
@@ -138,9 +139,10 @@ class Learning:
     def excess(
         self, site: cython.Py_ssize_t, directory: cython.Py_ssize_t, now: cython.double
     ) -> cython.double:
-        """Return the excess of changes in the directory and the site, multiplied by the site's credence (`Credence`).
+        """Return the sum of the excesses of directory and site, multiplied by the site's credence (`Credence`).
 
-        The excess is 0 if the neighbourhood clock is switched off, or if the site's weekly rhythm is in use.
+        An excess says by how much the changes found exceed those that the pages' rates predict (`neighbourhood.py`).
+        The result is 0 if the neighbourhood clock is switched off, or if the site's weekly rhythm is in use.
         """
         if not self.neighbourhood or self.seasons.used[site]:
             return 0.0
@@ -159,9 +161,10 @@ class Learning:
     def directory_lead(
         self, site: cython.Py_ssize_t, directory: cython.Py_ssize_t, now: cython.double
     ) -> cython.double:
-        """Return by how much a directory's excess puts the clocks of its pages ahead of plain time; below 0: behind it.
+        """Return the time by which a directory's excess puts the clocks of its pages ahead of plain time.
 
-        This is for pages that were crawled long ago; the effect on other pages is smaller.
+        If the result is below 0, the clocks are behind plain time. The result is for pages that were crawled long
+        ago. The effect on other pages is smaller.
         """
         if not self.neighbourhood or self.seasons.used[site]:
             return 0.0
@@ -171,7 +174,7 @@ class Learning:
     @cython.ccall
     @cython.exceptval(check=False)
     def site_lead(self, site: cython.Py_ssize_t, now: cython.double) -> cython.double:
-        """Return the same for the excess of the whole site."""
+        """Return the time by which a site's excess puts the clocks of its pages ahead (see `directory_lead`)."""
         if not self.neighbourhood or self.seasons.used[site]:
             return 0.0
         excess: cython.double = self.sites.excess(site, now, self.scale)
@@ -228,7 +231,7 @@ class Learning:
         if weight <= 0.0:
             page.assign(self.kind, self.terms, importance, rate, rate, 0.0, 0.0, 0.0)
         else:
-            w: cython.double = self.quality.reliability(site, trust)
+            w: cython.double = self.kinds.reliability(site, trust)
             precision: cython.double = self._page_precision(site, rate, w)
             if precision < _PRECISION_LEAST:
                 page.assign(self.kind, self.terms, importance, rate, rate, 0.0, 0.0, 0.0)
@@ -272,7 +275,7 @@ class Learning:
         trust: cython.double,
     ) -> cython.void:
         """Set `hazard` and `signalled` to -ln P[no silent change] and -ln P[no true signal] since the last crawl."""
-        w: cython.double = self.quality.reliability(site, trust)
+        w: cython.double = self.kinds.reliability(site, trust)
         k += self.quality.interim_changes(site, counts, trust)
         t += self.quality.interim_watched(site, trust, self._is_unannounced(counts)) * clock
         silent: cython.double = self.rates.expected(
@@ -297,7 +300,7 @@ class Learning:
         self, site: cython.Py_ssize_t, rate: cython.double, w: cython.double
     ) -> cython.double:
         """Return the combined precision of the signals of a page that is good with the probability `w`."""
-        return w * self._own_precision(site, rate) + (1.0 - w) * self.quality.bad_precisions[site]
+        return w * self._own_precision(site, rate) + (1.0 - w) * self.kinds.bad_precisions[site]
 
     @cython.ccall
     @cython.exceptval(check=False)
@@ -320,7 +323,7 @@ class Learning:
         """
         clock: cython.double = self.clock(site, directory, elapsed, now)
         unannounced: cython.bint = self._is_unannounced(counts)
-        reliable: cython.double = self.quality.reliability(site, trust)
+        reliable: cython.double = self.kinds.reliability(site, trust)
         recall: cython.double = self.quality.recall_of(site, reliable)
         if self.neighbourhood and unannounced:
             silent: cython.double = 1.0 - recall
@@ -351,9 +354,9 @@ class Learning:
         n: cython.double = counted * self.quality.counted_signals(site, counts)
         rest: cython.double = (1.0 - counted) * watched if unannounced else 0.0
         good_time: cython.double = t + rest * self.quality.recall(site)
-        bad_time: cython.double = t + rest * self.quality.bad_recalls[site]
+        bad_time: cython.double = t + rest * self.kinds.bad_recalls[site]
         good_time += counted * self.quality.per_change(site) * elapsed
-        bad_time += counted * self.quality.per_bad_change(site) * elapsed
+        bad_time += counted * self.kinds.per_bad_change(site) * elapsed
         gain: cython.double = self.quality.observe(
             site,
             counts,
@@ -370,7 +373,7 @@ class Learning:
             gain = self.rates.gain
             self.watched = quiet + self.rates.watched
         if counted > 0.0:
-            reliable = self.quality.reliability(site, self.quality.trust)
+            reliable = self.kinds.reliability(site, self.kinds.trust)
             self._count(site, k, t, elapsed, watched, counts, changed, reliable)
             gain += counted * (self.counted_gain - gain)
             self.watched += counted * (self.counted_watched - self.watched)
@@ -393,7 +396,7 @@ class Learning:
 
         Also update two log scores: that of the number of signals, and that of the two kinds of pages.
         """
-        w: cython.double = self.quality.reliability(site, trust)
+        w: cython.double = self.kinds.reliability(site, trust)
         n: cython.double = self.quality.counted_signals(site, counts)
         c: cython.double = self.quality.counted[site]
         signals: cython.double = self.quality.signals(site, counts)
@@ -410,11 +413,11 @@ class Learning:
         good: cython.double = (1.0 - self.rates.expected(site, k + n, t + seen, (1.0 - r) * clock)) * exp(
             signals * log1p(-precision)
         )
-        r = self.quality.bad_recalls[site]
+        r = self.kinds.bad_recalls[site]
         quiet = r * clock if n <= 0.0 else 0.0
-        unsaid: cython.double = exp(n * log1p(-self.quality.bad_precisions[site]))
+        unsaid: cython.double = exp(n * log1p(-self.kinds.bad_precisions[site]))
         bad_plain: cython.double = (1.0 - self.rates.expected(site, k, t + quiet, (1.0 - r) * clock)) * unsaid
-        seen = self.quality.per_bad_change(site) * elapsed
+        seen = self.kinds.per_bad_change(site) * elapsed
         bad: cython.double = (1.0 - self.rates.expected(site, k + n, t + seen, (1.0 - r) * clock)) * unsaid
         self.quality.score(
             site,
@@ -426,10 +429,10 @@ class Learning:
         bad = bad_plain + c * (bad - bad_plain)
         if changed:
             good, bad = 1.0 - good, 1.0 - bad
-        share: cython.double = self.quality.reliability(site, 0.0)
+        share: cython.double = self.kinds.reliability(site, 0.0)
         w = share / (share + (1.0 - share) * exp(-trust))
         one: cython.double = share * good + (1.0 - share) * bad
-        self.quality.split(site, log(max(w * good + (1.0 - w) * bad, _SURE) / max(one, _SURE)))
+        self.kinds.split(site, log(max(w * good + (1.0 - w) * bad, _SURE) / max(one, _SURE)))
         return log(max(good, _SURE) / max(bad, _SURE))
 
     @cython.cfunc
@@ -451,9 +454,9 @@ class Learning:
         """
         n: cython.double = self.quality.counted_signals(site, counts)
         good_seen: cython.double = self.quality.per_change(site) * elapsed
-        bad_seen: cython.double = self.quality.per_bad_change(site) * elapsed
+        bad_seen: cython.double = self.kinds.per_bad_change(site) * elapsed
         good_silent: cython.double = (1.0 - self.quality.recall(site)) * clock
-        bad_silent: cython.double = (1.0 - self.quality.bad_recalls[site]) * clock
+        bad_silent: cython.double = (1.0 - self.kinds.bad_recalls[site]) * clock
         self.counted_gain = n
         if changed:
             signals: cython.double = self.quality.signals(site, counts)
@@ -461,7 +464,7 @@ class Learning:
             self.rates.match(site, k + n, t + good_seen, good_silent, unsaid)
             self.counted_gain += w * self.rates.gain
             good_silent = self.rates.watched
-            unsaid = exp(n * log1p(-self.quality.bad_precisions[site]))
+            unsaid = exp(n * log1p(-self.kinds.bad_precisions[site]))
             self.rates.match(site, k + n, t + bad_seen, bad_silent, unsaid)
             self.counted_gain += (1.0 - w) * self.rates.gain
             bad_silent = self.rates.watched
@@ -494,7 +497,7 @@ class Learning:
     @cython.inline
     @cython.exceptval(check=False)
     def _put_right(self, expected: cython.double) -> cython.double:
-        """Return the probability of a change after its hazard -ln(1 - expected) is multiplied by `bias`."""
+        """Correct `expected`, the probability of a change: multiply its hazard, -ln(1 - expected), by `bias`."""
         return -expm1(self.bias * log1p(-expected)) if expected < 1.0 else 1.0
 
     @cython.cfunc
@@ -511,7 +514,8 @@ class Learning:
     ) -> cython.double:
         """Update `bias` and `silent_bias` after a crawl.
 
-        Return the probability of a change that the page's rate and the old `bias` predict, without signals.
+        Return the probability of a change that was predicted from the page's rate and the `bias` before this crawl.
+        This prediction does not use the page's signals.
         """
         raw: cython.double = self.rates.expected(site, k, t, clock)
         self.hazard, self.signalled = -log1p(-min(raw, _NEARLY_SURE)), 0.0

@@ -1,3 +1,5 @@
+from crawler.freshness.page_kinds cimport PageKinds
+
 cdef class SignalQuality:
     cdef readonly Py_ssize_t size
     cdef double[:, ::1] true_signals
@@ -9,21 +11,10 @@ cdef class SignalQuality:
     cdef double[::1] means
     cdef double[::1] weights
     cdef double[::1] recalls
-    cdef double[::1] good
-    cdef double[::1] judged
     cdef double[::1] changes
     cdef readonly double[::1] scores
     cdef readonly double[::1] counted
-    cdef readonly double[::1] splits
-    cdef readonly double[::1] split_scores
-    cdef double[::1] bad_true
-    cdef double[::1] bad_all
-    cdef double[::1] bad_changes
-    cdef double[::1] bad_silent
-    cdef double[::1] bad_exposed
-    cdef readonly double[::1] bad_precisions
-    cdef readonly double[::1] bad_recalls
-    cdef readonly double trust
+    cdef readonly PageKinds kinds
     cdef double[:, ::1] announced
     cdef double[:, ::1] claimed
     cdef double[:, ::1] unannounced
@@ -54,10 +45,7 @@ cdef class SignalQuality:
     cpdef double interim_changes(self, Py_ssize_t site, double[::1] counts, double trust) noexcept
     cpdef double interim_watched(self, Py_ssize_t site, double trust, bint silent=*) noexcept
     cpdef void score(self, Py_ssize_t site, double plain, double counting, bint changed) noexcept
-    cpdef double per_bad_change(self, Py_ssize_t site) noexcept
     cpdef double recall_of(self, Py_ssize_t site, double w) noexcept
-    cpdef void split(self, Py_ssize_t site, double better) noexcept
-    cdef void _set_split(self, Py_ssize_t site, double score) noexcept
     cdef void _set_score(self, Py_ssize_t site, double score) noexcept
     cpdef double pooled_weight(self, Py_ssize_t site) noexcept
     cpdef double signals(self, Py_ssize_t site, double[::1] counts) noexcept
@@ -65,8 +53,6 @@ cdef class SignalQuality:
     cpdef double observe(
         self, Py_ssize_t site, double[::1] counts, double rate, double clock, bint changed,
         double trust=*, double evidence=*, double bad_rate=*) noexcept
-    cpdef double reliability(self, Py_ssize_t site, double trust) noexcept
-    cdef double _judge_page(self, Py_ssize_t site, double evidence, double trust) noexcept
     cpdef void renew(self, Py_ssize_t site, double mean_rate) noexcept
     cdef void _estimate(self, Py_ssize_t site) noexcept
     cdef double _recalled(self, Py_ssize_t site) noexcept

@@ -1,5 +1,5 @@
 # mypy: disable-error-code=valid-type
-# cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False
+# cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False, initializedcheck=False
 """Learns the quality of change signals by site and source, while the crawl runs.
 
 A source is one kind of change signal: sitemap lastmod, feed, IndexNow, WebSub, ... The precision p_s of the
@@ -50,19 +50,9 @@ carry no information: the b_s of a signal is small compared with the noise in th
 many signals were used, each would add a small error to k. EM continues for this source as for the others,
 and its signals are added to z. So the source is used again if it improves.
 
-Within a site, the signals of some pages may be good and those of others worthless, for example if two
-programs make the pages and only one of them sets dates. So the pages of a site are of two kinds, and each
-kind has its own precision, recall and sigma (see below). The sums above are those of the good kind. The bad
-kind has the same sums, but for all sources together, and its prior precision and recall are .06. Each page
-has a `trust`: the log likelihood ratio of its crawls under the two kinds. With the share of good pages of the
-site as the prior, w is the posterior probability that the page is good. A crawl is added to the sums of the
-good kind with the weight w, and to those of the bad kind with the weight 1 - w. The page's precision and
-recall are the means over the kinds. Signals of a page whose precision is below .1 are ignored.
-
-The priors of the two kinds must differ. With equal priors, the kinds stayed equal for most of the crawl, and
-the schedule gained .84 over uniform refreshing where it now gains .92. On a site with one kind of page, the
-trust is noise. So a log score compares the predictions of changes with those of one w for all pages, the
-site's share. The trust is multiplied by `splits`, which is .5 at first, and goes to 1 or 0 with the score.
+The pages of a site are of two kinds: good pages, and bad pages, whose signals are mostly worthless
+(`page_kinds.py`). The sums above are those of the good pages. w is the probability that a page is good. A
+crawl is added to these sums with the weight w.
 
 The crawl value can use only one kind of signal. So all sources are combined into one kind with the signal
 rate gamma and the weight b. Let gamma_s be the number of signals of source s in a unit of time. In the same
@@ -98,16 +88,17 @@ Which of the two models is right is learned for each site, from what crawls find
 
 So the number of signals counts only after it has improved the predictions of changes. k, T and the precisions
 are those of the two models, averaged with this weight. On simulated webs with two false signals per change,
-this model raised the gain of the schedule over uniform refreshing from .84 to .96. If the numbers of signals
-do not go with the changes (a lying sitemap), the weight is 0.
+this model raised the gain of the schedule over uniform refreshing from .84 to .96. A lying sitemap gives
+pages with many changes no more signals than other pages. On a site with such a sitemap, the weight is 0.
 
 The influence of a hostile source is bounded. At most `COUNTED_MAX` signals of a source are counted per
-interval. The signals indicate an implausible number of changes if this number exceeds the number that the
-page's rate predicts by more than three standard deviations plus one. In this case, k and S_true grow only by
-the number of changes that is expected of a page with at least one change. If the source was already trusted,
-they may grow by up to 16. Without this bound, a burst of signals that coincided with one change multiplied
-all rates of a site by six. b_s is at most `WEIGHT_MAX`. Finally, what a source reports on one site influences
-only this site, except through the honesty of the source, to which every site contributes.
+interval. The number of changes in an interval can be estimated from the signals in it, and predicted from the
+page's rate. The estimate is implausible if it exceeds the prediction by more than three standard deviations
+plus one. If it is implausible, k and S_true grow only by the number of changes that is expected of a page with
+at least one change. If the source was already trusted, they may grow by up to 16. Without this bound, a burst
+of signals that coincided with one change multiplied all rates of a site by six. b_s is at most `WEIGHT_MAX`.
+Finally, what a source reports on one site influences only this site, except through the honesty of the source,
+to which every site contributes.
 
 The file is Cython in pure-Python mode (see `value_kernel.py`), with attributes declared in
 `signal_quality.pxd`.
@@ -115,18 +106,37 @@ The file is Cython in pure-Python mode (see `value_kernel.py`), with attributes 
 
 import cython
 import numpy as np
-from cython.cimports.libc.math import exp, expm1, log, log1p, sqrt, tanh
+from cython.cimports.libc.math import exp, expm1, log, log1p, tanh
 
 from crawler.change_signals import SOURCES
 from crawler.freshness.columns import Column, rows_of
 
 if cython.compiled:
     from cython.cimports.crawler.freshness.change_rates import gain_of
+    from cython.cimports.crawler.freshness.page_kinds import (
+        CHANGES_WEIGHT,
+        FADING,
+        PRECISION_MAX,
+        RECALL_WEIGHT,
+        SCORE_KEPT,
+        SCORE_MAX,
+        PageKinds,
+        believable,
+    )
 else:
     from crawler.freshness.change_rates import gain_of
+    from crawler.freshness.page_kinds import (
+        CHANGES_WEIGHT,
+        FADING,
+        PRECISION_MAX,
+        RECALL_WEIGHT,
+        SCORE_KEPT,
+        SCORE_MAX,
+        PageKinds,
+        believable,
+    )
 
 _SOURCES = cython.declare(cython.Py_ssize_t, SOURCES)
-_FADING = cython.declare(cython.double, 0.99)  # each crawl of a site multiplies the site's sums by this
 _PRECISION_PRIOR_MAX = cython.declare(cython.double, 0.98)
 _PRECISION_USED_MIN = cython.declare(cython.double, 0.1)
 # the honesty of sources is learned only on sites whose rho is higher than this
@@ -134,36 +144,17 @@ _PLAUSIBLE = cython.declare(cython.double, 0.3)
 # The prior has two pseudo signals, of which 1.4 (a share of .7) are true.
 _HONEST = cython.declare(cython.double, 1.4)
 _CLAIMED = cython.declare(cython.double, 2.0)
-_RECALL_WEIGHT = cython.declare(cython.double, 2.0)
-_PRECISION_MAX = cython.declare(cython.double, 0.999999)
-_WEIGHT_MAX = cython.declare(cython.double, 13.8)  # -ln(1 - _PRECISION_MAX)
+_WEIGHT_MAX = cython.declare(cython.double, 13.8)  # -ln(1 - PRECISION_MAX)
 # the weighted number of signals of a source that has sent a signal, before any crawl was judged
 _HEARD = cython.declare(cython.double, 1e-6)
 _TRUSTED_PRECISION = cython.declare(cython.double, 0.5)
 # after this number of true signals, a source may be trusted
 _TRUSTED_SIGNALS = cython.declare(cython.double, 5.0)
-# between two crawls, the signals of trusted sources count as at most this number of changes
-_TRUSTED_CHANGES = cython.declare(cython.double, 16.0)
 _COUNTED_MAX = cython.declare(cython.double, 255.0)
-# number of the prior's `_JUDGED` pseudo pages that have good signals
-_GOOD = cython.declare(cython.double, 7.0)
-_JUDGED = cython.declare(cython.double, 10.0)
-# the prior precision and the prior recall of bad pages
-_BAD_QUALITY = cython.declare(cython.double, 0.06)
 # the prior of the precision of good pages has this number of true pseudo signals
 _TRUE_WEIGHT = cython.declare(cython.double, 3.0)
 # If the true signals are those of the good pages, the share of true signals among them can exceed rho by this factor.
 _CONCENTRATED = cython.declare(cython.double, 3.0)
-# the part of the trust that is used while the score of the two kinds is 0, and the score that adds 1 to it
-_SPLIT_FIRST = cython.declare(cython.double, 0.5)
-_SPLIT_RANGE = cython.declare(cython.double, 4.0)
-_TRUST_STEP = cython.declare(cython.double, 3.0)  # maximum, in nats, by which a crawl changes a page's trust
-TRUST_MAX = 7.9
-# pseudo count of changes in sigma, so that sigma is finite
-_CHANGES_WEIGHT = cython.declare(cython.double, 1.0)
-_SCORE_KEPT = cython.declare(cython.double, 0.998)  # factor by which a score decays per crawl of the site
-# bound of the score, so that a change in a source is noticed
-_SCORE_MAX = cython.declare(cython.double, 20.0)
 # the number of signals is evidence only above this score
 _SCORE_NEEDED = cython.declare(cython.double, 1.0)
 _CHANCE_MIN = cython.declare(cython.double, 1e-6)  # predictions stay at least this far from 0 and 1
@@ -173,17 +164,13 @@ WEIGHT_MAX, COUNTED_MAX = float(_WEIGHT_MAX), float(_COUNTED_MAX)
 
 @cython.cclass
 class SignalQuality:
-    """The precision of signals by site and source, and the recall by site. Sites are numbered as they are added.
-
-    The attribute `trust` is the trust of the page whose crawl was observed last. Its value is between
-    -`TRUST_MAX` and `TRUST_MAX`.
-    """
+    """The precision of signals by site and source, and the recall by site. Sites are numbered as they are added."""
 
     def __init__(self) -> None:
         self.size = 0
-        self._columns = [Column("f8", SOURCES) for _ in range(7)] + [Column("f8") for _ in range(20)]
+        self._columns = [Column("f8", SOURCES) for _ in range(7)] + [Column("f8") for _ in range(9)]
         self._grow()
-        self.trust = 0.0
+        self.kinds = PageKinds()
         self.announced_by = rows_of(np.zeros(SOURCES))
         self.claimed_by = rows_of(np.zeros(SOURCES))
         self.unannounced_by = rows_of(np.zeros(SOURCES))
@@ -195,7 +182,7 @@ class SignalQuality:
         if self.size == self.means.shape[0]:
             self._grow()
         self.size += 1
-        self._set_split(self.size - 1, 0.0)
+        self.kinds.add_site()
         self._estimate(self.size - 1)
         return self.size - 1
 
@@ -207,21 +194,14 @@ class SignalQuality:
         self.silent_changes = self.exposed = self.watched = self.means = self.weights = self.recalls = (
             np.zeros(0)
         )
-        self.good = self.judged = self.changes = self.scores = self.counted = np.zeros(0)
-        self.bad_true = self.bad_all = self.bad_changes = self.bad_silent = self.bad_exposed = np.zeros(0)
-        self.bad_precisions = self.bad_recalls = self.splits = self.split_scores = np.zeros(0)
+        self.changes = self.scores = self.counted = np.zeros(0)
         columns = [column.grow(self.size + 1) for column in self._columns]
         self.true_signals, self.all_signals, self.precisions = columns[0], columns[1], columns[2]
         self.announced, self.claimed, self.unannounced = columns[3], columns[4], columns[5]
         self.exposed_part = columns[6]
         self.silent_changes, self.exposed, self.watched = columns[7], columns[8], columns[9]
         self.means, self.weights, self.recalls = columns[10], columns[11], columns[12]
-        self.good, self.judged = columns[13], columns[14]
-        self.changes, self.scores, self.counted = columns[15], columns[16], columns[17]
-        self.bad_true, self.bad_all, self.bad_changes = columns[18], columns[19], columns[20]
-        self.bad_silent, self.bad_exposed = columns[21], columns[22]
-        self.bad_precisions, self.bad_recalls = columns[23], columns[24]
-        self.splits, self.split_scores = columns[25], columns[26]
+        self.changes, self.scores, self.counted = columns[13], columns[14], columns[15]
 
     @cython.ccall
     @cython.exceptval(check=False)
@@ -278,8 +258,8 @@ class SignalQuality:
                 prior = max(prior, self._recall_prior(source))
         if prior < 0.0:
             return 0.0
-        silent: cython.double = (self.silent_changes[site] + _RECALL_WEIGHT * (1.0 - prior)) / (
-            self.exposed[site] + _RECALL_WEIGHT
+        silent: cython.double = (self.silent_changes[site] + RECALL_WEIGHT * (1.0 - prior)) / (
+            self.exposed[site] + RECALL_WEIGHT
         )
         return max(1.0 - silent, 0.0)
 
@@ -348,19 +328,13 @@ class SignalQuality:
         for source in range(_SOURCES):
             if self.used(site, source):
                 total += self.all_signals[site, source]
-        return total / (self.changes[site] + _CHANGES_WEIGHT) if total > 0.0 else 0.0
-
-    @cython.ccall
-    @cython.exceptval(check=False)
-    def per_bad_change(self, site: cython.Py_ssize_t) -> cython.double:
-        """Return sigma of the bad pages."""
-        return (self.bad_all[site] + _CHANGES_WEIGHT) / (self.bad_changes[site] + _CHANGES_WEIGHT)
+        return total / (self.changes[site] + CHANGES_WEIGHT) if total > 0.0 else 0.0
 
     @cython.ccall
     @cython.exceptval(check=False)
     def recall_of(self, site: cython.Py_ssize_t, w: cython.double) -> cython.double:
         """Return the recall of a page that is good with the probability `w`."""
-        return w * self.recalls[site] + (1.0 - w) * self.bad_recalls[site]
+        return w * self.recalls[site] + (1.0 - w) * self.kinds.bad_recalls[site]
 
     @cython.ccall
     @cython.exceptval(check=False)
@@ -370,7 +344,7 @@ class SignalQuality:
         """Return the increase of k that the signals since the last crawl cause; it holds until the next crawl."""
         counted: cython.double = self.counted[site]
         changes: cython.double = (1.0 - counted) * self.announced_changes(site, counts)
-        return self.reliability(site, trust) * changes + counted * self.counted_signals(site, counts)
+        return self.kinds.reliability(site, trust) * changes + counted * self.counted_signals(site, counts)
 
     @cython.ccall
     @cython.exceptval(check=False)
@@ -383,8 +357,10 @@ class SignalQuality:
         `interim_changes` is 0 for all counts.
         """
         counted: cython.double = self.counted[site]
-        w: cython.double = self.reliability(site, trust)
-        watched: cython.double = counted * (w * self.per_change(site) + (1.0 - w) * self.per_bad_change(site))
+        w: cython.double = self.kinds.reliability(site, trust)
+        watched: cython.double = counted * (
+            w * self.per_change(site) + (1.0 - w) * self.kinds.per_bad_change(site)
+        )
         return watched + (1.0 - counted) * (
             self.recall_of(site, w) if silent else w * self.share_watched(site)
         )
@@ -401,18 +377,22 @@ class SignalQuality:
         plain = min(max(plain, _CHANCE_MIN), 1.0 - _CHANCE_MIN)
         counting = min(max(counting, _CHANCE_MIN), 1.0 - _CHANCE_MIN)
         better: cython.double = log(counting / plain) if changed else log((1.0 - counting) / (1.0 - plain))
-        self._set_score(site, _SCORE_KEPT * self.scores[site] + better)
+        self._set_score(site, SCORE_KEPT * self.scores[site] + better)
 
     @cython.cfunc
     @cython.exceptval(check=False)
     def _set_score(self, site: cython.Py_ssize_t, score: cython.double) -> cython.void:
-        self.scores[site] = min(max(score, -_SCORE_MAX), _SCORE_MAX)
+        self.scores[site] = min(max(score, -SCORE_MAX), SCORE_MAX)
         self.counted[site] = max(tanh(0.5 * (self.scores[site] - _SCORE_NEEDED)), 0.0)
 
     @cython.ccall
     @cython.exceptval(check=False)
     def staleness(self, site: cython.Py_ssize_t, counts: cython.double[::1]) -> cython.double:
-        """Return sum_s n_s b_s: `counts` has the number n_s of signals of each source, and b_s is the weight of one."""
+        """Return sum_s n_s b_s, the staleness that a page's signals add.
+
+        n_s, an item of `counts`, is the number of signals of the source s, and b_s is the `weight` of one signal of
+        this source.
+        """
         total: cython.double = 0.0
         source: cython.Py_ssize_t
         for source in range(_SOURCES):
@@ -429,41 +409,6 @@ class SignalQuality:
             return 0.0
         pooled: cython.double = self.weights[site]
         return staleness / pooled if pooled > 0.0 else 0.0
-
-    @cython.ccall
-    @cython.exceptval(check=False)
-    def reliability(self, site: cython.Py_ssize_t, trust: cython.double) -> cython.double:
-        """Return w, the probability that a page's signals are as good as the site's.
-
-        `trust` is the evidence that they are, in nats.
-        """
-        share: cython.double = (self.good[site] + _GOOD) / (self.judged[site] + _JUDGED)
-        return share / (share + (1.0 - share) * exp(-trust * self.splits[site]))
-
-    @cython.ccall
-    @cython.exceptval(check=False)
-    def split(self, site: cython.Py_ssize_t, better: cython.double) -> cython.void:
-        """Update the log score of the pages' own trust. `better` is its gain over an equal w of all pages, in nats."""
-        self._set_split(site, _SCORE_KEPT * self.split_scores[site] + better)
-
-    @cython.cfunc
-    @cython.exceptval(check=False)
-    def _set_split(self, site: cython.Py_ssize_t, score: cython.double) -> cython.void:
-        self.split_scores[site] = min(max(score, -_SCORE_MAX), _SCORE_MAX)
-        self.splits[site] = min(max(_SPLIT_FIRST + self.split_scores[site] / _SPLIT_RANGE, 0.0), 1.0)
-
-    @cython.cfunc
-    @cython.exceptval(check=False)
-    def _judge_page(
-        self, site: cython.Py_ssize_t, evidence: cython.double, trust: cython.double
-    ) -> cython.double:
-        """Return w after a crawl that showed this `evidence`, in nats. Set `trust`."""
-        evidence = min(max(evidence, -_TRUST_STEP), _TRUST_STEP)
-        self.trust = min(max(trust + evidence, -TRUST_MAX), TRUST_MAX)
-        w: cython.double = self.reliability(site, self.trust)
-        self.good[site] = self.good[site] * _FADING + w
-        self.judged[site] = self.judged[site] * _FADING + 1.0
-        return w
 
     @cython.ccall
     @cython.exceptval(check=False)
@@ -484,13 +429,12 @@ class SignalQuality:
 
         `rate` is the change rate that the page had before this crawl if it is good, and `bad_rate` if it is
         bad. If the page has no signal, the rates already take this silence into account. `evidence` says, in
-        nats, how much better the crawl fits a good page. The argument `trust` is the page's trust before the
-        crawl. The attribute `trust` is set to the page's new trust.
+        nats, how much better the crawl fits a good page. `trust` is the page's trust before the crawl.
+        The attribute `kinds.trust` is set to the page's new trust.
         """
         source: cython.Py_ssize_t
         n: cython.double
-        self.trust = trust
-        w: cython.double = self.reliability(site, trust)
+        w: cython.double = self.kinds.reliability(site, trust)
         heard: cython.bint = False
         for source in range(_SOURCES):
             if counts[source] > 0.0:
@@ -509,26 +453,29 @@ class SignalQuality:
                 announced += n * own
                 trusted = trusted and self._trusted(site, source)
                 x -= n * log1p(-own)
-        every: cython.double = self.counted_signals(site, counts)
-        bad_silent: cython.double = (1.0 - self.bad_recalls[site]) * bad_rate * clock
-        bad_announced: cython.double = every * self.bad_precisions[site]
-        bad_x: cython.double = bad_silent - every * log1p(-self.bad_precisions[site])
         gain: cython.double = 0.0
-        bad_gain: cython.double = 0.0
         if changed:
             gain = gain_of(x) * (silent + announced) / x if x > 0.0 else 1.0
-            gain = _believable(max(1.0, gain), rate * clock, trusted)
-            bad_gain = gain_of(bad_x) * (bad_silent + bad_announced) / bad_x if bad_x > 0.0 else 1.0
-            bad_gain = _believable(max(1.0, bad_gain), bad_rate * clock, trusted)
+            gain = believable(max(1.0, gain), rate * clock, trusted)
+        known: cython.bint = heard or self.heard(site)
+        good: cython.double = 1.0
+        if known:
+            good = self.kinds.judge_page(site, evidence, trust)
+        else:
+            self.kinds.trust = trust
+        every: cython.double = self.counted_signals(site, counts) if heard else 0.0
+        bad_gain: cython.double = self.kinds.observe(
+            site, 1.0 - good, every, bad_rate, clock, changed, trusted
+        )
         increase: cython.double = w * gain + (1.0 - w) * bad_gain
-        if not heard and not self.heard(site):
+        if not known:
             return increase
-        w = self._judge_page(site, evidence, trust)
-        faded: cython.double = 1.0 - (1.0 - _FADING) * w
+        w = good
+        faded: cython.double = 1.0 - (1.0 - FADING) * w
         self.changes[site] = self.changes[site] * faded + w * gain
         self.watched[site] = self.watched[site] * faded + w * clock
         unexplained: cython.double = w * exp(silent - x)
-        kept: cython.double = 1.0 - (1.0 - _FADING) * unexplained
+        kept: cython.double = 1.0 - (1.0 - FADING) * unexplained
         self.exposed[site] = self.exposed[site] * kept + unexplained * rate * clock
         self.silent_changes[site] *= kept
         if changed:
@@ -543,20 +490,8 @@ class SignalQuality:
                 self.all_signals[site, source] += w * n
                 if changed:
                     believed: cython.bint = self._trusted(site, source)
-                    true: cython.double = _believable(n * p / -expm1(-with_it), rate * clock, believed)
+                    true: cython.double = believable(n * p / -expm1(-with_it), rate * clock, believed)
                     self.true_signals[site, source] += w * min(n, true)
-        w = 1.0 - w
-        faded = 1.0 - (1.0 - _FADING) * w
-        self.bad_changes[site] = self.bad_changes[site] * faded + w * bad_gain
-        self.bad_all[site] = self.bad_all[site] * faded + w * every
-        self.bad_true[site] *= faded
-        unexplained = w * exp(bad_silent - bad_x)
-        kept = 1.0 - (1.0 - _FADING) * unexplained
-        self.bad_exposed[site] = self.bad_exposed[site] * kept + unexplained * bad_rate * clock
-        self.bad_silent[site] *= kept
-        if changed and bad_x > 0.0:
-            self.bad_true[site] += w * min(every, bad_announced / -expm1(-bad_x))
-            self.bad_silent[site] += unexplained * gain_of(bad_x) * bad_silent / bad_x
         self._estimate(site)
         return increase
 
@@ -635,24 +570,19 @@ class SignalQuality:
             p: cython.double = (self.true_signals[site, source] + _TRUE_WEIGHT) / (
                 self.all_signals[site, source] + _TRUE_WEIGHT / prior
             )
-            self.precisions[site, source] = min(p, _PRECISION_MAX)
+            self.precisions[site, source] = min(p, PRECISION_MAX)
         self._pool(site)
         self.recalls[site] = self._recalled(site)
-        self.bad_precisions[site] = min(
-            (self.bad_true[site] + 1.0) / (self.bad_all[site] + 1.0 / _BAD_QUALITY), _PRECISION_MAX
-        )
-        silent: cython.double = (self.bad_silent[site] + _RECALL_WEIGHT * (1.0 - _BAD_QUALITY)) / (
-            self.bad_exposed[site] + _RECALL_WEIGHT
-        )
-        self.bad_recalls[site] = max(1.0 - silent, 0.0) if self.weights[site] > 0.0 else 0.0
+        self.kinds.estimate(site, self.weights[site] > 0.0)
 
     @cython.cfunc
     @cython.exceptval(check=False)
     def _pool(self, site: cython.Py_ssize_t) -> cython.void:
         """Compute the weight b of all sources combined.
 
-        It solves (1 - e^-b)/b = (sum_s w_s) / (sum_s w_s b_s / p_s), where w_s is the number of true signals
-        of source s.
+        b is the solution of (1 - e^-b)/b = (sum_s w_s) / (sum_s w_s b_s / p_s). The sums are over the used sources.
+        p_s is the precision of the source s, b_s the weight of one of its signals, and w_s the number of its true
+        signals.
         """
         source: cython.Py_ssize_t
         used: cython.Py_ssize_t = 0
@@ -678,10 +608,9 @@ class SignalQuality:
         and the score of the model that counts signals. Then follow S_true, S_all, S_changes, S_silent and
         S_exposed of the bad pages, and the score of the two kinds.
         """
-        rest = [self.silent_changes[site], self.watched[site], self.exposed[site]]
-        rest += [self.good[site], self.judged[site], self.changes[site], self.scores[site]]
-        rest += [self.bad_true[site], self.bad_all[site], self.bad_changes[site]]
-        rest += [self.bad_silent[site], self.bad_exposed[site], self.split_scores[site]]
+        kinds = self.kinds.sums_of(site)
+        rest = [self.silent_changes[site], self.watched[site], self.exposed[site], *kinds[:2]]
+        rest += [self.changes[site], self.scores[site], *kinds[2:]]
         return np.concatenate([self.true_signals[site], self.all_signals[site], rest])
 
     def restore(self, site: int, sums: np.ndarray) -> None:
@@ -692,15 +621,9 @@ class SignalQuality:
         self.silent_changes[site] = sums[2 * SOURCES]
         self.watched[site] = sums[2 * SOURCES + 1]
         self.exposed[site] = sums[2 * SOURCES + 2]
-        self.good[site], self.judged[site] = sums[2 * SOURCES + 3], sums[2 * SOURCES + 4]
         self.changes[site] = sums[2 * SOURCES + 5]
         self._set_score(site, sums[2 * SOURCES + 6])
-        self.bad_true[site] = sums[2 * SOURCES + 7]
-        self.bad_all[site] = sums[2 * SOURCES + 8]
-        self.bad_changes[site] = sums[2 * SOURCES + 9]
-        self.bad_silent[site] = sums[2 * SOURCES + 10]
-        self.bad_exposed[site] = sums[2 * SOURCES + 11]
-        self._set_split(site, sums[2 * SOURCES + 12])
+        self.kinds.restore(site, [*sums[2 * SOURCES + 3 : 2 * SOURCES + 5], *sums[2 * SOURCES + 7 :]])
         self._estimate(site)
 
     def _check(self) -> None:
@@ -711,9 +634,7 @@ class SignalQuality:
         for site in range(self.size):
             assert 0.0 <= self.recall(site) < 1.0
             assert 0.0 <= self.counted[site] < 1.0
-            assert 0.0 <= self.splits[site] <= 1.0
-            assert 0.0 <= self.bad_true[site] <= self.bad_all[site] * (1.0 + 1e-9) + 1e-12
-            assert 0.0 <= self.bad_recalls[site] < 1.0
+        self.kinds._check()
 
     def __repr__(self) -> str:
         return f"SignalQuality({self.size} sites, {sum(map(self.heard, range(self.size)))} of them heard)"
@@ -729,7 +650,7 @@ def precision_at(precision: cython.double, rate: cython.double, mean_rate: cytho
     """
     true: cython.double = precision * rate
     every: cython.double = true + (1.0 - precision) * mean_rate
-    return min(true / every, _PRECISION_MAX) if every > 0.0 else precision
+    return min(true / every, PRECISION_MAX) if every > 0.0 else precision
 
 
 @cython.cfunc
@@ -752,16 +673,3 @@ def _weight_of_ratio(ratio: cython.double) -> cython.double:
         if abs(step) <= 1e-9 * b:
             break
     return b
-
-
-@cython.cfunc
-@cython.inline
-@cython.exceptval(check=False)
-def _believable(changes: cython.double, x: cython.double, trusted: cython.bint) -> cython.double:
-    """Return `changes`, or a smaller number if `changes` is implausible.
-
-    The interval has at least one change, and the prior mean of the number of changes is x.
-    """
-    if changes <= 1.0 + x + 3.0 * sqrt(x):
-        return changes
-    return min(changes, max(_TRUSTED_CHANGES, gain_of(x))) if trusted else gain_of(x)

@@ -93,7 +93,7 @@ def test_changes_that_signals_announce_do_not_lower_the_stated_freshness() -> No
                 stale[page],
                 trust[page],
             )
-            t[page], trust[page] = float(np.float32(t[page] + learning.watched)), learning.quality.trust
+            t[page], trust[page] = float(np.float32(t[page] + learning.watched)), learning.kinds.trust
         last[page], stale[page] = now, False
         counts[page] = 0.0
         learning.renew(site)

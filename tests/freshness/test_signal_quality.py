@@ -226,11 +226,11 @@ def test_pages_of_one_site_can_have_good_and_worthless_signals(odd: tuple[float,
             site, directory, k[page], t[page], 40.0, now, counts, bool(changes), trust[page]
         )
         t[page] = np.float32(t[page] + learning.watched)
-        trust[page] = learning.quality.trust
+        trust[page] = learning.kinds.trust
         learning.renew(site)
         learning.renew_crawl()
         stated.append((predicted, changes > 0))
-    w = [learning.quality.reliability(site, each) for each in trust]
+    w = [learning.kinds.reliability(site, each) for each in trust]
     assert min(w[::2]) > 0.9 and learning.quality.precision(site, 0) > 0.9
     assert learning.quality.recall(site) > 0.8
     assert max(w[1::2]) < 0.1 if odd[1] else min(w[1::2]) > 0.9
@@ -242,13 +242,13 @@ def test_pages_of_one_site_can_have_good_and_worthless_signals(odd: tuple[float,
 def test_a_page_has_a_quality_of_its_own_only_where_this_improves_predictions() -> None:
     quality = SignalQuality()
     site = quality.add_site()
-    share = quality.reliability(site, 0.0)
+    share = quality.kinds.reliability(site, 0.0)
     for _ in range(50):
-        quality.split(site, 0.1)
-    assert quality.reliability(site, 5.0) > 0.99 and quality.reliability(site, -5.0) < 0.05
+        quality.kinds.split(site, 0.1)
+    assert quality.kinds.reliability(site, 5.0) > 0.99 and quality.kinds.reliability(site, -5.0) < 0.05
     for _ in range(150):
-        quality.split(site, -0.1)
-    assert quality.reliability(site, 5.0) == quality.reliability(site, -5.0) == share
+        quality.kinds.split(site, -0.1)
+    assert quality.kinds.reliability(site, 5.0) == quality.kinds.reliability(site, -5.0) == share
     quality._check()
 
 
@@ -274,7 +274,7 @@ def _signalled(noise: str) -> tuple[Learning, np.ndarray, np.ndarray, np.ndarray
             site, directory, k[page], t[page], 60.0, now, counts, changes > 0, trust[page]
         )
         t[page] += np.float32(learning.watched)
-        trust[page] = learning.quality.trust
+        trust[page] = learning.kinds.trust
         learning.renew(site)
         learning.renew_crawl()
     learning._check()

@@ -18,7 +18,7 @@ _MODULES = {"Arms": "arms", "RefreshOutcome": "settings", "Schedule": "schedule"
 
 
 def __getattr__(name: str) -> object:
-    """Import a class on first use, because a crawl without refresh needs none of the 47 modules behind `Arms`."""
+    """Import a class on first use, because a crawl without refresh needs none of the modules behind `Arms`."""
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)

@@ -1,6 +1,7 @@
 from crawler.freshness.learning cimport Learning
 from crawler.freshness.value_kernel cimport Parameters
 from crawler.frontier.refresh.level_controller cimport LevelController
+from crawler.frontier.refresh.offsets cimport Offsets
 from crawler.frontier.refresh.tables cimport Tables
 
 cdef int BY_VALUE, BY_AZAR, BY_AGE, BY_INTERVAL
@@ -9,6 +10,7 @@ cdef class Deadlines:
     cdef Tables tables
     cdef LevelController controller
     cdef Learning learning
+    cdef Offsets offsets
     cdef Parameters page
     cdef double[::1] counts
     cdef int policy
@@ -24,16 +26,10 @@ cdef class Deadlines:
     cdef void unpack(self, unsigned int signals) noexcept
     cdef double signals_of(self, int host, unsigned int signals) noexcept
     cdef unsigned int summed(self, unsigned int one, unsigned int other) noexcept
-    cdef double directory_offset(self, int directory, double now) noexcept
-    cdef double host_offset(self, int host, double now) noexcept
-    cdef double directory_key(self, int directory, double first, double now) noexcept
-    cdef double host_key(self, int host, double first, double now) noexcept
-    cdef bint _is_bounded(self, int page, int host) noexcept
     cdef double _reach(self, int page, int host, double wait, double excess, double now) noexcept
     cdef double _clocked_key(self, int page, int host, double wait, double offset, double now) noexcept
     cdef double young_until(self, int page, int host, double n, double offset, bint checked, double now) noexcept
     cdef double parked_key(self, int page, int host, double due, double now) noexcept
-    cdef double offset(self, int page, int host, double now) noexcept
     cdef double ratio(self, int page, int host, double elapsed, double n, double now) noexcept
     cdef double worth(self, int page, int host, double now) noexcept
     cdef double wait(self, int page, int host, double n, double now) noexcept

@@ -10,21 +10,12 @@ reaches the level. The deadline does not change until the page's next crawl or s
     key             base deadline; for a due page with signals: by how far its value exceeds the level
     offset          how far the neighbourhood clock is ahead of plain time: the directory's and the host's part
 
-A page's clock runs faster while its directory and site are changing, and slower while they are quiet
-(`freshness/neighbourhood.py`). The base deadline does not take this effect into account. The effect moves the
-deadlines of all pages of a directory by the same time, the offset, unless the pages were just crawled. So
-when a neighbour changes, no page's entry is written. In the heap of a host's directories, the key of each directory
-includes the directory's offset. In the heap of all hosts, the key of each host includes the host's offset.
-Offsets above 0 fall with time, and deadlines then become later, so the key of an entry in a heap may be too
-early. `due` computes the exact value. An offset below 0 rises with time. The keys of directories and hosts
-include the offset at the time at which their first page will be due.
+The base deadline does not take into account that a page's clock runs faster while its neighbours change. The
+offsets do (`offsets.py`).
 
 *Young pages.* A page that was crawled lately has only a part of the offset of a changing neighbourhood. With the
 whole offset, the page would be first in its directory long before it is due. So it is withheld until then
 (`young_until`).
-
-*Maximum ages.* A maximum age is measured in plain time, so an offset below 0 must not delay the page. Therefore
-a directory or a host with such a page has no offset below 0, and its pages are checked more often.
 
 *Signals.* A signal makes a deadline earlier, because it adds its signal time to the age of the page. Pages
 that are due because of signals are ordered by the excess of their values over the level. For this, the excess
@@ -48,6 +39,7 @@ if cython.compiled:
     from cython.cimports.crawler.freshness.neighbourhood import elapsed_of
     from cython.cimports.crawler.freshness.value_kernel import Parameters
     from cython.cimports.crawler.frontier.refresh.level_controller import RATIO_MAX, STANDS, LevelController
+    from cython.cimports.crawler.frontier.refresh.offsets import Offsets
     from cython.cimports.crawler.frontier.refresh.tables import AWAY, EXPLORED, FAILED, HELD, Tables
 else:
     from math import sqrt
@@ -57,6 +49,7 @@ else:
     from crawler.freshness.neighbourhood import elapsed_of
     from crawler.freshness.value_kernel import Parameters
     from crawler.frontier.refresh.level_controller import RATIO_MAX, STANDS, LevelController
+    from crawler.frontier.refresh.offsets import Offsets
     from crawler.frontier.refresh.tables import AWAY, EXPLORED, FAILED, HELD, Tables
 
 _INFINITY = cython.declare(cython.double, float("inf"))
@@ -101,6 +94,7 @@ class Deadlines:
         self.policy = _POLICY.get(settings.policy, 0)
         self.plain = not settings.pooling
         self.clocked = settings.neighbourhood and self.policy == BY_VALUE
+        self.offsets = Offsets(tables, learning, self.clocked)
         self._kind = _KINDS.get(settings.policy, 0)
         self._new_page_weight = settings.new_page_weight if self.policy == BY_VALUE else 0.0
         self._discovery_share_max = settings.discovery_share_max
@@ -167,62 +161,6 @@ class Deadlines:
             shift = _BITS * source
             total |= min((one >> shift & _SIGNAL_MAX) + (other >> shift & _SIGNAL_MAX), _SIGNAL_MAX) << shift
         return total
-
-    @cython.cfunc
-    @cython.exceptval(check=False)
-    def directory_offset(self, directory: cython.int, now: cython.double) -> cython.double:
-        if not self.clocked:
-            return 0.0
-        lead: cython.double = self.learning.directory_lead(
-            self.tables.directory_heaps.nodes[directory].owner, directory, now
-        )
-        return max(lead, 0.0) if self.tables.directory_rows[directory].bounded else lead
-
-    @cython.cfunc
-    @cython.exceptval(check=False)
-    def host_offset(self, host: cython.int, now: cython.double) -> cython.double:
-        if not self.clocked:
-            return 0.0
-        lead: cython.double = self.learning.site_lead(host, now)
-        return max(lead, 0.0) if self.tables.host_rows[host].bounded else lead
-
-    @cython.cfunc
-    @cython.exceptval(check=False)
-    def directory_key(self, directory: cython.int, first: cython.double, now: cython.double) -> cython.double:
-        """Return the key of a directory, given the key of its first page.
-
-        An offset below 0 rises towards 0. So the offset at the time at which the page will be due is used.
-        """
-        host: cython.int
-        after: cython.double
-        offset: cython.double = self.directory_offset(directory, now)
-        if offset < 0.0:
-            host = self.tables.directory_heaps.nodes[directory].owner
-            after = min(self.host_offset(host, now), 0.0)
-            offset = self.directory_offset(directory, max(first - offset - after, now))
-            offset = self.directory_offset(directory, max(first - offset - after, now))
-            offset = self.directory_offset(directory, max(first - offset - after, now))
-        return first - offset
-
-    @cython.cfunc
-    @cython.exceptval(check=False)
-    def host_key(self, host: cython.int, first: cython.double, now: cython.double) -> cython.double:
-        """Return the key of a host, given the key of its first directory."""
-        offset: cython.double = self.host_offset(host, now)
-        if offset < 0.0:
-            offset = self.host_offset(host, max(first - offset, now))
-            offset = self.host_offset(host, max(first - offset, now))
-            offset = self.host_offset(host, max(first - offset, now))
-        return first - offset
-
-    @cython.cfunc
-    @cython.exceptval(check=False)
-    def offset(self, page: cython.int, host: cython.int, now: cython.double) -> cython.double:
-        if not self.clocked:
-            return 0.0
-        return self.directory_offset(self.tables.page_heaps.nodes[page].owner, now) + self.host_offset(
-            host, now
-        )
 
     @cython.cfunc
     @cython.exceptval(check=False)
@@ -423,9 +361,9 @@ class Deadlines:
         self, page: cython.int, host: cython.int, due: cython.double, now: cython.double
     ) -> cython.double:
         """Return the key of a page that was checked at `now` and is expected to be due at `due`."""
-        offset: cython.double = self.offset(page, host, now)
+        offset: cython.double = self.offsets.of_page(page, host, now)
         if due > now and self.tables.hubs.row_of(page) < 0:
-            offset = max(offset, self.offset(page, host, due))
+            offset = max(offset, self.offsets.of_page(page, host, due))
         return due + offset
 
     @cython.cfunc
@@ -452,7 +390,7 @@ class Deadlines:
         worth: cython.double = self.worth(page, host, now)
         if worth >= STANDS or now - self.tables.crawled[page] >= self.tables.max_age(page):
             return -_INFINITY
-        return now + self.controller.revisit * (1.0 - sqrt(worth)) + self.offset(page, host, now)
+        return now + self.controller.revisit * (1.0 - sqrt(worth)) + self.offsets.of_page(page, host, now)
 
     @cython.cfunc
     @cython.exceptval(check=False)
@@ -496,18 +434,9 @@ class Deadlines:
             due = self._reach(page, host, wait, excess, now)
             # If a quiet neighbourhood becomes active, the page is due earlier. But a bounded offset is at
             # least 0, so it does not show this at first. So the page is checked again soon.
-            if excess < 0.0 and self._is_bounded(page, host):
+            if excess < 0.0 and self.offsets.is_bounded(page, host):
                 due = min(due, now + _QUIET_SHARE * self.controller.scale)
         return min(due, crawled + self.tables.max_age(page))
-
-    @cython.cfunc
-    @cython.inline
-    @cython.exceptval(check=False)
-    def _is_bounded(self, page: cython.int, host: cython.int) -> cython.bint:
-        return (
-            self.tables.host_rows[host].bounded
-            or self.tables.directory_rows[self.tables.page_heaps.nodes[page].owner].bounded
-        )
 
     @cython.cfunc
     @cython.exceptval(check=False)

@@ -71,5 +71,5 @@ class Exploration:
         host = self.tables.owner(oldest)
         self.tables.host_rows[host].exploring = 1
         self.tables.states[oldest] |= EXPLORED
-        key: cython.double = now - self.controller.revisit + self.deadlines.offset(oldest, host, now)
+        key: cython.double = now - self.controller.revisit + self.deadlines.offsets.of_page(oldest, host, now)
         self.queues.move(oldest, min(key, self.tables.page_heaps.nodes[oldest].key), now)

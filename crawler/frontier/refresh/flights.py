@@ -118,7 +118,7 @@ class Flights:
         self.controller.note_take(host, now, self.takes)
         if state & (EXPLORED | AWAY | FAILED):
             return
-        offset: cython.double = self.deadlines.offset(page, host, now)
+        offset: cython.double = self.deadlines.offsets.of_page(page, host, now)
         deadline: cython.double = self.tables.page_heaps.nodes[page].key - offset
         worth: cython.double = self.deadlines.worth(page, host, now)
         self.controller.judge(host, deadline, worth, state & JUMPED != 0, tick, gap, now)
@@ -193,7 +193,7 @@ class Flights:
                 host, directory, self.tables.rows[page].changes, self.tables.rows[page].watched, elapsed, now,
                 self.deadlines.counts, changed, self.tables.trust(page),
             )  # fmt: skip
-            self.tables.set_trust(page, self.learning.quality.trust)
+            self.tables.set_trust(page, self.learning.kinds.trust)
             self.tables.rows[page].watched += self.learning.watched
             shown: cython.bint = self.tables.hubs.has_shown(page)
             self.tables.hubs.crawled(page, elapsed)

@@ -178,7 +178,7 @@ class Signals:
             # Its exact deadline is computed when the page is at the top of its heap.
             key -= (more - n) * beta
         else:
-            offset: cython.double = self.deadlines.offset(page, host, now)
+            offset: cython.double = self.deadlines.offsets.of_page(page, host, now)
             if key - offset > now:
                 self.tables.states[page] |= JUMPED
             key = min(key, self.deadlines.key(page, host, more, offset, now))

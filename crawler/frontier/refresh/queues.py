@@ -166,7 +166,7 @@ class Queues:
         worth: cython.double = self.deadlines.stood_worth
         if worth >= STANDS and self.deadlines.policy != BY_VALUE:
             return page
-        offset: cython.double = self.deadlines.offset(page, host, now)
+        offset: cython.double = self.deadlines.offsets.of_page(page, host, now)
         deadline: cython.double = self.tables.page_heaps.nodes[page].key - offset
         due: cython.double
         slack: cython.double
@@ -210,7 +210,9 @@ class Queues:
                 break
             self.leave(page, now)
             if self.tables.states[page] & (FAILED | AWAY):
-                self._enter(page, now + self.deadlines.offset(page, self.tables.owner(page), now), now)
+                self._enter(
+                    page, now + self.deadlines.offsets.of_page(page, self.tables.owner(page), now), now
+                )
             else:
                 self.place(page, now)
 
@@ -252,7 +254,7 @@ class Queues:
             return
         self.deadlines.assign(page, host)
         n: cython.double = self.deadlines.signals_of(host, self.tables.rows[page].signals)
-        offset: cython.double = self.deadlines.offset(page, host, now)
+        offset: cython.double = self.deadlines.offsets.of_page(page, host, now)
         young: cython.double = self.deadlines.young_until(page, host, n, offset, False, now)
         if young > now:
             self.withhold(page, young)
@@ -272,7 +274,9 @@ class Queues:
         host: cython.int = self.tables.owner(page)
         self.deadlines.assign(page, host)
         n: cython.double = self.deadlines.signals_of(host, self.tables.rows[page].signals)
-        self.move(page, self.deadlines.key(page, host, n, self.deadlines.offset(page, host, now), now), now)
+        self.move(
+            page, self.deadlines.key(page, host, n, self.deadlines.offsets.of_page(page, host, now), now), now
+        )
 
     @cython.cfunc
     def withhold(self, page: cython.int, until: cython.double) -> cython.void:
@@ -323,7 +327,7 @@ class Queues:
             if held:
                 root = self.tables.directory_heaps.remove(root, directory)
         else:
-            key: cython.double = self.deadlines.directory_key(
+            key: cython.double = self.deadlines.offsets.directory_key(
                 directory, self.tables.page_heaps.nodes[first].key, now
             )
             if held:
@@ -345,7 +349,7 @@ class Queues:
                 key = self.tables.host_rows[host].ready
             else:
                 place = ELIGIBLE
-                key = self.deadlines.host_key(host, self.tables.directory_heaps.nodes[root].key, now)
+                key = self.deadlines.offsets.host_key(host, self.tables.directory_heaps.nodes[root].key, now)
                 boost: cython.double = self.tables.host_rows[host].boost
                 # the value of the host's first page is about `boost` times the common level, so the host goes first
                 if boost > 1.0:

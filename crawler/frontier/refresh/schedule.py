@@ -9,7 +9,8 @@ page with the earliest deadline is taken.
 
     tables.py            the rows of pages, directories, hosts
     level_controller.py  the common level, and the levels of saturated hosts
-    deadlines.py         values relative to the level; the neighbourhood's offsets
+    offsets.py           by how much changing or quiet neighbourhoods move deadlines
+    deadlines.py         values relative to the level; when a page is due by its clock
     queues.py            heaps of hosts, of their directories, of their pages; the first page
     exploration.py       occasional fetches of the page longest unvisited
     flights.py           pages in flight, and the effects of their results

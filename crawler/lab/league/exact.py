@@ -59,7 +59,7 @@ class Exact(Ranked):
             changed,
             float(self._trust[page]),
         )
-        self._trust[page] = self._learning.quality.trust
+        self._trust[page] = self._learning.kinds.trust
         self._changes[page] = more
         self._watched[page] += self._learning.watched
         self._signals[page] = 0.0
@@ -95,7 +95,7 @@ class Exact(Ranked):
         where, sites = self._where, range(len(self._until))
         reliable = np.array(
             [
-                quality.reliability(site, trust)
+                learning.kinds.reliability(site, trust)
                 for site, trust in zip(where.tolist(), self._trust.tolist(), strict=True)
             ]
         )
@@ -119,7 +119,7 @@ class Exact(Ranked):
                 ]
             )
         precision = np.array([-np.expm1(-quality.pooled_weight(site)) for site in sites])
-        bad = np.array([quality.bad_precisions[site] for site in sites])
+        bad = np.array([learning.kinds.bad_precisions[site] for site in sites])
         recall = np.array(
             [quality.recall_of(site, w) for site, w in zip(where.tolist(), reliable.tolist(), strict=True)]
         )

@@ -143,7 +143,7 @@ class _Page(msgspec.Struct, gc=False):
 
     `kinds` are the kinds of validators that are not sent. This applies to the next `left` requests, and to
     all requests before `until`. `doubted` is set if the last answers were 304 with validators that differ
-    from those of the page's copy. It holds the validators of the copy.
+    from those of the page's copy. `doubted` holds the validators of the copy.
     """
 
     kinds: int = 0

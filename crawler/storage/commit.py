@@ -301,7 +301,8 @@ class CommitPoint:
         for change in group:
             for action in change.after:
                 action()
-            change.after.clear()  # the effects refer to the change: break this cycle, which would keep it in memory
+            # the effects refer to the change, and the change to them; without this, both would stay in memory
+            change.after.clear()
         reach("committed")
 
     def __repr__(self) -> str:

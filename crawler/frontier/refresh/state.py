@@ -69,7 +69,8 @@ _PAGE_MORE = (
 )
 _NUMBER = struct.Struct("<d")
 _BIAS = struct.Struct("<4d")
-_BIAS_OF_ALL = struct.Struct("<2d")  # before changes without a signal were counted apart
+# the form stored by versions that did not count changes without a signal separately
+_BIAS_OF_ALL = struct.Struct("<2d")
 _CHUNK = 4096  # number of pages added at once on opening
 
 

@@ -407,7 +407,8 @@ class Population:
         heirs = [
             other for other in self.machines if other.name == machine.name and other.label not in self._home
         ]
-        if not heirs and self.observed.cloned_at:  # the peers have told every copy to stop; restart this one
+        # the peers have told the original and its copy to stop, so one must be restarted
+        if not heirs and self.observed.cloned_at:
             heirs = [machine]
             del self._home[machine.label]
             self._start_again(machine)

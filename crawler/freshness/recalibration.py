@@ -74,8 +74,8 @@ FITTED = Constants(
 WEIGHT_MAX = 10.0
 # a hazard outside of this range is corrected by the factor of the nearer bound
 HAZARD_LOW, HAZARD_HIGH = 1e-3, 6.0
-# Within these bounds, a greater hazard always has a greater corrected hazard: b' + h is above -1, and so are
-# b - e/4 and b' - e/4, where -e/4 is the steepest slope of e / (1 + H).
+# Within these bounds, a greater hazard always has a greater corrected hazard. The steepest slope of e / (1 +
+# H) is -e/4, and each of b' + h, b - e/4 and b' - e/4 is above -1.
 LOW = np.array((-2.0, -0.55, -0.55, -5.0, -5.0, -2.0, -1.0, -0.4))
 HIGH = np.array((2.0, 1.0, 1.0, 5.0, 5.0, 1.4, 1.0, 0.5))
 _TILT = 2  # the place of b'

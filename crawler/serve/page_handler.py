@@ -73,7 +73,7 @@ class PageHandler:
         self.head_cache = ResponseCache(config.head_bytes_max)
         self.disk_cache = open_disk_cache(config, folder)
         self.copies = CopyReader(config.segments_open_max, self.disk_cache)
-        # the form of the copy (`CopyForm`) that a recent request for a whole page asked for
+        # the form (`CopyForm`) in which a client recently requested a whole page
         self.latest_form: CopyForm | None = None
 
     def again(

@@ -26,7 +26,7 @@ DROPPED: Mapping[str, str] = {
     "fetch.large_bodies_max": "fetch.held_bytes_max bounds all bodies together",
     "hooks.sink_errors": "`on_error` of the Python API decides the effect of an error",
 }
-# values of removed keys that ask for what is always done now, so nothing is logged
+# removed key -> the value whose effect is now always in force; if a file has this value, nothing is logged
 STILL_TRUE: Mapping[str, object] = {"due.method": "runs"}
 
 

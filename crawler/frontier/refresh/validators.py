@@ -73,8 +73,8 @@ PAGES_MAX = 100_000
 # maximum of `shown` + `lies`, and of `saved` + `wasted`; if a sum is greater, both counts are halved, so that
 # old counts decay
 COUNT_MAX = 64.0
-# The weight of a prior, in pseudo counts. It is also the maximum number of counts of one pattern that are added
-# to the counts of the crawl.
+# The weight of a prior, in pseudo counts. It also limits what the counts of one pattern add to the counts of
+# the crawl.
 WEIGHT = 10.0
 CRAWL_WEIGHT = 100.0  # pseudo counts of the crawl's own prior
 LIES_USUAL = 0.05  # assumed share of wrong 304 answers, before anything is learned

@@ -76,7 +76,7 @@ class Population:
         for name in names:
             self.add_machine(name, name, folder / name)
         self.running: dict[str, tuple[Life, Process]] = {}
-        self.opened: dict[str, Stages] = {}  # the stages of the last life on each machine
+        self.opened: dict[str, Stages] = {}  # the stages of the latest process on each machine
         self.stored: dict[str, Stored] = {}  # the data that the latest process on each machine has stored
         # Machine -> a process that lost links. At its next start, the process of the machine must first recover
         # these links from its own archive.

@@ -25,8 +25,8 @@ class SignalSource(NamedTuple):
     recipe: str
 
 
-# The numbers are stored with pages, sites and the links of outboxes. A change needs an upgrade step (`README.md`, "A
-# source of change signals").
+# The numbers are stored with pages, sites and the links of outboxes, so a change needs an upgrade step
+# (`README.md`, "How to add").
 SIGNAL_SOURCES = (
     SignalSource("sitemap", 0, 0.7, "lastmod of a sitemap that is read again"),
     SignalSource("feed", 1, 0.7, "entries and dates of an RSS or Atom feed that is read again"),

@@ -25,7 +25,8 @@ class SignalSource(NamedTuple):
     recipe: str
 
 
-# The numbers are stored with pages and sites, so they must never change.
+# The numbers are stored with pages, sites and the links of outboxes, so a change needs an upgrade step
+# (`README.md`, "How to add").
 SIGNAL_SOURCES = (
     SignalSource("sitemap", 0, 0.7, "lastmod of a sitemap that is read again"),
     SignalSource("feed", 1, 0.7, "entries and dates of an RSS or Atom feed that is read again"),
@@ -60,7 +61,7 @@ class Fate(StrEnum):
     SENT = "sent"
     NOT_REFRESHED = "not_refreshed"  # the page is known, but this crawl does not fetch pages again
     RETIRED = "retired"  # `crawler retire` removed it before it was fetched
-    OUT_OF_SCOPE = "out_of_scope"  # a rule of the URL filter rejects it
+    OUT_OF_SCOPE = "out_of_scope"  # a rule of the URL filter rejects the URL
     REFUSED = "refused"  # not a URL, too many URLs, or no running process could accept it
 
 

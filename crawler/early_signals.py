@@ -101,7 +101,7 @@ def ending() -> Iterator[None]:
     try:
         if holds:
             signal.signal(signal.SIGINT, lambda *_: came.append(True))
-    except ValueError:  # this is not the main thread, which receives all signals
+    except ValueError:  # only the main thread may set a handler, and this is another thread
         holds = False
     try:
         yield

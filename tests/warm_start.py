@@ -261,7 +261,8 @@ def main() -> None:
     """Import the crawler, then fork a child for each requested program. `_serve` returns only in a child."""
     link = socket.socket(fileno=int(sys.argv[1]))
     os.set_inheritable(link.fileno(), False)
-    # The test that needs the server first may ignore or block signals, but later programs must not inherit this.
+    # The server is started by the first test that needs it. That test may ignore or block signals, but later
+    # programs must not inherit this.
     for number in _INHERITED:
         signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)

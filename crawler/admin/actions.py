@@ -40,7 +40,8 @@ COMMANDS: dict[str, tuple[str, type]] = {
     "set": ("settings", dict),
 }
 TO_ONE = frozenset({"seed"})
-# commands that a process which is starting would miss; settings and pauses are stored, so it learns of them
+# a process that is starting misses these commands; settings and pauses are stored, so a process reads them at
+# its start
 TO_OWNERS = frozenset({"block", "unblock", "retire"})
 # optional arguments of `seed`; the command line has them as --render and --set
 _SEED_OPTIONS = ("render", "settings")

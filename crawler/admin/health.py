@@ -31,7 +31,7 @@ REQUESTS_MIN = 20  # with fewer requests than this in the last minute, the share
 HOSTS_MIN = 5  # with fewer hosts than this in the last minute, the share of failures is not meaningful
 SHARE_SOME = 0.25  # share of requests or hosts that may fail in a healthy crawl
 SHARE_MAX = 0.5  # share of requests or hosts that may fail in a degraded crawl
-SPAN_MIN = 30.0  # a crawl counts as stalled only after this many seconds
+SPAN_MIN = 30.0  # seconds without progress after which a crawl counts as stalled
 # number of seconds for which the verdict mentions a logged error, or the death of a process that runs again
 ERRORS_AGE = 600.0
 # if more processes than this died within ERRORS_AGE, the crawl is unhealthy, even if all of them run again

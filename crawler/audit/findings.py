@@ -110,7 +110,7 @@ class Repeated:
         return [(key, count, urls) for key, (count, urls) in ranked]
 
 
-_Dead = tuple[str, str, str]  # (url, description, via); the dictionaries map fingerprints to these
+_Dead = tuple[str, str, str]  # (url, description, via); the dictionaries map fingerprints to such tuples
 
 
 class Auditor:

@@ -150,7 +150,8 @@ STORE_URLS, JOURNAL_URLS = 2.0, 1.0
 # if a plan exceeds a whole number of processes or machines by at most this, it is a rounding error
 ROUNDED = 1e-9
 STORE_URL_PACKED = 0.3  # share of a URL's bytes that compression leaves in a sorted table
-# bytes per waiting URL before compaction, besides the URL; measured with 400 pages and 10,000 links in all
+# bytes per waiting URL before compaction, without the URL itself; measured with 400 pages and 10,000 links in
+# all
 TODO_LOG = 18.0
 LINK_BYTES = 30.0  # bytes per line of the links log, besides the URL
 # a file of the links log is deleted when all its links are flushed and the next file has begun
@@ -162,7 +163,7 @@ TABLES_MAPPED = float(
 )
 TABLES_RESIDENT = 0.15  # share of the mapped tables that is in memory because a crawl reads it
 MEMO_MAX = float(_DEFAULT.filter.memo_bytes_max)
-MEMO_ENTRY = 150.0  # bytes per remembered link, besides two forms of the URL
+MEMO_ENTRY = 150.0  # bytes per remembered link, to which two forms of the URL are added
 # The bytes of the tree of the largest page that a process parses without a child.
 TREE_MAX = _DEFAULT.extract.inline_tags_max * 700.0
 TAGS_MAX = float(_DEFAULT.extract.tags_max)  # for a page with more tags, no tree is built

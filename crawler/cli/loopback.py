@@ -11,8 +11,8 @@ from aiohttp import web
 
 from crawler.errors import UsageError
 
-# Linux takes the ports of connections, and of servers that leave the choice to the system, from above this range.
-# So these do not take a port between the call of `free_ports` and the use of the port.
+# If a program leaves the choice of a port to Linux, Linux chooses one above this range. So no other program
+# gets a port of this range between the call of `free_ports` and the use of the port.
 _PORTS = range(10_000, 32_768)
 _TRIES = 1000
 

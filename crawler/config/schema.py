@@ -17,7 +17,7 @@ TlsPolicy = Literal["verify", "record"]
 ChangeKind = Literal["raw", "text", "simhash"]
 RenderWhen = Literal["never", "auto", "always"]
 BitCount = Annotated[int, Meta(ge=0, le=64)]
-ARMS_MAX = 16  # refresh policies that can be compared at the same time
+ARMS_MAX = 16  # maximum number of refresh policies that are compared at the same time
 SIGNATURE_LIFETIME_MAX = 86_400.0  # seconds; Web Bot Auth allows at most one day
 RefreshPolicy = Literal["ncis", "greedy", "cis", "azar-lds", "uniform", "interval"]
 
@@ -209,7 +209,7 @@ class FetchConfig(_Section, frozen=True):
     files: Literal["auto", "all"] = "auto"  # which files count as requested by the user
     file_bytes_max: ByteCount = ByteCount(0)  # maximum size of a file that the user requested; 0 = no limit
     file_held_bytes: ByteCount = ByteCount(1 << 20)  # larger files are kept on disk, not in memory
-    file_rate_min: ByteCount = ByteCount(1 << 10)  # minimum bytes/s of a file that the user requested
+    file_rate_min: ByteCount = ByteCount(1 << 10)  # minimum bytes/s while a requested file arrives
     resumes_max: Count = 20  # maximum number of requests in a row that resume the same file
     decode_step_bytes: ByteCount = ByteCount(256 << 10)
     content_codings_max: Count = 2
@@ -465,7 +465,7 @@ class LogsConfig(_Section, frozen=True):
     """Rotation of `crawler.log` and `pages.jsonl` in the crawl directory (`OPERATING.md`, "Logs and disk space")."""
 
     bytes_max: ByteCount = ByteCount(1 << 30)
-    age_max: Seconds = Seconds(0)  # 0 = any age
+    age_max: Seconds = Seconds(0)  # 0 = no limit
     log_files: Count = 8  # former files of crawler.log that are kept; 0 = all
     fetch_files: Count = 0  # former files of pages.jsonl that are kept, for exports and the ledger; 0 = all
 

@@ -39,7 +39,7 @@ from crawler.extract.xmlstream import Name, XmlStream
 
 PARSER = "rsl/1"
 MEDIA_TYPE = "application/rsl+xml"
-DOCUMENT_OCTETS_MAX = 512_000  # limit in bytes, as for robots.txt
+DOCUMENT_OCTETS_MAX = 512_000  # maximum size of a document in bytes, as for robots.txt
 ELEMENTS_MAX = 20_000  # maximum number of XML elements; a content element with its licence has about 10
 # maximum number of content elements per document; each is compared with every page of the site
 CONTENTS_MAX = 500

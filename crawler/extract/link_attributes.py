@@ -2,8 +2,9 @@
 
     links.py, scan.py, repeated_links.py    the rows that are followed
     link_scanner.py                         the same rows, as a compiled kernel; a test holds it to this table
-    requisites.py                           the rows of requisites and frames; with `all_attributes` also most other rows;
-                                            it reads the elements of a tree, or those that the scanner hands over
+    requisites.py                           the rows of requisites and frames; with `all_attributes` also the other rows
+                                            that are never followed; it reads the elements of a tree, or those that
+                                            the scanner hands over
     rewrite.py                              every row
 
 `extract/README.md`, "Links", prints the table. Two more places hold URLs, but are

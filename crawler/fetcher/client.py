@@ -41,7 +41,8 @@ from crawler.signing.request_signer import make_signer
 
 _TICK_MAX = 0.25  # seconds between checks of the time limits
 _TICK_MIN = 0.005
-# maximum number of idle connections that one check of the time limits closes; with TLS, this takes some 10 ms
+# maximum number of idle connections that one check of the time limits closes; closing so many takes some 10
+# ms with TLS
 _CLOSED_MAX = 32
 _DESCRIPTORS = 1024  # file descriptors reserved for files, peers and requests; idle connections get the rest
 _LARGE_BYTES = 1 << 20  # bytes; joining the pieces of an answer of this size takes a millisecond

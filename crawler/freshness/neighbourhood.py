@@ -54,10 +54,11 @@ from cython.cimports.libc.math import exp, expm1, log
 
 from crawler.freshness.columns import Column
 
-# with an excess of 1, the clock ends up ahead of plain time by this number of Ts
+# if the excess of changes is 1, the clock gets ahead of plain time by `_BONUS` times Ts in the long run
 _BONUS = cython.declare(cython.double, 6.0)
 _SLOWEST = cython.declare(cython.double, 0.05)  # the clock's minimum speed
-_SCORE_PRIOR = cython.declare(cython.double, 3.0)  # the initial advantage of the clock in each score, in nats
+# each score compares the clock with plain time, and begins with this advantage of the clock, in nats
+_SCORE_PRIOR = cython.declare(cython.double, 3.0)
 _SCORE_KEPT = cython.declare(cython.double, 0.995)  # factor by which a score decays per crawl of the site
 _SCORE_CHARGE = cython.declare(cython.double, 0.02)  # nats by which each crawl reduces the score
 # bound of the score, so that a change in a site's behaviour is noticed within hundreds of crawls

@@ -25,10 +25,10 @@ about any copy at any time. So each crawl has a weight for the time that it repr
 last crawl of its *site*, divided by the mean of these times, but at most `WEIGHT_MAX`.
 
 The coefficients are learned by Newton's method, one step per crawl. Old crawls are gradually forgotten: the
-weight of what was learned falls by a factor of e while crawls with a total weight of `memory` are added. A
-stale page is often crawled just after its neighbours have changed, so crawls show only a part of the error of
-large hazards. Therefore, P[fresh] is corrected with more of the tilt b' than crawls have shown (`beyond`). The
-order of pages does not depend on this correction, so schedules do not use it.
+weight of what was learned falls by a factor of e while crawls with a total weight of `memory` are added. The
+hazards of stale pages are too large, but crawls show only a part of this error: a stale page is often crawled
+just after its neighbours have changed. Therefore, P[fresh] is corrected with more of the tilt b' than crawls
+have shown (`beyond`). The order of pages does not depend on this correction, so schedules do not use it.
 
 The constants were fitted to drawings of the league and to simulated webs (`scripts/bench/recalibration.py`).
 `lab/league/README.md` lists the errors of the corrected P[fresh] on other drawings.
@@ -74,8 +74,8 @@ FITTED = Constants(
 WEIGHT_MAX = 10.0
 # a hazard outside of this range is corrected by the factor of the nearer bound
 HAZARD_LOW, HAZARD_HIGH = 1e-3, 6.0
-# Within these bounds, a greater hazard always has a greater corrected hazard: b' + h is above -1, and so are
-# b - e/4 and b' - e/4, where -e/4 is the steepest slope of e / (1 + H).
+# Within these bounds, a greater hazard always has a greater corrected hazard. The steepest slope of e / (1 +
+# H) is -e/4, and each of b' + h, b - e/4 and b' - e/4 is above -1.
 LOW = np.array((-2.0, -0.55, -0.55, -5.0, -5.0, -2.0, -1.0, -0.4))
 HIGH = np.array((2.0, 1.0, 1.0, 5.0, 5.0, 1.4, 1.0, 0.5))
 _TILT = 2  # the place of b'

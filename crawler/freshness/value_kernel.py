@@ -110,7 +110,8 @@ _STALE = cython.declare(cython.double, 60.0)
 # Up to this number of signals, terms are summed one by one; computing a term takes about half as long as
 # computing a wave.
 _FEW_SIGNALS = cython.declare(cython.double, 12.0)
-# With more signals than `_FEW_SIGNALS`, the waves are summed if at most this number of waves is needed.
+# With more signals than `_FEW_SIGNALS`, waves are summed instead of terms, if at most `_WAVES_MAX` waves are
+# needed.
 _WAVES_MAX = cython.declare(cython.double, 24.0)
 # From this index on, the incomplete gamma functions are computed by their expansion, which is correct to
 # 1e-13.
@@ -476,7 +477,7 @@ class Parameters:
     def wait(
         self, level: cython.double, signals: cython.double, guess: cython.double, tolerance: cython.double
     ) -> cython.double:
-        """Return the time since the last crawl (not the effective one) at which V reaches `level`, given `signals`.
+        """Return the plain (not the effective) time since the last crawl at which V reaches `level`, given `signals`.
 
         Return 0 if the signals alone reach the level. Return infinity if V never reaches the level without
         further signals.

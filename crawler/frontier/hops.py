@@ -24,7 +24,7 @@ class Hops:
     def borrow(
         self, hostname: str, now: float, fetch_task: FetchTask | None = None, address: str = ""
     ) -> float:
-        """Ask for a host, and for an address, in order to follow a redirect to that host.
+        """Reserve a turn of a host, and of an address, in order to follow a redirect to that host.
 
         Return 0.0 if they are granted, else the time of the next try. If `fetch_task` is given, the hop may
         lead to the fetch task's own host. That host is held already, so only the gap after `give_back`

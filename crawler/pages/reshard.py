@@ -32,7 +32,7 @@ from crawler.storage.kv import KeyValue, scan_prefix, seal, unseal
 from crawler.storage.reshard import NewProcess, OldProcess
 
 _CAPTURES_MAX = 500_000  # maximum number of captures of divided segments in memory; they take about 200 MB
-_WHOLE_BYTES_MAX = 1 << 20  # captures with at most this many bytes are read at once
+_WHOLE_BYTES_MAX = 1 << 20  # captures with at most this many bytes are read in one step
 _GZIP_LEVEL = 6
 
 # Maps (store, fingerprint, digest) to the consent receipt as JSON, or to b"" if it is not in the store.

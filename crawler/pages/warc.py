@@ -49,9 +49,9 @@ _LENGTH = re.compile(rb"\ncontent-length:[ \t]*([^\r]*?)[ \t]*\r", re.IGNORECASE
 _TRANSFER_CODING = re.compile(rb"(?<=\n)transfer-encoding(?=:)", re.IGNORECASE)
 
 _BASE32 = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567".ljust(256, b"\0")
-# Each of these steps moves the upper half of every group of bits away from the lower half. After the last step,
-# each byte holds five bits. A step consists of the mask of the upper halves and of a factor: the product of the
-# upper halves and the factor is what must be added to move them.
+# Each of these steps moves the upper half of every group of bits away from the lower half. After the last
+# step, each byte holds five bits. A step is a mask, which selects the upper halves, and a factor. Adding the
+# selected bits times the factor moves the upper halves to their new place.
 _SPREADS = tuple(
     (
         int.from_bytes((((1 << half) - 1) << half).to_bytes(2 * half // 5, "big") * (80 // half), "big"),

@@ -144,7 +144,8 @@ class RobotsRules:
             if _is_wildcard(rule.pattern):
                 wildcards.setdefault(_head(rule.pattern), []).append(rule)
             else:
-                plain.setdefault(rule.pattern, rule)  # of an allow and a disallow rule, allow comes first
+                # the first rule is kept; an allow rule comes before a disallow rule
+                plain.setdefault(rule.pattern, rule)
         self._plain, self._wildcards = _ByPrefix(plain), _ByPrefix(wildcards)
         # the latest verdict, cached because a URL is checked several times
         self._asked: tuple[str, Rule | None] | None = None

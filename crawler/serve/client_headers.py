@@ -24,7 +24,7 @@ _MORE_THAN_A_COPY = frozenset(
 
 
 # A condition or range differs from page to page, so it is cut out of the block before the block is looked up.
-# The pattern begins with a line end, because `re` quickly finds literal text at the beginning of a pattern. A
+# The pattern begins with a line end, because `re` is fast if a pattern begins with literal text. A
 # block begins with a line end, too.
 _CONDITION = re.compile(
     rb"\r\n(If-None-Match|If-Modified-Since|Range): ([!-~](?:[ -~]{0,254}[!-~])?)(?=\r\n)"

@@ -33,7 +33,8 @@ from crawler.storage.kv import after_prefix
 T = TypeVar("T")
 
 STEP = 0.002  # seconds of work between two rests, and so the longest time that a request waits
-# If other programs use the CPU, the work is late. Shorter rests make up for at most this number of seconds.
+# If other programs use the CPU, the work is late, and catches up by shorter rests. Up to this many seconds
+# are caught up.
 DELAY_MAX = 0.5
 IDLE = 0.02  # seconds without a request, after which the work continues
 CHECK_INTERVAL = 1.0  # seconds between two looks for a new kind of client, or for a withdrawal

@@ -43,8 +43,8 @@ SANDBOX: tuple[Field, ...] = (
     (b"Cross-Origin-Resource-Policy", b"same-origin"),
 )
 # A page with rewritten links loads its images from /page. From an opaque origin, these requests would be
-# cross-origin, and the resource policy would block them. So the page keeps this origin; scripts are disabled,
-# so nothing can abuse the origin.
+# cross-origin, and the resource policy would block them. So the page keeps the origin of the server. Scripts
+# are disabled, so nothing can abuse this origin.
 SANDBOX_REWRITTEN: tuple[Field, ...] = (
     (b"Content-Security-Policy", f"sandbox allow-same-origin; {_POLICY}".encode()),
     *SANDBOX[1:],

@@ -73,7 +73,7 @@ class PageHandler:
         self.head_cache = ResponseCache(config.head_bytes_max)
         self.disk_cache = open_disk_cache(config, folder)
         self.copies = CopyReader(config.segments_open_max, self.disk_cache)
-        # the form of the copy (`CopyForm`) that a recent request for a whole page asked for
+        # the form (`CopyForm`) in which a client recently requested a whole page
         self.latest_form: CopyForm | None = None
 
     def again(
@@ -463,7 +463,7 @@ def _is_current(shown: CachedResponse) -> bool:
 
 
 _HEAD_BYTES = 4096  # memory of a cached head of ordinary length
-_CONSENT_LINES_MAX = 1024  # number of receipts whose lines are remembered, 300 bytes each
+_CONSENT_LINES_MAX = 1024  # number of receipts whose lines are remembered; a line takes 300 bytes
 _DISALLOWED_NOTE = b"X-Note: robots.txt forbade this page when it was last due for a fetch\r\n"
 # The status of the answer to a request with `refresh=1` if there is no copy. It depends on the `AheadState`.
 # In other states, the status is 404, and the page's own state is shown.

@@ -86,7 +86,7 @@ class Progress(msgspec.Struct, gc=False):
 
 
 class Weights:
-    """The weights, in `sent_sum` and `applied_sum`, of the links from this process to each peer and back."""
+    """The weights of links in `sent_sum` and `applied_sum`: two for each peer, one per direction."""
 
     def __init__(self, me: str, peers: Iterable[str]) -> None:
         names = list(peers)

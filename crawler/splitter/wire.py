@@ -68,14 +68,14 @@ class Frame(IntEnum):
     """Types of frames, in the order in which they occur on a connection."""
 
     OPEN = 1  # dialler: protocol and challenge
-    CHALLENGE = 2  # listener: its challenge; all later frames have a key
+    CHALLENGE = 2  # listener: a challenge of its own; all later frames are authenticated by a key
     HELLO = 3  # dialler: its identity, and the facts on which both must agree
     WELCOME = 4  # listener: the last of the dialler's entries that is durable at the listener
     REFUSE = 5  # either side: the reason for closing
     ENTRIES = 6  # dialler: entries of its outbox
     ACK = 7  # listener: the number of the last durable entry, and the listener's counters
     RESYNC = 8  # listener: an entry is missing; send the entries after this number again
-    HEARTBEAT = 9  # either side: its counters, sent as a sign of life
+    HEARTBEAT = 9  # either side: the counters of the sender; also shows that the sender is alive
 
 
 class Reason(StrEnum):

@@ -6,11 +6,12 @@ page costs as much as a commit for thirty pages. A commit has the following step
 before the previous group is committed:
 
     0  make       make decisions, in order: filter links, ask the caches, update the hosts
-    1  write      append and sync the WARC records and the links log
+    1  write      append and sync the WARC records and the links log; append the messages of outbox and inbox
     2  batch      write one synced batch, which decides: all keys of the changes,
-                  the committed lengths of the files, the counters
-    3  committed  only after the batch: free fetch slots, send acknowledgements and
-                  the outbox, add the group's links to the pending links of the DUE
+                  the committed lengths of the files, the counters; then append the lines of
+                  pages.jsonl
+    3  committed  only after the batch: free fetch slots, send acknowledgements and the links
+                  in the outbox, and add the group's links to the pending links of the DUE
 
 A page's record and its links form one change, so neither is ever stored without the other. Steps 0 and 3 run
 in the loop thread. Steps 1 and 2 run in the only writer thread or, if the loop thread has nothing else to do,
@@ -81,9 +82,9 @@ class Change:
 
     `captures` are appended to the page cache. `links` are the links that were not found in the CLOCK cache;
     they are passed to the DUE. `foreign` links are added to the outboxes of peers. `received` is an entry
-    that a peer has sent and that this change applies. `counts` are added to the durable counters. The
-    functions in `after` are called once everything is durable. `sync` requests a synced batch even if the
-    crawl's setting for durability does not.
+    that a peer has sent and that this change applies. `counts` are added to the durable counters.
+    `line` is appended to pages.jsonl after the batch. The functions in `after` are called once everything is
+    durable. `sync` requests a synced batch even if the crawl's setting for durability does not.
     """
 
     __slots__ = (
@@ -301,7 +302,8 @@ class CommitPoint:
         for change in group:
             for action in change.after:
                 action()
-            change.after.clear()  # the effects refer to the change: break this cycle, which would keep it in memory
+            # the effects refer to the change, and the change to them; without this, both would stay in memory
+            change.after.clear()
         reach("committed")
 
     def __repr__(self) -> str:

@@ -49,7 +49,7 @@ class _Known(NamedTuple):
     """The state at the end of a manifest."""
 
     log: int = 0  # the oldest live log
-    # the number of the last write that was already in a table when `log` became the oldest live log
+    # when `log` became the oldest live log, all writes up to this number were already in tables
     sequence: int = 0
     next_file: int = 0
 

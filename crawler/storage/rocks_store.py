@@ -33,7 +33,7 @@ from crawler.storage.kv import REMEDY, DiskStore
 from crawler.storage.rocks_manifest import lost_bookkeeping
 from crawler.storage.torn_log import cut_torn_tail, mend_logs
 
-_NO_KEY = b"\x00"  # this key is not in `keys.py`
+_NO_KEY = b"\x00"  # a key that the crawler does not use (`keys.py`)
 _LOG_BYTES_MAX = 1 << 20  # limit of `LOG`, RocksDB's own diagnostic log
 _DAMAGE = ("Corruption", "Invalid argument", "Not implemented")
 

@@ -17,7 +17,7 @@ class Next(Enum):
     """The reaction to the end of a child."""
 
     NOTHING = "nothing"
-    START = "start"  # restart it after `Restarts.delay`
+    START = "start"  # restart the child after `Restarts.delay`
     FAIL = "fail"
 
 

@@ -4,7 +4,7 @@
         seeds      checked here, written to DIR/seeds.run, read by every child (each queues its own)
         ports      each child listens on its own port and learns those of the others
         progress   the status of the children, added up; at the end their reports, merged
-    pause      a child that receives `pause` or `resume` tells the supervisor, which tells all children
+        pause      a child that receives `pause` or `resume` tells the supervisor, which tells all children
         stop       a first signal asks all children to stop, a second kills them
 
 Children start as forks (`forked_children.py`), so modules are imported only once. A child that dies is

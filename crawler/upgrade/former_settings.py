@@ -26,17 +26,23 @@ DROPPED: Mapping[str, str] = {
     "fetch.large_bodies_max": "fetch.held_bytes_max bounds all bodies together",
     "hooks.sink_errors": "`on_error` of the Python API decides the effect of an error",
 }
+# removed key -> the value whose effect is now always in force; if a file has this value, nothing is logged
+STILL_TRUE: Mapping[str, object] = {"due.method": "runs"}
 
 
 def renewed(tree: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Return nested settings with current keys. For each removed key, log a line that names the file `where`."""
+    """Return nested settings with current keys.
+
+    For each removed key, a line is logged that names the file `where`, unless its value is in `STILL_TRUE`.
+    """
     made = copy.deepcopy(dict(tree))
     for former, now in RENAMED.items():
         if (value := _taken(made, former)) is not None:
             section, _, key = now.partition(".")
             made.setdefault(section, {}).setdefault(key, value)
     for former, instead in DROPPED.items():
-        if _taken(made, former) is not None:
+        value = _taken(made, former)
+        if value is not None and value != STILL_TRUE.get(former):
             log.warning("%s: the setting %s was removed and is ignored: %s", where, former, instead)
     return made
 

@@ -50,7 +50,8 @@ from crawler.urls.fingerprint import Fingerprinter
 COMPILED: bool = cython.compiled
 
 
-# Matches the beginning of an href if its result depends on the whole base, or if the parser trims it.
+# Matches the beginning of an href if more than the directory of the base URL decides what it refers to, or if
+# the parser trims the href.
 _NOT_BY_DIRECTORY = re.compile(r"$|[ ?]|https?:(?![/\\])", re.IGNORECASE)
 # size in bytes of an entry without its characters: slot, link, integer and two string headers
 _ENTRY_BYTES = 300

@@ -35,7 +35,7 @@ from ada_url import URL, join_url
 
 COMPILED: bool = cython.compiled
 
-LENGTH_MAX = 8192  # octets; RFC 9110 section 4.1 asks for at least 8,000
+LENGTH_MAX = 8192  # maximum number of octets of a URL; RFC 9110 section 4.1 asks for at least 8,000
 RAW_LENGTH_FACTOR = 8  # a text longer than this many times the limit is not parsed
 # version of _SESSION_PATH and _SESSION_QUERY; it must rise with every change to them, because the keys of
 # URLs change

@@ -110,7 +110,7 @@ EXCHANGED = [
     "entries accepted:3",
     "acks sent:3",
     "entries sent:3",
-]  # points that only several processes reach
+]  # points that are reached only if there are several processes
 PLANTED = {
     "page-before-links": [f"committed:{n}" for n in range(12, 18)],
     "no-truncation": ["record appended:15", "synced:15", "record appended:30"],

@@ -329,7 +329,7 @@ def run(kind: str, options: argparse.Namespace) -> dict[str, Any]:
 def main() -> None:
     """Print one row per kind."""
     parser = harness.parser(__doc__)
-    parser.add_argument("--kind", nargs="*", default=list(KINDS), choices=[*KINDS, []])
+    parser.add_argument("--kind", nargs="+", metavar="KIND", default=list(KINDS), choices=KINDS)
     parser.add_argument("--hosts", type=int, default=600)
     parser.add_argument("--seconds", type=float, default=30.0)
     parser.add_argument(

@@ -249,9 +249,10 @@ def sites(pages: int, packages: Path | None) -> dict[str, Site]:
     return made
 
 
-# Run by the Python of Crawlee. The input is {"pages": {URL: [whether rendering gained something, static links, links
-# shown]}, "crawls": [the seeds of each crawl]}. The output has, for each of five runs, [URLs reached, number of pages
-# shown in a browser, number of pages examined in both ways].
+# This program is run by the Python interpreter that has Crawlee. The input is {"pages": {URL: [whether
+# rendering gained something, static links, links shown]}, "crawls": [the seeds of each crawl]}. The output
+# has, for each of five runs, [URLs reached, number of pages shown in a browser, number of pages examined in
+# both ways].
 _CRAWLEE = """
 import asyncio, collections, json, random, sys
 from crawlee import Request

@@ -47,8 +47,8 @@ fetch('/api/' + n + '.json').then(a => a.json()).then(page => {
 """
 _SHARED = ("/one.js", "/two.js", "/app.js", "/style.css")
 
-# Run with Playwright's Python. Arguments: the browser's program and URLs. Result: the pages whose script has
-# set the title.
+# This program is run by the Python interpreter that has Playwright. Arguments: the browser's program and
+# URLs. Result: the pages whose script has set the title.
 _PLAYWRIGHT = """
 import asyncio, json, sys
 from playwright.async_api import async_playwright

@@ -41,7 +41,7 @@ def test_a_run_has_the_expected_bytes_and_entry(tmp_path: Path) -> None:
 
 CODED_FILE = (
     "6475652d72756e31"  # due-run1
-    "8708000000000000"  # high parts 0 0 0 4 7 as ones at positions 0 1 2 7 11, then five low parts of 61 bits
+    "8708000000000000"  # the high parts 0 0 0 4 7 set the bits 0 1 2 7 11; five low parts of 61 bits follow
     "000c000000000000"
     "8003000000000000"
     "0000000000000000"

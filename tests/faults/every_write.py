@@ -72,8 +72,8 @@ def command(*words: str) -> int:
 def kill_points(writes: int, *, parts: int, last: int) -> list[int]:
     """Return the numbers of the writes before which the command is killed.
 
-    With `CRAWLER_KILLS=N`, these are every Nth write. Otherwise, these are about `parts` of the `writes`. In both
-    cases, the first write and the `last` ones are among them.
+    With `CRAWLER_KILLS=N`, these are every Nth write. Otherwise, about as many writes as `parts` are chosen,
+    at equal distances. In both cases, the first write and the `last` ones are among them.
     """
     step = int(os.environ.get("CRAWLER_KILLS", max(1, writes // parts)))
     return sorted({*range(1, writes + 1, step), *range(max(1, writes - last), writes + 1)})

@@ -16,7 +16,7 @@ SAME = "1.1.1.1"
 def started(*hosts: str, address: str = "", concurrency: int = 4) -> tuple[Crawl, dict[str, FetchTask]]:
     """Start a fetch task for each host; return the tasks by host name.
 
-    The hosts share one address, or each host has an address of its own.
+    The hosts share `address`; if it is empty, each host has an address of its own.
     """
     crawl = Crawl(config(frontier={"front_factor": 12}), concurrency=concurrency)
     crawl.add([link(f"https://{host}/") for host in hosts])

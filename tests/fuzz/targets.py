@@ -70,10 +70,10 @@ from tests.serve.test_receivers import Receiving
 
 URL = "https://h.test/a/b.html?c"
 PATIENCE = 0.02  # seconds to wait for an answer, since an incomplete request gets none
-SYMBOL_MAX = 258  # most bytes that one symbol of a deflate stream can produce
+SYMBOL_MAX = 258  # maximum number of bytes that one symbol of a deflate stream produces
 NOW = 1_800_000_000.0
 LIMITS = FetchLimits.of(FetchConfig())
-READ = 256 << 10  # most bytes that one read of a socket returns
+READ = 256 << 10  # maximum number of bytes that one read of a socket returns
 EXTRACT = ExtractConfig()
 _WRITER = RequestWriter(IdentityConfig(), "crawler")
 

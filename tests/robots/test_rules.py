@@ -19,8 +19,8 @@ CASES = json.loads(
     (Path(__file__).parent.parent / "data/robots/google-robotstxt-cases.part.json").read_text()
 )
 # Some rows have a URL that is not percent-encoded, because they assume that the caller encodes it first (see
-# the README of the data). The answer that they expect is for bytes that no request contains. The table maps
-# each such URL to the encoded URL of another row.
+# the README of the data). These cases expect an answer about raw bytes, but a request never contains such
+# bytes. The table maps each such URL to the encoded URL of another row.
 ENCODED_BY_CALLER = {
     "http://foo.bar/foo/bar/ツ": "http://foo.bar/foo/bar/%E3%83%84",
     "http://foo.bar/foo/bar/baz": "http://foo.bar/foo/bar/%62%61%7A",

@@ -113,7 +113,7 @@ def test_requests_for_other_protocols_are_not_followed(request_text: bytes) -> N
 
 
 def test_a_header_may_be_as_long_as_the_limit() -> None:
-    """The limit is for the sum of the target and the fields. Each field counts with four bytes for its separators.
+    """The limit is for the sum of the target and the fields. For each field, four bytes are added for its separators.
 
     Each request has its own limit.
     """

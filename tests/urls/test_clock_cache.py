@@ -25,7 +25,10 @@ LAST = 2**64 - 1
 
 
 def key(home: int, short: int, bits: int) -> int:
-    """Return a key with this home slot and abbreviated key. The low bits of the key, which are not used, are 0."""
+    """Return a key with this home slot; `short` is its part that the cache stores.
+
+    The low bits of the key, which are not used, are 0.
+    """
     return home << (64 - bits) | short << 2
 
 

@@ -43,8 +43,8 @@ class SlotShares:
         # Prompt hosts with a fetch slot: host slot -> the instant at which the host took it, oldest first.
         self._prompt: dict[int, float] = {}
         self._others: dict[int, float] = {}  # like `_prompt`, for hosts that are not prompt
-        # host slot -> the seconds for which the host's running task has held fetch slots that it no longer
-        # holds
+        # host slot -> the seconds for which the host's running task held a fetch slot before it gave the slot
+        # back
         self._had: dict[int, float] = {}
         self._yielding: set[int] = set()  # hosts that are not prompt and whose fetch slot was reclaimed
         self._line: deque[FrontHost] = deque()

@@ -79,7 +79,7 @@ class Workbench:
         )
         self.calendar = Calendar(hosts)
         self.admits = front_max  # number of hosts that may enter the front now; set by `look_ups`
-        self.admitting_others = True  # whether hosts that are not prompt may enter too
+        self.admitting_others = True  # whether slow hosts may enter the front, too
         self._look_at = 0.0  # until this instant, no host can be removed from a full front
         self._load = load
         self._unload = unload

@@ -36,8 +36,8 @@ BY_LEVEL = ("ncis", "greedy", "cis")  # policies whose level is a gain in freshn
 class _Arm(msgspec.Struct):
     """The sums of one arm of a comparison, over its refreshes.
 
-    For each refresh, they include its span (interval times importance), the fresh part of the span, and the
-    products of these two.
+    They include the span of each refresh (interval times importance), the fresh part of the span, and the
+    products of span and fresh part.
     """
 
     refreshes: int = 0

@@ -69,7 +69,8 @@ _PAGE_MORE = (
 )
 _NUMBER = struct.Struct("<d")
 _BIAS = struct.Struct("<4d")
-_BIAS_OF_ALL = struct.Struct("<2d")  # before changes without a signal were counted apart
+# the form stored by versions that did not count changes without a signal separately
+_BIAS_OF_ALL = struct.Struct("<2d")
 _CHUNK = 4096  # number of pages added at once on opening
 
 
@@ -155,9 +156,12 @@ class Loaded(NamedTuple):
 def load(schedule: Schedule | Arms, store: KeyValue, now: float) -> Loaded:
     """Load all stored records into an empty schedule.
 
-    If a record has an instant in the future, the clock was ahead when the record was stored. Such an instant
-    is replaced by `now`, and the time for which the page was watched is shortened by the difference.
-    Otherwise such a page would not be fetched again until the clock has passed its instant.
+    An instant in the future was stored while the clock was ahead, or the clock is behind now. Such an instant is
+    replaced by `now`. Otherwise the page would not be fetched again until the clock has passed the instant.
+
+    If the clock was ahead, a crawl that found a page unchanged added the error of the clock to T, the time for
+    which the page was watched. The error is subtracted again. If it is longer than T, it was never added, so T
+    is kept: a page without T, but with its changes, would seem to change too fast to be worth a fetch.
 
     Raises:
         DamageError: a record is damaged.
@@ -214,7 +218,7 @@ def _load_pages(schedule: Schedule | Arms, chunk: list[tuple[bytes, bytes]], now
     """
     fingerprints, rows, longer = _page_rows(chunk)
     leads = np.maximum(rows["crawled"] - now, 0.0)
-    watched_for = np.maximum(rows["watched"] - leads, 0.0)
+    watched_for = rows["watched"] - np.where(rows["watched"] >= leads, leads, 0.0)
     numbers_of = schedule.add_many(
         fingerprints, rows["host"], rows["directory"], rows["crawled"] - leads, rows["importance"], now,
         changes=rows["changes"], watched=watched_for, signals=rows["signals"], states=rows["state"],

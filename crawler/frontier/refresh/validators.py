@@ -73,8 +73,8 @@ PAGES_MAX = 100_000
 # maximum of `shown` + `lies`, and of `saved` + `wasted`; if a sum is greater, both counts are halved, so that
 # old counts decay
 COUNT_MAX = 64.0
-# The weight of a prior, in pseudo counts. It is also the maximum number of counts of one pattern that are added
-# to the counts of the crawl.
+# The weight of a prior, in pseudo counts. It also limits what the counts of one pattern add to the counts of
+# the crawl.
 WEIGHT = 10.0
 CRAWL_WEIGHT = 100.0  # pseudo counts of the crawl's own prior
 LIES_USUAL = 0.05  # assumed share of wrong 304 answers, before anything is learned
@@ -143,7 +143,7 @@ class _Page(msgspec.Struct, gc=False):
 
     `kinds` are the kinds of validators that are not sent. This applies to the next `left` requests, and to
     all requests before `until`. `doubted` is set if the last answers were 304 with validators that differ
-    from those of the page's copy. It holds the validators of the copy.
+    from those of the page's copy. `doubted` holds the validators of the copy.
     """
 
     kinds: int = 0

@@ -458,7 +458,7 @@ class ChangingWeb:
         return sum(begin <= asked.at < end for asked in self.log if asked.page >= 0)
 
     def world(self) -> World:
-        """Return a world of the league with the pages and changes of this web.
+        """Return the pages and changes of this web as a `World`, on which the league can test policies.
 
         The world gets its signals from the sitemap, which is read daily.
         """

@@ -42,7 +42,8 @@ class FaultInjector:
         # Machine -> the next fault that happens at a point of the code, and how often the process must still reach
         # this point until the fault happens
         self._armed: dict[str, tuple[Fault, int]] = {}
-        # machine -> a kill at a point of its next life, so that starts of processes fail, too
+        # machine -> a point at which its next process is killed, so that processes are also killed while they
+        # start
         self._next: dict[str, Fault] = {}
         self._operator = OperatorActs(population)
         population.on_begin, population.on_over = self._begun, self._over

@@ -252,7 +252,7 @@ def _open_below(folder: Path) -> list[int]:
     """Return the descriptors of all open files below a folder, including those of memory maps and file objects."""
     device = os.stat(folder.parent).st_dev
     descriptors = map(int, os.listdir("/proc/self/fd"))
-    # reading the path of a file takes much longer than reading its device
+    # looking up the path of an open file takes much longer than looking up its device
     return [
         each for each in descriptors if _device_of(each) == device and _path_of(each).startswith(f"{folder}/")
     ]

@@ -76,7 +76,7 @@ class Population:
         for name in names:
             self.add_machine(name, name, folder / name)
         self.running: dict[str, tuple[Life, Process]] = {}
-        self.opened: dict[str, Stages] = {}  # the stages of the last life on each machine
+        self.opened: dict[str, Stages] = {}  # the stages of the latest process on each machine
         self.stored: dict[str, Stored] = {}  # the data that the latest process on each machine has stored
         # Machine -> a process that lost links. At its next start, the process of the machine must first recover
         # these links from its own archive.
@@ -407,7 +407,8 @@ class Population:
         heirs = [
             other for other in self.machines if other.name == machine.name and other.label not in self._home
         ]
-        if not heirs and self.observed.cloned_at:  # the peers have told every copy to stop; restart this one
+        # the peers have told the original and its copy to stop, so one must be restarted
+        if not heirs and self.observed.cloned_at:
             heirs = [machine]
             del self._home[machine.label]
             self._start_again(machine)

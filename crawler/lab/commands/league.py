@@ -124,7 +124,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"--processes must be 1 to {PROCESSES_MAX}")
     shared = GameSetting(str(args.data), pages, args.days, args.seed)
     world = _world(shared, arms[0])
-    # the fetches of the longest game from the birth of the first page on
+    # number of fetches in the longest game, counted from the birth of the first page
     fetches = max(budgets) * world.change_rate * (world.horizon - float(world.born.min()))
     # the world `news` is simulated, so it needs no histories
     drawn = args.living and args.hubs == living.NEWS

@@ -36,7 +36,8 @@ WEEK = 7 * DAY
 WORK_BEGIN, WORK_END, WORK_DAYS = 9 * HOUR, 17 * HOUR, 5
 # mean number of changes per burst; length of a burst, as a share of the mean gap between changes
 BURST, BURST_SPAN = 5.0, 0.25
-# share of changes that are events of the directory, and probability that a page joins an event
+# share of the changes that occur as events of a directory, and the probability that a page of the directory
+# changes in an event
 SHARED, JOINS = 0.5, 0.5
 PARETO_SHAPE = 1.5
 DIRECTORY_PAGES = 10

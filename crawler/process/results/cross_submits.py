@@ -33,8 +33,8 @@ class CrossSubmits:
         )
         self._names = names
         self._judged: dict[str, bool] = {}
-        # Whether the Sitemap lines of a robots.txt were read since the last pause. There may be many, so `among`
-        # pauses afterwards.
+        # Whether the Sitemap lines of a robots.txt were read since the last pause. A robots.txt may have many
+        # such lines, so `among` pauses after it has read them.
         self._asked = False
 
     def among(self, locs: Sequence[str]) -> Generator[None, None, list[str]]:

@@ -15,8 +15,8 @@ STILL = Settings(explore=0.0, gain=1e-12)  # a level that does not move
 RHYTHM = [0.5] * 12 + [1.5] * 12 + [1.0] * 7 + [300.0, 9.0]
 
 
-def crawled(store: MemoryStore, steps: int = 400) -> tuple[Schedule, float]:
-    """Return a schedule after some crawls and signals, all of them stored."""
+def crawled(store: MemoryStore, *, signals: bool = True) -> tuple[Schedule, float]:
+    """Return a schedule after some crawls, and signals if `signals` is set, all of them stored."""
     rng = np.random.default_rng(4)
     schedule = Schedule(STILL, level=3e6, track=True)
     schedule.rate = 60 / (10 * DAY)
@@ -27,13 +27,14 @@ def crawled(store: MemoryStore, steps: int = 400) -> tuple[Schedule, float]:
         )
         state.stage(schedule, page, batch)
     now = 0.0
-    for _ in range(steps):
+    for _ in range(400):
         now += DAY / 6
         page = schedule.claim_next(now)
         result = RefreshOutcome(int(rng.random() < 0.3))
         schedule.record_outcome(page, now, result)
         state.stage(schedule, page, batch)
-        schedule.signals.note_change(int(rng.integers(60)), now, int(rng.integers(3)))
+        if signals:
+            schedule.signals.note_change(int(rng.integers(60)), now, int(rng.integers(3)))
         state.stage_signalled(schedule, schedule.signals.pop_touched(), batch)
     assert schedule.signals.pop_touched() == []
     store.write(batch)
@@ -176,34 +177,59 @@ def test_the_weekly_rhythm_of_a_site_is_stored() -> None:
     assert {len(others) for other, others in found.items() if other != key} == {len(numbers)}
 
 
-def test_pages_of_a_clock_that_was_ahead_are_fetched_again() -> None:
-    """The clock is a year ahead in one run and right in the next.
+@pytest.mark.parametrize("quiet", [False, True], ids=["", "quiet directories"])
+@pytest.mark.parametrize("result", [0, 1, 2, 3, 6], ids=lambda result: RefreshOutcome(result).name)
+def test_pages_of_a_clock_that_was_ahead_are_fetched_again(result: int, quiet: bool) -> None:
+    """The clock is a year ahead in one run, which is killed during a fetch, and right in the next run.
 
-    No page has to wait until the right clock shows that year.
+    The first run fetches pages of two hosts out of four. In the second run, no page has to wait until the clock
+    shows that year, and no page seems to change far more often than before.
     """
     store = MemoryStore()
-    _, now = crawled(store)
-    late, right = Schedule(STILL, level=3e6, track=True), now
-    assert state.load(late, store, now).lead == 0.0
-    late.rate, now = 60 / (10 * DAY), now + 365 * DAY
-    batch = store.batch()
-    for _ in range(120):
+    before, right = crawled(store, signals=False)
+    late, batch = Schedule(STILL, track=True), store.batch()
+    assert state.load(late, store, right).lead == 0.0
+    late.rate, now = 60 / (10 * DAY), right + 365 * DAY
+    late.block(2, np.inf)
+    late.block(3, np.inf)
+    for _ in range(90):
         now += DAY / 6
         page = late.claim_next(now)
-        late.record_outcome(page, now, RefreshOutcome.UNCHANGED)
+        if page < 0:  # all pages are gone
+            break
+        late.record_outcome(page, now, result)
+        if quiet:
+            _, host, directory, *_ = late.records.page_state(page)
+            late.records.restore_directory(directory, host, (0.0, 1e4, now), (0.0, 0.0, now))
         state.stage(late, page, batch)
+    late.claim_next(now + DAY / 6)  # in flight when the run is killed
     store.write(batch)
-    again = Schedule(STILL)
+    again, right = Schedule(STILL), right + 16 * DAY
     loaded = state.load(again, store, right)
     again._check()
-    assert loaded.pages == 60 and loaded.lead == pytest.approx(385 * DAY)
-    again.rate, fetched = 60 / (10 * DAY), set()
+    failed = result == RefreshOutcome.FAILED
+    assert loaded.pages == 60 and (loaded.lead == 0.0 if failed else loaded.lead > 345 * DAY)
+    for fingerprint in range(1000, 1060):
+        rates = [each.overview.page(each.find(fingerprint), right).rate for each in (before, again)]
+        assert 0.5 < rates[1] / rates[0] < 10.0, fingerprint
+    again.rate, fetched, rng = 60 / (10 * DAY), set(), np.random.default_rng(5)
     for step in range(1, 300):  # 50 days
         at = right + step * DAY / 6
         page = again.claim_next(at)
         fetched.add(again.overview.page(page, at).fingerprint)
-        again.record_outcome(page, at, RefreshOutcome.UNCHANGED)
+        again.record_outcome(page, at, int(rng.random() < 0.3))
     assert fetched == set(range(1000, 1060))
+
+
+def test_a_clock_that_is_behind_takes_no_evidence_from_a_page() -> None:
+    """A machine without a battery for its clock may start in 1970."""
+    store = MemoryStore()
+    before, now = crawled(store)
+    behind = Schedule(STILL)
+    assert state.load(behind, store, now - 50 * 365 * DAY).lead > 49 * 365 * DAY
+    for fingerprint in range(1000, 1060):
+        old, new = (each.records.page_state(each.find(fingerprint)) for each in (before, behind))
+        assert old[4:6] == new[4:6]
 
 
 def test_a_crash_restores_pages_in_flight() -> None:

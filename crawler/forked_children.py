@@ -44,7 +44,7 @@ class ForkedChild:
         self.pid = pid
         self.link = link
         self.returncode: int | None = None
-        self._ended = os.pidfd_open(pid)  # readable once the child has ended
+        self._ended = os.pidfd_open(pid)  # this descriptor is readable once the child has ended
 
     async def wait(self) -> int:
         """Wait for the child to end and return its exit code, which is negative if a signal ended the child."""

@@ -180,7 +180,7 @@ class Outcome(StrEnum):
     NOT_RENDERED = "not_rendered"
     INTERNAL_ERROR = "internal_error"  # exception in the crawler: its traceback is logged, the URL is retried
     ROBOTS_DENIED = "robots_denied"  # never requested: robots.txt forbids it
-    WITHDRAWN = "withdrawn"  # never requested: the operator has withdrawn it
+    WITHDRAWN = "withdrawn"  # never requested, because the operator has withdrawn the page
 
 
 class Blame(IntEnum):

@@ -9,7 +9,7 @@ sends the requests in its own way.
 from collections.abc import Generator, Mapping, Sequence
 from typing import Any
 
-# maximum number of stored pages that are searched for a link to a URL that was never found
+# if a URL is unknown, at most this many stored pages are searched for a link to it
 SEARCHED_MAX = 20_000
 
 Requests = Generator[dict[str, Any], Sequence[dict[str, Any]], dict[str, Any] | None]

@@ -42,7 +42,7 @@ class Sampler:
         self._point: dict[str, float] = {}
         self._sampled_at = 0.0
         self.sampled = asyncio.Event()  # each sample sets this event and replaces it by a new one
-        self._wanted = asyncio.Event()  # set when somebody begins to watch
+        self._wanted = asyncio.Event()  # set when the first client begins to watch the status
         self.watchers = 0
         self.end: dict[str, Any] | None = None  # how the crawl ended, once it has ended
         self._feeder: asyncio.Task[None] | None = None

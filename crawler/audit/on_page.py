@@ -14,7 +14,7 @@ from crawler.records import Extracted, Markup
 from crawler.urls.canonical import resolve
 
 SOURCES_MAX = 20  # maximum number of related URLs that are listed per finding
-SOFT_404_WORDS_MAX = 250  # a longer page is not a soft 404, whatever its title says
+SOFT_404_WORDS_MAX = 250  # a page with more words is not a soft 404, whatever its title says
 # Phrases in the title or a main heading of pages that should have answered 404.
 _NOT_FOUND = re.compile(
     r"\b404\b|\b(?:page|file|document|site) (?:was |could )?not (?:be )?found\b|^(?:not found|error)$"

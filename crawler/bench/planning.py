@@ -73,7 +73,7 @@ def exactly(value: float) -> CostRange:
 class UnitCosts(msgspec.Struct, frozen=True):
     """The unit costs: CPU in seconds, all others in bytes. `machine` names the machine that was measured."""
 
-    process_cpu: CostRange  # starting and ending a process
+    process_cpu: CostRange  # CPU time to start and end a process
     page_cpu: CostRange
     kilobyte_cpu: CostRange
     link_cpu: CostRange  # a link that was also on an earlier page of the directory
@@ -87,9 +87,9 @@ class UnitCosts(msgspec.Struct, frozen=True):
     lone_cpu: CostRange
     unchanged_cpu: CostRange  # the refresh of a known page that has not changed
     page_store: CostRange  # a page's record, capture and entry, without its URL, in a compacted store
-    page_store_log: CostRange  # record, capture and entry of a page before compaction
+    page_store_log: CostRange  # bytes of a page's record, capture and entry before compaction
     page_journal: CostRange  # a page's line in pages.jsonl, without its URL
-    capture_warc: CostRange  # WARC records of a fetch, without the bytes of the fetched body
+    capture_warc: CostRange  # bytes of the WARC records of a fetch, without those of the fetched body
     body_warc: CostRange  # bytes of WARC per byte of body compressed by gzip (level 6)
     coded_warc: CostRange  # bytes of WARC per byte of a body that the server sends compressed
     unchanged_warc: CostRange  # WARC records of a revisit
@@ -110,8 +110,8 @@ class UnitCosts(msgspec.Struct, frozen=True):
 
 # These unit costs are estimates, not measurements. The CPU time of whole crawls was divided according to a
 # profile. For the set `mid`, the sum agrees with the measurement of 1,851 us per page. A page has 28 KiB and
-# about 60 links; parsing takes 31 % of the time, and filter and caches take 8 %. The ranges are estimated,
-# too.
+# about 60 links; parsing takes 31 % of the time, and filter and caches take 8 %. The ranges of the costs are
+# estimated, too.
 REFERENCE = UnitCosts(
     process_cpu=CostRange(0.4, 0.6, 1.0),
     page_cpu=CostRange(0.0010, 0.0011, 0.0017),
@@ -316,7 +316,7 @@ def address_rate(goal: Goal) -> float:
     """Return the pages per second that politeness to the addresses allows, if all have equally many hosts."""
     politeness = _DEFAULT.politeness
     shared = goal.hosts / goal.addresses / politeness.shared_address_domains
-    if shared >= 1.0:  # shared hosting and CDNs
+    if shared >= 1.0:  # each address is shared hosting or a CDN
         each = 1.0 / (politeness.shared_address_rate * math.sqrt(shared))
     else:
         each = goal.latency + politeness.address_delay_share * goal.delay

@@ -90,8 +90,7 @@ def _completed(config: Config) -> Config:
         raise ConfigError(f"splitter.name {name!r} is not among the peers {', '.join(sorted(peers))}")
     layers = Layers()
     host, port = host_port(config.splitter.listen)
-    # listen on the port that splitter.peers gives for this process, and on its host unless another address is
-    # given
+    # splitter.peers gives the port to listen on, and also the host unless splitter.listen names one
     if port == 0:
         own_host, port = peers[name]
         given = config.splitter.listen != SplitterConfig().listen

@@ -6,7 +6,7 @@ from typing import Any
 from crawler.cli.parsing import quoted
 from crawler.errors import StoreError
 
-# Browsertrix has the same codes 14 and 15
+# the exit codes 14 and 15 are those of Browsertrix
 LIMIT_CODES = {"disk": StoreError.exit_code, "max_bytes": 14, "max_time": 15}
 
 

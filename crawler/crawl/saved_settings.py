@@ -19,8 +19,7 @@ from crawler.storage.engines import AUTO, another_engine, chosen, engine_of
 from crawler.storage.files import atomic_write, rename
 
 # If the user gave looser settings for some seeds, a comment in the configuration names the hosts of these
-# seeds. Because it is a comment, these settings do not apply if another crawl uses this file as its
-# configuration.
+# seeds. Because the line is a comment, it has no effect if another crawl uses this file as its configuration.
 _PLACES = "# Looser settings were given for the seeds at: "
 _HEAD = "# Written by crawler, up to the line that says so; `--set` and flags change it, or an editor."
 _END = "# The end."

@@ -19,7 +19,7 @@ from crawler.storage.object_store import ObjectStore
 
 log = logging.getLogger("crawler")
 
-PAUSE_MAX = 600.0  # seconds between two tries
+PAUSE_MAX = 600.0  # maximum number of seconds between two tries to ship a segment
 SETTLED_AGE = 10.0  # seconds after which the last records of a finished segment have certainly been committed
 
 

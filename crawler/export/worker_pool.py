@@ -27,7 +27,7 @@ Item = TypeVar("Item")
 # (piece, careful) -> result; `careful` asks for the method that cannot crash.
 Work = Callable[[Piece, bool], Result]
 
-PROCESSES_MAX = 8  # more processes would only wait for this process, which distributes the pieces
+PROCESSES_MAX = 8  # further worker processes would only wait for this process, which distributes the pieces
 # maximum number of pieces per process that are in progress, or finished but not yet taken by the caller
 _AHEAD = 3
 _LENGTH = struct.Struct(">Q")

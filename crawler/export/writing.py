@@ -368,7 +368,7 @@ def _lines(made: Callable[[Export, Crawled], Iterable[bytes]]) -> Callable[[Expo
     return lambda export, crawled: export._write_lines(made(export, crawled))
 
 
-# In the order of `crawler export --help`.
+# `crawler export --help` lists the formats in this order.
 FORMATS = {
     "warc": Writer("WARC records as stored", _lines(Export._warc), selects=False),
     "cdxj": Writer(

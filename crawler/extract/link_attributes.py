@@ -19,7 +19,7 @@ class Kind(StrEnum):
     """The roles of a URL on its page."""
 
     LINK = "link"  # a, area, form, cite: leads to another page
-    REFRESH = "refresh"  # meta refresh: the browser goes there by itself
+    REFRESH = "refresh"  # meta refresh: the browser loads the URL by itself
     FRAME = "frame"  # iframe, frame: a page inside the page
     REQUISITE = "requisite"  # image, style sheet, script, font, media
     BASE = "base"  # <base href>

@@ -48,7 +48,7 @@ TAGS_HARMLESS = 1000
 ATTRIBUTE_BYTES = 3
 # In a page of up to this number of bytes, no tag can have enough attributes to cost 0.1 s.
 ATTRIBUTES_HARMLESS_BYTES = 64 << 10
-# Maximum number of comparisons of two attributes of one tag, at 2 ns each: 0.8 s.
+# Maximum number of comparisons of two attributes of one tag. At 2 ns each, they take 0.8 s.
 ATTRIBUTE_PAIRS_MAX = 400_000_000
 # Number of bytes between two searches for the end of a tag. If each tag has this number of bytes, 1 MiB of tags
 # needs fewer than ATTRIBUTE_PAIRS_MAX comparisons.

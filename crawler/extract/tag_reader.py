@@ -45,7 +45,7 @@ NAMES = (
     SELECT, OPTION, OPTGROUP, IMAGE,
     TABLE, CAPTION, COL, COLGROUP, TBODY, TFOOT, THEAD, TR, TD, TH,
 ) = range(1 + len(NAMES))  # fmt: skip
-# attributes that are read
+# the attributes that the reader reads, as bits
 HREF, REL, SRC, CONTENT, NAME, HTTP_EQUIV, TYPE = (1 << place for place in range(7))
 _MASK = cython.declare(cython.ulonglong, (1 << 64) - 1)
 _FACTOR = cython.declare(cython.ulonglong, 0x9E3779B97F4A7C15)

@@ -17,7 +17,7 @@ from xml.parsers import expat
 DEPTH_MAX = 64
 TOKEN_BYTES_MAX = 1 << 20
 NAMES_KNOWN_MAX = 256
-TEXT_CHARACTERS_MAX = 8192  # longer text is neither a URL nor a date, and is treated as ""
+TEXT_CHARACTERS_MAX = 8192  # a text with more characters is neither a URL nor a date, and is treated as ""
 
 BLANK = b" \t\r\n"
 BOM = b"\xef\xbb\xbf"

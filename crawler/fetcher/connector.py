@@ -58,7 +58,7 @@ class Connector:
         self._limited = limited
         self._proxy, self.authorization = check_proxy(proxy)
         self._socks = re.sub(r"^(socks[45])[ah]:", r"\1:", proxy) if proxy.startswith("socks") else ""
-        self._contexts: dict[bool, tls.ResumingContext] = {}  # shared with the connectors of other proxies
+        self._contexts: dict[bool, tls.ResumingContext] = {}  # shared by the connectors of all proxies
         self._view = memoryview(bytearray(READ_BYTES))
         self.handshakes = Handshakes()
         self._tunnels: Tunnels | None = None

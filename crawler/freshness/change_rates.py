@@ -62,8 +62,8 @@ _KK = cython.declare(cython.Py_ssize_t, 2)
 _KT = cython.declare(cython.Py_ssize_t, 3)
 _TT = cython.declare(cython.Py_ssize_t, 4)
 
-# Pseudo observations (in changes and days) and bounds. They were chosen on the histories of 35 sites and
-# checked on 35 others.
+# Pseudo observations of the priors (in changes and days), and bounds of the estimates. They were chosen on
+# the histories of 35 sites and checked on 35 others.
 _CRAWL_CHANGES = cython.declare(cython.double, 0.5)
 _CRAWL_DAYS = cython.declare(cython.double, 25.0)
 _SITE_CHANGES = cython.declare(cython.double, 5.0)

@@ -145,7 +145,7 @@ def _complement(
     k: cython.Py_ssize_t
     p: cython.double = _poisson(i, gx, ax)
     kept: cython.double = 1.0 - share
-    missing: cython.double = share  # 1 - (gamma/a)^(i+1-k), without a subtraction
+    missing: cython.double = share  # 1 - (gamma/a)^(i+1-k), computed without a subtraction
     total: cython.double = missing * p
     for k in range(i, 0, -1):
         p *= k / gx

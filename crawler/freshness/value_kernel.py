@@ -101,8 +101,8 @@ _EXACT = cython.declare(cython.double, 1e-17)  # sums stop when the rest is smal
 # A signal of this weight is certain: the probability that it is false, exp(-700), is near the smallest
 # double.
 _CERTAIN_WEIGHT = cython.declare(cython.double, 700.0)
-# With a lower rate, gamma x would be denormal. At 1e-18 Hz, no page gets a signal within the age of the
-# universe.
+# With a lower rate than this, gamma x would be denormal. At 1e-18 Hz, no page gets a signal within the age of
+# the universe.
 _NO_SIGNAL_RATE = cython.declare(cython.double, 1e-200)
 # With the staleness u, a value is below its ceiling by at most (1 + u + b) exp(-u) times the ceiling. If u is
 # at least this number, the difference is negligible.
@@ -354,7 +354,7 @@ class Parameters:
         precision: cython.double = self._precision
         limit: cython.double = self.terms if self.terms < _ALL_TERMS else _inf
         mean: cython.double = gamma * (elapsed + signals * beta)
-        # the probability of larger Poisson counts is negligible
+        # Poisson counts above this have a negligible probability
         last: cython.double = min(mean + 8.0 * sqrt(mean) + 25.0, limit - 1.0)
         total: cython.double = 0.0
         intervals: cython.double = 0.0

@@ -425,7 +425,8 @@ class PageCache(Archive):
             members = self._members(capturing)
         except CrawlerError:
             raise
-        except Exception as error:  # raising it would end this run, and later each run that fetches the page
+        except Exception as error:
+            # if the error were raised, it would end this run, and later each run that fetches the page
             self._unexpected.note(error, f"WARC records of {capturing.fetch.url}; the body is not stored")
             original = self._pending_originals.get(capturing.payload_digest)
             if original is not None and original.key == capturing.key:

@@ -71,7 +71,7 @@ class _Segments:
         self._writer = SegmentWriter(
             self._folder,
             series,
-            segment_bytes=1 << 62,  # no limit, because a part of a segment is never longer than the segment
+            segment_bytes=1 << 62,  # no limit: a part of a segment is never longer than the segment
             serial=next_serial(list(committed)),
             opening=self._opening,
         )

@@ -103,7 +103,7 @@ class RocksStore(DiskStore):
             try:
                 self._mark_opening()
             except CrawlerError:
-                self.close()  # without this, the process could not rebuild the store
+                self.close()  # if the store stayed open, the process could not rebuild it
                 raise
         except OSError as error:
             raise DirectoryError(f"store {path}: cannot be opened: {error}") from error

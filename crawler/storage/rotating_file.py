@@ -146,7 +146,8 @@ def reopen_on(number: signal.Signals) -> None:
         while True:
             signal.sigwait((number,))
             for file in list(_files):
-                with suppress(OSError):  # the next write tries again, and its caller reports the error
+                # the next write tries to reopen the file again; if this fails, its caller reports the error
+                with suppress(OSError):
                     file.reopen()
 
     threading.Thread(target=wait, name=_THREAD, daemon=True).start()

@@ -106,9 +106,9 @@ def _copied(store: Path, into: Path) -> bool:
     for name in names:
         if name.endswith(".log") or name == before[0] or name.startswith(_COPIED):
             copy(store / name, into / name)
-    # A store that is opened on the copy gives its new tables the numbers from `fresh` on. A file that already
-    # has such a number, and that the manifest does not name yet, must not be linked. The store opened on the
-    # copy would overwrite that file, which also belongs to the original store.
+    # A store that is opened on the copy gives its new tables the numbers from `fresh` on. The original store
+    # may already have files with these numbers that the manifest does not name yet. They must not be linked,
+    # because the store opened on the copy would overwrite them.
     fresh = next_file((into / before[0]).read_bytes())
     for name in names:
         if name.endswith(_LINKED) and int(name.partition(".")[0]) < fresh:

@@ -28,7 +28,7 @@ from crawler.storage.files import cut
 BLOCK_BYTES = 32 << 10
 _HEADER = struct.Struct("<IHB")
 _FULL, _FIRST, _LAST = 1, 2, 4
-# util/crc32c.h: a stored crc is rotated, and this is added, because the data may itself contain crcs
+# util/crc32c.h: a stored crc is rotated, and this number is added, because the data may itself contain crcs
 _MASK_DELTA = 0xA282EAD8
 
 

@@ -71,7 +71,7 @@ _UNKNOWN = "unknown"  # not a rule: it marks a directory that has not been judge
 # The kinds of scopes, from narrow to wide. The stored state of a scope can be restored into a scope of the
 # same or a wider kind.
 SCOPES = ("prefix", "host", "domain", "any")
-PAGE = "page"  # a kind that only single seeds can have
+PAGE = "page"  # the scope of a seed that consists of its page only; a crawl cannot have this kind
 
 
 class Scope:

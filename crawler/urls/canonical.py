@@ -41,7 +41,7 @@ RAW_LENGTH_FACTOR = 8  # a text longer than this many times the limit is not par
 # URLs change
 SESSION_IDS_VERSION = 2
 
-# The reasons why a raw URL has no request form. The URL filter explains the names.
+# The reasons why a raw URL has no request form. The URL filter has rules of these names.
 UNPARSABLE = "unparsable"
 SCHEME = "scheme"
 TOO_LONG = "too_long"
@@ -215,8 +215,8 @@ def _normal_escape(match: re.Match[str]) -> str:
     return character if character in _UNRESERVED else match[0].upper()
 
 
-# Version 2. Names are case-insensitive. A value ends at the next delimiter: one of the path if the name is in
-# the path, or one of the query. Some names also have other meanings. The value of such a name counts as an
+# Version 2. Names are case-insensitive. A value ends at the next delimiter of the path or of the query,
+# depending on where the name is. Some names also have other meanings. The value of such a name counts as an
 # identifier only if it consists of 32 hexadecimal digits, or of at least 16 letters and digits, with at least
 # one of each. Other values, as in `sid=7` and `session_id=autumn`, describe the page's content.
 _SESSION_PATH = re.compile(r";jsessionid=[^/;]*|/\(S\([^/()]*\)\)(?=/|$)", re.IGNORECASE)

@@ -48,7 +48,7 @@ def longest(
             stages.point.add(queue.pop(0))
             worst = max(worst, made(stages))
             group = stages.point.take()
-            stages.point.write(group)  # in a crawl, the writer thread does this
+            stages.point.write(group)  # in a crawl, the writer thread writes the group
             begun = time.thread_time()
             stages.point.committed(group)
             adopting = max(adopting, time.thread_time() - begun)

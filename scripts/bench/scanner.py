@@ -38,8 +38,8 @@ KINDS = [
     for obey in (True, False)
 ]
 SHOWN_MAX = 10
-# A page with different results is made shorter by pieces of these numbers of bytes, as long as the results
-# still differ.
+# If the results of a page differ, pieces of the page are removed as long as the results still differ. These
+# are the sizes of the pieces in bytes.
 STEPS = (64, 16, 4, 1)
 
 

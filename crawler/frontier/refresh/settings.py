@@ -74,7 +74,7 @@ class RefreshOutcome(IntEnum):
     FAILED = 2  # no usable answer: the fetch is retried later, and the copy keeps its age
     GONE = 3  # 404, 410
     MOVED = 4  # a redirect
-    DENIED = 5  # denied by robots.txt or noarchive
+    DENIED = 5  # robots.txt or noarchive denies the page
     # the copy is renewed, but cannot be compared with the stored copy: only one of the two was made by a
     # browser
     NEW_FORM = 6

@@ -43,7 +43,7 @@ AGES_MAX = 256
 
 # The state of a page is a sum of these flags; its upper bits count how often the page's wait has been
 # doubled.
-EXPLORED = 1  # made due by exploration
+EXPLORED = 1  # exploration made the page due
 AWAY = 2  # gone, moved or denied: retried rarely
 FAILED = 4
 HELD = 8  # in flight; also set for a free row

@@ -24,7 +24,7 @@ from crawler.cli.loopback import LoopbackSites
 from crawler.clock import Clock
 from crawler.lab.cluster.synthetic_web import SyntheticWeb, WebReply
 
-HOSTS_MAX = 4000  # there is a limit because each host has a listening socket
+HOSTS_MAX = 4000  # the number of hosts is limited, because each has a listening socket
 LOG_MAX = 10_000_000
 GZIP_LEVEL = 6
 

@@ -19,7 +19,7 @@ DECILES = 10
 LOOKS = 40  # samples per run
 SAMPLE = 500  # pages per sample
 KINDS = ("said", "told")
-LEAST_SHARE = 0.01  # the search for the worst decile ignores deciles with a smaller share of the copies
+LEAST_SHARE = 0.01  # the search for the worst decile ignores deciles with less than this share of the copies
 
 
 class Stating(Protocol):

@@ -16,7 +16,8 @@ import numpy as np
 from crawler.lab.league.scores import error_of
 from crawler.lab.living.playing import TRUE, UNIFORM, WorldRun
 
-ERRORS = 2.0  # a policy may be below uniform, or below the aim, by this many standard errors
+# the gain of a policy may be below that of uniform, or below the aim, by this many standard errors
+ERRORS = 2.0
 
 
 class Gain(msgspec.Struct, frozen=True):

@@ -166,7 +166,7 @@ def sorted_lines(
         source = iter(lines)
         while run := _take(source, memory_bytes):
             run.sort()
-            if not levels and sum(map(len, run)) < memory_bytes:  # everything fits in memory
+            if not levels and sum(map(len, run)) < memory_bytes:  # all lines fit in memory
                 yield from run
                 return
             _add_run(levels, 0, _spill(run, stack, folder), stack, folder)

@@ -16,7 +16,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 CHARACTERS_MAX = 5_000  # number of characters at the start of a text that decide its language
-CHARACTERS_MIN = 40  # the result for a shorter text would be a guess
+CHARACTERS_MIN = 40  # for a text with fewer characters, the result would be a guess
 # a language of lower probability is not stated; most such texts are lists of names and numbers
 CONFIDENCE_MIN = 0.2
 DECLARED_PRIOR = 20.0

@@ -26,13 +26,13 @@ import msgspec
 from crawler.urls.canonical import resolve
 
 CHARACTERS_MAX = 1_000  # maximum length of a value; a longer author or description is cut
-URL_CHARACTERS_MAX = 2_000  # a longer URL is left out
+URL_CHARACTERS_MAX = 2_000  # a URL with more characters is omitted
 BLOCKS_MAX = 16  # number of JSON-LD blocks that are read per page; content systems write one to five
 BLOCK_CHARACTERS_MAX = 256 << 10  # number of characters that are read in all JSON-LD blocks of a page
 ELEMENTS_MAX = 1_000  # maximum number of children of the head that are examined, and of script elements
 ITEMS_MAX = 300  # number of JSON-LD objects that are examined
 PROPERTIES_MAX = 200  # number of microdata properties that are examined
-NESTING_MAX = 50  # number of ancestors of a property that are searched for its item
+NESTING_MAX = 50  # at most this many ancestors of a property are searched for the item to which it belongs
 NAMES_MAX = 20  # maximum number of authors listed
 _ITEM_DEPTH_MAX = 6  # maximum number of arrays and objects around an item in a block
 _DATE_CHARACTERS_MAX = 64

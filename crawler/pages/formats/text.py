@@ -31,7 +31,7 @@ _MAIN_ELEMENTS = ("main, [role=main]", "article")
 # The heuristics of resiliparse discard every `<ul>` that has at most two elements between itself and the body.
 _SHALLOW_LISTS = "body > ul, body > * > ul, body > * > * > ul"
 _LISTS_MAX = 500  # number of shallow lists that are examined
-_LINKED_SHARE = 0.5  # a list with a larger share of link text is a menu
+_LINKED_SHARE = 0.5  # a list with more than this share of link text is a menu
 _VOID = set(b"area base br col embed hr img input link meta source track wbr".split())
 _BLANKS = re.compile(r"[ \t\r\f\v\xa0]+")
 _LINES = re.compile(r" ?\n[ \n]*")

@@ -283,7 +283,7 @@ class CommitLoop:
             await self._in(self.merger, plan.run)
             if self._due.flushing:
                 reach("compaction during flush")
-        except StoreError as error:  # in this case, the input runs remain unchanged
+        except StoreError as error:  # if the merge fails, its input runs remain unchanged
             log.error("DUE: cannot merge runs: %s; the runs remain separate", error)
             self._due.compactor.failed(plan)
             self._compacting = False

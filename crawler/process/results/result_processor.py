@@ -63,7 +63,7 @@ _NEWS = LinkFlag.NEWS
 _NOT_SHOWN = NO_PAGE | MESSAGE | LinkFlag.REDIRECT
 _KNOWN = _REFRESH | _AGAIN
 _EXTERNAL = LinkFlag.EXTERNAL
-# Number of seconds between two captures with the same fingerprint. Their keys contain the time in
+# Minimum number of seconds between two captures with the same fingerprint. Their keys contain the time in
 # milliseconds, and must differ.
 _APART = 0.002
 # Tasks of these kinds fetch the files in which a site says how its pages may be used. These answers get no

@@ -168,8 +168,11 @@ def web() -> Iterator[Web]:
 class Supervised:
     """A supervisor with two real processes that crawl; `act` is called once they have fetched a page."""
 
-    def __init__(self, folder: Path, seed: str, act: Callable[["Supervised"], Awaitable[None]]) -> None:
-        self.supervisor = Supervisor(convert(QUICK), folder, [seed], status_interval=0.05)
+    def __init__(
+        self, folder: Path, seed: str, act: Callable[["Supervised"], Awaitable[None]], **limits: float
+    ) -> None:
+        config = convert(QUICK | {"crawl": QUICK["crawl"] | limits})
+        self.supervisor = Supervisor(config, folder, [seed], status_interval=0.05)
         self._act = act
         self.pids: dict[str, int] = {}
 
@@ -254,7 +257,7 @@ def test_processes_that_do_not_stop_are_killed(
     Processes that survive a kill are reported.
     """
     monkeypatch.setattr(supervision, "STOP_GRACE", 0.0)
-    monkeypatch.setattr(supervision, "SHUTDOWN_STEPS", 1)
+    monkeypatch.setattr(supervision, "SHUTDOWN_STEPS", int(immortal))
 
     async def act(crawl: Supervised) -> None:
         os.kill(crawl.pids["p0"], signal.SIGSTOP)
@@ -262,7 +265,9 @@ def test_processes_that_do_not_stop_are_killed(
             crawl.supervisor._children[0].kill = lambda: None  # type: ignore[method-assign]
         crawl.supervisor.stop("signal")
 
-    supervised = Supervised(tmp_path / "crawl", web.url("/x", "127.0.0.1"), act)
+    # On a busy machine, a killed process may end late. Only an immortal one is waited for in vain.
+    step = 0.5 if immortal else 60.0
+    supervised = Supervised(tmp_path / "crawl", web.url("/x", "127.0.0.1"), act, shutdown_step_max=step)
     ended = asyncio.run(supervised.run())
     assert supervised.supervisor.directory.report_file.exists(), "the report of what is known is written"
     if immortal:

@@ -109,7 +109,7 @@ def test_the_watchdog_logs_where_the_event_loop_is_blocked() -> None:
             texts.append(record.getMessage())
             told.set()
 
-    async def play() -> None:
+    async def play() -> threading.Thread:
         watchdog = Watchdog(SOON)
         before = set(threading.enumerate())
         watchdog.start()
@@ -117,11 +117,12 @@ def test_the_watchdog_logs_where_the_event_loop_is_blocked() -> None:
         assert thread.daemon, "otherwise it would delay the exit of the process"
         told.wait(30.0)  # this blocks the event loop
         watchdog.stop()
+        return thread
 
     logger, handler = logging.getLogger("crawler"), Told()
     logger.addHandler(handler)
     try:
-        asyncio.run(play())
+        asyncio.run(play()).join()
     finally:
         logger.removeHandler(handler)
     # On a busy machine, the loop may count as blocked before `play` blocks it. In both cases, `play` is

@@ -78,8 +78,8 @@ COMPLETE = "complete; known pages are not fetched again (fresh=True starts over;
 def _settled(given: Settings, directory: CrawlDirectory) -> tuple[Config, SeedPlaces]:
     """Return the configuration of a crawl, and the places of its seeds.
 
-    If `given` is a `Config`, it is used as it is. Other settings change only some of those that the directory
-    keeps.
+    A `Config` is used without changes. Settings in any other form replace only the same keys of the settings
+    that the directory keeps.
     """
     if isinstance(given, Config):
         return given, SeedPlaces(given.crawl.scope)
@@ -102,11 +102,10 @@ class Crawl:
 
     The directory keeps the settings `saved` instead of `config`, if the two differ. `parser` is a child forked
     before the event loop started (`reader.fork_parser`); without it, a parser program is started for the first
-    heavy page. `async with` opens the directory (DirectoryError if it is
-    locked or damaged); when the block ends, the crawl is stopped and the directory is closed. `seeds` are
-    URLs or requests, or the file of seeds written by a supervisor. The other arguments mean the same as for
-    `run_async`: as on the command line, the settings in a mapping change those that the directory keeps, while a
-    `Config` replaces all of them.
+    heavy page. `async with` opens the directory (DirectoryError if it is locked or damaged); when the block
+    ends, the crawl is stopped and the directory is closed. `seeds` are URLs or requests, or the file of seeds
+    written by a supervisor. The other arguments mean the same as for `run_async`: as on the command line, the
+    settings in a mapping change those that the directory keeps, while a `Config` replaces all of them.
     """
 
     @takes_options

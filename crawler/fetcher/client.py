@@ -41,8 +41,7 @@ from crawler.signing.request_signer import make_signer
 
 _TICK_MAX = 0.25  # seconds between checks of the time limits
 _TICK_MIN = 0.005
-# maximum number of idle connections that one check of the time limits closes; closing so many takes some 10
-# ms with TLS
+# Each check of the time limits closes at most this many idle connections. With TLS, this takes about 10 ms.
 _CLOSED_MAX = 32
 _DESCRIPTORS = 1024  # file descriptors reserved for files, peers and requests; idle connections get the rest
 _LARGE_BYTES = 1 << 20  # bytes; joining the pieces of an answer of this size takes a millisecond

@@ -168,7 +168,7 @@ def levels_of(maps: int) -> int:
     return 0 if maps < MAPS_FIRST else 1 + (maps // MAPS_FIRST).bit_length()
 
 
-# Builds the key that `entry_key` returns, from its parts: TODO or PARKED, host key, order.
+# Builds the key that `entry_key` returns. The parts are TODO or PARKED, the host key, and the order.
 make_key = struct.Struct(">2sQQ").pack
 
 

@@ -24,6 +24,10 @@ else:
     from crawler.freshness.learning import Learning
     from crawler.frontier.refresh.tables import Tables
 
+# An offset below 0 and the time at which the first page will be due depend on each other. This number of rounds
+# comes near enough.
+_STEPS = cython.declare(cython.int, 3)
+
 
 @cython.cclass
 class Offsets:
@@ -67,24 +71,24 @@ class Offsets:
         """
         host: cython.int
         after: cython.double
+        _step: cython.int
         offset: cython.double = self.of_directory(directory, now)
         if offset < 0.0:
             host = self.tables.directory_heaps.nodes[directory].owner
             after = min(self.of_host(host, now), 0.0)
-            offset = self.of_directory(directory, max(first - offset - after, now))
-            offset = self.of_directory(directory, max(first - offset - after, now))
-            offset = self.of_directory(directory, max(first - offset - after, now))
+            for _step in range(_STEPS):
+                offset = self.of_directory(directory, max(first - offset - after, now))
         return first - offset
 
     @cython.cfunc
     @cython.exceptval(check=False)
     def host_key(self, host: cython.int, first: cython.double, now: cython.double) -> cython.double:
         """Return the key of a host, given the key of its first directory."""
+        _step: cython.int
         offset: cython.double = self.of_host(host, now)
         if offset < 0.0:
-            offset = self.of_host(host, max(first - offset, now))
-            offset = self.of_host(host, max(first - offset, now))
-            offset = self.of_host(host, max(first - offset, now))
+            for _step in range(_STEPS):
+                offset = self.of_host(host, max(first - offset, now))
         return first - offset
 
     @cython.cfunc

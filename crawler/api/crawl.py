@@ -128,12 +128,12 @@ class Crawl:
             seeds = [seeds]
         some = seeds if isinstance(seeds, list | tuple) else ()
         self._asks = parse is not None or any(isinstance(seed, Request) for seed in some)
+        self._saved_config = saved or self.config
         # cookies are on, so that a submitted form can log in
         if self._asks and self.config.fetch.cookies == "auto":
             kept = msgspec.structs.replace(self.config.fetch, cookies=True)
             self.config = msgspec.structs.replace(self.config, fetch=kept)
-        self._saved_config = saved or self.config
-        # Links are then followed only if a callback or a rule asks for them. `follow` is not saved.
+        # links are then followed only if a callback or a rule asks for them
         if follow is not True:
             silent = msgspec.structs.replace(self.config.sitemaps, robots=False, guess=False, feeds=False)
             self.config = msgspec.structs.replace(self.config, sitemaps=silent)

@@ -21,6 +21,7 @@ from msgspec import structs
 import crawler as api
 from crawler import config
 from crawler.cli import access
+from crawler.cli.loopback import free_port
 from crawler.crawl.directory import CrawlDirectory
 from crawler.errors import ConfigError, CrawlerError, NoSeedError
 from tests.end_to_end.test_live import Running, ask
@@ -267,6 +268,43 @@ def test_a_changed_setting_is_kept_and_those_of_the_run_are_not(tmp_path: Path, 
             directory.settings.save(structs.replace(saved, politeness=default.politeness))
     finally:
         running.end()
+
+
+def one_run(entrance: str, directory: Path, url: str, limits: bool) -> None:
+    """Crawl by an entrance; with `limits`, with all settings for one run that the entrance has."""
+    if entrance == "python":
+        config = {**SETTINGS, "crawl": {**SETTINGS["crawl"], **({"max_pages": 1} if limits else {})}}
+        for_run: dict[str, Any] = {"parse": lambda page: ()} if limits else {}
+        api.run(url, directory=directory, config=config, **for_run)
+        return
+    words = ["crawl", url, *FAST, "--processes", "3" if entrance == "processes" else "1"]
+    if entrance == "node":
+        words = ["node", url, *FAST, "--name", "a", "--peer", f"a=127.0.0.1:{free_port()}"]
+    elif limits:
+        words += ["--spider", "--timestamping"]
+    done = run(*words, *(("--max-pages", "1") if limits else ()), "--dir", directory)
+    assert done.code == 0, done
+
+
+@pytest.mark.parametrize("entrance", ["command", "processes", "python", "node"])
+def test_settings_of_one_run_are_not_saved(tmp_path: Path, web: Web, entrance: str) -> None:
+    """The next run has only the settings of the crawl, fetches the other pages and stores them.
+
+    `--spider` once left `pages.store = "none"`, callbacks in Python left `fetch.cookies = true`, and a node whose
+    address changed listened on the former one.
+    """
+    directory, settings = tmp_path / "crawl", CrawlDirectory(tmp_path / "crawl").settings
+    one_run(entrance, directory, web.url("/", HOSTS[0]), limits=True)
+    fetched = set(web.paths(HOSTS[0]))
+    given = config.to_toml(api.configure(SETTINGS)).splitlines()
+    saved = [line for line in settings.file.read_text().splitlines() if line[:1] != "#" and line not in given]
+    own = {"engine", "retry_delays", *(("processes", "name", "peers") if entrance != "python" else ())}
+    assert {line.partition(" ")[0] for line in saved} <= own, saved
+    one_run(entrance, directory, web.url("/", HOSTS[0]), limits=False)
+    assert set(web.paths(HOSTS[0])) == {"/", *PATHS}
+    records = [json.loads(line) for line in exported(directory, "jsonl").splitlines()]
+    stored = {each["url"] for each in records if each["warc_file"]}
+    assert stored >= {web.url(path, HOSTS[0]) for path in {*PATHS} - fetched - {"/noarchive"}}
 
 
 @pytest.mark.parametrize(

@@ -83,7 +83,7 @@ def judge(cluster: Cluster) -> RunVerdict:
     asked = by_page(web, rows)
     over = observed.ended or settings.refresh
     if over and not cloned:
-        # pages linked after this instant may not have been requested yet
+        # pages that were linked after this instant need not have been requested yet
         since = math.inf if observed.ended else START + observed.elapsed / 2
         _judge_pages(notes, web, rows, asked, cluster, since)
     if observed.ended and cloned:

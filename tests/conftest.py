@@ -24,8 +24,9 @@ from tests import warm_start
 # The assertions of helper modules, such as `tests/faults/around.py`, also show their values when they fail.
 pytest.register_assert_rewrite(*(f"tests.{folder.name}" for folder in Path(__file__).parent.iterdir()))
 
-# Until the tests are collected, nearly all new objects stay: modules, syntax trees, tests. To search them for garbage
-# would take a third of the CPU time of a collection in a new clone. `pytest_collection_finish` enables the collector.
+# Until the tests are collected, nearly all new objects are kept: modules, syntax trees, tests. Searching them
+# for garbage would take a third of the CPU time that collecting the tests takes in a new clone.
+# `pytest_collection_finish` enables the collector.
 gc.disable()
 
 settings.register_profile("crawler", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -145,8 +146,8 @@ def _exempt_new_modules() -> None:
 
 
 NEW_MODULES = 20
-# A collection after so many new objects, instead of 700, saves an eighth of the CPU time of tests that run in this
-# process. Crawls set a threshold of their own.
+# A garbage collection after this many new objects, instead of 700, saves an eighth of the CPU time of tests
+# that run in this process. Crawls set a threshold of their own.
 YOUNG_OBJECTS = 10_000
 
 

@@ -40,8 +40,8 @@ COMMANDS: dict[str, tuple[str, type]] = {
     "set": ("settings", dict),
 }
 TO_ONE = frozenset({"seed"})
-# a process that is starting misses these commands; settings and pauses are stored, so a process reads them at
-# its start
+# a process that does not answer would miss these commands; it reads settings and pauses at its start, because
+# they are stored
 TO_OWNERS = frozenset({"block", "unblock", "retire"})
 # optional arguments of `seed`; the command line has them as --render and --set
 _SEED_OPTIONS = ("render", "settings")

@@ -100,8 +100,8 @@ class ControlServer:
         except OSError:  # the client has disconnected
             pass
         except asyncio.CancelledError:
-            # The event loop ends while the connection is open. In Python 3.11, asyncio prints a traceback if
-            # the task of a connection ends as cancelled.
+            # The event loop ended while the connection was open. The error is not raised again, because
+            # asyncio in Python 3.11 prints a traceback if the task of a connection is cancelled.
             pass
         finally:
             writer.close()

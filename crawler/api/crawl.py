@@ -129,15 +129,16 @@ class Crawl:
         some = seeds if isinstance(seeds, list | tuple) else ()
         self._asks = parse is not None or any(isinstance(seed, Request) for seed in some)
         self._saved_config = saved or self.config
-        # cookies are on, so that a submitted form can log in
+        # keep cookies, because the user's code may log in with a form
         if self._asks and self.config.fetch.cookies == "auto":
             kept = msgspec.structs.replace(self.config.fetch, cookies=True)
             self.config = msgspec.structs.replace(self.config, fetch=kept)
-        # links are then followed only if a callback or a rule asks for them
+        # Unless `follow` is True, links are followed only if a callback or a rule asks for it, so sitemaps
+        # and feeds are not read.
         if follow is not True:
             silent = msgspec.structs.replace(self.config.sitemaps, robots=False, guess=False, feeds=False)
             self.config = msgspec.structs.replace(self.config, sitemaps=silent)
-        self.final: Report | None = None  # this event is set when the run has ended
+        self.final: Report | None = None  # the report of the run; None until the run has ended
         self.hooks = Hooks.of(
             self.config, Hooks(given["url_filter"], given["link_extractor"], given["page_sink"])
         )
@@ -209,7 +210,7 @@ class Crawl:
         if self._items_path is not None:
             self._items = open_items(self._items_path)
         self.stages.reserve_ballast()
-        if self._asks:  # requests may contain secrets
+        if self._asks:  # the requests that are stored may contain secrets
             (self.stages.directory / "store").chmod(0o700)
         self.process = Process(
             self.stages,
@@ -327,7 +328,7 @@ class Crawl:
             self.final = final_report(self.process, self.directory.crawl_id())
             if not self._supervised:
                 self._save_report()
-        alone = not self._peers  # with several processes, others may have fetched pages
+        alone = not self._peers  # with several processes, another process may have fetched pages
         if alone and not self.process.run_end.on_purpose() and not self.final.any_success:
             reasons = self.final.why_nothing(self._seeds.refused)
             raise NoSeedError(f"no page could be fetched: {reasons}")

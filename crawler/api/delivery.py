@@ -130,8 +130,7 @@ class Delivery:
         self._items = items
         self._processors = processors
         self._callbacks: dict[str, Callback] = {}
-        # keys of the handovers of a change that is not durable yet; a handover is what a request passes to
-        # its page
+        # keys of handovers that are not durable yet; a handover is the data that a request passes to its page
         self._keeping: set[bytes] = set()
         self._syncing: asyncio.Task[None] | None = None
         # fingerprints of the requests that `deliver_unreached` has delivered

@@ -279,7 +279,7 @@ class Level:
             compression=None,  # hashes cannot be compressed
         )
         ascending = built(DiskRuns(directory.with_name("ascending"), []), known)
-        # Keys arrive in sorted order, so every table is written once and the store is compacted.
+        # Keys arrive in sorted order, so each table is written only once, and the store needs no compaction.
         for chunk in ascending.slice(0, 1 << 16):
             with self._store.write_batch() as batch:
                 for number in chunk.tolist():

@@ -83,7 +83,7 @@ class UnitCosts(msgspec.Struct, frozen=True):
     host_cpu: CostRange  # cost of a new host, for its connection, robots.txt and record
     handshake_cpu: CostRange  # cost of a new TLS connection: connecting and a full handshake
     secure_cpu: CostRange  # additional cost of a fetch over TLS, without the handshake
-    # additional cost of a fetch that finds the loop asleep: the cost of turns, wake-ups and a commit
+    # additional cost of a fetch before which the event loop slept: the cost of turns, wake-ups and a commit
     lone_cpu: CostRange
     unchanged_cpu: CostRange  # the refresh of a known page that has not changed
     page_store: CostRange  # a page's record, capture and entry, without its URL, in a compacted store
@@ -108,8 +108,8 @@ class UnitCosts(msgspec.Struct, frozen=True):
     browser_memory: CostRange = CostRange(200e6, 320e6, 1074e6)  # up to `render.memory_bytes_max`
 
 
-# These unit costs are estimates, not measurements. The CPU time of whole crawls was divided according to a
-# profile. For the set `mid`, the sum agrees with the measurement of 1,851 us per page. A page has 28 KiB and
+# These unit costs are estimates, not measurements: the CPU time of whole crawls was divided according to a
+# profile. The sum of the costs `mid` agrees with the measurement of 1,851 us per page. A page has 28 KiB and
 # about 60 links; parsing takes 31 % of the time, and filter and caches take 8 %. The ranges of the costs are
 # estimated, too.
 REFERENCE = UnitCosts(
@@ -147,7 +147,7 @@ REFERENCE = UnitCosts(
 # number of copies of a page's URL in the store before compaction (its queue entry and its record), and in the
 # journal
 STORE_URLS, JOURNAL_URLS = 2.0, 1.0
-# if a plan exceeds a whole number of processes or machines by at most this, it is a rounding error
+# an excess of at most this over a whole number of processes or machines is a rounding error
 ROUNDED = 1e-9
 STORE_URL_PACKED = 0.3  # share of a URL's bytes that compression leaves in a sorted table
 # bytes per waiting URL before compaction, without the URL itself; measured with 400 pages and 10,000 links in
@@ -163,14 +163,15 @@ TABLES_MAPPED = float(
 )
 TABLES_RESIDENT = 0.15  # share of the mapped tables that is in memory because a crawl reads it
 MEMO_MAX = float(_DEFAULT.filter.memo_bytes_max)
-MEMO_ENTRY = 150.0  # bytes per remembered link, to which two forms of the URL are added
+MEMO_ENTRY = 150.0  # bytes per remembered link, without the two forms of its URL
 # The bytes of the tree of the largest page that a process parses without a child.
 TREE_MAX = _DEFAULT.extract.inline_tags_max * 700.0
 TAGS_MAX = float(_DEFAULT.extract.tags_max)  # for a page with more tags, no tree is built
 BODY_MAX = float(_DEFAULT.fetch.body_bytes_max)
 IDLE_MAX, KEEP_ALIVE = float(_DEFAULT.fetch.idle_connections_max), float(_DEFAULT.fetch.keep_alive_max)
 PLAIN_CONNECTION = 15e3  # bytes per connection without TLS; the operating system's buffers are not counted
-NAMES_MAX, NAME_BYTES = 32_768.0, 1_200.0  # hosts that a process remembers by name, and the bytes of each
+# number of hosts remembered by name in a process, and bytes per host
+NAMES_MAX, NAME_BYTES = 32_768.0, 1_200.0
 
 
 class Goal(msgspec.Struct, frozen=True):
@@ -316,7 +317,7 @@ def address_rate(goal: Goal) -> float:
     """Return the pages per second that politeness to the addresses allows, if all have equally many hosts."""
     politeness = _DEFAULT.politeness
     shared = goal.hosts / goal.addresses / politeness.shared_address_domains
-    if shared >= 1.0:  # each address is shared hosting or a CDN
+    if shared >= 1.0:  # each address belongs to shared hosting or to a CDN
         each = 1.0 / (politeness.shared_address_rate * math.sqrt(shared))
     else:
         each = goal.latency + politeness.address_delay_share * goal.delay

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from crawler.config import Config
     from crawler.process.opening.stages import Stages
 
-END_WAIT = 600.0  # seconds to wait for the end of a crawl; its own limits end it much earlier
+END_WAIT = 600.0  # seconds to wait for the end of a crawl; the limits on its shutdown end it much earlier
 # Requests that change nothing. If a process does not answer such a request, its directory is read instead,
 # without its lock.
 READING = frozenset(("status", "why", "page_url", "get", "signals", "host", "hosts"))

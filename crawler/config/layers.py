@@ -121,7 +121,7 @@ class Layers:
 
     def __init__(self) -> None:
         self.tree: dict[str, Any] = {}
-        self._saved: dict[str, Any] = {}  # without the settings of one run
+        self._saved: dict[str, Any] = {}  # `tree` without the settings for this run only
         self.sources: dict[str, str] = {}
 
     def add(self, source: str, tree: Mapping[str, Any]) -> None:

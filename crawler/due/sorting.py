@@ -113,7 +113,7 @@ def _merge(
         b = right[j]
         from_left = a < b
         distinct &= a != b
-        out[i + j] = a if from_left else b  # this line is computed without a branch
+        out[i + j] = a if from_left else b  # the compiled code needs no branch for this line
         i += from_left
         j += not from_left
     while i < n:

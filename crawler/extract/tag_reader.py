@@ -267,7 +267,7 @@ class TagReader:
         self.closed = False
         if self.wanted is not None:
             self.attributes = None
-        if not noted and self.text[self.at] == 62:  # as in nearly all end tags
+        if not noted and self.text[self.at] == 62:  # the tag has no attributes, like nearly all end tags
             self.at += 1
             return True
         if noted:

@@ -192,7 +192,8 @@ class Connection(asyncio.BufferedProtocol):
                 answer.reusable = False
             self.close()
             return
-        # The CPU clock of a thread is a system call, so the first piece of an answer is measured without it.
+        # Reading a thread's CPU clock is a system call, so the first piece of an answer is measured in wall
+        # time.
         clock = time.thread_time if answer.wire_bytes else time.monotonic
         began = clock()
         self._heard_at = time.monotonic()

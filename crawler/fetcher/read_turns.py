@@ -21,8 +21,8 @@ SHARE = 0.005  # seconds of reading per turn of the loop
 FRESH = 0.002
 RESUMED_MAX = 8  # maximum number of connections resumed per turn; they read 1 MiB in some 2 ms
 OTHERS = 3.0
-# A turn has no other work if everything except reading takes at most this many seconds of CPU. Even an empty
-# turn takes 0.05 ms.
+# A turn counts as having no other work if everything except reading takes at most this many seconds of CPU
+# time. Even an empty turn takes 0.05 ms.
 IDLE = 0.0003
 _FADING = 0.9
 

@@ -235,7 +235,8 @@ class TlsTransport(asyncio.BufferedProtocol):
         except ssl.SSLZeroReturnError:
             pass
         except ssl.SSLError as bad_record:
-            # The traceback is removed, because its frame refers to `error`. There would be a cycle of references.
+            # The traceback is removed, because its frame refers to `error`, which would be a cycle of
+            # references.
             error = bad_record.with_traceback(None)
         if self._protocol is not None:
             self._end(self._protocol, error)

@@ -168,7 +168,7 @@ class Credence:
 
     @cython.cfunc
     def _grow(self) -> cython.void:
-        # releases the memory maps
+        # release the memory maps before they grow
         self.agreements = self.weights = self.credences = self.scores = np.zeros(0)
         self.scores = self._columns[3].grow(self.size + 1)
         self.agreements, self.weights, self.credences = (
@@ -264,7 +264,8 @@ class Counts:
 
     @cython.cfunc
     def _grow(self) -> cython.void:
-        self.observed_counts = self.expected_counts = self.instants = np.zeros(0)  # releases the memory maps
+        # release the memory maps before they grow
+        self.observed_counts = self.expected_counts = self.instants = np.zeros(0)
         self.observed_counts, self.expected_counts, self.instants = (
             self._columns[0].grow(self.size + 1),
             self._columns[1].grow(self.size + 1),

@@ -42,12 +42,12 @@ SCORE_MAX = 20.0  # bound of the score, so that a change in a source is noticed
 TRUST_MAX = 7.9
 # between two crawls, the signals of trusted sources count as at most this number of changes
 _TRUSTED_CHANGES = cython.declare(cython.double, 16.0)
-# number of the prior's `_JUDGED` pseudo pages that have good signals
+# of the prior's `_JUDGED` pseudo pages, this number has good signals
 _GOOD = cython.declare(cython.double, 7.0)
 _JUDGED = cython.declare(cython.double, 10.0)
 # the prior precision and the prior recall of bad pages
 _BAD_QUALITY = cython.declare(cython.double, 0.06)
-# the part of the trust that is used while the score of the two kinds is 0, and the score that adds 1 to it
+# the part of the trust that is used at a score of 0, and the increase of the score that adds 1 to this part
 _SPLIT_FIRST = cython.declare(cython.double, 0.5)
 _SPLIT_RANGE = cython.declare(cython.double, 4.0)
 _TRUST_STEP = cython.declare(cython.double, 3.0)  # maximum, in nats, by which a crawl changes a page's trust
@@ -77,7 +77,7 @@ class PageKinds:
 
     @cython.cfunc
     def _grow(self) -> cython.void:
-        # releases the memory maps
+        # release the memory maps before they grow
         self.good = self.judged = self.splits = self.split_scores = np.zeros(0)
         self.bad_true = self.bad_all = self.bad_changes = self.bad_silent = self.bad_exposed = np.zeros(0)
         self.bad_precisions = self.bad_recalls = np.zeros(0)

@@ -98,7 +98,8 @@ class Seasons:
 
     @cython.cfunc
     def _grow(self) -> cython.void:
-        self.rows, self.used = np.zeros(0, np.int32), np.zeros(0, np.uint8)  # releases the memory maps
+        # release the memory maps before they grow
+        self.rows, self.used = np.zeros(0, np.int32), np.zeros(0, np.uint8)
         self.rows, self.used = self._columns[0].grow(self.size + 1), self._columns[1].grow(self.size + 1)
 
     @cython.cfunc

@@ -153,7 +153,8 @@ _TRUSTED_SIGNALS = cython.declare(cython.double, 5.0)
 _COUNTED_MAX = cython.declare(cython.double, 255.0)
 # the prior of the precision of good pages has this number of true pseudo signals
 _TRUE_WEIGHT = cython.declare(cython.double, 3.0)
-# If the true signals are those of the good pages, the share of true signals among them can exceed rho by this factor.
+# If all true signals come from good pages, the share of true signals on these pages can exceed rho by this
+# factor.
 _CONCENTRATED = cython.declare(cython.double, 3.0)
 # the number of signals is evidence only above this score
 _SCORE_NEEDED = cython.declare(cython.double, 1.0)
@@ -188,7 +189,7 @@ class SignalQuality:
 
     @cython.cfunc
     def _grow(self) -> cython.void:
-        # releases the memory maps
+        # release the memory maps before they grow
         self.true_signals = self.all_signals = self.precisions = np.zeros((0, SOURCES))
         self.announced = self.claimed = self.unannounced = self.exposed_part = np.zeros((0, SOURCES))
         self.silent_changes = self.exposed = self.watched = self.means = self.weights = self.recalls = (

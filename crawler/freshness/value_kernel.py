@@ -366,7 +366,7 @@ class Parameters:
         power: cython.double = exp(-i * b)
         q: cython.double = self.false_rate / gamma
         step: cython.double = self.false_rate / (self.change_rate + self.false_rate)
-        # bounds the sum of the later terms
+        # an upper bound of the sum of the later terms
         rest: cython.double = exp(-i * (ratio + b)) * gamma / self.change_rate
         reached: cython.double = 1.0
         while i <= last:

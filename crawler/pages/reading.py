@@ -43,7 +43,7 @@ _BASE32_DIGITS = bytes(
 _CHECKED = re.compile(
     r"\n[^\S\n]*(WARC-(?:Type|Block-Digest|Payload-Digest)|Content-Length)[^\S\n]*:(.*)", re.IGNORECASE
 )
-# the stub declares an instance, not a class
+# the type stub declares `IsalError` as an instance, not as a class
 _IsalError: type[Exception] = igzip_lib.IsalError  # type: ignore[assignment]
 
 

@@ -144,7 +144,7 @@ class RobotsRules:
             if _is_wildcard(rule.pattern):
                 wildcards.setdefault(_head(rule.pattern), []).append(rule)
             else:
-                # the first rule is kept; an allow rule comes before a disallow rule
+                # of rules with equal patterns, the first is kept; an allow rule comes before a disallow rule
                 plain.setdefault(rule.pattern, rule)
         self._plain, self._wildcards = _ByPrefix(plain), _ByPrefix(wildcards)
         # the latest verdict, cached because a URL is checked several times

@@ -214,7 +214,7 @@ def _nameless_file(folder: Path) -> int:
     except OSError as error:
         if error.errno not in (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL):
             raise
-    file, name = tempfile.mkstemp(dir=folder, prefix=".serve-")  # a file system without nameless files
+    file, name = tempfile.mkstemp(dir=folder, prefix=".serve-")  # the file system has no files without names
     os.unlink(name)
     return file
 

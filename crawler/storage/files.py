@@ -32,7 +32,7 @@ from typing import IO
 from crawler.errors import BusyError, DamageError, DirectoryError, StoreError, UsageError
 
 BRIEF_MAX = 30.0  # seconds to wait for a lock that its holder will release soon
-_LOOK_AGAIN = 0.05  # seconds between two attempts
+_LOOK_AGAIN = 0.05  # seconds between two attempts to get the lock
 _READ_CHUNK_BYTES = 1 << 20
 
 

@@ -31,7 +31,8 @@ def test_a_process_that_appears_or_returns_adds_only_its_growth() -> None:
     def rate(now: float, *parts: dict) -> float:
         return pulse.sample(parts, {}, now)["pages"]
 
-    for now, p1 in ((9.0, 0.0), (10.0, 0.0), (11.0, 1.0)):  # totals without p1 would show as a steep rise
+    # if p1 were left out of the totals, its return would look like a steep rise
+    for now, p1 in ((9.0, 0.0), (10.0, 0.0), (11.0, 1.0)):
         assert pulse.sample([status(40_010), status(90_000, name="p1", now=p1)], {}, now) == {}
     assert rate(12.0, status(40_020), status(90_005, name="p1")) == 15.0
     assert rate(13.0, status(40_030), status(90_005, name="p1", now=0.0)) == 10.0, "p1 has died"

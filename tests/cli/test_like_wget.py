@@ -113,7 +113,7 @@ def test_a_stopped_timestamping_run_can_be_continued(tmp_path: Path) -> None:
         assert report["stopped_by"] == "max_pages" and report["frontier"]["todo"] == 7
         crawl(tmp_path)
         assert sorted(web.paths()) == sorted(["/", *(f"/{n}" for n in range(9))])
-        crawl(tmp_path, "--timestamping")  # nothing is queued: all known pages are requested again
+        crawl(tmp_path, "--timestamping")  # nothing is queued, so all known pages are requested again
         assert len(web.paths()) == 20
 
 

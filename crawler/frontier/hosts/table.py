@@ -94,13 +94,13 @@ class HostFlag:
     REFUSED = 2  # held after too many refusals in a row
     GIVEN_UP = 4  # given up, for this run only: no answer for days, or no address
     EXCLUDED = 8  # its domain has more hosts than allowed, so the host's URLs are parked
-    # does not prevent requests. The host's last page arrived quickly, so the host may use the fetch slots
-    # reserved for prompt hosts.
+    # this flag does not prevent requests; the host's last page arrived quickly, so the host may use the fetch
+    # slots reserved for prompt hosts
     PROMPT = 16
-    # does not prevent requests. The host has answered a request, in this run or before.
+    # this flag does not prevent requests; the host has answered a request, in this run or before
     REACHED = 32
-    # does not prevent requests. The host's last page was slow, but the host answers. So it may hold a fetch slot
-    # longer than a host that does not answer.
+    # this flag does not prevent requests; the host's last page was slow, but the host answers, so it may hold
+    # a fetch slot longer than a host that does not answer
     LATE = 64
 
 

@@ -148,7 +148,7 @@ class Arms:
 
     def block(self, host: int, until: float) -> None:
         for arm, schedule in enumerate(self.schedules):
-            # While a page of the host is in flight, the other arms must wait anyway.
+            # While an arm fetches a page of the host, the other arms wait for it anyway.
             if self._busy.get(host, arm) == arm:
                 schedule.block(host, until)
 

@@ -298,7 +298,8 @@ class Deadlines:
             return min(self._again(host, now) + offset, latest)
         if self.clocked and self.tables.hubs.row_of(page) < 0:
             return min(self._clocked_key(page, host, wait, offset, now), latest)
-        # the worth of new pages is not measured on the clock, so the offset must not delay a hub
+        # the worth of new pages does not depend on the neighbourhood clock, so the offset must not delay a
+        # hub
         if offset < 0.0:
             return min(self.due(page, host, n, max(now - crawled, 0.0), now) + offset, latest)
         return min(crawled + wait, latest)
@@ -432,8 +433,8 @@ class Deadlines:
             due = self._again(host, now)
         elif self.clocked:
             due = self._reach(page, host, wait, excess, now)
-            # If a quiet neighbourhood becomes active, the page is due earlier. But a bounded offset is at
-            # least 0, so it does not show this at first. So the page is checked again soon.
+            # If a quiet neighbourhood becomes active, the page should be due earlier. But a bounded offset is
+            # at least 0, so it does not move the page forward at first. So the page is checked again soon.
             if excess < 0.0 and self.offsets.is_bounded(page, host):
                 due = min(due, now + _QUIET_SHARE * self.controller.scale)
         return min(due, crawled + self.tables.max_age(page))

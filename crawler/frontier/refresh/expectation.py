@@ -139,7 +139,7 @@ class Expectation:
                 try:
                     known = schedule.overview.page(page, then)
                     found.append(replace(known, fresh=self.fresh(known)))
-                except RuntimeError:  # skip the number of a removed page
+                except RuntimeError:  # the page with this number was removed
                     continue
         return found
 

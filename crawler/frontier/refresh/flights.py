@@ -156,7 +156,7 @@ class Flights:
             if self.tables.rows[page].signals:
                 self.tables.states[page] |= JUMPED
             self.queues.place(page, now)
-            # what was learned has changed the offset of the directory
+            # the observed result has changed the offset of the directory
             self.queues.place_directory(self.tables.page_heaps.nodes[page].owner, now)
         else:
             self._put_off(page, host, signals, result == 2, now)

@@ -39,7 +39,7 @@ else:
     from crawler.frontier.refresh.tables import AWAY, EXPLORED, FAILED, HELD, NEW, WITHHELD, Tables
 
 _INFINITY = cython.declare(cython.double, float("inf"))
-_HUB_SAMPLE = 1000  # number of hubs that represent all hubs in a sum
+_HUB_SAMPLE = 1000  # size of the sample of hubs from which a sum over all hubs is estimated
 
 
 @cython.cclass

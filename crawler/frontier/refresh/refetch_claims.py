@@ -35,7 +35,7 @@ class RefetchClaims:
         self.held: dict[int, PageView] = {}
         self._shut: set[int] = set()  # keys of hosts that are blocked until `reopen`
         self._ahead: deque[int] = deque()  # fingerprints of requested pages
-        self._requested: set[int] = set()  # the same
+        self._requested: set[int] = set()  # the elements of `_ahead`
 
     # -- which page
 

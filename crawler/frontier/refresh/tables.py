@@ -55,7 +55,7 @@ NEW = 64  # appeared while the crawl was watching its site, and was never fetche
 LOW_BITS = 31
 
 # The heap that holds a host.
-NOWHERE = 0  # in no heap: busy, or it has nothing to fetch
+NOWHERE = 0  # the host is in no heap, because it is busy or has nothing to fetch
 ELIGIBLE = 1
 WAITING = 2
 

@@ -83,7 +83,7 @@ def judge(cluster: Cluster) -> RunVerdict:
     asked = by_page(web, rows)
     over = observed.ended or settings.refresh
     if over and not cloned:
-        # pages linked after this instant may not have been requested yet
+        # pages that were linked after this instant need not have been requested yet
         since = math.inf if observed.ended else START + observed.elapsed / 2
         _judge_pages(notes, web, rows, asked, cluster, since)
     if observed.ended and cloned:
@@ -406,7 +406,7 @@ def _judge_rate(notes: Notes, rows: Sequence[WebAsk], settings: ClusterSettings)
         while asks[first].at < row.at - RATE_WINDOW:
             first += 1
         window = asks[first : place + 1]
-        # each process may begin with a request after every start
+        # each start of a process allows one more request
         if len(window) > allowed + max(processes, len({each.life for each in window})):
             notes.add("unfair rate", f"{len(window)} in {RATE_WINDOW:g} s until {row.at - START:.1f}")
 

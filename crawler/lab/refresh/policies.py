@@ -186,8 +186,8 @@ def _mixed(pages: Pages, bandwidth: float, low: float, high: float, by: str, gue
     ]
     accuracy = (share * gains[0] + (1.0 - share) * gains[1]) / pages.importance.sum()
     rates = share * more + (1.0 - share) * fewer
-    # If the level is just below the maximum of a page's value, a change of the level by a rounding error may
-    # change the page's rate much. Then no mixture of the two solutions has exactly the sum `bandwidth`, so
+    # If the level is just below the maximum of a page's value, even a rounding error in the level may change
+    # the page's rate considerably. Then no mixture of the two solutions has exactly the sum `bandwidth`, so
     # the rates are scaled to this sum.
     if bandwidth > 0.0 and rates.sum() > 0.0:
         rates *= bandwidth / rates.sum()

@@ -104,7 +104,7 @@ class Withdrawing:
 
     def _apply(self) -> Steps:
         reloading = self._pages.withdrawals.reloading()
-        next(reloading)  # the rules are in force
+        next(reloading)  # from here on, the rules are in force
         self._url_filter.renew()
         yield from reloading
         # The answer is sent after this commit. By then, all decisions made before the new rules took effect

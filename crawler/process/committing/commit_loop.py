@@ -82,8 +82,8 @@ class CommitLoop:
         self._in_thread = in_thread
         self._committer = Committer(config.store, config.crawl.concurrency)
         self._heavy_links_max = config.due.buffer_entries_max
-        # Small groups may be written in the event loop's thread. If this process has an HTTP server, they are
-        # not, because its clients would have to wait for the disk.
+        # Small groups may be written in the event loop's thread, unless this process has an HTTP server,
+        # whose clients would have to wait for the disk.
         self._alone = not config.serve.address
         self._steps = {
             Step.WAIT: self._wait,

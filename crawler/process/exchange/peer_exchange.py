@@ -69,7 +69,7 @@ class PeerExchange(Exchange):
         )
         self._awaited = MissingPeers(silence_max)
         self._weights = Weights(context.name, context.topology.peers)
-        # A supervisor must be told that the crawl has ended, even if this process has not stored this.
+        # A supervisor must be told that the crawl has ended, even if this process has not stored the end.
         self.coordination.tells_end = member.supervised
         self._beating: asyncio.Task[None] | None = None
         boot = self.coordination.boot

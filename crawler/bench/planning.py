@@ -86,13 +86,13 @@ class UnitCosts(msgspec.Struct, frozen=True):
     # additional cost of a fetch before which the event loop slept: the cost of turns, wake-ups and a commit
     lone_cpu: CostRange
     unchanged_cpu: CostRange  # the refresh of a known page that has not changed
-    page_store: CostRange  # a page's record, capture and entry, without its URL, in a compacted store
+    page_store: CostRange  # bytes of a page's record, capture and entry in a compacted store, without its URL
     page_store_log: CostRange  # bytes of a page's record, capture and entry before compaction
     page_journal: CostRange  # a page's line in pages.jsonl, without its URL
     capture_warc: CostRange  # bytes of the WARC records of a fetch, without those of the fetched body
-    body_warc: CostRange  # bytes of WARC per byte of body compressed by gzip (level 6)
+    body_warc: CostRange  # bytes of WARC per byte that a body has after compression by gzip (level 6)
     coded_warc: CostRange  # bytes of WARC per byte of a body that the server sends compressed
-    unchanged_warc: CostRange  # WARC records of a revisit
+    unchanged_warc: CostRange  # bytes of the WARC records of a revisit
     known_bits: CostRange  # bits per known URL in the DUE, beyond log2 of the mean gap between fingerprints
     todo_disk: CostRange  # bytes per waiting URL of 77 characters
     process_memory: CostRange

@@ -104,7 +104,7 @@ def test_all_entrances_withhold_the_same_pages(tmp_path: Path, web: Web) -> None
     seeds, known = urls(web, "/"), {url for path in PATHS for url in urls(web, path)}
     assert run("crawl", *seeds, "--dir", directory, *FLAGS, "--scope", "host").code == 0
     change(web)
-    time.sleep(1)  # each copy of robots.txt is then older than `copy_max_age`
+    time.sleep(1)  # now, each copy of robots.txt is older than `copy_max_age`
     running = Running(tmp_path, [*seeds, web.url("/", ENDLESS)], *FLAGS, "--timestamping", "--scope", "host")
     try:
         running.until(lambda: all(web.paths(host).count("/later") == 2 for host in HOSTS))

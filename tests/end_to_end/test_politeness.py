@@ -63,7 +63,7 @@ def test_gaps_of_fifty_hosts_survive_a_kill(tmp_path: Path) -> None:
             assert after - ended >= delay - SLACK, (host, begin, ended, after)
             if after - ended < factor * (ended - begin) - 2 * SLACK:
                 early.append(host)
-    # the kill may come between an answer and its commit; then only the minimum gap is known
+    # the kill may come between an answer and its commit; the next run then knows only the minimum gap
     assert len(early) <= 3, early
 
 

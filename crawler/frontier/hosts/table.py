@@ -64,7 +64,8 @@ _SHORT_TYPE = np.dtype(
 SHORT = struct.Struct("<IQIIQ")
 assert _SHORT_TYPE.itemsize == SHORT.size
 _SHORT_COLUMNS = ("cursor", "todo", "known")
-_MARK = 0xFFFF_FFFF  # a short record begins with the inverted low half of the key; a full record never does
+# a short record begins with the low half of the key, all bits inverted; a full record never does
+_MARK = 0xFFFF_FFFF
 _KEY_TYPE = np.dtype([("prefix", "S2"), ("key", ">u8")])
 _STORED = [name for name in _RECORD_TYPE.names or () if name != "domain_key"]
 _LEFT_OUT = [name for name in _STORED if name != "key" and name not in _SHORT_COLUMNS]

@@ -301,7 +301,8 @@ def test_a_continued_crawl_keeps_the_settings_that_are_not_given_again(
         refused = str(error)
     assert bool(done.code) == bool(refused), (done, refused)
     reason = refused.replace("python", "cli").removeprefix("configuration: ")
-    assert reason.partition(" (")[0] in done.err, (done, refused)  # the command shows keys as its flags
+    # the part in parentheses differs: the command names its flags there
+    assert reason.partition(" (")[0] in done.err, (done, refused)
     kept = (tmp_path / "python" / "crawl.toml").read_text()
     assert kept == (tmp_path / "cli" / "crawl.toml").read_text()
     assert refused and kept == before or "body_bytes_max = 123456" in kept

@@ -264,7 +264,7 @@ def main() -> None:
     link = socket.socket(fileno=int(sys.argv[1]))
     os.set_inheritable(link.fileno(), False)
     # The server is started by the first test that needs it. That test may ignore or block signals, but later
-    # programs must not inherit this.
+    # programs must not inherit these settings.
     for number in _INHERITED:
         signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)

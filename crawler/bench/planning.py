@@ -154,7 +154,7 @@ STORE_URL_PACKED = 0.3  # share of a URL's bytes that compression leaves in a so
 # all
 TODO_LOG = 18.0
 LINK_BYTES = 30.0  # bytes per line of the links log, besides the URL
-# a file of the links log is deleted when all its links are flushed and the next file has begun
+# bytes of the links log per process: a file is deleted once its links are flushed and the next file has begun
 LINKS_LOG_MAX = float(_DEFAULT.due.log_bytes_max)
 # Data that is not yet in a table is in at most two buffers in memory.
 WRITE_BUFFER = float(_DEFAULT.store.write_buffer_bytes)

@@ -209,7 +209,7 @@ async def test_time_limits_exclude_pauses(world: World) -> None:
     for _ in range(4):
         world.now += 2.9
         world.come(b"a")
-    world.connection.check(world.now + 1.499)  # 4 + 2.9 + 4 * 2.9 s of 20 s have passed
+    world.connection.check(world.now + 1.499)  # 4 + 2.9 + 4 * 2.9 s of the total limit of 20 s have passed
     await asyncio.sleep(0)
     assert not task.done()
     world.connection.check(world.now + 1.501)

@@ -22,7 +22,7 @@ that were not reserved before, such as the data made from a body.
 from collections.abc import Hashable
 from typing import Generic, TypeVar
 
-SMALL_BYTES = 64 << 10  # the median page has 30 kB
+SMALL_BYTES = 64 << 10  # each share may grow to this size; the median page has 30 kB
 YOUNGER_PART = 4  # all shares but the oldest may together hold 1/4 of the limit
 CHARGED_PART = 8  # while more than 1/8 of the limit is charged, even the oldest share must fit into the limit
 

@@ -33,7 +33,7 @@ settings.register_profile("crawler", deadline=None, suppress_health_check=[Healt
 settings.load_profile("crawler")
 
 # `nohup` and shell scripts that use `&` start programs with these signals ignored. Programs that tests start
-# would inherit this. They do not inherit handlers, so a handler that does nothing is set here.
+# would ignore them, too. Handlers are not inherited, so a handler that does nothing is set here.
 for _number in (signal.SIGHUP, signal.SIGINT):
     if signal.getsignal(_number) is signal.SIG_IGN:
         signal.signal(_number, lambda *_: None)

@@ -27,7 +27,7 @@ URLS_MAX = 10_000
 _TOKEN = re.compile(r"[0-9a-f]{32}")
 
 WITHDRAW = "withdraw"  # the arguments of this command are the fields of `withdrawal.TakeDown`
-# command -> (name and type of its argument); a command goes to every process, except that `seed` goes to only
+# command -> (name and type of its argument); all commands go to every process, except `seed`, which goes to
 # one
 COMMANDS: dict[str, tuple[str, type]] = {
     "pause": ("", str),

@@ -127,7 +127,8 @@ def _start_anew(options: dict[str, Any], cached: bool) -> None:
     Raises:
         UsageError: an argument is invalid, or there are no seeds; the existing crawl is as it was.
     """
-    if not isinstance(options.get("config"), Config):  # the settings of the existing crawl do not apply
+    # the new crawl does not use the settings of the old one
+    if not isinstance(options.get("config"), Config):
         options["config"] = configure(options.get("config"))
     new = Crawl(**options)
     if not (options.get("seeds") or new.config.seeds):

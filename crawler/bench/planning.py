@@ -86,13 +86,13 @@ class UnitCosts(msgspec.Struct, frozen=True):
     # additional cost of a fetch before which the event loop slept: the cost of turns, wake-ups and a commit
     lone_cpu: CostRange
     unchanged_cpu: CostRange  # the refresh of a known page that has not changed
-    page_store: CostRange  # a page's record, capture and entry, without its URL, in a compacted store
+    page_store: CostRange  # bytes of a page's record, capture and entry in a compacted store, without its URL
     page_store_log: CostRange  # bytes of a page's record, capture and entry before compaction
     page_journal: CostRange  # a page's line in pages.jsonl, without its URL
     capture_warc: CostRange  # bytes of the WARC records of a fetch, without those of the fetched body
-    body_warc: CostRange  # bytes of WARC per byte of body compressed by gzip (level 6)
+    body_warc: CostRange  # bytes of WARC per byte that a body has after compression by gzip (level 6)
     coded_warc: CostRange  # bytes of WARC per byte of a body that the server sends compressed
-    unchanged_warc: CostRange  # WARC records of a revisit
+    unchanged_warc: CostRange  # bytes of the WARC records of a revisit
     known_bits: CostRange  # bits per known URL in the DUE, beyond log2 of the mean gap between fingerprints
     todo_disk: CostRange  # bytes per waiting URL of 77 characters
     process_memory: CostRange
@@ -154,7 +154,7 @@ STORE_URL_PACKED = 0.3  # share of a URL's bytes that compression leaves in a so
 # all
 TODO_LOG = 18.0
 LINK_BYTES = 30.0  # bytes per line of the links log, besides the URL
-# a file of the links log is deleted when all its links are flushed and the next file has begun
+# bytes of the links log per process: a file is deleted once its links are flushed and the next file has begun
 LINKS_LOG_MAX = float(_DEFAULT.due.log_bytes_max)
 # Data that is not yet in a table is in at most two buffers in memory.
 WRITE_BUFFER = float(_DEFAULT.store.write_buffer_bytes)

@@ -426,7 +426,7 @@ class LinkScanner(TagReader):
         if len(foreign) == _DEPTH_MAX or (element in (tags.SVG, tags.MATH) and name != foreign[0]):
             return False
         if self.others is not None and not self.templates:
-            if element == tags.STYLE:  # inside SVG or MathML, its text would have to be parsed
+            if element == tags.STYLE:  # inside SVG or MathML, the text of `<style>` would have to be parsed
                 return False
             if self.attributes is not None:
                 if self.others.needs_tree(self.attributes):

@@ -92,14 +92,15 @@ def parse(utf8: bytes, encoding: str, page: Context, config: ExtractConfig) -> E
     if page.want_anchors:
         _take_anchors(tree, found)
     if page.want_requisites or config.all_attributes:
-        from crawler.extract.requisites import OtherUrls  # few crawls want requisites
+        from crawler.extract.requisites import OtherUrls  # imported here, because few crawls want requisites
 
         others = OtherUrls(config.links_max, all_attributes=config.all_attributes)
         others.take_tree(tree)
         others.add_to(found, requisites=page.want_requisites)
     extracted = found.extracted(encoding, _title(tree), config.links_max)
     if page.want_markup:
-        from crawler.extract.markup import read_markup  # only the audit wants the markup
+        # imported here, because only the audit wants the markup
+        from crawler.extract.markup import read_markup
 
         extracted.markup = read_markup(tree, page)
     return extracted

@@ -45,7 +45,8 @@ _NO_ASCII = frozenset({"utf-16-le", "utf-16-be", "iso2022_jp"})
 MapUrl = Callable[[str, Kind], str | None]
 
 _WS = rb"[\t\n\f\r ]"
-# Attributes as in 13.2.5.32 to 13.2.5.39. A quote that is not closed extends to the end of the page.
+# Attributes as in the HTML standard, 13.2.5.32 to 13.2.5.39. A quote that is not closed extends to the end of
+# the page.
 _VALUE = rb"\"[^\"]*+(?:\"|\Z)|'[^']*+(?:'|\Z)|(?![\"'])[^\t\n\f\r >]*+"
 _ATTRIBUTES = (
     rb"(?:[\t\n\f\r /]++(?:[^\t\n\f\r />][^\t\n\f\r />=]*+(?:%b*+=%b*+(?:%b))?+)?+|(?<=[\"'])"

@@ -54,8 +54,8 @@ class SitemapReader:
         self._config = config
         self._found = Sitemap(entries=[], maps=[])
         self._bytes_left = int(config.bytes_max)
-        self._head: bytes | None = b""  # first bytes of the body, until gzip can be recognised
-        self._decoded_head = b""  # first decoded bytes, until the format can be recognised
+        self._head: bytes | None = b""  # first bytes of the body, kept until gzip can be recognized
+        self._decoded_head = b""  # first decoded bytes, kept until the format can be recognized
         self._gzip: _Gunzip | None = None
         self._form: XmlStream | _Lines | None = None
         self._loc = ""

@@ -33,7 +33,7 @@ from crawler.fetcher.fetch_request import FetchLimits, HeldSlot
 from crawler.fetcher.idle_pool import Authority
 
 READ_BYTES = 64 << 10
-REST_BYTES = 128 << 10  # bytes; nine of ten pages are smaller
+REST_BYTES = 128 << 10  # reading an answer rests after this many bytes; nine of ten pages are smaller
 SHORT_BYTES = 4 << 10
 _TICK = 0.01  # seconds; the kernel measures time in ticks of up to 10 ms, so `_lag` ignores a lag of one tick
 _QUICKACK = getattr(socket, "TCP_QUICKACK", None)  # Linux

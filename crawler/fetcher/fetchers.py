@@ -71,7 +71,8 @@ class FetcherNeeds(NamedTuple):
     processes: int
 
 
-HELD_LEAST = 48 << 20  # bytes; enough for four bodies of the default maximum length
+# minimum bytes of bodies that a process may hold; enough for four bodies of the default maximum length
+HELD_LEAST = 48 << 20
 MakeFetcher = Callable[[FetcherNeeds], Fetcher]
 
 

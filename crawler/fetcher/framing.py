@@ -169,7 +169,7 @@ def keeps_alive(head: Head) -> bool:
     return head.version == "HTTP/1.0" and b"keep-alive" in options and b"transfer-encoding" not in head.known
 
 
-# Matches the size lines of small chunks in their plainest form.
+# Maps the size lines of small chunks, in their plainest forms, to the sizes.
 _SIZES = {text % size: size for size in range(1, 4096) for text in (b"%x", b"%X")}
 
 

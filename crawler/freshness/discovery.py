@@ -91,7 +91,7 @@ _FOUND = cython.declare(cython.Py_ssize_t, 0)  # these constants are the numbers
 _WATCHED = cython.declare(cython.Py_ssize_t, 1)
 _AT = cython.declare(cython.Py_ssize_t, 2)
 
-# Pseudo observations, in pages and days.
+# The priors as pseudo observations: numbers of new pages and of days.
 _CRAWL_FOUND = cython.declare(cython.double, 0.5)
 _CRAWL_DAYS = cython.declare(cython.double, 365.0)
 _SITE_DAYS = cython.declare(cython.double, 60.0)

@@ -51,7 +51,7 @@ _WEEK_HOURS = cython.declare(cython.Py_ssize_t, 168)
 COLUMNS = 33  # hours (24), days (7), changes, score
 _CHANGES = cython.declare(cython.Py_ssize_t, 31)
 _SCORE = cython.declare(cython.Py_ssize_t, 32)
-_SLOWEST = cython.declare(cython.double, 0.05)  # f, the minimum speed
+_SLOWEST = cython.declare(cython.double, 0.05)  # f: the minimum speed of the clock
 _FACTOR_MIN = cython.declare(cython.double, 0.03)
 _FACTOR_MAX = cython.declare(cython.double, 24.0)
 # At first, 1/eta is `_FIRST` for all factors. After many changes, it is `_LAST` for the factors of hours, and
@@ -61,7 +61,7 @@ _LAST = cython.declare(cython.double, 50.0)
 _DAY = cython.declare(cython.double, 4.0)
 _CHANGES_MAX = cython.declare(cython.double, 2000.0)
 _STEP_MAX = cython.declare(cython.double, 0.5)  # the maximum change of a factor by one crawl
-_CRAWLS = cython.declare(cython.int, 50)  # a site has this number of crawls before its rhythm is learned
+_CRAWLS = cython.declare(cython.int, 50)  # a site's rhythm is learned only after this number of crawls
 _SCORE_KEPT = cython.declare(cython.double, 0.998)
 _SCORE_CHARGE = cython.declare(cython.double, 0.01)
 _SCORE_MAX = cython.declare(cython.double, 20.0)

@@ -145,7 +145,7 @@ _PLAUSIBLE = cython.declare(cython.double, 0.3)
 _HONEST = cython.declare(cython.double, 1.4)
 _CLAIMED = cython.declare(cython.double, 2.0)
 _WEIGHT_MAX = cython.declare(cython.double, 13.8)  # -ln(1 - PRECISION_MAX)
-# the weighted number of signals of a source that has sent a signal, before any crawl was judged
+# the weighted number of signals with which a source begins when it sends its first signal
 _HEARD = cython.declare(cython.double, 1e-6)
 _TRUSTED_PRECISION = cython.declare(cython.double, 0.5)
 # after this number of true signals, a source may be trusted

@@ -408,7 +408,7 @@ class PageCache(Archive):
     def _rewrite(self, item: erasure.Rewriting) -> None:
         try:
             item.write(self, self._writer, self._compress)
-        except DamageError as error:  # the bytes were already lost; `check` reports them
+        except DamageError as error:  # the bytes were already lost; `check` reports the loss
             self._unexpected.note(error, "a copy that repeats an erased one")
 
     def _append(self, capturing: Capturing) -> bool:

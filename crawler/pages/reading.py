@@ -169,7 +169,7 @@ def expand_next(steps: Steps, *, bytes_max: int, where: str) -> bytes | None:
     try:
         while step := steps.take():
             piece = inflater.decompress(step, _CHUNK_BYTES)
-            if inflater.eof and not parts and len(piece) <= room:  # true of nearly all members
+            if inflater.eof and not parts and len(piece) <= room:  # this is true of nearly all members
                 steps.give_back(len(inflater.unused_data))
                 return piece
             for part in itertools.chain((piece,), _rest_of(inflater, piece)):

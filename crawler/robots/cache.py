@@ -365,8 +365,8 @@ class RobotsCache:
     def _delay(self, failures: int, outcome: str) -> float:
         """Return the retry delay after a failure that follows `failures` consecutive failures."""
         if outcome == Outcome.TLS_ERROR and failures:
-            # A long delay, as for pages (`TLS_WAIT`), because a bad certificate is seldom replaced within
-            # hours.
+            # The delay is as long as for pages (`TLS_WAIT`), because a bad certificate is seldom replaced
+            # within hours.
             return float(self._config.copy_max_age)
         delays = self._config.unreachable_delays
         return float(delays[min(failures, len(delays) - 1)])

@@ -12,7 +12,7 @@ All operations take constant time, except that `overdue` takes time linear in th
 from collections.abc import Hashable
 from typing import Generic, TypeVar
 
-PATIENCE = 1.0  # number of seconds; a client on a slow line can send its header in this time
+PATIENCE = 1.0  # seconds for which a waiting client keeps its slot; enough to send a header on a slow line
 
 C = TypeVar("C", bound=Hashable)
 

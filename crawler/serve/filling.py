@@ -36,7 +36,7 @@ STEP = 0.002  # seconds of work between two rests, and so the longest time that 
 # If other programs use the CPU, the work falls behind, and then catches up by shorter rests. At most this
 # many seconds are made up.
 DELAY_MAX = 0.5
-IDLE = 0.02  # seconds without a request, after which the work continues
+IDLE = 0.02  # after this many seconds without a request, the work continues
 CHECK_INTERVAL = 1.0  # seconds between two checks for a new kind of client or a new withdrawal
 REPEAT_INTERVAL = 60.0  # seconds between two passes over the pages of a running crawl
 FORMS_MAX = 4  # maximum number of forms (`CopyForm`) that are prepared; a withdrawal starts the count anew

@@ -36,7 +36,7 @@ SWEEP_INTERVAL = 1.0  # seconds between checks for clients that keep the server 
 CLOSE_GRACE = 1.0  # number of seconds that answers in progress get at shutdown
 # number of seconds for which a client's data is read and discarded before its connection is closed
 LINGERING = 2.0
-LINGERING_BYTES = 256 << 10  # maximum number of bytes that are discarded so
+LINGERING_BYTES = 256 << 10  # maximum number of bytes that are discarded before the connection is closed
 # maximum number of bytes of a request body held in memory; while there are more, nothing is read
 BODY_HELD = 64 << 10
 BACKLOG = 512

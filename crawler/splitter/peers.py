@@ -304,7 +304,7 @@ class Peers:
         self.now = clock.now
         self.linger = float(common.config.handshake_timeout)
         self._doorkeeper = Doorkeeper(sessions_max=len(self._addresses) + common.config.strangers_max)
-        # a dict instead of a set, because its order is repeatable
+        # a dict, because its order is repeatable, unlike that of a set
         self._connections: dict[_Connection, None] = {}
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._socket: socket.socket | None = None

@@ -80,9 +80,9 @@ COLUMNS = (
     *(" " * 16, "pages/min", "ratio", " late", "  asked", " took", "busy", "kept", "child"),
     *("peak MiB", "  main", "turn ms", " wall", "gap s", "exit s", "code", "details"),
 )
-# the parts of a measurement in the columns from `asked` to `exit s`
+# the fields of a measurement that fill the columns from `asked` to `exit s`
 FIGURES = ("asked", "took", "busy", "kept", "children", "peak", "main", "cpu", "wall", "gap", "exit")
-SETTLED = 3.0  # the gap is measured from this time on, in seconds after the start
+SETTLED = 3.0  # seconds from the start of the crawl; the gap is measured from then on
 
 
 # -- inside the crawl's process ---------------------------------------------------------------------
@@ -160,7 +160,7 @@ def crawl_measured(out: Path, arguments: list[str], *, stacks: bool) -> int:
         )
         out.write_text(json.dumps(found | {"seen": turns[0].seen.most_common(12) if turns else []}))
 
-    # no garbage collection happens at the end of the program, so `write` may be its last step
+    # `write` may be the last step of the program, because no garbage collection happens at its end
     atexit.register(write)
     sys.argv = ["crawler", *arguments]
     return program()

@@ -45,7 +45,7 @@ SIMULATED = (
 )  # fmt: skip
 YEAR = 365 * 86_400
 ALLOWED = 0.012  # an error of a decile below this one costs nothing
-LARGE = 0.03  # the cost of larger errors is linear
+LARGE = 0.03  # from this error on, the cost is linear
 
 
 class Run(msgspec.Struct, frozen=True):

@@ -105,7 +105,7 @@ def test_all_entrances_withhold_the_same_pages(tmp_path: Path, web: Web) -> None
     seeds, known = urls(web, "/"), {url for path in PATHS for url in urls(web, path)}
     assert run("crawl", *seeds, "--dir", directory, *FLAGS, "--scope", "host").code == 0
     change(web)
-    time.sleep(1)  # each copy of robots.txt is then older than `copy_max_age`
+    time.sleep(1)  # now, each copy of robots.txt is older than `copy_max_age`
     running = Running(tmp_path, [*seeds, web.url("/", ENDLESS)], *FLAGS, "--timestamping", "--scope", "host")
     try:
         running.until(lambda: all(web.paths(host).count("/later") == 2 for host in HOSTS))
@@ -339,7 +339,8 @@ def test_a_continued_crawl_keeps_the_settings_that_are_not_given_again(
         refused = str(error)
     assert bool(done.code) == bool(refused), (done, refused)
     reason = refused.replace("python", "cli").removeprefix("configuration: ")
-    assert reason.partition(" (")[0] in done.err, (done, refused)  # the command shows keys as its flags
+    # the part in parentheses differs: the command names its flags there
+    assert reason.partition(" (")[0] in done.err, (done, refused)
     kept = (tmp_path / "python" / "crawl.toml").read_text()
     assert kept == (tmp_path / "cli" / "crawl.toml").read_text()
     assert refused and kept == before or "body_bytes_max = 123456" in kept

@@ -63,7 +63,7 @@ def test_gaps_of_fifty_hosts_survive_a_kill(tmp_path: Path) -> None:
             assert after - ended >= delay - SLACK, (host, begin, ended, after)
             if after - ended < factor * (ended - begin) - 2 * SLACK:
                 early.append(host)
-    # the kill may come between an answer and its commit; then only the minimum gap is known
+    # the kill may come between an answer and its commit; the next run then knows only the minimum gap
     assert len(early) <= 3, early
 
 
@@ -89,7 +89,7 @@ def test_hosts_of_one_domain_share_a_rate(tmp_path: Path, more: tuple[str, ...])
         starts = sorted(begin for begin, *_ in web.requests())
         found = judge(web, tmp_path / "crawl")
     assert ended.code == 0 and found.lost == found.stored_twice == 0, ended
-    # a loaded machine may start a request late and the next ones in time
+    # a loaded machine may start one request late and the next ones on time
     assert all(late - early >= 1.7 for early, late in zip(starts, starts[24:], strict=False)), starts
 
 

@@ -361,7 +361,7 @@ def test_an_answer_whose_records_cannot_be_built_is_stored_without_body(
     assert [page and page.payload for page in pages] == [b"<p>page</p>", b"", b"x"]
     assert pages[1] is not None and pages[1].status == 200
     assert caplog.text.count("planted") and caplog.text.count("Traceback") == 1
-    # must not become a revisit, because the first body was not stored
+    # the new answer must not become a revisit, because the first body was not stored
     site.visit(fetch(f"{URL}3", b"body"), 3)
     page = site.cache.get(3)
     assert page is not None and page.payload == b"body"

@@ -66,7 +66,7 @@ OTHERS = {
     "key": "it reads only the key",
 }
 RUNS = [(command, *words) for command, runs in COMMANDS.items() for words in runs]
-# These commands leave the directory as the upgrade made it, so one `check` after `status` speaks for all of them.
+# These commands do not change the upgraded directory, so it is enough to run `check` once, after `status`.
 READERS = ("why", "get", "report", "export", "config", "check")
 # All commands upgrade a directory by the same function. So each command opens every sixth directory, and each
 # directory is opened by every sixth command.

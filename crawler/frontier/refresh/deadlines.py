@@ -53,7 +53,8 @@ else:
     from crawler.frontier.refresh.tables import AWAY, EXPLORED, FAILED, HELD, Tables
 
 _INFINITY = cython.declare(cython.double, float("inf"))
-_TOLERANCE = cython.declare(cython.double, 1e-3)  # relative error of V^-1
+# allowed relative error of V^-1, the inverse of the crawl value
+_TOLERANCE = cython.declare(cython.double, 1e-3)
 # After this many Ts, the effect of the neighbourhood on a page is nearly complete (`exp(-3)` is .05).
 _LONG = cython.declare(cython.double, 3.0)
 # time between two checks of a page in a quiet neighbourhood, in units of Ts

@@ -52,7 +52,8 @@ CLONE_MAX = 120.0  # if two processes have the same name, one of them must stop 
 CUT_OFF = ("partition", "one-way", "stop", "loss", "reset", "rerun")
 # faults that prevent messages from reaching a process
 AWAY = ("kill", "power", "partition", "one-way", "stop", "clock", "loss")
-# in seconds; requests for a host that is down are repeated after 60, 120 and 240 seconds
+# maximum seconds between two requests; requests to a host that is down are repeated after 60, 120 and 240
+# seconds
 STALL_MAX = 900.0
 STALE_AFTER = 4.0  # the configured maximum age may be exceeded by this factor
 _RECORD = re.compile(rb"<p>(page|shown) (\d+) version (\d+)\.|<p>(data) of (\d+)\.")

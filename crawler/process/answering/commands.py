@@ -38,7 +38,7 @@ AUTHORITIES_SHOWN = 100  # maximum number of authorities in the answer to the co
 # the commands that are answered only after their changes are durable
 CHANGING = ("seed", "block", "unblock", "retire", "signal", "withdraw")
 _SEED = LinkFlag.SEED
-# number of URLs tried before that `retire` examines in search of a stored page; this takes about 1 s
+# number of page records that `retire` examines in search of a stored page; this takes about 1 s
 RECORDS_LOOKED_AT = 100_000
 # number of hosts examined between two pauses; it takes 13 us to read the queue of one host from the store
 HOSTS_AT_ONCE = 100

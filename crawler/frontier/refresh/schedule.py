@@ -89,6 +89,8 @@ DEFAULTS = Settings()
 class Schedule:
     """The pages of one process that are refetched.
 
+    The attribute `set_back` is the latest run whose clock was behind (`clock_repair.py`), or None.
+
     Args:
         level: the initial level; 0 uses half the ceiling of the first page.
         seed: for the heaps' random paths, which affect no decision.
@@ -104,6 +106,7 @@ class Schedule:
         kind = settings.policy if settings.policy in _VALUED else "greedy"
         first_interval = settings.first_interval if settings.policy == "interval" else 0.0
         self.settings = settings
+        self.set_back = None
         self._learning = Learning(kind, neighbourhood=clocked, scale=settings.clock_min)
         self._tables = Tables(self._learning, settings.min_age, settings.max_age, first_interval, seed)
         self._controller = LevelController(

@@ -129,6 +129,7 @@ class HostTurns:
             return None
         gates.domains.start(host.domain, host.key, now)
         gates.rate.spend(now)
+        gates.journal.begin(host.key, now)
         if task is TaskKind.ROBOTS:
             self._authorities.note_authority(host.slot, authority, now, gates.politeness.usual_gap(host.slot))
         return self._outstanding.acquire(

@@ -104,6 +104,7 @@ class Frontier:
         self._gates = gates = DispatchGates(
             config, registry, self._load, self._unload, concurrency=concurrency, processes=processes
         )
+        self.addresses = gates.addresses
         self._bench = bench = gates.bench
         self._outstanding = outstanding = Outstanding(registry.hosts, concurrency)
         self._permission = permission = Permission(robots, config, withdrawn)

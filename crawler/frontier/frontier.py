@@ -108,6 +108,7 @@ class Frontier:
             config, registry, self._load, self._unload, concurrency=concurrency, processes=processes,
             journal=GapJournal(bytearray()) if journal is None else journal,
         )  # fmt: skip
+        self.addresses = gates.addresses
         self._bench = bench = gates.bench
         self._outstanding = outstanding = Outstanding(registry.hosts, concurrency)
         self._permission = permission = Permission(robots, config, withdrawn)

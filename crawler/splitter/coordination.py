@@ -27,6 +27,9 @@ to the `weight` of each process's refresh schedule. Here too, a peer may still h
 process. So a process uses, as its own weight, the least value that any peer may hold. The processes also send
 the levels of their refresh schedules, and each schedule adjusts its weight to the levels of the others.
 
+**Addresses.** Each process takes 1/N of the rate of an IP address. The rate depends on the number of domains at the
+address, and the processes tell each other the domains that they know (`shared_addresses.py`).
+
 **Limits.** To check the limits of pages and bytes, each process adds up the numbers that it received last
 from all processes. These numbers include fetches in flight. So a limit is exceeded at most by the fetches
 that all processes can begin in one interval.
@@ -59,6 +62,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
+from crawler.splitter.shared_addresses import SharedAddresses
 from crawler.splitter.wire import Counters, PastEnd
 
 # Maximum number of messages to a peer that wait for the peer's echo. The counters of these messages are
@@ -178,6 +182,7 @@ class Coordination:
         pages_max: int = 0,
         bytes_max: int = 0,
         silence_max: float = 30.0,
+        addresses_max: int = 20_000,
     ) -> None:
         self.me = me
         self.boot = boot
@@ -192,6 +197,7 @@ class Coordination:
         self.tells_end = True
         self._number = 0
         self._peers = {name: _Peer() for name in names if name != me}
+        self.addresses = SharedAddresses(self._peers, addresses_max)
         self._at_work = len(self._peers)  # number of peers that have work or have sent nothing yet
         self._changes = 0  # number of changes of the peers' `rest` values
         self._round: _Round | None = None
@@ -216,6 +222,7 @@ class Coordination:
             echo,
             echo_boot,
             ended=self.ended and self.tells_end,
+            addresses=self.addresses.take(name),
             **msgspec.structs.asdict(own),
         )
 
@@ -225,6 +232,7 @@ class Coordination:
         A message that is not newer than the last one is ignored.
         """
         peer = self._peers[name]
+        self.addresses.hear(counters.addresses)
         last = peer.heard
         if last is not None and last.boot == counters.boot and counters.number <= last.number:
             return

@@ -310,6 +310,7 @@ class _Session:
         self._tagger.rekey(send_key)
 
     def _authenticated(self) -> None:
+        self.common.coordination.addresses.connected(self.peer)
         self._deadline = float("inf")
         self._reader.bytes_max = self.common.config.frame_bytes_max + FRAME_OVERHEAD
 

@@ -2,7 +2,7 @@
 
     received    each entry of the inbox becomes one change, in order, even while nothing is fetched
     committed   acknowledgements and outbox entries are sent; a long queue is rewritten
-    heartbeat   the share of the rate and the end of the crawl are updated
+    heartbeat   the shares of the rates and the end of the crawl are updated
 
 A process that has finished keeps running until all other processes know of the end, but at most for
 `crawl.patience`. This time is limited because a silent process may be dead. A process may be cut off during
@@ -294,9 +294,11 @@ class PeerExchange(Exchange):
     # -- each beat -----------------------------------------------------------------
 
     async def _beat(self) -> None:
-        """Once per heartbeat, update this process's share of the rate, and check whether the crawl has ended."""
+        """Once per heartbeat, update this process's shares of the rates, and check whether the crawl has ended."""
         while True:
             self._share_rate()
+            self.coordination.addresses.tell(self._frontier.addresses.take_untold())
+            self._frontier.addresses.learn(self.coordination.addresses.take_heard())
             self.coordination.advance()
             self._recall_end()
             self._conclude_end()

@@ -147,14 +147,14 @@ class _Peer:
         self.outstanding: deque[_Told] = deque()  # our messages sent after `held`
 
     def least_work(self) -> int:
-        """Return the least of our `work` values that the peer may hold.
+        """Return the smallest value of `work` that this process has sent and that the peer may still use.
 
         Returns 0 if the peer has echoed none of our messages.
         """
         return min((told.work for told in self._may_hold()), default=0)
 
     def least_weight(self) -> float:
-        """Return the least of the values of `weight` that this process has sent and that the peer may still use.
+        """Return the smallest value of `weight` that this process has sent and that the peer may still use.
 
         Returns 0 if the peer has echoed none of our messages.
         """

@@ -9,10 +9,10 @@ crawl.
     w_i / (w_i + sum over j of the w_j received)
 
 of the rate. A process sends its w_i to all peers, and some of them may still hold an older value. In its own
-share, the process uses the least value of w_i that any peer may hold. A peer may hold the value that it
-echoed last, and any value that was sent to it since. So the value of w_i by which the others divide is never
-less than the value that process i itself uses. Therefore the shares never add up to more than 1, even if
-messages are lost or late. A share grows only after all peers have received the new value.
+share, the process uses the least value of w_i that any peer might hold. A peer holds either the value that it
+echoed last or a value that was sent to it since. So the value of w_i by which the others divide is never less
+than the value that process i itself uses. Therefore the shares never add up to more than 1, even if messages
+are lost or late. A share grows only after all peers have received the new value.
 
 A peer that has sent nothing for `silence_max` is missing. It may be dead, or cut off and still fetching. In
 both cases, 1/N of the rate stays reserved for the missing peer. The c processes that still receive messages
@@ -24,8 +24,8 @@ between messages, while processes start or after a network cut has ended.
 
 **Known pages.** The part of the rate that is spent on known pages is divided in the same way, in proportion
 to the `weight` of each process's refresh schedule. Here too, a peer may still hold an older weight of a
-process. So a process uses, as its own weight, the least value that any peer may hold. The processes also send
-the levels of their refresh schedules, and each schedule adjusts its weight to the levels of the others.
+process. So a process uses, as its own weight, the least value that any peer might hold. The processes also
+send the levels of their refresh schedules, and each schedule adjusts its weight to the levels of the others.
 
 **Addresses.** Each process takes 1/N of the rate of an IP address. The rate depends on the number of domains at the
 address, and the processes tell each other the domains that they know (`shared_addresses.py`).
@@ -134,7 +134,7 @@ class _Round(msgspec.Struct):
 
 
 class _Peer:
-    """The last values received from a peer, and the values of this process that the peer may hold."""
+    """The last values received from a peer, and the values of this process that the peer might still use."""
 
     __slots__ = ("echo", "heard", "heard_at", "held", "outstanding", "rest")
 
@@ -331,7 +331,7 @@ class Coordination:
         """Return this process's part of the sum of its own work and the work of `peers`.
 
         A peer may still hold an older value for the work of this process. So the least value that any of
-        `peers` may hold is used (see "Rate" above).
+        `peers` might hold is used (see "Rate" above).
         """
         mine = min([self._progress().work, *(peer.least_work() for peer in peers)])
         return (

@@ -165,7 +165,7 @@ class Common(msgspec.Struct):
 
 
 def lost_links_text(me: str, peer: str, missing: int, shares_directory: bool) -> str:
-    """Return a message: `peer` lacks `missing` links that it had confirmed to `me`; this is how to recover them.
+    """Return a message: `peer` lacks `missing` links that it had confirmed to `me`, and this is the remedy.
 
     A `missing` of 0 means that the number is unknown.
     """

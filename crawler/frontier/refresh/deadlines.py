@@ -435,7 +435,7 @@ class Deadlines:
         elif self.clocked:
             due = self._reach(page, host, wait, excess, now)
             # If a quiet neighbourhood becomes active, the page should be due earlier. But a bounded offset is
-            # at least 0, so it does not move the page forward at first. So the page is checked again soon.
+            # never negative, so at first the page stays due at the later time. So check it again soon.
             if excess < 0.0 and self.offsets.is_bounded(page, host):
                 due = min(due, now + _QUIET_SHARE * self.controller.scale)
         return min(due, crawled + self.tables.max_age(page))

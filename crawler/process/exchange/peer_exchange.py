@@ -189,8 +189,8 @@ class PeerExchange(Exchange):
     def _progress(self) -> Progress:
         """Return the progress of this process.
 
-        If an earlier run has stored that the crawl has ended, and this still applies, the links to seeds that
-        this run has put into the outbox a second time are not counted.
+        An earlier run may have stored that the crawl has ended. If this still applies, the only links in the
+        outbox are seeds that are sent a second time, and they are not counted.
         """
         own = super()._progress()
         if own.outbox and self._known_termination.holds and not self.coordination.heard_all:
@@ -253,7 +253,7 @@ class PeerExchange(Exchange):
         self._urgent = False
 
     def _overtake(self, newest: int) -> None:
-        """Give this start of the process a higher number than `newest`, the latest that a peer knows."""
+        """Give this start of the process a higher number than `newest`, the highest number that a peer knows."""
         if self._common.identity.incarnation > newest:
             return
         log.warning(

@@ -175,7 +175,7 @@ class FetchTasks:
     def _conditions(self, fetch_task: FetchTask, now: float) -> tuple[str, str]:
         """Return the validators (ETag, Last-Modified) to send.
 
-        Both are "" if a browser will render the page anyway.
+        Both are "" if a browser will show the page, because the browser needs the complete answer.
         """
         if self._is_due_in_browser(fetch_task):
             return "", ""

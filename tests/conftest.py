@@ -122,7 +122,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 def pytest_collection_finish() -> None:
     """Exempt imported modules and collected tests from garbage collection.
 
-    Otherwise, each collection would examine them. Each crawl in the process of the tests begins with a collection.
+    Each crawl in the process of the tests begins with a garbage collection, which would otherwise examine
+    them.
 
     A crawl in the process of the tests calls `gc.unfreeze` at its end, which would end the exemption. So both
     functions have no effect while tests run, except in programs that tests start.

@@ -103,7 +103,7 @@ class BotServer:
     def _directory(self, file: KeyFile) -> tuple[bytes, list[Field]]:
         """Return the key directory and the header fields that sign it.
 
-        They are renewed every hour, and when the keys change.
+        Both are made again every hour, and when the keys change.
         """
         now = self._now()
         try:

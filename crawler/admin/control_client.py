@@ -47,7 +47,7 @@ def ask(folder: Path, command: str, **arguments: Any) -> Any:
     """Send a command to the process that runs in `folder`; return its result, or NOBODY if no process answers.
 
     Raises:
-        CrawlerError: the process rejected the command; carries the reason.
+        CrawlerError: the process rejected the command; the message is its reason.
     """
     request = msgspec.json.encode({"command": command, **arguments}) + b"\n"
     try:

@@ -50,7 +50,10 @@ class _SignalStop:
                 self._before[number] = signal.signal(number, self._receive)
 
     def attach(self, crawl: Crawl) -> None:
-        """Let a signal stop `crawl`, which is about to run. If one has already arrived, stop the crawl at once."""
+        """Let a signal stop `crawl`, which is about to run.
+
+        If a signal has already arrived, stop the crawl at once.
+        """
         self._stop = partial(asyncio.get_running_loop().call_soon_threadsafe, crawl.stop, SIGNAL)
         if self._came:
             self._stop()
@@ -88,8 +91,8 @@ async def run_async(
     Args:
         seeds: where the crawl starts: a URL or request, or several.
         parse: receives each page with status 2xx; yields items and `Request`s.
-        config: settings that override those that the directory keeps, and the defaults, nested as in the
-            configuration file; or a `Config`, which is complete.
+        config: settings, nested as in the configuration file, that override the defaults and the settings
+            that the directory keeps; or a `Config`, which is complete.
         fresh: start a new crawl; an existing crawl in the directory is renamed to DIR.1, DIR.2, ...
         cached: as `fresh`, but use the answers that these earlier crawls stored instead of sending requests, and
             rename the items file in the same way. Cached runs that only repeat the answers of other crawls
@@ -125,7 +128,7 @@ def _start_anew(options: dict[str, Any], cached: bool) -> None:
     """Check the arguments, and then rename an existing crawl. Change `options` for the new crawl.
 
     Raises:
-        UsageError: an argument is invalid, or there are no seeds; the existing crawl is as it was.
+        UsageError: an argument is invalid, or there are no seeds; the existing crawl is unchanged.
     """
     # the new crawl does not use the settings of the old one
     if not isinstance(options.get("config"), Config):

@@ -453,8 +453,8 @@ class Crawl:
     def signal(self, urls: Iterable[str], source: str = "signal") -> dict[str, Any]:
         """Report that pages have changed; return how many of the URLs had each result.
 
-        URLs are noted, queued, sent, not_refreshed, retired, out_of_scope or refused. `why` counts the refused
-        URLs by reason, and `urls` states what happened to each of the first hundred URLs.
+        The results are noted, queued, sent, not_refreshed, retired, out_of_scope and refused. `why` counts
+        the refused URLs by reason, and `urls` states what happened to each of the first hundred URLs.
 
         >>> async def tell():
         ...     async with crawler.Crawl(settings, directory=folder / "signal", seeds=url) as crawl:

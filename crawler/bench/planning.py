@@ -71,7 +71,7 @@ def exactly(value: float) -> CostRange:
 
 
 class UnitCosts(msgspec.Struct, frozen=True):
-    """The unit costs: CPU in seconds, all others in bytes. `machine` names the machine that was measured."""
+    """The unit costs of a machine: CPU costs in seconds, all others in bytes. `machine` is the machine's name."""
 
     process_cpu: CostRange  # CPU time to start and end a process
     page_cpu: CostRange
@@ -177,7 +177,7 @@ NAMES_MAX, NAME_BYTES = 32_768.0, 1_200.0
 class Goal(msgspec.Struct, frozen=True):
     """The crawl to plan.
 
-    With `rate` 0, the crawl is as fast as `machines` allows. Then `machines` must be at least 1.
+    If `rate` is 0, the crawl is as fast as `machines` allows, and `machines` must be at least 1.
     `known_hosts` is the number of hosts to which links lead. It is used instead of `hosts` if it is larger.
     `largest_host` is the largest host's share of the pages. It is used instead of the mean share if it is
     larger. `addresses` is the number of IP addresses of the hosts; 0 means that each host has its own.

@@ -135,10 +135,9 @@ def ask_running(path: Path, request: dict[str, Any]) -> list[Any]:
 def _ask_running(
     directory: CrawlDirectory, name: str, request: dict[str, Any], *, wait: float = 0.0
 ) -> tuple[bool, Any]:
-    """Return whether the process runs, and its answer. It may be starting, so wait for up to `wait` seconds.
+    """Return whether the process runs, and its answer.
 
-    The page server of a crawl at rest refuses most requests that only read; the caller then reads the
-    directory instead.
+    The process may be starting, so wait for its answer for up to `wait` seconds.
     """
     from crawler.admin.control_client import NOBODY, ask
 

@@ -284,7 +284,7 @@ def _check_sizes(section: str, values: msgspec.Struct) -> None:
 
 @cache
 def _minima(kind: type[msgspec.Struct]) -> list[tuple[str, int]]:
-    """Return the fields of a section that have a minimum, with the minimum."""
+    """Return the fields of a section that have a minimum, each with its minimum."""
     marked = (
         (name, get_args(each)[1].extra)
         for name, each in kind.__annotations__.items()

@@ -36,7 +36,11 @@ def read_file(path: Path) -> dict[str, Any]:
 
 @lru_cache(maxsize=4)
 def _parsed(text: str) -> dict[str, Any]:
-    """Parse the text of a file. A command reads the settings of its crawl several times, and each parse takes 2 ms."""
+    """Parse the text of a file.
+
+    The result is cached, because a command reads the settings of its crawl several times, and each parse
+    takes 2 ms.
+    """
     return tomllib.loads(text)
 
 

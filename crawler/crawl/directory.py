@@ -12,7 +12,7 @@
     DIR/pages.jsonl     one line per fetch; former files are .1, .2 ... (`storage/rotating_file.py`)
     DIR/crawler.log     the log; rotated likewise
     DIR/p0.begun        exists once p0 has started, so that the loss of its folder is noticed; the number of its state
-    DIR/p0/ ...         one folder per process: store/ due/ links/ warc/ trace/ node.lock control.sock
+    DIR/p0/ ...         one folder per process: store/ due/ links/ warc/ trace/ gaps node.lock control.sock
 
 The crawl's id is a hash of the secret seed. So no two directories have the same id by accident, and the id
 does not reveal the seed.

@@ -29,7 +29,7 @@ _FILES = _READ_WHOLE | {
 }  # fmt: skip
 _FOLDERS = {".reshard", ".resharded"}
 _FILES_OF_PROCESS, _FOLDERS_OF_PROCESS = (
-    {"control.sock", "node.lock", "ballast"},
+    {"control.sock", "node.lock", "ballast", "gaps"},
     {STORE, "warc", "due", "links"},
 )
 

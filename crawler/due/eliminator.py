@@ -16,7 +16,7 @@ steps after the join are repeated for each part of the new links, and each part 
 
 After a crash, the store decides what is valid. Opening the DUE deletes the runs and links that the store does
 not name. Links that were committed but not flushed wait again. The batch that hands a new fingerprint to the
-frontier also records it. So each fingerprint is returned as new exactly once.
+frontier also records that the fingerprint is known. So each fingerprint is returned as new exactly once.
 
 `links = pending + known + new`: `links` counts all links appended since the crawl began, and `pending` counts
 those that still wait or are being flushed. The other links are divided into `known` and `new`, by whether

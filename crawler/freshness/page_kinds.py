@@ -91,7 +91,7 @@ class PageKinds:
     def reliability(self, site: cython.Py_ssize_t, trust: cython.double) -> cython.double:
         """Return w, the probability that a page's signals are as good as the site's.
 
-        `trust` is the evidence that they are, in nats.
+        `trust` is the evidence for this, in nats.
         """
         share: cython.double = (self.good[site] + _GOOD) / (self.judged[site] + _JUDGED)
         return share / (share + (1.0 - share) * exp(-trust * self.splits[site]))
@@ -99,7 +99,10 @@ class PageKinds:
     @cython.ccall
     @cython.exceptval(check=False)
     def split(self, site: cython.Py_ssize_t, better: cython.double) -> cython.void:
-        """Update the log score of the pages' own trust. `better` is its gain over an equal w of all pages, in nats."""
+        """Update the log score of the pages' own trust.
+
+        `better` is its gain, in nats, over a prediction with one w for all pages.
+        """
         self._set_split(site, SCORE_KEPT * self.split_scores[site] + better)
 
     @cython.cfunc
@@ -135,9 +138,10 @@ class PageKinds:
     ) -> cython.double:
         """Learn from a crawl of a page that is bad with the probability `weight`.
 
-        Return the increase of k if the page is bad, or 0 without a change. `signals` is the number of signals of
-        used sources since the page's last crawl, and `rate` the change rate of the page if it is bad. `trusted`
-        says whether all these sources are trusted. If `weight` is 0, nothing is learned.
+        Return the increase of k if the page is bad, or 0 if the crawl found no change. `signals` is the
+        number of signals of used sources since the page's last crawl, and `rate` the change rate of the page
+        if it is bad. `trusted` says whether all these sources are trusted. If `weight` is 0, nothing is
+        learned.
         """
         p: cython.double = self.bad_precisions[site]
         silent: cython.double = (1.0 - self.bad_recalls[site]) * rate * clock

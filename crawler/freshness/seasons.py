@@ -189,7 +189,7 @@ class Seasons:
         paced: cython.double,
         changed: cython.bint,
     ) -> cython.void:
-        """Learn from a crawl at `end` that followed one at `begin`. `learns` must have returned True for it.
+        """Learn from a crawl at `end` that followed one at `begin`. `learns` must have returned True for this crawl.
 
         `plain` is the probability of a change by plain time, and `paced` is that by the clock of the rhythm.
         `hazard` is the expected number of changes by the clock of the rhythm.

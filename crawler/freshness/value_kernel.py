@@ -280,7 +280,7 @@ class Parameters:
     @cython.ccall
     @cython.exceptval(check=False)
     def fresh_time(self, at: cython.double) -> cython.double:
-        """Return w: with crawls at the threshold `at`, the expected time for which a copy is fresh between two of them.
+        """Return w, the expected time for which a copy is fresh between two crawls at the threshold `at`.
 
         If `at` is infinite and the signals are noisy, w is 1/Delta.
         """

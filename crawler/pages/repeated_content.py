@@ -19,7 +19,7 @@ _ESCAPED = re.compile(r"[&<>\"']")  # characters that `html.escape` replaces
 
 
 def digest_without_url(content: bytes, path: str, digest: bytes) -> bytes:
-    """Remove a page's own path from its content and return the digest (16 bytes); `digest` if the path does not occur."""
+    """Return the digest (16 bytes) of the content without the page's path, or `digest` if the path does not occur."""
     if not PATH_CHARS_MIN <= len(path) <= len(content) <= COMPARED_BYTES_MAX:
         return digest
     own = path.encode("ascii", "replace")

@@ -33,10 +33,10 @@ class ConnectionSlots(Generic[C]):
         return len(self._waiting) + len(self._served)
 
     def enter(self, connection: C, now: float) -> tuple[bool, C | None]:
-        """Enter a connection.
+        """Give the connection a slot, if one can be had.
 
-        Return whether it may stay, and the connection that must be closed to make room (None if there is
-        none).
+        Return whether the connection may stay, and the connection that must be closed to make room (None if
+        there is none).
         """
         victim = None
         if len(self) >= self.slots_max:

@@ -312,7 +312,10 @@ class ServedConnection(asyncio.Protocol):
             return Sending(error_reply(refusal), close=True)
 
     def _linger(self) -> None:
-        """Keep reading for a while, and then close the connection. Otherwise, a reset would discard the answer."""
+        """Read on for a while before the connection is closed.
+
+        If it were closed at once, a reset would discard the answer.
+        """
         if self._transport is None or self._transport.is_closing():
             return
         if self._eof or (self._reader.refusal is None and not self._reader.busy):

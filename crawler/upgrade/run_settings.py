@@ -55,7 +55,7 @@ def _drop_spider_waits(tree: dict[str, Any]) -> None:
 
 
 def _drop_derived_address(tree: dict[str, Any]) -> None:
-    """Drop the address on which a node listens if it is the node's own one among the peers."""
+    """Drop the address on which a node listens if the list of peers gives the node the same address."""
     splitter = tree.get("splitter", {})
     own = named_addresses(splitter.get("peers", ())).get(splitter.get("name", ""))
     if own is not None and splitter.get("listen") == f"{own[0]}:{own[1]}":

@@ -25,7 +25,10 @@ def test_rates_are_growth_over_time() -> None:
 
 
 def test_a_process_that_appears_or_returns_adds_only_its_growth() -> None:
-    """After a restart, pages of earlier runs showed as 50,000 pages/s, and flattened the curve for hours."""
+    """Once, after a restart, the pages of earlier runs were shown as a rate of 50,000 pages/s.
+
+    This flattened the curve for hours.
+    """
     pulse = RateSampler()
 
     def rate(now: float, *parts: dict) -> float:

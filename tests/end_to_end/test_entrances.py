@@ -240,7 +240,10 @@ def test_all_entrances_give_the_same_answer(tmp_path: Path, web: Web, processes:
 
 
 def test_a_changed_setting_is_kept_and_those_of_the_run_are_not(tmp_path: Path, web: Web) -> None:
-    """`--spider` and `follow=False` change settings for one run only, and all three entrances keep only the change."""
+    """All three entrances save a setting that is changed while the crawl runs.
+
+    They do not save the settings that `--spider` and `follow=False` change for one run.
+    """
     changed = {"politeness.delay": "0.75"}
 
     async def change() -> None:
@@ -271,7 +274,7 @@ def test_a_changed_setting_is_kept_and_those_of_the_run_are_not(tmp_path: Path, 
 
 
 def one_run(entrance: str, directory: Path, url: str, limits: bool) -> None:
-    """Crawl by an entrance; with `limits`, with all settings for one run that the entrance has."""
+    """Crawl by an entrance. With `limits`, use the settings for one run that this entrance has."""
     if entrance == "python":
         config = {**SETTINGS, "crawl": {**SETTINGS["crawl"], **({"max_pages": 1} if limits else {})}}
         for_run: dict[str, Any] = {"parse": lambda page: ()} if limits else {}

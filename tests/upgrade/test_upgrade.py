@@ -377,7 +377,7 @@ def test_settings_of_one_run_are_dropped(tmp_path: Path, caplog: pytest.LogCaptu
 
 @pytest.mark.parametrize(("listen", "kept"), [("h:7", "127.0.0.1:0"), ("0.0.0.0:7", "0.0.0.0:7")])
 def test_a_derived_address_of_a_node_is_dropped(tmp_path: Path, listen: str, kept: str) -> None:
-    """Earlier versions saved the address of the node among its peers as the one on which it listens."""
+    """Earlier versions took the address on which a node listens from the list of peers, and saved it as a setting."""
     directory = CrawlDirectory(unpacked("2026-11-27-a28ab452-spider:5", tmp_path))
     settings = {"splitter": {"name": "a", "peers": ["a=h:7", "b=h:8"], "listen": listen}}
     directory.settings.save(convert(settings))

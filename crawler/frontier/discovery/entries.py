@@ -164,7 +164,7 @@ def record(prefix: bytes, order: int, entry: Todo) -> tuple[bytes, bytes]:
 
 
 def levels_of(maps: int) -> int:
-    """Return by how much the depth of the next sitemap of a host is raised if the host already has `maps` sitemaps."""
+    """Return the number of levels to add to the depth of the next sitemap of a host that has `maps` sitemaps."""
     return 0 if maps < MAPS_FIRST else 1 + (maps // MAPS_FIRST).bit_length()
 
 

@@ -13,9 +13,9 @@ reaches the level. The deadline does not change until the page's next crawl or s
 The base deadline does not take into account that a page's clock runs faster while its neighbours change. The
 offsets do (`offsets.py`).
 
-*Young pages.* A page that was crawled lately has only a part of the offset of a changing neighbourhood. With the
-whole offset, the page would be first in its directory long before it is due. So it is withheld until then
-(`young_until`).
+*Young pages.* A page that was crawled lately has only a part of the offset of a changing neighbourhood. With
+the whole offset, the page would be first in its directory long before it is due. So it is withheld until it
+is due (`young_until`).
 
 *Signals.* A signal makes a deadline earlier, because it adds its signal time to the age of the page. Pages
 that are due because of signals are ordered by the excess of their values over the level. For this, the excess
@@ -336,7 +336,7 @@ class Deadlines:
         checked: cython.bint,
         now: cython.double,
     ) -> cython.double:
-        """Return until when a page is too young for the offset of its changing neighbourhood; -inf if it is not.
+        """Return the instant until which a page is too young for its neighbourhood's offset; -inf if it is old enough.
 
         The offset is the effect of the neighbourhood on pages that were crawled long ago. With this offset, a
         page that was crawled lately would seem to be due long before it is.
@@ -435,7 +435,7 @@ class Deadlines:
         elif self.clocked:
             due = self._reach(page, host, wait, excess, now)
             # If a quiet neighbourhood becomes active, the page should be due earlier. But a bounded offset is
-            # at least 0, so it does not move the page forward at first. So the page is checked again soon.
+            # never negative, so at first the page stays due at the later time. So check it again soon.
             if excess < 0.0 and self.offsets.is_bounded(page, host):
                 due = min(due, now + _QUIET_SHARE * self.controller.scale)
         return min(due, crawled + self.tables.max_age(page))

@@ -129,7 +129,7 @@ class Queues:
 
     @cython.cfunc
     def _release_young(self, now: cython.double) -> cython.void:
-        """Because no other page can be fetched, release the first withheld page, unless it must wait."""
+        """Release the first withheld page, unless it must wait. This is done if no other page can be fetched."""
         page: cython.int = self.withheld
         if (
             page >= 0

@@ -73,7 +73,7 @@ class Balance:
 
 
 def lead(reports: Mapping[str, LevelReport], name: str) -> float:
-    """Return the ln level of the process `name` minus the mean over the busy processes; IDLE if it is not busy."""
+    """Return ln(level) of the process `name` minus the mean over the busy processes; IDLE if it is not busy."""
     own = reports[name]
     if not own.busy:
         return IDLE

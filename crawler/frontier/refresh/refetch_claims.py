@@ -40,7 +40,7 @@ class RefetchClaims:
     # -- which page
 
     def peek(self, now: float) -> Refetch | None:
-        """Return a requested page, or else the page of greatest value on a host that is not blocked; None if none."""
+        """Return a requested page, or else the most valuable page on a host that is not blocked; else None."""
         if self._ahead and (found := self._first_requested(now)) is not None:
             return found
         while (page := self._schedule.peek(self._clock.at(now))) >= 0:

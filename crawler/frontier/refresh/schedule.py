@@ -436,7 +436,10 @@ class Schedule:
     @cython.ccall
     @cython.exceptval(-1, check=True)
     def next_wakeup(self, now: cython.double) -> cython.double:
-        """Return when the next page may be due, perhaps in the past; infinite if never. Fetching earlier is allowed."""
+        """Return the instant, perhaps in the past, at which the next page may be due; infinite if there is none.
+
+        A page may also be fetched earlier.
+        """
         found: cython.double = _INFINITY
         if self.signals.waiting:
             return now

@@ -76,10 +76,11 @@ class Announced(msgspec.Struct, frozen=True):
 
 
 class _Sums(msgspec.Struct):
-    """Decaying sums over the readings of a source, where t is the time since the reading before.
+    """Decaying sums over the readings of a source.
 
-    They are the sum of t and, over the listed pages, the sums of mu D t and of b t.
-    `unread` is the time since the last reading.
+    Each reading adds one term to each sum. `span` is the sum of t, the time since the previous reading.
+    `slope` and `gain` are the sums of mu D t and of `b t`, over the listed pages of each reading. `unread` is
+    the time since the last reading.
     """
 
     span: float = 0.0
@@ -109,7 +110,7 @@ class Readings:
         return self.interval(source, level)
 
     def pass_time(self, source: int, span: float) -> None:
-        """Record that the source was refetched after `span`; then call `hear` to add the result."""
+        """Record that the source was refetched after `span`. The caller then adds the result with `hear`."""
         sums = self._sums.pop(source) if source in self._sums else _Sums()
         sums.unread += max(span, 0.0)
         self._keep(source, sums)

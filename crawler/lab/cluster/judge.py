@@ -321,7 +321,8 @@ def _judge_stops(notes: Notes, asked: list[list[WebAsk]], observed: Observed) ->
 def _judge_hosts(notes: Notes, rows: Sequence[WebAsk], cluster: Cluster) -> None:
     """Record a violation for each request to a host by a second process or too soon after another request.
 
-    A request ends when its process ends, because the kernel closes the connections. If a fault has copied a
+    A request ends when its process ends, because the kernel closes the connections. After a kill, the gap journal
+    gives the gap of each host. After any other end, only the minimum gap is required. If a fault has copied a
     process to another machine, the gaps between requests are judged for each machine alone.
     """
     config = cluster.config.politeness
@@ -331,6 +332,11 @@ def _judge_hosts(notes: Notes, rows: Sequence[WebAsk], cluster: Cluster) -> None
         for life in cluster.observed.lives
         if life.how == STOPPED or (life.killed and not life.how.startswith("power"))
     }
+    # for each machine, the lives after which its gap journal may lack the last requests
+    unnoted: dict[str, list[int]] = {}
+    for life in cluster.observed.lives:
+        if not life.how.startswith("kill"):
+            unnoted.setdefault(life.machine, []).append(life.life)
     last: dict[tuple[str, str], WebAsk] = {}
     busy: dict[tuple[str, str], float] = {}  # seconds for which a page and its subresources keep a host busy
     names: dict[tuple[str, int], str] = {}  # the owner of each host after each number of reshards
@@ -348,9 +354,12 @@ def _judge_hosts(notes: Notes, rows: Sequence[WebAsk], cluster: Cluster) -> None
             notes.add("two owners", f"{where}: {owner}, then {row.name}")
         if before is None:
             continue
-        gap = min(max(delay, factor * took), most) if row.life == before.life else delay
-        gap = 0.0 if within else gap  # no gap is required between the requests for subresources of a page
         end = min(before.end, ends.get(before.life, math.inf))
+        took -= before.end - end
+        is_noted = not any(before.life <= life < row.life for life in unnoted.get(row.machine, ()))
+        known = row.machine == before.machine and is_noted
+        gap = min(max(delay, factor * took), most) if known else delay
+        gap = 0.0 if within else gap  # no gap is required between the requests for subresources of a page
         if row.at < end - SLACK:
             notes.add("impolite", f"{where}: during the answer to {before.path}")
         elif row.at < end + gap - SLACK and before.status:

@@ -192,9 +192,9 @@ def _newton_step(
     """Solve H step = score for the free parameters, and return the step.
 
     If all changed intervals have the same ratio of time to signals, H is singular. The likelihood is then
-    linear along (h12, -h11), and curved only along (h11, h12). If the score is not 0 along this second
-    direction, one parameter is 0 at the maximum. So this parameter is reduced tenfold, and the other one is
-    adapted to it.
+    curved only along (h11, h12), and linear along (h12, -h11). If the score along the linear direction is not
+    0, one parameter is 0 at the maximum. So this parameter is reduced tenfold, and the other one is adapted
+    to it.
     """
     _, _, h11, h12, h22 = sums
     s1, s2 = score

@@ -173,7 +173,10 @@ class FetchTasks:
         return self._made_rendering
 
     def _conditions(self, fetch_task: FetchTask, now: float) -> tuple[str, str]:
-        """Return the validators (ETag, Last-Modified) to send. Each is "" if a browser will show the page anyway."""
+        """Return the validators (ETag, Last-Modified) to send.
+
+        Both are "" if a browser will show the page, because the browser needs the complete answer.
+        """
         if self._is_due_in_browser(fetch_task):
             return "", ""
         return self._earlier.conditions(fetch_task, now)

@@ -154,7 +154,7 @@ class Stages:
         self.refresh = assembly.make_refresh(context, self.pages, printer) if refreshes(self.config) else None
         self.frontier = assembly.make_frontier(
             context, store, robots=self.robots, fingerprinter=printer, refresh=self.refresh, priority=priority,
-            withdrawn=self.pages.withdrawals.stops,
+            withdrawn=self.pages.withdrawals.stops, brief=brief,
         )  # fmt: skip
         if self.lock is not None:
             self._sync_names()

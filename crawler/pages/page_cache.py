@@ -249,7 +249,7 @@ class PageCache(Archive):
         return query_of_request(fetch.request_head + self._builder.body_of(fetch))
 
     def _is_new(self, key: bytes, *, look_up: bool) -> bool:
-        """Return whether no capture is pending under this key and, with `look_up`, none is stored under it."""
+        """Return whether the key is new: no capture is pending under it and, with `look_up`, none is stored."""
         if key in self._pending_captures or (look_up and self.store.get(key) is not None):
             return False
         self._pending_captures.add(key)

@@ -358,7 +358,7 @@ class RobotsCache:
         )
 
     def _delay_beyond(self, instant: float, copy: RobotsCopy) -> float:
-        """Return the daily retry delay if the file had been unreachable for too long at `instant`, otherwise 0."""
+        """Return the daily retry delay if, at `instant`, the file had been unreachable for too long; otherwise 0."""
         day = float(self._config.copy_max_age)
         return day if instant - day - copy.unreachable_since >= self._config.unreachable_max else 0.0
 

@@ -315,7 +315,7 @@ class Coordination:
         return peer.held is not None and now - peer.heard_at < self.silence_max
 
     def uninformed(self) -> list[str]:
-        """Return the peers that have not reported that they know that the crawl has ended."""
+        """Return the peers that have not yet reported the end of the crawl."""
         return [name for name, peer in self._peers.items() if peer.heard is None or not peer.heard.ended]
 
     @property

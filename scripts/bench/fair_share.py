@@ -19,8 +19,8 @@ are crawled alone. Each host has its own address in 127/8. The script prints one
     exit s       seconds from SIGTERM to the end
 
 With `--load N`, N busy processes run at the same time. Even without `--load` and without hostile hosts, the
-gap between two fetches is not much shorter than --delay: all hosts are first visited at the same time, so
-they all pause at the same time.
+longest gap between two fetches is nearly --delay: all hosts are first visited at the same time, so they all
+pause at the same time.
 
 Each row of a run with hostile hosts is judged, even with `--load 10`: the peak must be at most 600 MiB, the
 gap at most 3 s, the exit must take at most 5 s, and the exit code must be 0. A row that breaks a limit names

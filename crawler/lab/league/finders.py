@@ -60,7 +60,7 @@ class NewFirst:
         self._new.append(node)
 
     def miss(self, node: int, now: float) -> None:
-        """Do nothing: the URL left the queue when it was taken."""
+        """Do nothing, because `claim_next` has already removed the URL from the queue."""
 
     def expect(self, hub: int, links: int, now: float) -> None:
         """Pass the number of links on to the wrapped policy, if that policy uses such numbers."""

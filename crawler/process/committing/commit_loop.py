@@ -301,7 +301,10 @@ class CommitLoop:
 
 
 def _is_small(group: Sequence[Change]) -> bool:
-    """Return whether a group can be written quickly, apart from the wait for the disk. An erasure takes long."""
+    """Return whether a group can be written quickly, apart from the wait for the disk.
+
+    A group with an erasure takes long.
+    """
     if len(group) > SMALL_GROUP or sum(len(change.links) for change in group) > SMALL_LINKS:
         return False
     captures = [each for change in group for each in change.captures]

@@ -358,7 +358,7 @@ def _check(urls: UrlsConfig, fingerprinter: Fingerprinter) -> bytes:
 
 
 def _next_incarnation(store: KeyValue, now: float) -> int:
-    """Return the number of this start. It exceeds all earlier ones in this folder, and is at least the time in ms."""
+    """Return the number of this start. It exceeds all earlier numbers in this folder, and is at least the time in ms."""
     value = store.get(INCARNATION)
     before = 0 if value is None else int.from_bytes(unseal(INCARNATION, value), "big")
     number = max(before + 1, int(now * 1000))

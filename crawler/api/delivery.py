@@ -152,7 +152,7 @@ class Delivery:
     # -- the crawl's side ------------------------------------------------------
 
     def promise(self, fetch_task: FetchTask, fetch: Fetch, change: Change) -> None:
-        """If the page can be read back, record in `change` that the page waits for the user's code."""
+        """Record in `change` that the page waits for the user's code, if the page can be read back."""
         if not fetch.final:
             return
         if fetch.outcome in _STORED:

@@ -445,7 +445,7 @@ def measure(name: str, arguments: argparse.Namespace, directory: Path) -> dict[s
 
 
 def _with_ratios(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the rows. Add to each row the ratio of its time to the time of the first row."""
+    """Add to each row the ratio of its time to the time of the first row; return the rows."""
     first = rows[0]
     return [
         {

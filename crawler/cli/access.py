@@ -138,6 +138,8 @@ def _ask_running(
     """Return whether the process runs, and its answer.
 
     The process may be starting, so wait for its answer for up to `wait` seconds.
+    The page server of a crawl at rest refuses most requests that only read; the caller then reads the
+    directory instead.
     """
     from crawler.admin.control_client import NOBODY, ask
 

@@ -165,7 +165,7 @@ class Layers:
 
     @contextmanager
     def naming(self) -> Iterator[None]:
-        """Add the source of the value to the message of each ConfigError that is raised in the block."""
+        """Add the source of the value to the message of each ConfigError that is raised in the `with` block."""
         try:
             yield
         except ConfigError as error:

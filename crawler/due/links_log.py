@@ -184,7 +184,9 @@ class LinksLog:
         return found, passed, end
 
     def fingerprints(self, begin: int, end: int) -> Iterator[tuple[list[int], int]]:
-        """For each block between two positions, yield its fingerprints and the position of its end. Any thread.
+        """Yield, for each block between two positions, its fingerprints and the position of its end.
+
+        Any thread may call this.
 
         Raises:
             DamageError: a block is damaged.
@@ -193,7 +195,7 @@ class LinksLog:
             yield [self._decode_link(link).fingerprint for link in links], position
 
     def _blocks(self, begin: int, end: int) -> Iterator[tuple[list[msgspec.Raw], int]]:
-        """For each block, yield its links, still encoded, and the position of its end."""
+        """Yield, for each block, its links, still encoded, and the position of its end."""
         starts = list(self._starts)
         for start, following in zip(starts, [*starts[1:], end], strict=False):
             if begin < following and start < end:

@@ -104,7 +104,7 @@ class Addresses(Generic[Host]):
         self._shared_interval = 1.0 / rate if rate else 0.0
 
     def open(self, now: float) -> None:
-        """After a restart, let every address wait for its gap once, because earlier requests are unknown."""
+        """Let every address wait for its gap once after a restart, because earlier requests are unknown."""
         self._opened = now
 
     def __len__(self) -> int:

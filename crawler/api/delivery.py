@@ -340,7 +340,7 @@ class Delivery:
         return item
 
     def _callback(self, name: str) -> Callback:
-        """Return the callback with this name: that of a request of this run, or a function next to `parse`."""
+        """Return the callback of this name: a callback of this run's requests, or a function in the module of `parse`."""
         if not name:
             assert self._parse is not None
             return self._parse

@@ -183,7 +183,10 @@ class OneFile(Runs):
 
 
 class MemoryRuns:
-    """Creates runs in memory, coded as on disk. Mercator's in-memory table takes 5.2 bytes per fingerprint."""
+    """Creates runs in memory, in the same coding as on disk.
+
+    Mercator's in-memory table takes 5.2 bytes per fingerprint.
+    """
 
     def write(self, chunks: Iterable[Fingerprints], count: int, *, step: str) -> Run:
         """Create a run of the `count` ascending keys in `chunks`."""

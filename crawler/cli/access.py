@@ -52,7 +52,7 @@ def _ask_missing(
     reads: bool,
     damage: list[str] | None,
 ) -> Any:
-    """Answer for a process that does not run, from its files.
+    """Answer a request for a process that does not run, from the files of the process.
 
     If other processes run (`running`), the missing process may be starting.
     """

@@ -160,7 +160,7 @@ class Layers:
             return convert(self.tree)
 
     def saved_config(self) -> Config:
-        """Return the configuration that a crawl directory keeps: that of all layers, without the settings of one run."""
+        """Return the configuration that a crawl directory keeps: all layers merged, without the settings of one run."""
         return convert(self._saved)
 
     @contextmanager

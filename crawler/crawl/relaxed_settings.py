@@ -83,7 +83,7 @@ class SeedPlaces:
         self.grown = False
 
     def restrict(self, names: Iterable[str]) -> None:
-        """Allow the relaxed settings only at places that an earlier run recorded, and at those of `add`."""
+        """Allow the relaxed settings only at places that an earlier run recorded, and at places that `add` adds."""
         self.names = dict.fromkeys(names) | self.names
 
     def add(self, url: str) -> None:

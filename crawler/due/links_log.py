@@ -38,7 +38,7 @@ _NAME = re.compile(rf"[0-9a-f]{{{_NAME_DIGITS}}}\.log")
 
 
 class LinksLog:
-    """Append blocks of links, read them back, and remove flushed files.
+    """Appends blocks of links, reads them back, and removes flushed files.
 
     `append`, `write_out` and `sync` must be called by one thread at a time. `read` and `drop_before` may run
     in other threads.

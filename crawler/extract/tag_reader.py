@@ -90,8 +90,8 @@ class TagReader:
     recognize a repeated link in the text without building its value. `before` is the kind of text before the
     tag.
 
-    `wanted` names further attributes. They are read of all elements, except that `href` and `rel` are not
-    read again of `a` and `area`. `attributes` holds the wanted attributes of the last tag with their values;
+    `wanted` names further attributes. They are read for all elements, except that `href` and `rel` are not
+    read again for `a` and `area`. `attributes` holds the wanted attributes of the last tag with their values;
     it is None if the tag has none.
     """
 

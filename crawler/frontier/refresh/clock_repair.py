@@ -41,7 +41,7 @@ class SetBack(NamedTuple):
         return self if instant <= self.last or self.has_ended(instant) else self._replace(last=instant)
 
     def corrected(self, instants: np.ndarray) -> np.ndarray:
-        """Return instants, (n,), with those of this run moved forward by the lead."""
+        """Return `instants`, (n,), after moving the instants of this run forward by the lead."""
         own = (instants >= self.since) & (instants <= self.last)
         return np.where(own, instants + self.lead, instants)
 

@@ -276,10 +276,11 @@ class Peers:
     `on_news` is called when entries of a peer have arrived and must be applied, or when a commit must store a
     fresh epoch. `on_failure` is called when the store fails and the process must end.
 
-    Each start of a process has a number, which comes from the clock. `on_older` is called with the number of
-    another start when the clock of this process seems to be behind. This is the case if a peer has refused
-    this process because the peer knows a start with a higher number. There are two further conditions: that
-    peer is not connected to another process of the same name, and no peer has accepted the present start yet.
+    Each start of a process has a number, which comes from the clock. A peer refuses this process if it knows
+    another start of the process with a higher number. Two further conditions show that the other start no
+    longer runs, and that the clock of this process seems to be behind: the peer is not connected to another
+    process of the same name, and no peer has accepted the present start yet. If both are met, `on_older` is
+    called with the higher number.
     """
 
     def __init__(

@@ -76,7 +76,7 @@ class ByteAccount(Generic[_O]):
             self._waiting.pop(owner, None)  # type: ignore[arg-type]
 
     def next_free(self) -> _O | None:
-        """If the request of the next waiting owner fits, grant it and return this owner; None if no request fits."""
+        """Grant the request of the next waiting owner if it fits, and return this owner; None if no request fits."""
         if not self._waiting:
             return None
         first = next(iter(self._waiting))

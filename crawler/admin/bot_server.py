@@ -72,7 +72,7 @@ class BotServer:
         """Listen at "ADDRESS:PORT"; return the address in use.
 
         Raises:
-            ConfigError: the address cannot be listened on, or is in use.
+            ConfigError: the server cannot listen on the address, or the address is in use.
         """
         await self.listener.start(parse_address(text, KEY), KEY)
         return self.listener.address

@@ -192,7 +192,8 @@ def _hosts(status: CrawlSigns) -> Finding:
 def _failing(frontier: FrontierCounts) -> int:
     """Return the number of failing hosts that the verdict depends on.
 
-    Links to names that do not exist are usual. They count only if no host has answered, as DNS may then be at fault.
+    Hosts whose name does not exist count only if no host has answered. DNS may then be at fault; otherwise,
+    links to such hosts are usual.
     """
     return frontier.hosts_failing - (frontier.hosts_nameless if frontier.hosts_reached else 0)
 

@@ -112,7 +112,7 @@ class RecentErrors(logging.Handler):
             logging.lastResort.handle(record)
 
     def _is_only_handler(self) -> bool:
-        """Return whether the log has no handlers but this one and those of later crawls in this process."""
+        """Return whether the log has no handlers except this one and the handlers of later crawls in this process."""
         handlers = [*logging.getLogger("crawler").handlers, *logging.getLogger().handlers]
         return handlers[:1] == [self] and all(isinstance(each, RecentErrors) for each in handlers)
 

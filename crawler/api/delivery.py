@@ -152,7 +152,7 @@ class Delivery:
     # -- the crawl's side ------------------------------------------------------
 
     def promise(self, fetch_task: FetchTask, fetch: Fetch, change: Change) -> None:
-        """If the page can be read back, record in `change` that the page waits for the user's code."""
+        """Record in `change` that the page waits for the user's code, if the page can be read back."""
         if not fetch.final:
             return
         if fetch.outcome in _STORED:
@@ -340,7 +340,7 @@ class Delivery:
         return item
 
     def _callback(self, name: str) -> Callback:
-        """Return the callback with this name: that of a request of this run, or a function next to `parse`."""
+        """Return the callback of this name: a callback of this run's requests, or a function in the module of `parse`."""
         if not name:
             assert self._parse is not None
             return self._parse

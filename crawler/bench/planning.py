@@ -66,7 +66,7 @@ class CostRange(msgspec.Struct, frozen=True):
 
 
 def exactly(value: float) -> CostRange:
-    """Return the range of a cost that is known exactly."""
+    """Return a range whose three values are all `value`, for a cost that is known exactly."""
     return CostRange(value, value, value)
 
 
@@ -459,8 +459,8 @@ def _known_disk(known: float, units: UnitCosts, processes: CostRange) -> CostRan
 def _store(goal: Goal, units: UnitCosts, processes: CostRange) -> CostRange:
     """Return the bytes of pages and waiting URLs in the store.
 
-    The bytes that are still in the engine's log are not compacted yet. The log of a process holds at most the
-    bytes of one full log.
+    The bytes that are still in the engine's log are not compacted yet. Each process has at most one full log
+    of such bytes.
     """
     waiting = goal.pages * max(0.0, goal.urls - 1.0)
     written = (units.page_store_log + exactly(STORE_URLS * goal.url_bytes)) * goal.pages

@@ -52,7 +52,7 @@ def _ask_missing(
     reads: bool,
     damage: list[str] | None,
 ) -> Any:
-    """Answer for a process that does not run, from its files.
+    """Answer a request for a process that does not run, from the files of the process.
 
     If other processes run (`running`), the missing process may be starting.
     """
@@ -138,6 +138,8 @@ def _ask_running(
     """Return whether the process runs, and its answer.
 
     The process may be starting, so wait for its answer for up to `wait` seconds.
+    The page server of a crawl at rest refuses most requests that only read; the caller then reads the
+    directory instead.
     """
     from crawler.admin.control_client import NOBODY, ask
 

@@ -78,7 +78,8 @@ def _parse(argv: list[str]) -> argparse.Namespace:
 def _complete(layers: Layers, config: Config) -> Config:
     """Return the configuration of this run, with the address to listen on and the disk space held in reserve.
 
-    Both are derived in each run, so a node whose address in splitter.peers changes listens on the new one.
+    Both are derived in each run, so a node whose address in splitter.peers has changed listens on the new
+    address.
     """
     from crawler.config.forms import host_port, named_addresses
 

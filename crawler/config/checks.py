@@ -173,7 +173,7 @@ def _check_forms(config: Config) -> None:
 
 @contextmanager
 def _of(key: str) -> Iterator[None]:
-    """Add the key to the message of each ConfigError that is raised in the block."""
+    """Add the key to the message of each ConfigError that is raised in the `with` block."""
     try:
         yield
     except ConfigError as error:

@@ -160,12 +160,12 @@ class Layers:
             return convert(self.tree)
 
     def saved_config(self) -> Config:
-        """Return the configuration that a crawl directory keeps: that of all layers, without the settings of one run."""
+        """Return the configuration that a crawl directory keeps: all layers merged, without the settings of one run."""
         return convert(self._saved)
 
     @contextmanager
     def naming(self) -> Iterator[None]:
-        """Add the source of the value to the message of each ConfigError that is raised in the block."""
+        """Add the source of the value to the message of each ConfigError that is raised in the `with` block."""
         try:
             yield
         except ConfigError as error:

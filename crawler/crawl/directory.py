@@ -40,7 +40,10 @@ _NOT_OURS = (errno.EACCES, errno.EPERM, errno.EROFS)  # no permission to write, 
 
 
 class CrawlDirectory:
-    """Paths and identity of one crawl directory. `settings` are the settings in force, as saved in it."""
+    """Paths and identity of one crawl directory.
+
+    `settings` are the settings in force, as they are saved in the directory.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -1,7 +1,7 @@
 """The settings of a crawl, as its directory keeps them: `crawl.toml`, and `credentials` for its secrets.
 
-A setting belongs either to the crawl or to one run. The directory keeps only the settings of the crawl, so those
-of a run end with it. The settings of a run are:
+A setting belongs either to the crawl or to one run. The directory keeps only the settings of the crawl, so
+the settings of a run end with the run. The settings of a run are:
 
 * the keys in `RUN_KEYS`, whoever sets them;
 * values that another argument of the run implies (`Layers.set_for_run`): those of `--spider`, of `follow=` and

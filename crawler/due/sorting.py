@@ -37,7 +37,10 @@ def _radix_sort(
     b: cython.ulonglong[::1],
     q: cython.Py_ssize_t[::1],
 ) -> cython.bint:
-    """Sort `a` byte by byte, and move `p` in the same way; return whether `b` and `q` hold the result."""
+    """Sort `a` byte by byte, and move `p` in the same way, with the buffers `b` and `q`.
+
+    Return whether the buffers hold the result.
+    """
     counts = cython.declare(cython.Py_ssize_t[256][8])  # one table for each byte of a key, from 0 to 7
     i: cython.Py_ssize_t
     byte: cython.int

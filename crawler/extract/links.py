@@ -2,8 +2,8 @@
 
 Lexbor builds its tree as the HTML standard requires, and only elements of this tree yield links. The contents
 of comments, script, style, textarea and title yield no links. Neither do the contents of templates, which are
-not in the searched tree. noscript is read as if scripting were off. Shadow roots are part of the page
-(`shadow_roots.py`).
+not in the searched tree. The contents of noscript are read as if scripting were off. Shadow roots are part of
+the page (`shadow_roots.py`).
 
 One selector visits every relevant element, in document order. Lexbor is fastest with selectors that name only
 attributes. The selectors of `_ALL` take 59 us for a 45 kB page; with `iframe[src]` and `frame[src]` in place

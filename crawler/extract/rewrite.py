@@ -14,9 +14,9 @@ whose name has over 100 characters stays unchanged. In `<a<a<a`, each `<` begins
 end of the text, so reading all these names would take quadratic time. Because the time is linear, even pages
 that are expensive to parse are rewritten: 1 MB takes some 20 ms.
 
-Besides the URLs, two things are changed. Otherwise, a browser would reject the replaced URLs. Elements with a
-replaced URL lose `integrity` and `crossorigin`, and a `<meta>` with a Content-Security-Policy loses its
-content.
+Besides the URLs, two things are changed, because a browser would otherwise reject the replaced URLs. Elements
+with a replaced URL lose `integrity` and `crossorigin`, and a `<meta>` with a Content-Security-Policy loses
+its content.
 """
 
 import html

@@ -287,12 +287,15 @@ class Client:
                 free.fail(error)
 
     def grew(self, connection: Connection, nbytes: int) -> None:
-        """Account for the bytes that `connection` holds. If memory is short, pause the connection until others end."""
+        """Account for the bytes that `connection` holds.
+
+        If memory is short, pause the connection until other connections end.
+        """
         if not self.account.reserve(connection, nbytes):
             connection.pause()
 
     def has_time(self) -> bool:
-        """Return whether reading may use more of this turn of the loop."""
+        """Return whether this turn of the event loop has time left for reading."""
         return self._spent < SHARE
 
     def spent(self, seconds: float) -> None:
@@ -306,7 +309,7 @@ class Client:
         self._spent = 0.0
 
     def rests(self, connection: Connection) -> None:
-        """Queue `connection`, which has read a lot, until its turn to read more."""
+        """Queue `connection`, which has read a lot, until it may read more."""
         self._resting.rest(connection, connection.read_time)
         if len(self._resting) == 1:
             asyncio.get_running_loop().call_soon(self._go_on)

@@ -264,7 +264,7 @@ class Discovery:
 
         `shown` tells whether an earlier crawl of the page showed new pages.
 
-        `links` is as in `prior`.
+        `links` has the same meaning as in `prior`.
         """
         if links > 0.0:
             self.note_links(site, 0.0, links * watched_for(elapsed, self.unit), now)

@@ -182,7 +182,10 @@ class Credence:
     def observe(
         self, site: cython.Py_ssize_t, alone: cython.double, heeding: cython.double, changed: cython.bint
     ) -> cython.void:
-        """Update kappa's sums. `alone` and `heeding` are the probabilities of a change without and with neighbours."""
+        """Update kappa's sums.
+
+        `alone` and `heeding` are the probabilities of a change without and with the influence of neighbours.
+        """
         told: cython.double = heeding - alone
         precision: cython.double = 1.0 / max(alone * (1.0 - alone), _CERTAIN)
         agreement: cython.double = ((1.0 if changed else 0.0) - alone) * told * precision

@@ -222,7 +222,8 @@ class PageKinds:
 def believable(changes: cython.double, x: cython.double, trusted: cython.bint) -> cython.double:
     """Return `changes`, or a smaller number if `changes` is implausible.
 
-    The interval has at least one change, and the prior mean of the number of changes is x.
+    The interval since the last crawl has at least one change; `x` is the prior mean of the number of its
+    changes.
     """
     if changes <= 1.0 + x + 3.0 * sqrt(x):
         return changes

@@ -223,11 +223,11 @@ class Frontier:
 
     @staticmethod
     def stage(decision: Decision, batch: Batch) -> None:
-        """Put the decision into the batch of its commit group; callable from any thread."""
+        """Put the decision into the batch of its commit group; any thread may call this."""
         stage(decision, batch)
 
     def release(self, decision: Decision, now: float) -> None:
-        """After the commit, free the fetch slot of the request, and the host if it is still held."""
+        """Free the fetch slot of the request after the commit, and also the host if it is still held."""
         self._outcomes.release(decision, now)
 
     def _gap_behind(self, host: FrontHost) -> float:

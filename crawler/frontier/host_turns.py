@@ -113,7 +113,7 @@ class HostTurns:
         return self._request(host, task, authority, now)
 
     def _request(self, host: FrontHost, task: TaskKind, authority: str, now: float) -> FetchTask | None:
-        """If the host passes the gates, return its request, or the look-up that must precede it. Else return None."""
+        """Return the host's request, or the look-up that must precede it; None if the host does not pass the gates."""
         gates = self._gates
         if gates.resolving and not (host.addresses and now < host.expires):
             return self._outstanding.acquire(host, TaskKind.RESOLVE) if gates.look_ups.ask(host) else None

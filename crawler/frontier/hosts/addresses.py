@@ -4,7 +4,7 @@ An address gets one request at a time. After each request, its hosts wait for th
 is half the minimum host gap, multiplied by the number of processes. An address with at least
 `shared_address_domains` registrable domains is shared hosting. It has 16 request slots, and each slot stays
 held for the gap after an answer. It also has a limit of `shared_address_rate` requests per second, which
-start at equal distances. This limit grows with the square root of the number of domains. An address that
+start at equal intervals. This limit grows with the square root of the number of domains. An address that
 serves a hundred times as many sites usually has more machines, but perhaps not a hundred times as many. So it
 gets ten times as many requests. If the gap is 0, requests to addresses are not limited. Durations are in
 seconds; instants are seconds on the process clock.
@@ -100,7 +100,7 @@ class Addresses(Generic[Host]):
         self._shared_interval = 1.0 / rate if rate else 0.0
 
     def open(self, now: float) -> None:
-        """After a restart, let every address wait for its gap once, because earlier requests are unknown."""
+        """Let every address wait for its gap once after a restart, because earlier requests are unknown."""
         self._opened = now
 
     def __len__(self) -> int:

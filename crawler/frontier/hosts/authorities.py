@@ -120,7 +120,7 @@ class Authorities:
         self._stored.add(authority)
 
     def answered(self, slot: int, authority: str) -> bool:
-        """After a successful connection to an authority, forget its failures, and remove its host from `troubled`.
+        """Forget the failures of an authority after a successful connection, and remove its host from `troubled`.
 
         Return whether the store has a record of the failures, which must now be deleted.
         """

@@ -150,7 +150,10 @@ class DispatchGates:
             self.plans.wake(host, ready)
 
     def acquire_own_address(self, host: FrontHost, name: str, now: float) -> float:
-        """Take a request slot at the address `name` for a held host. Return 0.0 on success, else when to try again."""
+        """Take a request slot at the address `name` for a held host.
+
+        Return 0.0 on success, else the time of the next try.
+        """
         if host.address is not None or not name or not self.addresses.counted:
             return 0.0
         address = self.addresses.meet(name, host.domain, now)

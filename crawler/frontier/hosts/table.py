@@ -175,7 +175,7 @@ class KeyedTable:
         return NOWHERE if self._former is None else self._find_former(key)
 
     def _find_former(self, key: int) -> int:
-        """Like `find`, in the former index."""
+        """Like `find`, but search the former index."""
         index, keys, mask = self._former, self.key, self._former_mask
         position = key & mask
         while (slot := index[position]) != NOWHERE:

@@ -37,11 +37,11 @@ class SetBack(NamedTuple):
         return now - self.last >= self.lead
 
     def extended(self, instant: float) -> "SetBack":
-        """Return the run after it has stored an instant. Instants of later runs change nothing."""
+        """Return the record of this run after the run has stored `instant`. An instant of a later run changes nothing."""
         return self if instant <= self.last or self.has_ended(instant) else self._replace(last=instant)
 
     def corrected(self, instants: np.ndarray) -> np.ndarray:
-        """Return instants, (n,), with those of this run moved forward by the lead."""
+        """Return `instants`, (n,), after moving the instants of this run forward by the lead."""
         own = (instants >= self.since) & (instants <= self.last)
         return np.where(own, instants + self.lead, instants)
 

@@ -472,7 +472,7 @@ class Deadlines:
     @cython.cfunc
     @cython.exceptval(check=False)
     def find_level(self, page: cython.int) -> cython.void:
-        """If there is no level yet, set a provisional one: half the page's ceiling. `sample_level` replaces it."""
+        """Set a provisional level, half the page's ceiling, if there is no level yet. `sample_level` replaces it."""
         if self.controller.level > 0.0:
             return
         self.assign(page, self.tables.owner(page))

@@ -64,7 +64,7 @@ class _Arm(msgspec.Struct):
         self.fresh_spans += fresh * span
 
     def seen(self) -> tuple[float, float]:
-        """Return the share of time with a fresh copy, and its standard error (of a ratio: Cochran 1977, 6.4)."""
+        """Return the share of time with a fresh copy, and its standard error (that of a ratio; Cochran 1977, 6.4)."""
         ratio = self.fresh / self.spans
         left = self.fresh_fresh - 2.0 * ratio * self.fresh_spans + ratio * ratio * self.spans_spans
         return ratio, math.sqrt(max(left, 0.0)) / self.spans

@@ -271,7 +271,7 @@ class Flights:
     def signals_since_crawl(self, page: cython.int) -> cython.uint:
         """Return the signals of a page since its last crawl.
 
-        If a fetch is in flight, they include those from before it began.
+        While a fetch of the page is in flight, these include the signals from before the fetch began.
         """
         signals: cython.uint = self.tables.rows[page].signals
         if page in self.held:

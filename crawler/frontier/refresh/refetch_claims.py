@@ -143,7 +143,7 @@ class RefetchClaims:
             self._schedule.block(self._schedule.host(host_key), self._clock.at(ready))
 
     def keep_shut(self, page: int, host_key: int) -> None:
-        """If `shut` has blocked the host of a new page, block this host in the schedule, too."""
+        """Block the host of a new page in the schedule, too, if `shut` has blocked this host."""
         if host_key in self._shut:
             self._schedule.block(self._schedule.host_of(page), math.inf)
 

@@ -426,7 +426,7 @@ class Schedule:
         return self.signals.waiting
 
     def renew(self) -> None:
-        """After a bulk load, update the sums over the crawl and its hosts, and start to recompute all keys in slices."""
+        """Update the sums over the crawl and its hosts after a bulk load, and start to recompute all keys in slices."""
         host: cython.Py_ssize_t
         self._learning.renew_crawl()
         for host in range(self._tables.hosts.rows):

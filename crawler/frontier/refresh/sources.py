@@ -79,8 +79,8 @@ class _Sums(msgspec.Struct):
     """Decaying sums over the readings of a source.
 
     Each reading adds one term to each sum. `span` is the sum of t, the time since the previous reading.
-    `slope` and `gain` are the sums of mu D t and of `b t`, over the listed pages of each reading. `unread` is
-    the time since the last reading.
+    `slope` is the sum of mu D t, and `gain` the sum of b t, over the listed pages of each reading (mu, D and b
+    are explained in the module's docstring). `unread` is the time since the last reading.
     """
 
     span: float = 0.0

@@ -78,7 +78,7 @@ _CHUNK = 4096  # number of pages added at once on opening
 
 
 def stage(schedule: Schedule | Arms, page: int, batch: Batch) -> None:
-    """Put four records into a batch: those of a page, its site and its directory, and that of the whole schedule."""
+    """Put four records into a batch: the records of a page, of its site, of its directory and of the whole schedule."""
     stage_page(schedule, page, batch)
     host_key = stage_site(schedule, schedule.host_of(page), batch)
     directory_key, counts = schedule.records.directory_state(page)
@@ -209,7 +209,7 @@ def load(schedule: Schedule | Arms, store: KeyValue, now: float) -> Loaded:
 
 
 def _site_numbers(payload: bytes) -> np.ndarray:
-    """Return the numbers of a site's record, with zeros for those that its version did not have.
+    """Return the numbers of a site's record, with zeros for the numbers that the record's version did not have.
 
     If the record has no exposure, the exposure is set so that the recall stays the same.
     """
@@ -297,7 +297,7 @@ def _checked(
 
 
 def stage_signalled(schedule: Schedule | Arms, pages: Iterable[int], batch: Batch) -> None:
-    """Put the records of pages that signals have touched, and those of the sites of these pages, into a batch."""
+    """Put into a batch the records of the pages that signals have touched, and the records of their sites."""
     hosts = set()
     for page in pages:
         stage_page(schedule, page, batch)

@@ -239,7 +239,7 @@ class Validators:
     def _without_waste(
         self, host: _Host, kinds: tuple[ValidatorKind, ...], pattern: str
     ) -> tuple[ValidatorKind, ...]:
-        """Leave out the ETag if it hardly ever leads to a 304 and the date does so more often."""
+        """Leave out the ETag if it hardly ever leads to a 304 and Last-Modified does so more often."""
         if len(kinds) < 2:
             return kinds
         tag, date = (self._trust(host, kind, pattern).wasted_share for kind in kinds)

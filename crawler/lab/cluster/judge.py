@@ -147,7 +147,7 @@ def _has(answers: Sequence[WebAsk], since: float = math.inf) -> bool:
 
 
 def _led_to(web: SyntheticWeb, rows: Sequence[WebAsk], asked: list[list[WebAsk]]) -> list[Sequence[WebAsk]]:
-    """For each page, return the requests whose answers link to it. These are requests for its parent or sitemap.
+    """Return, for each page, the requests whose answers link to it. These are requests for its parent or sitemap.
 
     If the parent shows its links only in a browser, the last request for the data of the parent is returned
     instead.
@@ -178,7 +178,10 @@ def _judge_pages(
     cluster: Cluster,
     since: float,
 ) -> None:
-    """Record a violation for each lost page linked before `since`, and each answered page not stored exactly once."""
+    """Record a violation for each lost page that was linked before `since`.
+
+    Also record one for each answered page that is not stored exactly once.
+    """
     led = _led_to(web, rows, asked)
     exempt = act_rules.exempt(cluster.observed)
     for page, answers in enumerate(asked):
@@ -394,7 +397,7 @@ def _judge_copies(notes: Notes, rows: Sequence[WebAsk], observed: Observed) -> N
 def _hidden(observed: Observed, since: float, until: float) -> float:
     """Return the seconds for which two processes with the same name are allowed to run at once.
 
-    This is `CLONE_MAX`, plus the duration of each fault that keeps messages from a process meanwhile.
+    This is `CLONE_MAX`, plus the duration of each fault that keeps messages from a process during this time.
     """
     away = (
         fault.length

@@ -54,7 +54,7 @@ CURRENT: ContextVar[Life | None] = ContextVar("life", default=None)
 
 
 def nobody(life: Life | None = None) -> Context:
-    """Return a context in which `life` runs. With None, return a context in which no life runs."""
+    """Return a context in which `life` runs. If `life` is None, no life runs in the context."""
     context = copy_context()
     context.run(CURRENT.set, life)
     return context

@@ -359,7 +359,6 @@ MANY_METHODS = {
     "FetchTasks": 27,
     "OperatorActs": 26,
     "Outbox": 26,
-    "PageCache": 33,
     "PeerExchange": 26,
     "Population": 33,
     "RobotsCache": 26,

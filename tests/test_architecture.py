@@ -355,7 +355,7 @@ MANY_METHODS = {
     "Client": 27,
     "ClockCache": 28,
     "Crawl": 25,
-    "Delivery": 26,
+    "Delivery": 25,
     "FetchTasks": 27,
     "OperatorActs": 26,
     "Outbox": 26,

@@ -14,6 +14,7 @@ from typing import Any, ParamSpec, TypeVar, Unpack
 
 from msgspec.structs import replace
 
+from crawler.admin.crawl_wait import next_wait
 from crawler.api.crawl import Crawl
 from crawler.api.item_formats import check_items
 from crawler.api.options import CrawlOptions, Settings, completed, configure, takes_options
@@ -24,9 +25,12 @@ from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.restart import rename_file_to_numbered, rename_to_numbered
 from crawler.crawl.start_checks import check_start
 from crawler.errors import UsageError
+from crawler.printable import printable
 
 log = logging.getLogger("crawler")
 
+_WAIT_LOOK = 5.0  # seconds between two looks at what the crawl waits for
+_WAIT_TOLD = 10.0  # seconds; shorter waits are not logged
 SIGNAL = "signal"  # the value of `stopped_by` for a run that a signal stopped, as on the command line
 Taken = ParamSpec("Taken")
 Given = TypeVar("Given")
@@ -115,13 +119,33 @@ async def _run(options: dict[str, Any], stopping: _SignalStop | None = None) -> 
     async with Crawl(**options) as crawl:
         if stopping is not None:
             stopping.attach(crawl)
-        await crawl.run()
+        telling = asyncio.create_task(_tell_waits(crawl))
+        try:
+            await crawl.run()
+        finally:
+            telling.cancel()
         if stopping is not None:
             stopping.restore()
         crawl.say_if_complete()
     if crawl.report["stopped_by"] == SIGNAL:
         log.warning("%s; run the script again to continue", _summary(crawl.report, crawl.directory))
     return crawl.report
+
+
+async def _tell_waits(crawl: Crawl) -> None:
+    """Log each long wait of the crawl once, because a script shows no progress."""
+    until = 0.0  # end of the wait that was logged last
+    while True:
+        await asyncio.sleep(_WAIT_LOOK)
+        status = crawl.status()
+        wait = None if status.paused else next_wait(status)
+        if wait is not None and wait.until > max(until, status.now + _WAIT_TOLD):
+            until = wait.until
+            log.warning(
+                "the crawl %s; a run ends if all waits are longer than crawl.patience (%g s)",
+                printable(wait.described(status.now)),
+                crawl.config.crawl.patience,
+            )
 
 
 def _start_anew(options: dict[str, Any], cached: bool) -> None:

@@ -37,7 +37,7 @@ from crawler.api.follow_rules import FollowRules
 from crawler.api.hooks import Hooks, guarded_extractor, guarded_filter
 from crawler.api.item_formats import open_items
 from crawler.api.items import Items
-from crawler.api.options import CrawlOptions, Settings, completed, layered, takes_options
+from crawler.api.options import CrawlOptions, Settings, check_callable, completed, layered, takes_options
 from crawler.api.page import Page
 from crawler.api.page_queue import PageQueue
 from crawler.api.request import PRIORITY, Callback, Request
@@ -89,6 +89,24 @@ def _settled(given: Settings, directory: CrawlDirectory) -> tuple[Config, SeedPl
     return config, directory.settings.seed_places(config, directory.settings.given(layers))
 
 
+def _check_seeds(seeds: object) -> None:
+    """Check the type of the seeds. The seeds of an iterator are checked later, when they are read.
+
+    Raises:
+        UsageError: a seed is neither a URL nor a request, or `seeds` contains no seeds.
+    """
+    if not isinstance(seeds, Iterable):
+        raise UsageError(f"seeds: expected URLs or requests, got {seeds!r:.100}")
+    if isinstance(seeds, list | tuple):
+        for seed in seeds:
+            _check_seed(seed)
+
+
+def _check_seed(seed: object) -> None:
+    if not isinstance(seed, str | Request):
+        raise UsageError(f"seeds: expected a URL or a crawler.Request, got {seed!r:.100}")
+
+
 class Crawl:
     """One crawl directory, crawled by this process. If `member` is given, this process is one of several.
 
@@ -121,11 +139,14 @@ class Crawl:
         **options: Unpack[CrawlOptions],
     ) -> None:
         given = completed("Crawl", options)
+        check_callable("parse", parse)
         follow, items = given["follow"], given["items"]
         self.directory = CrawlDirectory(local_folder(given["directory"]))
         self.config, places = _settled(config, self.directory)
         if isinstance(seeds, str | Request):
             seeds = [seeds]
+        if not isinstance(seeds, SeedFile | Seeds):
+            _check_seeds(seeds)
         some = seeds if isinstance(seeds, list | tuple) else ()
         self._asks = parse is not None or any(isinstance(seed, Request) for seed in some)
         self._saved_config = saved or self.config
@@ -147,7 +168,7 @@ class Crawl:
         self._parse = parse
         self._items_path = Path(items) if items else None
         self._items: Items | None = None
-        self._processors = tuple(given["processors"])
+        self._processors = given["processors"]
         self._rules = FollowRules() if follow is True or follow is False else FollowRules.of(follow)
         self._follow_all = follow is True
         self.errors = Errors(given["on_error"], self._fail)
@@ -289,6 +310,7 @@ class Crawl:
         """Yield the seeds that are URLs, and queue those that are requests."""
         contact = Contact(self.config)
         for seed in seeds:
+            _check_seed(seed)
             if isinstance(seed, str) or (url := canonical(seed.url)) is None:
                 yield seed if isinstance(seed, str) else seed.url
             else:

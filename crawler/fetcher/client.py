@@ -36,7 +36,7 @@ from crawler.fetcher.proxy_health import ProxyHealth
 from crawler.fetcher.read_turns import SHARE, ReadTurns
 from crawler.fetcher.redaction import redacted_fields, redacted_head, redacted_request, redacted_signature
 from crawler.fetcher.throttle import Throttle
-from crawler.records import Fetch, Outcome
+from crawler.records import Blame, Fetch, Outcome
 from crawler.signing.request_signer import make_signer
 
 _TICK_MAX = 0.25  # seconds between checks of the time limits
@@ -150,7 +150,10 @@ class Client:
             fetch = Fetch(request.url, ended, outcome.blame_of(ended), error=text)
             fetch.took = time.monotonic() - started
         fetch.began = began
-        if self._proxy_health is not None and not request.proxy:
+        if request.proxy:
+            if fetch.outcome is Outcome.PROXY_ERROR:  # the host's other requests do not use this proxy
+                fetch.blame = Blame.URL
+        elif self._proxy_health is not None:
             self._proxy_health.note(fetch, time.monotonic())
         return fetch
 

@@ -284,7 +284,7 @@ class Discovery:
     ) -> cython.void:
         """Record that `found` URLs became pages, and that this page was the first to show them.
 
-        The other arguments are as in `watch`.
+        The other arguments have the same meaning as in `watch`.
         """
         if links > 0.0:
             self.note_links(site, max(found, 0.0), 0.0, now)

@@ -159,7 +159,7 @@ class Overview:
         """Return the state of signals (`Hearing`) for a page of this host that has received this many signals."""
         if signals > 0.0:
             return Hearing.TOLD
-        return Hearing.UNSAID if self.learning.quality.recall(host) > 0.0 else Hearing.NONE
+        return Hearing.UNSAID if self.learning.quality.recalls[host] > 0.0 else Hearing.NONE
 
     def _stands_for(self, host: cython.int, now: cython.double) -> float:
         """Return the time since the host's last crawl, divided by the mean time between its crawls; 1 if it had none."""
@@ -204,7 +204,7 @@ class Overview:
         self.flights.require_host(host)
         quality = self.learning.quality
         heard = [float(each) for each in quality.all_signals[host]]
-        return heard, [quality.precision(host, source) for source in range(len(heard))], quality.recall(host)
+        return heard, [quality.precision(host, source) for source in range(len(heard))], quality.recalls[host]
 
     def heard_hosts(self) -> list[int]:
         """Return the numbers of the hosts whose pages ever had a signal."""

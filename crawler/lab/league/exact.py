@@ -118,7 +118,7 @@ class Exact(Ranked):
                     for tau, more in zip(clocks.tolist(), excess, strict=True)
                 ]
             )
-        precision = np.array([-np.expm1(-quality.pooled_weight(site)) for site in sites])
+        precision = np.array([-np.expm1(-quality.weights[site]) for site in sites])
         bad = np.array([learning.kinds.bad_precisions[site] for site in sites])
         recall = np.array(
             [quality.recall_of(site, w) for site, w in zip(where.tolist(), reliable.tolist(), strict=True)]

@@ -170,7 +170,6 @@ def test_the_line_of_each_key_is_found(tmp_path: Path) -> None:
     }  # fmt: skip
     assert {key: line_of(file, key) for key in lines} == lines
     assert line_of(tmp_path / "none", "seeds") is None
-    file.write_text(
-        "crawl.depth = 1\n[network]\ncrawl.rate = 2\n"
-    )  # dotted keys; the second one is in [network]
+    # A dotted key below [network] belongs to that section.
+    file.write_text("crawl.depth = 1\n[network]\ncrawl.rate = 2\n")
     assert (line_of(file, "crawl.depth"), line_of(file, "crawl.rate")) == (1, None)

@@ -105,6 +105,24 @@ def test_environment_variables_name_section_and_key() -> None:
     assert environment_overrides(environ) == {"crawl.depth": "3"}
 
 
+def test_a_variable_with_one_underscore_is_refused() -> None:
+    """Other variables of the user, such as CRAWLER_DEPTH, are ignored."""
+    with pytest.raises(ConfigError, match="CRAWLER_FETCH_BODY_BYTES_MAX: .*: CRAWLER_FETCH__BODY_BYTES_MAX"):
+        environment_overrides({"CRAWLER_FETCH_BODY_BYTES_MAX": "3"})
+    assert environment_overrides({"CRAWLER_DEPTH": "3", "CRAWLER_FETCH": "1", "MY_CRAWL_DEPTH": "1"}) == {}
+
+
+@pytest.mark.parametrize(
+    ("tree", "path"), [({}, "seeds.x"), ({}, "override.depth"), ({"crawl": 5}, "crawl.depth")]
+)
+def test_a_key_outside_of_a_section_is_refused(tree: dict[str, Any], path: str) -> None:
+    layers = Layers()
+    layers.add("file", tree)
+    with pytest.raises(ConfigError, match="seeds|override|crawl is not a section"):
+        layers.set("flag", path, "1")
+        layers.config()
+
+
 def test_a_written_configuration_is_read_back_unchanged(tmp_path: Path) -> None:
     config = convert(
         {

@@ -112,6 +112,33 @@ def test_addresses_are_told_when_they_have_an_eighth_more_domains() -> None:
     assert told[:13] == [*range(4, 17)] and told[13:] == [18, 20, 22, 24, 27, 30, 33, 37]
 
 
+def test_at_least_two_domains_are_told() -> None:
+    """In a crawl of many processes, most addresses have one domain in each of them."""
+    addresses, keys = process(50), domains(2)
+    meet(addresses, keys[:1])
+    assert not addresses.take_untold()
+    meet(addresses, keys)
+    assert addresses.take_untold()
+
+
+def test_an_address_with_just_enough_domains_is_shared() -> None:
+    addresses = process()
+    address = meet(addresses, [0])
+    for count in (48, 49):  # bits that no domain of this process sets
+        addresses.learn({NAME: sum(1 << n for n in range(1, count + 1))})
+        assert address.is_shared is (count == 49)
+
+
+def test_a_quarter_of_the_addresses_is_forgotten_at_a_time() -> None:
+    """Addresses in use stay. Of the others, the oldest are forgotten."""
+    addresses = process(entries_max=8)
+    used = meet(addresses, [1], "10.0.0.0")
+    addresses.acquire(used, 1e6)
+    for n in range(1, 9):
+        addresses.meet(f"10.0.0.{n}", n, 1e6)
+    assert [address.name for address in addresses] == [f"10.0.0.{n}" for n in (0, 3, 4, 5, 6, 7, 8)]
+
+
 def counted_of(keys: list[int]) -> DomainCount:
     """Return the count of an address at which a process has met these domains."""
     counted = DomainCount()
@@ -155,6 +182,7 @@ def test_domains_are_counted(count: int, elsewhere: int) -> None:
     counted.add_elsewhere(counted_of(others).sketch())
     counted.add_elsewhere(counted_of(keys[:20]).sketch() if elsewhere else 0)
     assert counted.least <= count + elsewhere
+    assert elsewhere or count >= 50 or (counted.number, counted.least) == (count, count)
     assert counted.number == pytest.approx(
         count + elsewhere, rel=0.1, abs=0.0 if count + elsewhere < 50 else 3
     )

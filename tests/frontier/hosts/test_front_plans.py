@@ -1,6 +1,7 @@
 """Test when the hosts of the front have their turns, against a list of the plans."""
 
 import math
+import random
 from typing import NamedTuple
 
 import pytest
@@ -77,6 +78,21 @@ def test_replaced_plans_do_not_fill_the_memory(first_come: float) -> None:
         plans.wake(hosts[number % COUNT], 0.0)
         plans.first(1.0)
     assert len(list(plans)) < 200
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_hosts_have_their_turns_in_order_after_plans_were_dropped(seed: int) -> None:
+    """Replaced plans are dropped when they are too many. The other plans keep their order."""
+    rng = random.Random(seed)
+    plans, _, hosts = planned()
+    instants: dict[str, float] = {}
+    for _ in range(rng.randrange(90, 500)):
+        host = rng.choice(hosts)
+        instants[host.name] = rng.random()
+        plans.wake(host, instants[host.name])
+    for pop, some in ((plans.pop, hosts[: COUNT // 2]), (plans.pop_chosen, hosts[COUNT // 2 :])):
+        turns = [host for _ in some if (host := pop(1.0)) is not None]
+        assert [host.name for host in turns] == sorted((each.name for each in some), key=instants.__getitem__)
 
 
 def test_a_host_at_an_address_and_a_host_with_the_same_instant_both_have_their_turns() -> None:

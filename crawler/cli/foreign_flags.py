@@ -91,9 +91,8 @@ FOREIGN: tuple[tuple[str, tuple[str, ...], str], ...] = (
     (BROWSERTRIX, ("--generateCDX",), "`crawler export --format cdxj` after the crawl"),
 )  # fmt: skip
 
-_BY_FLAG: dict[
-    str, dict[str, str]
-] = {}  # maps each flag, and then each tool that has it, to what to use instead
+# Maps each flag, and then each tool that has it, to what to use instead.
+_BY_FLAG: dict[str, dict[str, str]] = {}
 for _tool, _flags, _instead in FOREIGN:
     for _flag in _flags:
         _BY_FLAG.setdefault(_flag, {})[_tool] = _instead

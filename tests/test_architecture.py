@@ -355,7 +355,6 @@ MANY_METHODS = {
     "ChangingWeb": 31,
     "Client": 27,
     "ClockCache": 28,
-    "Crawl": 25,
     "Delivery": 25,
     "FetchTasks": 27,
     "OperatorActs": 26,

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from crawler.admin.crawl_wait import next_wait
 from crawler.api.crawl import Crawl
+from crawler.api.item_files import item_paths
 from crawler.api.item_formats import check_items
 from crawler.api.options import CrawlOptions, Settings, completed, configure, takes_options
 from crawler.api.page import Page
@@ -161,9 +162,10 @@ def _start_anew(options: dict[str, Any], cached: bool) -> None:
     if not (options.get("seeds") or new.config.seeds):
         raise UsageError("nothing to crawl: give seeds")
     check_start(new.config, new.directory.path)
-    items = Path(options["items"]) if options.get("items") else None
-    if items is not None and new.directory.path.absolute() not in items.absolute().parents:
-        check_items(items)
+    items = item_paths(options.get("items", ""))
+    for path in items:
+        if new.directory.path.absolute() not in path.absolute().parents:
+            check_items(path)
     if not cached:
         rename_to_numbered(new.directory)
         return
@@ -172,8 +174,8 @@ def _start_anew(options: dict[str, Any], cached: bool) -> None:
     answers_from = tuple(start_cached(new.directory).answers_from)
     config = options["config"]
     options["config"] = replace(config, crawl=replace(config.crawl, answers_from=answers_from))
-    if items is not None:
-        rename_file_to_numbered(items)
+    for path in items:
+        rename_file_to_numbered(path)
 
 
 def _summary(report: Mapping[str, Any], directory: CrawlDirectory) -> str:

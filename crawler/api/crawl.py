@@ -23,7 +23,6 @@ run.
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
-from pathlib import Path
 from typing import Any, Self, Unpack
 
 import msgspec
@@ -35,8 +34,7 @@ from crawler.admin.withdrawal import TakeDown, Withdrawn, conduct
 from crawler.api.delivery import Delivery, Errors
 from crawler.api.follow_rules import FollowRules
 from crawler.api.hooks import Hooks, guarded_extractor, guarded_filter
-from crawler.api.item_formats import open_items
-from crawler.api.items import Items
+from crawler.api.item_files import ItemFiles, item_paths
 from crawler.api.options import CrawlOptions, Settings, check_callable, completed, layered, takes_options
 from crawler.api.page import Page
 from crawler.api.page_queue import PageQueue
@@ -166,8 +164,9 @@ class Crawl:
         self._member = member
         self._parser = parser
         self._parse = parse
-        self._items_path = Path(items) if items else None
-        self._items: Items | None = None
+        item_paths(items)  # raises an error if `items` is invalid
+        self._items_given = items
+        self._items = ItemFiles("")  # opened by `__aenter__`
         self._processors = given["processors"]
         self._rules = FollowRules() if follow is True or follow is False else FollowRules.of(follow)
         self._follow_all = follow is True
@@ -213,7 +212,7 @@ class Crawl:
             await self._open()
         except BaseException as error:
             try:
-                self._close_items()
+                self._items.close()
             finally:
                 if self.live is not None:
                     await within(self.config.crawl.shutdown_step_max, "page server", self.live.close())
@@ -228,8 +227,7 @@ class Crawl:
 
     async def _open(self) -> None:
         """Create the parts that need the stages; then save the configuration, which is now known to be valid."""
-        if self._items_path is not None:
-            self._items = open_items(self._items_path)
+        self._items = ItemFiles(self._items_given)
         self.stages.reserve_ballast()
         if self._asks:  # the requests that are stored may contain secrets
             (self.stages.directory / "store").chmod(0o700)
@@ -270,7 +268,7 @@ class Crawl:
             self.stop("closed")
             await asyncio.wait({self._running})
         try:
-            self._close_items()
+            self._items.close()
         finally:
             self._close_directory()
             if not self._supervised:
@@ -287,11 +285,6 @@ class Crawl:
             clean=self.process.run_end.failure is None,
             orphaned=self.process.run_end.reason == SUPERVISOR_GONE,
         )
-
-    def _close_items(self) -> None:
-        items, self._items = self._items, None
-        if items is not None:
-            items.close()
 
     def _switch_delivery(self) -> None:
         """Turn on the delivery of pages if the user's code wants pages."""

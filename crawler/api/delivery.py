@@ -32,7 +32,8 @@ from msgspec.structs import replace
 from crawler.api import request as requests
 from crawler.api.asked import FILTERED, Asked, RequestJudge
 from crawler.api.callbacks import Callbacks
-from crawler.api.items import Items, plain
+from crawler.api.item_files import ItemFiles, Misuse
+from crawler.api.items import plain
 from crawler.api.page import Page
 from crawler.api.request import Callback, Handover, Request, callback_name
 from crawler.consent.describing import in_plain
@@ -102,10 +103,6 @@ def _in_users_code(frames: TracebackType | None) -> TracebackType | None:
     return inner or frames
 
 
-class Misuse(UsageError):
-    """The arguments of the crawl do not fit its callbacks."""
-
-
 class Delivery:
     """Delivers the pages of `process` to the user's code.
 
@@ -120,7 +117,7 @@ class Delivery:
         *,
         sink: Callable[[Page], object] | None = None,
         parse: Callback | None = None,
-        items: Items | None = None,
+        items: ItemFiles,
         processors: Sequence[ItemProcessor] = (),
     ) -> None:
         self._process = process
@@ -146,7 +143,7 @@ class Delivery:
     @property
     def items_written(self) -> int:
         """Return the number of items written in this run."""
-        return 0 if self._items is None else self._items.written
+        return self._items.written
 
     @property
     def wanted(self) -> bool:
@@ -294,7 +291,7 @@ class Delivery:
                 return self._errors.end(error)
             except Exception as error:
                 return self._errors.note(kind, page.url, error)
-        if self._items is not None:
+        if self._items.files:
             await self._sync()
         self._judge.tell(asked)
         if final or asked != Asked([], []):
@@ -329,11 +326,9 @@ class Delivery:
             if isinstance(each, Request):
                 self._judge.add(page, each, asked)
             elif each is not None and (item := await self._processed(each, page)) is not None:
-                rows.append(plain(item))
-        for row in rows:
-            if self._items is None:
-                raise Misuse("a callback yielded items, but no file is given; set items=")
-            self._items.add(row)
+                rows.append((self._items.file_of(item), plain(item)))
+        for file, row in rows:
+            file.add(row)
         return True
 
     async def _processed(self, item: Any, page: Page) -> Any:
@@ -348,7 +343,6 @@ class Delivery:
 
     async def _sync(self) -> None:
         """Make the items durable. Callers that arrive in the meantime share the next sync."""
-        assert self._items is not None
         begun = self._syncing
         if begun is not None and not begun.done():
             await asyncio.shield(begun)

@@ -12,6 +12,7 @@ from typing import Any, TypedDict, TypeVar, get_args, get_type_hints
 from crawler.api.delivery import ItemProcessor, OnError
 from crawler.api.follow_rules import Follow
 from crawler.api.hooks import LinkExtractorHook, PageSinkHook, UrlFilterHook
+from crawler.api.item_files import ItemsGiven
 from crawler.config import Config, Layers, environment_overrides
 from crawler.errors import UsageError
 
@@ -23,7 +24,7 @@ class CrawlOptions(TypedDict, total=False):
     """The arguments that the functions and `Crawl` share. `DEFAULTS` has their defaults, `DESCRIPTION` describes each."""
 
     directory: str | Path
-    items: str | Path
+    items: ItemsGiven
     follow: Follow
     on_error: OnError
     processors: Sequence[ItemProcessor]
@@ -47,6 +48,8 @@ DESCRIPTION = """\
 directory: the crawl directory; a crawl that exists there is continued.
 items: file of the items, named .jsonl, .csv or .parquet; items are appended to an existing file. A
     Parquet file is written when the crawl ends; until then its rows are in NAME.parquet.rows (JSONL).
+    A mapping of classes to files, such as {Tea: "teas.csv", Review: "reviews.jsonl"}, writes each type of
+    items to a file of its own; `dict` stands for items that are mappings.
 follow: links to follow in addition to the requests: True all links in scope, False none, or
     rules: regular expressions of URLs, and CSS selectors prefixed with "css:".
 on_error: the reaction to an error of the user's code, "continue" or "stop".

@@ -127,7 +127,7 @@ def noted(*, leaves: bool = False) -> Iterator[None]:
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
     try:
         install()
-    except ValueError:  # not the main thread, which receives all signals
+    except ValueError:  # this is not the main thread, so it receives no signals
         before = {}
     try:
         yield

@@ -44,14 +44,14 @@ class LinkFlag:
     SCOPE = 64  # not a link: tells a peer that the scope grew by this URL
     # requested with the user's `RequestOptions`, under a fingerprint of its own; never refreshed
     OWN_REQUEST = 128
-    RANKED = 256  # the user gave it a priority
+    RANKED = 256  # the user gave the URL a priority
     AGAIN = 512  # a known page that is queued again (`crawl.timestamping`)
     # Not a link: tells the owner that, according to a signal, this URL has changed. `redirects` is the number
     # of the signal's source.
     SIGNAL = 1024
     NEWS = 2048  # found on a known page that was fetched again; if the URL becomes a page, the known page gets the credit
-    # not a link: tells the owner of the page `via` that a URL found on the page `via` has become a page of
-    # the crawl
+    # not a link: tells the owner of the page `via` that a URL found on this page has become a page of the
+    # crawl
     CREDIT = 4096
     # out of scope, and fetched only to see whether the link works; the answer is not stored, and its links
     # are not followed
@@ -63,7 +63,7 @@ class LinkFlag:
     RETIRED = 1 << 24
 
 
-# A link with one of these flags is a message to the owner of its URL, not a link.
+# A `Link` with one of these flags is not a link on a page, but a message to the owner of its URL.
 MESSAGE = LinkFlag.SCOPE | LinkFlag.SIGNAL | LinkFlag.CREDIT
 # If a link has one of these flags, the answer to it is not a page of the crawl.
 NO_PAGE = LinkFlag.REQUISITE | LinkFlag.SITEMAP | LinkFlag.FEED | LinkFlag.EXTERNAL

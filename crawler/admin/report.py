@@ -146,4 +146,6 @@ class Report(msgspec.Struct, kw_only=True):
         said = [each for each in said if each.removeprefix("robots.txt ").rpartition(" ")[0] not in told]
         if said:
             said[-1] += " (see `crawler why URL`)"
+        if not (reasons or said or self.counters.get("urls.seeds")):
+            return "no seeds were given"
         return "; ".join(reasons + said) or "no URL is left to fetch; see `crawler status`"

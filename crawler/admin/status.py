@@ -15,7 +15,7 @@ from crawler.admin.health import Health, failures, health
 from crawler.records import DueCounts, FrontierCounts, HostStatus, PeerStatus, SplitterCounts
 
 T = TypeVar("T")
-_DERIVED = ("outlook", "health", "crawl")  # sections of the tree that are not part of a status
+_DERIVED = ("outlook", "health", "crawl")  # sections of the tree that are not fields of a status
 
 
 class MemberStatus(msgspec.Struct, frozen=True):

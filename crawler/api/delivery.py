@@ -13,10 +13,13 @@ waits: the next run reads it from the page cache and delivers it first
 
 A run that has nothing else to fetch calls the errbacks of the requests whose servers do not answer
 (`deliver_unreached`). These requests stay in the queue, and the next run tries them again.
+
+A request that the URL filter rejects is dropped when the callback yields it. Its errback is called at once.
 """
 
 import asyncio
 import inspect
+import itertools
 import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
@@ -27,6 +30,8 @@ from typing import Any, Literal
 from msgspec.structs import replace
 
 from crawler.api import request as requests
+from crawler.api.asked import FILTERED, Asked, RequestJudge
+from crawler.api.callbacks import Callbacks
 from crawler.api.items import Items, plain
 from crawler.api.page import Page
 from crawler.api.request import Callback, Handover, Request, callback_name
@@ -129,13 +134,13 @@ class Delivery:
         self._parse = parse
         self._items = items
         self._processors = processors
-        self._callbacks: dict[str, Callback] = {}
-        # keys of the handovers of a change that is not durable yet; a handover is what a request passes to
-        # its page
+        self._callbacks = Callbacks(parse)
+        # keys of handovers that are not durable yet; a handover is the data that a request passes to its page
         self._keeping: set[bytes] = set()
         self._syncing: asyncio.Task[None] | None = None
         # fingerprints of the requests that `deliver_unreached` has delivered
         self._unreached: set[int] = set()
+        self._judge = RequestJudge(stages.admission)
         self.consume: Consume | None = None
 
     @property
@@ -146,14 +151,12 @@ class Delivery:
     @property
     def wanted(self) -> bool:
         """Return whether the user has given any code that receives pages."""
-        return not (self._sink is None and self._parse is None and self.consume is None) or bool(
-            self._callbacks
-        )
+        return self._sink is not None or self.consume is not None or self._callbacks.are_given
 
     # -- the crawl's side ------------------------------------------------------
 
     def promise(self, fetch_task: FetchTask, fetch: Fetch, change: Change) -> None:
-        """If the page can be read back, record in `change` that the page waits for the user's code."""
+        """Record in `change` that the page waits for the user's code, if the page can be read back."""
         if not fetch.final:
             return
         if fetch.outcome in _STORED:
@@ -191,14 +194,8 @@ class Delivery:
 
     def begin(self, request: Request) -> None:
         """Queue a request that is a seed; its URL then counts as a seed, too."""
-        self._remember(request)
+        self._callbacks.remember(request)
         self._process.changes.queue(lambda: self._seed(request))
-
-    def _remember(self, request: Request) -> None:
-        """Remember the callbacks of a request by their names."""
-        for callback in (request.callback, request.errback):
-            if callback is not None:
-                self._callbacks[callback_name(callback)] = callback
 
     def _seed(self, request: Request) -> Making:
         change = Change()
@@ -282,12 +279,12 @@ class Delivery:
     async def _hand_over(
         self, fingerprint: int, page: Page, handover: Handover, *, final: bool = True, reached: bool = True
     ) -> None:
-        found: list[Request] = []
+        asked = Asked([], [])
         if reached:
-            takers = self._takers(page, handover, found, final)
+            takers = self._takers(page, handover, asked, final)
         else:
-            takers = iter([("errback", self._call_back(page, handover.errback, found))])
-        for kind, work in takers:
+            takers = iter([("errback", self._call_back(page, handover.errback, asked))])
+        for kind, work in itertools.chain(takers, self._rejections(page, asked)):
             try:
                 if not await work:
                     return
@@ -299,29 +296,38 @@ class Delivery:
                 return self._errors.note(kind, page.url, error)
         if self._items is not None:
             await self._sync()
-        if final or found:
-            self._process.changes.queue(lambda: self._change(fingerprint, page, found, final))
+        self._judge.tell(asked)
+        if final or asked != Asked([], []):
+            self._process.changes.queue(lambda: self._change(fingerprint, page, asked, final))
 
     def _takers(
-        self, page: Page, handover: Handover, found: list[Request], final: bool
+        self, page: Page, handover: Handover, asked: Asked, final: bool
     ) -> Iterator[tuple[str, Awaitable[bool]]]:
         if self._sink is not None:
             yield "sink", _called(self._sink, page)
         # if a page should have been rendered but was not, the parts that its scripts build are missing
         shown = page.outcome != Outcome.NOT_RENDERED
         if final and page.ok and shown and (self._parse is not None or handover.callback):
-            yield "callback", self._call_back(page, handover.callback, found)
+            yield "callback", self._call_back(page, handover.callback, asked)
         elif final and handover.errback and not page.ok and page.outcome != Outcome.REDIRECT:
-            yield "errback", self._call_back(page, handover.errback, found)
+            yield "errback", self._call_back(page, handover.errback, asked)
         if self.consume is not None:
             yield "pages", self.consume(page)
 
-    async def _call_back(self, page: Page, name: str, found: list[Request]) -> bool:
+    def _rejections(self, page: Page, asked: Asked) -> Iterator[tuple[str, Awaitable[bool]]]:
+        """Yield the calls of the errbacks of rejected requests. Requests that these errbacks yield get no such call."""
+        for url, request, _ in tuple(asked.rejected):
+            if request.errback is not None:
+                self._callbacks.remember(request)
+                filtered = Page(url, 0, FILTERED, page.depth + 1, 0.0, "", (), b"", meta=dict(request.meta))
+                yield "errback", self._call_back(filtered, callback_name(request.errback), asked)
+
+    async def _call_back(self, page: Page, name: str, asked: Asked) -> bool:
         """Run a callback with the page. If the callback raises, discard the items that it has yielded."""
         rows = []
-        async for each in _results(self._callback(name)(page)):
+        async for each in _results(self._callbacks.named(name)(page)):
             if isinstance(each, Request):
-                found.append(each)
+                self._judge.add(page, each, asked)
             elif each is not None and (item := await self._processed(each, page)) is not None:
                 rows.append(plain(item))
         for row in rows:
@@ -340,17 +346,6 @@ class Delivery:
                 return None
         return item
 
-    def _callback(self, name: str) -> Callback:
-        """Return the callback with this name: one of this run's requests, or a function of the module of `parse`."""
-        if not name:
-            assert self._parse is not None
-            return self._parse
-        owner = getattr(self._parse, "__self__", None) or inspect.getmodule(self._parse)
-        found = self._callbacks.get(name) or getattr(owner, name, None)
-        if not callable(found):
-            raise UsageError(f"no callback {name!r}: define it in the module or class of `parse`")
-        return found  # type: ignore[no-any-return]
-
     async def _sync(self) -> None:
         """Make the items durable. Callers that arrive in the meantime share the next sync."""
         assert self._items is not None
@@ -361,23 +356,20 @@ class Delivery:
             self._syncing = asyncio.ensure_future(asyncio.to_thread(self._items.sync))
         await asyncio.shield(self._syncing)
 
-    def _change(self, fingerprint: int, page: Page, found: list[Request], final: bool) -> Change:
+    def _change(self, fingerprint: int, page: Page, asked: Asked, final: bool) -> Change:
         """Return the change that adds the requests of a page as links and, if `final`, marks the page as delivered."""
         change = Change()
         if final:
             change.delete(requests.key(fingerprint))
         link_context = LinkContext(page.depth + 1, fingerprint)
-        urls = []
-        for request in found:
-            try:
-                url = canonical(page.url_join(request.url))
-            except ValueError:
-                url = None
-            if url is None:
-                change.count("urls.links")
-                change.count("urls.filtered.syntax")
-            elif self._ask(change, url, request, link_context, plainly=False):
-                urls.append(url)
+        for _, _, rule in asked.rejected:
+            change.count("urls.links")
+            change.count(f"urls.filtered.{rule}")
+        urls = [
+            url
+            for url, request in asked.accepted
+            if self._ask(change, url, request, link_context, plainly=False)
+        ]
         if urls:
             self._admission.links(change, page.url, urls, link_context)
         return change
@@ -390,7 +382,7 @@ class Delivery:
         If `plainly` is False and the request has no flags, the caller can queue it as a plain link. In this
         case, only store the options, and return True. Otherwise, return False.
         """
-        self._remember(request)
+        self._callbacks.remember(request)
         printer = self._fingerprinter
         fingerprint = request.fingerprint(printer.fingerprint(url), printer.hash)
         handover = Handover.of(request)

@@ -110,7 +110,7 @@ class Repeated:
         return [(key, count, urls) for key, (count, urls) in ranked]
 
 
-_Dead = tuple[str, str, str]  # (url, description, via); the dictionaries map fingerprints to such tuples
+_Dead = tuple[str, str, str]  # (url, description, via) of a dead link
 
 
 class Auditor:
@@ -138,8 +138,8 @@ class Auditor:
         self._external: Counter[str] = Counter()
         self._dead_external: dict[int, _Dead] = {}
         self._external_redirects: dict[int, tuple[str, int, str]] = {}  # fingerprint -> (url, target, via)
-        self._external_hops: set[int] = set()  # URLs of `_dead_external` that were found by a redirect
-        self._external_ends: set[int] = set()  # URLs that were reached by redirects from external links
+        self._external_hops: set[int] = set()  # fingerprints in `_dead_external` that a redirect led to
+        self._external_ends: set[int] = set()  # fingerprints that redirects of external links led to
         self._mapped: dict[int, str] = {}  # URLs in a sitemap
         self._linked: set[int] = set()  # fingerprints of the URLs in `_mapped` to which a page links
         self._sources: dict[int, tuple[int, list[str]]] = {}
@@ -325,7 +325,7 @@ class Auditor:
         for fingerprint, (url, behind, via) in ranked:
             count, sources = self._sources.get(fingerprint, (0, []))
             if not sources and fingerprint in self._external_ends & self._external_hops:
-                continue  # instead of this page, the link that redirects to it is listed
+                continue  # not listed: the link that redirects to this page is listed instead
             if not sources and via:  # the page `via` is not stored
                 count, sources = 1, [via]
             self._add(name, Finding(url, behind, tuple(sources), count))

@@ -82,7 +82,8 @@ async def _demo(args: argparse.Namespace) -> None:
 
     async with DemoWeb() as demo_web:
         hosts = ", ".join(f"{name} {address}" for name, address in HOSTS.items())
-        print(f"a small web on port {demo_web.port}: {hosts}", flush=True)  # progress is written to stderr
+        # unlike this line, progress goes to stderr
+        print(f"a small web on port {demo_web.port}: {hosts}", flush=True)
         config = _config(args)
         renders = _renders(config)
         report = await _crawl(config if renders else _config(args, STATIC), args, demo_web.seeds())

@@ -99,7 +99,7 @@ def _run_one(
     limit = config.crawl.shutdown_step_max
     try:
         return shutdown.run(_crawl(config, args, seeds, member, saved, parser), uvloop.new_event_loop, limit)
-    finally:  # end the parser even if the directory could not be opened
+    finally:  # end the parser's process even if the directory could not be opened
         if parser is not None:
             parser.end()
 

@@ -3,11 +3,11 @@
     crawl --processes N    p0 ... pN-1, all in one directory
     node                   the names of `splitter.peers`, each in a directory of its own
 
-The bucket table is read from the file that the configuration names (`splitter.table_file`). If it names none,
-the table is read from DIR/buckets.json, which a reshard writes. Without either file, every process owns an
-equal range. Every process keeps the table with which it was first opened. Another table is refused until
-`crawler reshard` has moved the buckets. Otherwise, two processes would crawl the same host. Every process also
-keeps its name, so a folder that was given the name of another process is refused.
+The bucket table is read from the file that the configuration names (`splitter.table_file`). If the
+configuration names no file, the table is read from DIR/buckets.json, which a reshard writes. Without either
+file, every process owns an equal range. Every process keeps the table with which it was first opened. Another
+table is refused until `crawler reshard` has moved the buckets. Otherwise, two processes would crawl the same
+host. Every process also keeps its name, so a folder that was given the name of another process is refused.
 """
 
 from pathlib import Path

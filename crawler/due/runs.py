@@ -261,7 +261,7 @@ class DiskRuns:
                 path.unlink()
 
     def write(self, chunks: Iterable[Fingerprints], count: int, *, step: str) -> Run:
-        """Write a durable run of the `count` ascending keys in `chunks`. Any thread.
+        """Write a durable run of the `count` ascending keys in `chunks`. Any thread may call this.
 
         Raises:
             StoreError: the disk is full or failing; the unfinished file is deleted.
@@ -281,7 +281,9 @@ class DiskRuns:
 def write_run(
     directory: Path, number: int, chunks: Iterable[Fingerprints], reached: Reached = lambda _: None
 ) -> RunEntry:
-    """Write a durable run file of the ascending keys in `chunks`; return the file's entry for the store. Any thread.
+    """Write a durable run file of the ascending keys in `chunks`; return the file's entry for the store.
+
+    Any thread may call this.
 
     Raises:
         StoreError: the disk is full or failing; the unfinished file is deleted.

@@ -63,7 +63,8 @@ def _repeats(path: str, others: Sequence[str]) -> bool:
                 any(_has(each, capture.url, capture.fetched_at) for each in rest)
                 for fingerprint, capture in captures
                 if is_copy(capture)
-                and fingerprint == crawled.fingerprint(capture.url)  # a cached run uses only these copies
+                # a cached run uses only copies that are stored under their URL
+                and fingerprint == crawled.fingerprint(capture.url)
             )
     except (DamageError, DirectoryError):
         return False

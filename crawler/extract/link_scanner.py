@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 COMPILED: bool = cython.compiled
 
-# phases: the insertion modes of 13.2.6.4.1 to 7
+# the insertion modes of the HTML standard, 13.2.6.4.1 to 13.2.6.4.7
 BEFORE_HEAD, IN_HEAD, IN_NOSCRIPT, AFTER_HEAD, IN_BODY = range(5)
 # whether a `<select>` is open; UNCERTAIN if it contained, or contains, other elements than options
 CLOSED, OPEN, UNCERTAIN = range(3)
@@ -386,7 +386,7 @@ class LinkScanner(TagReader):
     @cython.final
     def _table_start(self, element: cython.int) -> cython.bint:
         if element == tags.TABLE:
-            if self.place != tags.TABLE:  # directly in a table, this tag ends the table
+            if self.place != tags.TABLE:  # a `<table>` directly in a table ends that table
                 if len(self.tables) == _DEPTH_MAX:
                     return False
                 self.tables.append(self.place << 8 | self.section)
@@ -426,7 +426,7 @@ class LinkScanner(TagReader):
         if len(foreign) == _DEPTH_MAX or (element in (tags.SVG, tags.MATH) and name != foreign[0]):
             return False
         if self.others is not None and not self.templates:
-            if element == tags.STYLE:  # its text would have to be read like that of other elements
+            if element == tags.STYLE:  # inside SVG or MathML, the text of `<style>` would have to be parsed
                 return False
             if self.attributes is not None:
                 if self.others.needs_tree(self.attributes):

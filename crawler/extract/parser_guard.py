@@ -243,7 +243,10 @@ def _sure_ends(content: bytes) -> Iterator[int]:
 
 
 def _opens(content: bytes, quote: int) -> bool:
-    """Return whether the quote at this position follows `=` or a blank, so it may begin a value. -1 means no quote."""
+    """Return whether the quote at this position follows `=` or a blank, so it may begin a value.
+
+    A position of -1 means that there is no quote.
+    """
     return quote > 0 and content[quote - 1] in _BEFORE_VALUE
 
 

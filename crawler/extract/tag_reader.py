@@ -90,8 +90,8 @@ class TagReader:
     recognize a repeated link in the text without building its value. `before` is the kind of text before the
     tag.
 
-    `wanted` names further attributes. They are read of all elements, except that `href` and `rel` are not
-    read again of `a` and `area`. `attributes` holds the wanted attributes of the last tag with their values;
+    `wanted` names further attributes. They are read for all elements, except that `href` and `rel` are not
+    read again for `a` and `area`. `attributes` holds the wanted attributes of the last tag with their values;
     it is None if the tag has none.
     """
 
@@ -116,7 +116,7 @@ class TagReader:
 
     @cython.final
     def next_tag(self) -> cython.int:
-        """Data state: read up to the end of the next tag; return its kind, or NOTHING at the end of the input."""
+        """Read up to the end of the next tag (data state); return its kind, or NOTHING at the end of the input."""
         at: cython.Py_ssize_t
         character: cython.uchar
         ends: cython.bint
@@ -167,7 +167,10 @@ class TagReader:
 
     @cython.final
     def _declaration(self) -> cython.bint:
-        """Markup declaration open state: a comment, a CDATA section or a doctype. A doctype ends at the first `>`."""
+        """Read a comment, a CDATA section or a doctype (markup declaration open state).
+
+        A doctype ends at the first `>`.
+        """
         text = self.text
         at: cython.Py_ssize_t = self.at
         if text[at] == 45 and text[at + 1] == 45:
@@ -238,7 +241,7 @@ class TagReader:
 
     @cython.final
     def _tag_name(self) -> cython.int:
-        """Tag name state; return the element."""
+        """Read a tag name (tag name state); return the element."""
         text = self.text
         at: cython.Py_ssize_t = self.at
         key: cython.ulonglong = 0
@@ -267,7 +270,7 @@ class TagReader:
         self.closed = False
         if self.wanted is not None:
             self.attributes = None
-        if not noted and self.text[self.at] == 62:  # as in nearly all end tags
+        if not noted and self.text[self.at] == 62:  # the tag has no attributes, like nearly all end tags
             self.at += 1
             return True
         if noted:

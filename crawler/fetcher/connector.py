@@ -119,7 +119,7 @@ class Connector:
         Every time limit ends at `deadline` (monotonic time) at the latest.
 
         Raises:
-            ConnectionNotOpened: denied, refused, timed out, or failed in the handshake.
+            ConnectionNotOpened: the connection was denied, refused or timed out, or its handshake failed.
         """
         if self._tunnels is not None:
             return await self._tunnels.open(connection, target, limits, deadline, verify)

@@ -21,8 +21,8 @@ SHARE = 0.005  # seconds of reading per turn of the loop
 FRESH = 0.002
 RESUMED_MAX = 8  # maximum number of connections resumed per turn; they read 1 MiB in some 2 ms
 OTHERS = 3.0
-# A turn has no other work if everything except reading takes at most this many seconds of CPU. Even an empty
-# turn takes 0.05 ms.
+# A turn counts as having no other work if everything except reading takes at most this many seconds of CPU
+# time. Even an empty turn takes 0.05 ms.
 IDLE = 0.0003
 _FADING = 0.9
 
@@ -64,7 +64,7 @@ class ReadTurns(Generic[_C]):
         return fresh + old
 
     def _look(self, cpu: float) -> None:
-        """After a turn, update the CPU time that other work may still use before a long answer is resumed."""
+        """Update, after a turn, the CPU time that other work may still use before a long answer is resumed."""
         others = cpu - self._looked_at - self._read
         if self._old_went:
             self._owed = OTHERS * self._read

@@ -182,7 +182,10 @@ class TlsTransport(asyncio.BufferedProtocol):
     # -- the TLS object between them ----------------------------------------------
 
     def _take_rest(self) -> None:
-        """Process the ciphertext held back. Call this when the turn of the handshake has come, or the peer has closed."""
+        """Process the ciphertext that was held back.
+
+        Call this when the handshake may continue, or when the peer has closed the connection.
+        """
         if self._handshaking and self._rest:
             rest, self._rest = self._rest, b""
             self._take(memoryview(rest))
@@ -235,7 +238,8 @@ class TlsTransport(asyncio.BufferedProtocol):
         except ssl.SSLZeroReturnError:
             pass
         except ssl.SSLError as bad_record:
-            # The traceback is removed, because its frame refers to `error`. There would be a cycle of references.
+            # The traceback is removed, because its frame refers to `error`, which would be a cycle of
+            # references.
             error = bad_record.with_traceback(None)
         if self._protocol is not None:
             self._end(self._protocol, error)

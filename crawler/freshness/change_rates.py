@@ -56,7 +56,7 @@ from cython.cimports.libc.math import expm1, log, log1p
 
 from crawler.freshness.columns import Column, rows_of
 
-_K = cython.declare(cython.Py_ssize_t, 0)  # the following constants are the columns of the sums
+_K = cython.declare(cython.Py_ssize_t, 0)  # these constants are the numbers of columns of `sums`
 _T = cython.declare(cython.Py_ssize_t, 1)
 _KK = cython.declare(cython.Py_ssize_t, 2)
 _KT = cython.declare(cython.Py_ssize_t, 3)
@@ -120,7 +120,7 @@ class ChangeRates:
 
     @cython.cfunc
     def _grow(self) -> cython.void:
-        self.sums = np.zeros((0, 5))  # releases the memory maps
+        self.sums = np.zeros((0, 5))  # release the memory maps before they grow
         self.means = self.variations = np.zeros(0)
         self.sums, self.means, self.variations = (
             self._columns[0].grow(self.size + 1),

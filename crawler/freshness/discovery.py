@@ -87,11 +87,11 @@ _inf = cython.declare(cython.double, float("inf"))
 _STEPS_MAX = cython.declare(cython.int, 40)
 _CLOSE = cython.declare(cython.double, 1e-12)
 
-_FOUND = cython.declare(cython.Py_ssize_t, 0)  # the following constants are the columns of the sums
+_FOUND = cython.declare(cython.Py_ssize_t, 0)  # these constants are the numbers of columns of the sums
 _WATCHED = cython.declare(cython.Py_ssize_t, 1)
 _AT = cython.declare(cython.Py_ssize_t, 2)
 
-# Pseudo observations, in pages and days.
+# The priors as pseudo observations: numbers of new pages and of days.
 _CRAWL_FOUND = cython.declare(cython.double, 0.5)
 _CRAWL_DAYS = cython.declare(cython.double, 365.0)
 _SITE_DAYS = cython.declare(cython.double, 60.0)
@@ -169,8 +169,8 @@ def hub_wait(
             follow = 0.5 * (low + high)
         moved: cython.double = abs(follow - tau)
         tau = follow
-        # After a Newton step, the error is about the square of the step. After a bisection, it is the length
-        # of the bracket.
+        # After a Newton step, the error is about the square of the step. After a bisection, the error is at
+        # most the length of the bracket.
         if moved * moved <= 0.1 * tolerance * tau * tau if newton else high - low <= tolerance * tau:
             break
     return tau
@@ -233,7 +233,7 @@ class Discovery:
         """Add a site; return its number."""
         self.sites += 1
         if self.sites > self._site_sums.shape[0]:
-            self._site_sums = self._link_sums = np.zeros((0, 3))  # releases the memory maps
+            self._site_sums = self._link_sums = np.zeros((0, 3))  # release the memory maps before they grow
             self._site_sums = self._columns[0].grow(self.sites)
             self._link_sums = self._columns[2].grow(self.sites)
         return self.sites - 1
@@ -243,7 +243,7 @@ class Discovery:
         """Add a directory; return its number."""
         self.directories += 1
         if self.directories > self._directory_sums.shape[0]:
-            self._directory_sums = np.zeros((0, 3))  # releases the memory map
+            self._directory_sums = np.zeros((0, 3))  # release the memory map before it grows
             self._directory_sums = self._columns[1].grow(self.directories)
         return self.directories - 1
 
@@ -264,7 +264,7 @@ class Discovery:
 
         `shown` tells whether an earlier crawl of the page showed new pages.
 
-        `links` is as in `prior`.
+        `links` has the same meaning as in `prior`.
         """
         if links > 0.0:
             self.note_links(site, 0.0, links * watched_for(elapsed, self.unit), now)
@@ -284,7 +284,7 @@ class Discovery:
     ) -> cython.void:
         """Record that `found` URLs became pages, and that this page was the first to show them.
 
-        The other arguments are as in `watch`.
+        The other arguments have the same meaning as in `watch`.
         """
         if links > 0.0:
             self.note_links(site, max(found, 0.0), 0.0, now)

@@ -67,16 +67,16 @@ else:
     from crawler.freshness.value_kernel import Parameters
 
 _SOURCES = cython.declare(cython.Py_ssize_t, SOURCES)
-# the prior, that the rates are right, counts like this number of expected changes
+# weight of the prior (that the rates are right), as a number of expected changes
 _BIAS_WEIGHT = cython.declare(cython.double, 10.0)
 # the maximum hazard that is counted; above it, a change is so probable that finding one says little
 _HAZARD_MAX = cython.declare(cython.double, 4.0)
 _NEARLY_SURE = cython.declare(cython.double, 0.999999)
 _BIAS_LOW = cython.declare(cython.double, 0.25)
 _BIAS_HIGH = cython.declare(cython.double, 4.0)
-# factor by which the sums decay per crawl: a memory of 2,000 crawls
+# each crawl multiplies the sums by this factor, so they represent the last 2,000 crawls or so
 _KEPT = cython.declare(cython.double, 0.9995)
-_SURE = cython.declare(cython.double, 1e-9)  # probabilities are at least this in logarithms
+_SURE = cython.declare(cython.double, 1e-9)  # smaller probabilities count as this one in logarithms
 # below this precision, the signals of a page are ignored
 _PRECISION_LEAST = cython.declare(cython.double, 0.1)
 
@@ -344,7 +344,7 @@ class Learning:
             self.sites.observe(site, now, self.scale, 1.0 if changed else 0.0, expected)
         plain: cython.double = told + (1.0 - told) * self.plain_share
         watched: cython.double = plain * elapsed + (1.0 - plain) * clock
-        # The time that counts as observed: if the page had changed in it, a signal would have arrived.
+        # The part of the time in which the page did not change, because a change would have caused a signal.
         quiet: cython.double = recall * watched if unannounced else 0.0
         # the weight of the model in which the number of signals is evidence of the rate
         counted: cython.double = self.quality.counted[site]

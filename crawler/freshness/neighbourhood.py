@@ -168,7 +168,7 @@ class Credence:
 
     @cython.cfunc
     def _grow(self) -> cython.void:
-        # releases the memory maps
+        # release the memory maps before they grow
         self.agreements = self.weights = self.credences = self.scores = np.zeros(0)
         self.scores = self._columns[3].grow(self.size + 1)
         self.agreements, self.weights, self.credences = (
@@ -182,7 +182,10 @@ class Credence:
     def observe(
         self, site: cython.Py_ssize_t, alone: cython.double, heeding: cython.double, changed: cython.bint
     ) -> cython.void:
-        """Update kappa's sums. `alone` and `heeding` are the probabilities of a change without and with neighbours."""
+        """Update kappa's sums.
+
+        `alone` and `heeding` are the probabilities of a change without and with the influence of neighbours.
+        """
         told: cython.double = heeding - alone
         precision: cython.double = 1.0 / max(alone * (1.0 - alone), _CERTAIN)
         agreement: cython.double = ((1.0 if changed else 0.0) - alone) * told * precision
@@ -264,7 +267,8 @@ class Counts:
 
     @cython.cfunc
     def _grow(self) -> cython.void:
-        self.observed_counts = self.expected_counts = self.instants = np.zeros(0)  # releases the memory maps
+        # release the memory maps before they grow
+        self.observed_counts = self.expected_counts = self.instants = np.zeros(0)
         self.observed_counts, self.expected_counts, self.instants = (
             self._columns[0].grow(self.size + 1),
             self._columns[1].grow(self.size + 1),

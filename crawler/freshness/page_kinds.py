@@ -42,12 +42,12 @@ SCORE_MAX = 20.0  # bound of the score, so that a change in a source is noticed
 TRUST_MAX = 7.9
 # between two crawls, the signals of trusted sources count as at most this number of changes
 _TRUSTED_CHANGES = cython.declare(cython.double, 16.0)
-# number of the prior's `_JUDGED` pseudo pages that have good signals
+# of the prior's `_JUDGED` pseudo pages, this number has good signals
 _GOOD = cython.declare(cython.double, 7.0)
 _JUDGED = cython.declare(cython.double, 10.0)
 # the prior precision and the prior recall of bad pages
 _BAD_QUALITY = cython.declare(cython.double, 0.06)
-# the part of the trust that is used while the score of the two kinds is 0, and the score that adds 1 to it
+# the part of the trust that is used at a score of 0, and the increase of the score that adds 1 to this part
 _SPLIT_FIRST = cython.declare(cython.double, 0.5)
 _SPLIT_RANGE = cython.declare(cython.double, 4.0)
 _TRUST_STEP = cython.declare(cython.double, 3.0)  # maximum, in nats, by which a crawl changes a page's trust
@@ -77,7 +77,7 @@ class PageKinds:
 
     @cython.cfunc
     def _grow(self) -> cython.void:
-        # releases the memory maps
+        # release the memory maps before they grow
         self.good = self.judged = self.splits = self.split_scores = np.zeros(0)
         self.bad_true = self.bad_all = self.bad_changes = self.bad_silent = self.bad_exposed = np.zeros(0)
         self.bad_precisions = self.bad_recalls = np.zeros(0)
@@ -91,7 +91,7 @@ class PageKinds:
     def reliability(self, site: cython.Py_ssize_t, trust: cython.double) -> cython.double:
         """Return w, the probability that a page's signals are as good as the site's.
 
-        `trust` is the evidence that they are, in nats.
+        `trust` is the evidence for this, in nats.
         """
         share: cython.double = (self.good[site] + _GOOD) / (self.judged[site] + _JUDGED)
         return share / (share + (1.0 - share) * exp(-trust * self.splits[site]))
@@ -99,7 +99,10 @@ class PageKinds:
     @cython.ccall
     @cython.exceptval(check=False)
     def split(self, site: cython.Py_ssize_t, better: cython.double) -> cython.void:
-        """Update the log score of the pages' own trust. `better` is its gain over an equal w of all pages, in nats."""
+        """Update the log score of the pages' own trust.
+
+        `better` is its gain, in nats, over a prediction with one w for all pages.
+        """
         self._set_split(site, SCORE_KEPT * self.split_scores[site] + better)
 
     @cython.cfunc
@@ -135,9 +138,10 @@ class PageKinds:
     ) -> cython.double:
         """Learn from a crawl of a page that is bad with the probability `weight`.
 
-        Return the increase of k if the page is bad, or 0 without a change. `signals` is the number of signals of
-        used sources since the page's last crawl, and `rate` the change rate of the page if it is bad. `trusted`
-        says whether all these sources are trusted. If `weight` is 0, nothing is learned.
+        Return the increase of k if the page is bad, or 0 if the crawl found no change. `signals` is the
+        number of signals of used sources since the page's last crawl, and `rate` the change rate of the page
+        if it is bad. `trusted` says whether all these sources are trusted. If `weight` is 0, nothing is
+        learned.
         """
         p: cython.double = self.bad_precisions[site]
         silent: cython.double = (1.0 - self.bad_recalls[site]) * rate * clock
@@ -218,7 +222,8 @@ class PageKinds:
 def believable(changes: cython.double, x: cython.double, trusted: cython.bint) -> cython.double:
     """Return `changes`, or a smaller number if `changes` is implausible.
 
-    The interval has at least one change, and the prior mean of the number of changes is x.
+    The interval since the last crawl has at least one change; `x` is the prior mean of the number of its
+    changes.
     """
     if changes <= 1.0 + x + 3.0 * sqrt(x):
         return changes

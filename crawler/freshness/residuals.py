@@ -151,7 +151,7 @@ def _complement(
         p *= k / gx
         missing = share + kept * missing
         total += missing * p
-        if k < gx and p <= 1e-18 * total:  # this is correct even if everything underflows
+        if k < gx and p <= 1e-18 * total:  # this test is correct even if all values underflow to 0
             break
     return total
 

@@ -51,7 +51,7 @@ _WEEK_HOURS = cython.declare(cython.Py_ssize_t, 168)
 COLUMNS = 33  # hours (24), days (7), changes, score
 _CHANGES = cython.declare(cython.Py_ssize_t, 31)
 _SCORE = cython.declare(cython.Py_ssize_t, 32)
-_SLOWEST = cython.declare(cython.double, 0.05)  # f, the minimum speed
+_SLOWEST = cython.declare(cython.double, 0.05)  # f: the minimum speed of the clock
 _FACTOR_MIN = cython.declare(cython.double, 0.03)
 _FACTOR_MAX = cython.declare(cython.double, 24.0)
 # At first, 1/eta is `_FIRST` for all factors. After many changes, it is `_LAST` for the factors of hours, and
@@ -61,7 +61,7 @@ _LAST = cython.declare(cython.double, 50.0)
 _DAY = cython.declare(cython.double, 4.0)
 _CHANGES_MAX = cython.declare(cython.double, 2000.0)
 _STEP_MAX = cython.declare(cython.double, 0.5)  # the maximum change of a factor by one crawl
-_CRAWLS = cython.declare(cython.int, 50)  # a site has this number of crawls before its rhythm is learned
+_CRAWLS = cython.declare(cython.int, 50)  # a site's rhythm is learned only after this number of crawls
 _SCORE_KEPT = cython.declare(cython.double, 0.998)
 _SCORE_CHARGE = cython.declare(cython.double, 0.01)
 _SCORE_MAX = cython.declare(cython.double, 20.0)
@@ -98,7 +98,8 @@ class Seasons:
 
     @cython.cfunc
     def _grow(self) -> cython.void:
-        self.rows, self.used = np.zeros(0, np.int32), np.zeros(0, np.uint8)  # releases the memory maps
+        # release the memory maps before they grow
+        self.rows, self.used = np.zeros(0, np.int32), np.zeros(0, np.uint8)
         self.rows, self.used = self._columns[0].grow(self.size + 1), self._columns[1].grow(self.size + 1)
 
     @cython.cfunc
@@ -188,7 +189,7 @@ class Seasons:
         paced: cython.double,
         changed: cython.bint,
     ) -> cython.void:
-        """Learn from a crawl at `end` that followed one at `begin`. `learns` must have returned True for it.
+        """Learn from a crawl at `end` that followed one at `begin`. `learns` must have returned True for this crawl.
 
         `plain` is the probability of a change by plain time, and `paced` is that by the clock of the rhythm.
         `hazard` is the expected number of changes by the clock of the rhythm.

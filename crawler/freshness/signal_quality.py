@@ -145,7 +145,7 @@ _PLAUSIBLE = cython.declare(cython.double, 0.3)
 _HONEST = cython.declare(cython.double, 1.4)
 _CLAIMED = cython.declare(cython.double, 2.0)
 _WEIGHT_MAX = cython.declare(cython.double, 13.8)  # -ln(1 - PRECISION_MAX)
-# the weighted number of signals of a source that has sent a signal, before any crawl was judged
+# the weighted number of signals with which a source begins when it sends its first signal
 _HEARD = cython.declare(cython.double, 1e-6)
 _TRUSTED_PRECISION = cython.declare(cython.double, 0.5)
 # after this number of true signals, a source may be trusted
@@ -153,7 +153,8 @@ _TRUSTED_SIGNALS = cython.declare(cython.double, 5.0)
 _COUNTED_MAX = cython.declare(cython.double, 255.0)
 # the prior of the precision of good pages has this number of true pseudo signals
 _TRUE_WEIGHT = cython.declare(cython.double, 3.0)
-# If the true signals are those of the good pages, the share of true signals among them can exceed rho by this factor.
+# If all true signals come from good pages, the share of true signals on these pages can exceed rho by this
+# factor.
 _CONCENTRATED = cython.declare(cython.double, 3.0)
 # the number of signals is evidence only above this score
 _SCORE_NEEDED = cython.declare(cython.double, 1.0)
@@ -188,7 +189,7 @@ class SignalQuality:
 
     @cython.cfunc
     def _grow(self) -> cython.void:
-        # releases the memory maps
+        # release the memory maps before they grow
         self.true_signals = self.all_signals = self.precisions = np.zeros((0, SOURCES))
         self.announced = self.claimed = self.unannounced = self.exposed_part = np.zeros((0, SOURCES))
         self.silent_changes = self.exposed = self.watched = self.means = self.weights = self.recalls = (

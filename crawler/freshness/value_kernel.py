@@ -280,7 +280,7 @@ class Parameters:
     @cython.ccall
     @cython.exceptval(check=False)
     def fresh_time(self, at: cython.double) -> cython.double:
-        """Return w: with crawls at the threshold `at`, the expected time for which a copy is fresh between two of them.
+        """Return w, the expected time for which a copy is fresh between two crawls at the threshold `at`.
 
         If `at` is infinite and the signals are noisy, w is 1/Delta.
         """
@@ -366,7 +366,7 @@ class Parameters:
         power: cython.double = exp(-i * b)
         q: cython.double = self.false_rate / gamma
         step: cython.double = self.false_rate / (self.change_rate + self.false_rate)
-        # bounds the sum of the later terms
+        # an upper bound of the sum of the later terms
         rest: cython.double = exp(-i * (ratio + b)) * gamma / self.change_rate
         reached: cython.double = 1.0
         while i <= last:

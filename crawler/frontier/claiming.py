@@ -88,7 +88,7 @@ class Claims:
     def _next_fetch_task(self, now: float) -> FetchTask | None:
         """Take the next task: a new URL or a known page, whichever has its turn.
 
-        If there is none, take the other kind.
+        If there is no task of that kind, take one of the other kind.
         """
         share, turns = self._refetches.share, self._turns
         if share is None:

@@ -45,7 +45,10 @@ class Hops:
         if fetch_task is not None and fetch_task.hostname == hostname:
             host = self._outstanding.held[fetch_task.host]
             ready = self._gates.free_at(host.slot, now)
-            return ready if ready > now else self._gates.acquire_own_address(host, address, now)
+            at = ready if ready > now else self._gates.acquire_own_address(host, address, now)
+            if at == 0.0:
+                self._gates.journal.begin(host.key, now)
+            return at
         key = self._gates.registry.host_key(hostname)
         if key in self._outstanding.held and not self._outstanding.is_aside(key):
             return now + ASK_AGAIN

@@ -258,7 +258,7 @@ class FrontierViews:
         return self._registry.hosts.cursor[slot] if front is None else front.cursor()
 
     def _first_wait(self, slot: int, name: str, now: float) -> UrlWait | None:
-        """If all URLs of a host wait, return what the first of them waits for; otherwise return None."""
+        """Return what the first URL of a host waits for if all its URLs wait; otherwise return None."""
         waits: list[UrlWait] = []
         for n, (until, entry) in enumerate(self._first_entries(slot)):
             wait = self._url_wait(name, entries.join_url(name, entry.tail), until, now)

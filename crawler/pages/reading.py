@@ -43,7 +43,7 @@ _BASE32_DIGITS = bytes(
 _CHECKED = re.compile(
     r"\n[^\S\n]*(WARC-(?:Type|Block-Digest|Payload-Digest)|Content-Length)[^\S\n]*:(.*)", re.IGNORECASE
 )
-# the stub declares an instance, not a class
+# the type stub declares `IsalError` as an instance, not as a class
 _IsalError: type[Exception] = igzip_lib.IsalError  # type: ignore[assignment]
 
 
@@ -169,7 +169,7 @@ def expand_next(steps: Steps, *, bytes_max: int, where: str) -> bytes | None:
     try:
         while step := steps.take():
             piece = inflater.decompress(step, _CHUNK_BYTES)
-            if inflater.eof and not parts and len(piece) <= room:  # true of nearly all members
+            if inflater.eof and not parts and len(piece) <= room:  # this is true of nearly all members
                 steps.give_back(len(inflater.unused_data))
                 return piece
             for part in itertools.chain((piece,), _rest_of(inflater, piece)):

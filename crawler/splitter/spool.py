@@ -326,7 +326,7 @@ class Spool:
     # -- the connection ---------------------------------------------------------------------------
 
     def missing(self, applied: int) -> int:
-        """Return how many links the peer had confirmed but no longer has, if its own count of links is `applied`."""
+        """Return the number of links that the peer had confirmed but lacks now; `applied` is its own count of links."""
         return max(0, self.confirmed.applied - applied)
 
     def greet(self, epoch: bytes, durable: int, chain: int, applied: int) -> Greeting:

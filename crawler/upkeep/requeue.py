@@ -125,7 +125,7 @@ class Requeue:
         if log.exists() and not aside.exists():
             rename(log, aside)
         links = [*salvage(aside), *salvage(log)]
-        # an interrupted repair has already read the links of this log from `aside`
+        # after an interrupted repair, there may be a log beside `aside`; its links were just read
         shutil.rmtree(log, ignore_errors=True)
         return links
 

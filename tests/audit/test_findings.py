@@ -143,7 +143,7 @@ def test_canonicals_and_translations_must_be_indexable_pages() -> None:
     auditor.record(_row("/hidden", noindex=True, via="/a"), 4, None, 0)
     auditor.record(_row("/forbidden", state="denied", outcome="robots_denied"), 5, None, 0)
     for number, target in enumerate(("/old", "/gone", "/hidden", "/forbidden", "/unknown"), 1):
-        fingerprint = number + (number > 1)  # 1, 3, 4, 5, 6
+        fingerprint = number + (number > 1)  # the fingerprints 1, 3, 4, 5 and 6
         auditor.page(PageFacts(20, f"/c{number}", "t", canonical=(fingerprint, target)))
         auditor.page(PageFacts(20, f"/h{number}", "u", alternates=[(fingerprint, target)]))
     sections = auditor.audit().sections

@@ -301,7 +301,7 @@ ROWS = """(async () => {
 
 
 async def test_a_table_keeps_the_elements_of_its_rows(tmp_path: Path) -> None:
-    """An update replaced all rows once a second, so a click between two updates could be lost."""
+    """Once, the page replaced all rows every second, so a click between two updates could be lost."""
     async with watched(tmp_path) as (_, page):
         assert await page.evaluate(ROWS) == ["new3,a1,b1", True, "none"]
 

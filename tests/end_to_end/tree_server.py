@@ -10,7 +10,8 @@ distinct. When a request is answered, one line is appended to the log:
 
 Options: --delay makes hosts slow. --per-minute limits the requests to a host; further requests get a 429 with
 Retry-After. --window sets the seconds of such a minute. --robots gives each host a robots.txt, in which |
-ends a line; pages then link to /forbidden... --names gives the hosts names hostN.localhost on one address.
+ends a line; pages then link to /forbidden... --names gives the hosts names on one address. N stands for the
+number of the host in them, as in hostN.site.localhost.
 --down HOST:FROM:TO makes a host unavailable for a time, in seconds since the start.
 """
 
@@ -82,9 +83,8 @@ class Site:
 
     def _url(self, page: int, folder: str = "") -> str:
         options = self.options
-        name = (
-            f"host{page % options.hosts}.site.localhost" if options.names else address(page % options.hosts)
-        )
+        host = page % options.hosts
+        name = options.names.replace("N", str(host)) if options.names else address(host)
         return f"http://{name}:{options.port}/{folder}{page}"
 
 
@@ -156,7 +156,7 @@ def main() -> None:
     parser.add_argument("--delay", type=float, default=0.0)
     parser.add_argument("--per-minute", type=int, default=0)
     parser.add_argument("--window", type=float, default=60.0)
-    parser.add_argument("--names", action="store_true")
+    parser.add_argument("--names", default="")
     parser.add_argument("--robots", default="")
     parser.add_argument("--down", action="append", default=[])
     asyncio.run(serve(parser.parse_args()))

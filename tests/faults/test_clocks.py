@@ -130,7 +130,7 @@ def test_a_node_that_lost_its_disk_and_starts_with_a_wrong_clock(tmp_path: Path,
             recovered = command(tmp_path / peer, "recover", "a")
             assert recovered.code == 0, recovered
         assert [each.code for each in ended] == [0, 0, 0], ended
-        again = [nodes.start(name, web.seed) for name in "abc"]  # with the right clock
+        again = [nodes.start(name, web.seed) for name in "abc"]  # now, the clock of `a` is right
         ended = [end(node, timeout=60) for node in again]
         assert [each.code for each in ended] == [0, 0, 0], ended
         stored = set().union(*(stored_by(tmp_path / name / name) for name in "abc"))

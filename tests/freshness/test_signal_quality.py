@@ -111,7 +111,10 @@ def test_a_site_without_signals_has_no_recall() -> None:
 
 
 def test_the_pooled_signal_keeps_drift_and_announced_changes() -> None:
-    """Pooling sources s keeps the sums of gamma_s b_s and of gamma_s p_s; gamma_s is the observed rate of signals."""
+    """If the sources are pooled, two sums over the sources stay the same.
+
+    One is the sum of rate times weight, the other the sum of rate times precision.
+    """
     quality = _site_knowledge(np.random.default_rng(5), 400, 0.05, 0.6, {0: 0.01, 2: 0.05})
     assert quality.used(0, 0) and quality.used(0, 2)
     heard = quality.sums_of(0)[SOURCES : 2 * SOURCES]
@@ -257,7 +260,7 @@ def _signalled(noise: str) -> tuple[Learning, np.ndarray, np.ndarray, np.ndarray
 
     The false signals go to pages in proportion to their rates ("changes"), to all pages alike ("alike"), or
     to pages in proportion to the rates of other pages ("others"). Return the learned state and, for each
-    page, its true rate, k and T.
+    page, its true rate, its number of changes and its watched time.
     """
     rng, learning, counts = np.random.default_rng(6), Learning(unit=1.0, scale=30.0), np.zeros(SOURCES)
     site, directory = learning.add_site(), learning.add_directory()

@@ -31,7 +31,8 @@ class Hash:
         return bucket << 48 | (zlib.crc32(name) << 16 | zlib.crc32(name[::-1] + b"x") & 0xFFFF)
 
     def host_key_beside(self, hostname: str, fingerprint: int) -> int:
-        return self.host_key(hostname)  # the fingerprints in these tests are arbitrary numbers
+        # in these tests, fingerprints are arbitrary numbers, so they are ignored
+        return self.host_key(hostname)
 
     def domain_key(self, domain: str) -> int:
         return self.host_key(domain)

@@ -78,6 +78,8 @@ class Registry:
         self.stored_limits = ""
         self.unclean_at = 0.0
         self.notes: dict[bytes, bytes | None] = {}  # None: delete
+        # for hosts that the store lacks: host key -> ready time and gap (`resume_gap`)
+        self._gaps_of_unknown: dict[int, tuple[float, float]] = {}
         self.memo: dict[str, int] = {}  # slots of the host names seen most recently
 
     def open(self, now: float, clean: bool) -> None:
@@ -120,6 +122,18 @@ class Registry:
         hosts.put("flags", slice(None), hosts.array("flags") & np.uint16(0xFFFF ^ HostFlag.GIVEN_UP))
         # The time during which no process ran does not count as silence of a host.
         hosts.put("silent_since", hosts.array("silent_since") > 0.0, now)
+
+    def resume_gap(self, key: int, ready: float, gap: float) -> None:
+        """Let a host wait until `ready`, because a process that was killed made a request that the store lacks.
+
+        The store may lack the host, too. Then the wait applies when a link to the host is found again.
+        """
+        slot = self.hosts.find(key)
+        if slot == NOWHERE:
+            self._gaps_of_unknown[key] = ready, gap
+        elif ready > self.hosts.ready[slot]:
+            self.hosts.ready[slot], self.hosts.gap[slot] = ready, gap
+            self.note(slot, self.stored_name(slot))
 
     def _note_first(self) -> None:
         """Record that requests may be made from now on, so that the next opening detects an unclean stop."""
@@ -183,6 +197,9 @@ class Registry:
         if self.unclean_at:
             # the store may lack a request that was made to the host before an unclean stop
             self.hosts.ready[slot] = self.unclean_at + self._delay
+        if self._gaps_of_unknown and (found := self._gaps_of_unknown.pop(key, None)) is not None:
+            ready, self.hosts.gap[slot] = found
+            self.hosts.ready[slot] = max(self.hosts.ready[slot], ready)
         domain_key = self.domain_key(name)
         domain = self.domains.find(domain_key)
         self.hosts.domain[slot] = self.domains.insert(domain_key) if domain == NOWHERE else domain

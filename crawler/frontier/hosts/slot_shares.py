@@ -28,7 +28,8 @@ from crawler.frontier.hosts.front_host import FrontHost
 from crawler.frontier.hosts.table import HostFlag, HostTable
 from crawler.records import Fetch, TaskKind
 
-PROMPT_MAX = 5.0  # seconds; a slot reserved for prompt hosts is free again within this time
+# seconds for which a prompt host may hold a slot; so a slot reserved for such hosts is soon free again
+PROMPT_MAX = 5.0
 
 
 class SlotShares:

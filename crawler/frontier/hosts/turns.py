@@ -8,9 +8,9 @@ turns, `first_come`, goes to the host that has waited longest, whatever its clas
 earlier, a host waits for at most n / first_come turns, even if better hosts keep arriving.
 
 Taking the next host from the front costs O(log n). In the back queue, the class of the best host is usually
-found as the lowest set bit in a mask of classes. Only if the turn goes to the host that has waited longest,
-the first hosts of all classes are compared. A host in the back queue needs 9 bytes more than without an
-order, for its predecessor, class and arrival number.
+found as the lowest set bit in a mask of classes. The first hosts of all classes are compared only if the turn
+goes to the host that has waited longest. A host in the back queue needs 9 bytes more than without an order,
+for its predecessor, class and arrival number.
 """
 
 import heapq

@@ -13,9 +13,9 @@ reaches the level. The deadline does not change until the page's next crawl or s
 The base deadline does not take into account that a page's clock runs faster while its neighbours change. The
 offsets do (`offsets.py`).
 
-*Young pages.* A page that was crawled lately has only a part of the offset of a changing neighbourhood. With the
-whole offset, the page would be first in its directory long before it is due. So it is withheld until then
-(`young_until`).
+*Young pages.* A page that was crawled lately has only a part of the offset of a changing neighbourhood. With
+the whole offset, the page would be first in its directory long before it is due. So it is withheld until it
+is due (`young_until`).
 
 *Signals.* A signal makes a deadline earlier, because it adds its signal time to the age of the page. Pages
 that are due because of signals are ordered by the excess of their values over the level. For this, the excess
@@ -53,7 +53,8 @@ else:
     from crawler.frontier.refresh.tables import AWAY, EXPLORED, FAILED, HELD, Tables
 
 _INFINITY = cython.declare(cython.double, float("inf"))
-_TOLERANCE = cython.declare(cython.double, 1e-3)  # relative error of V^-1
+# allowed relative error of V^-1, the inverse of the crawl value
+_TOLERANCE = cython.declare(cython.double, 1e-3)
 # After this many Ts, the effect of the neighbourhood on a page is nearly complete (`exp(-3)` is .05).
 _LONG = cython.declare(cython.double, 3.0)
 # time between two checks of a page in a quiet neighbourhood, in units of Ts
@@ -298,7 +299,8 @@ class Deadlines:
             return min(self._again(host, now) + offset, latest)
         if self.clocked and self.tables.hubs.row_of(page) < 0:
             return min(self._clocked_key(page, host, wait, offset, now), latest)
-        # the worth of new pages is not measured on the clock, so the offset must not delay a hub
+        # the worth of new pages does not depend on the neighbourhood clock, so the offset must not delay a
+        # hub
         if offset < 0.0:
             return min(self.due(page, host, n, max(now - crawled, 0.0), now) + offset, latest)
         return min(crawled + wait, latest)
@@ -334,7 +336,7 @@ class Deadlines:
         checked: cython.bint,
         now: cython.double,
     ) -> cython.double:
-        """Return until when a page is too young for the offset of its changing neighbourhood; -inf if it is not.
+        """Return the instant until which a page is too young for its neighbourhood's offset; -inf if it is old enough.
 
         The offset is the effect of the neighbourhood on pages that were crawled long ago. With this offset, a
         page that was crawled lately would seem to be due long before it is.
@@ -432,8 +434,8 @@ class Deadlines:
             due = self._again(host, now)
         elif self.clocked:
             due = self._reach(page, host, wait, excess, now)
-            # If a quiet neighbourhood becomes active, the page is due earlier. But a bounded offset is at
-            # least 0, so it does not show this at first. So the page is checked again soon.
+            # If a quiet neighbourhood becomes active, the page should be due earlier. But a bounded offset is
+            # never negative, so at first the page stays due at the later time. So check it again soon.
             if excess < 0.0 and self.offsets.is_bounded(page, host):
                 due = min(due, now + _QUIET_SHARE * self.controller.scale)
         return min(due, crawled + self.tables.max_age(page))
@@ -470,7 +472,7 @@ class Deadlines:
     @cython.cfunc
     @cython.exceptval(check=False)
     def find_level(self, page: cython.int) -> cython.void:
-        """If there is no level yet, set a provisional one: half the page's ceiling. `sample_level` replaces it."""
+        """Set a provisional level, half the page's ceiling, if there is no level yet. `sample_level` replaces it."""
         if self.controller.level > 0.0:
             return
         self.assign(page, self.tables.owner(page))

@@ -64,7 +64,7 @@ class _Arm(msgspec.Struct):
         self.fresh_spans += fresh * span
 
     def seen(self) -> tuple[float, float]:
-        """Return the share of time with a fresh copy, and its standard error (of a ratio: Cochran 1977, 6.4)."""
+        """Return the share of time with a fresh copy, and its standard error (that of a ratio; Cochran 1977, 6.4)."""
         ratio = self.fresh / self.spans
         left = self.fresh_fresh - 2.0 * ratio * self.fresh_spans + ratio * ratio * self.spans_spans
         return ratio, math.sqrt(max(left, 0.0)) / self.spans
@@ -139,12 +139,12 @@ class Expectation:
                 try:
                     known = schedule.overview.page(page, then)
                     found.append(replace(known, fresh=self.fresh(known)))
-                except RuntimeError:  # skip the number of a removed page
+                except RuntimeError:  # the page with this number was removed
                     continue
         return found
 
     def _gain_of_more(self, weights: np.ndarray) -> dict[str, float]:
-        """Return how much a rate higher by `MORE_RATE` would raise the freshness; {} if this is not known."""
+        """Return by how much the freshness would rise with a rate higher by `MORE_RATE`; {} if this is not known."""
         settings = self._schedule.settings
         policies = [one.policy for one in (settings if isinstance(settings, tuple) else (settings,))]
         whole = float(weights.mean()) * len(self._schedule) if len(weights) else 0.0

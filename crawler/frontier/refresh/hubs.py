@@ -56,7 +56,7 @@ class Hubs:
         if row >= 0:
             return row
         if page >= self._numbers.shape[0]:
-            self._numbers = np.zeros(0, np.int32)  # releases the memory map
+            self._numbers = np.zeros(0, np.int32)  # release the memory map before it grows
             self._numbers = self._columns[0].grow(page + 1)
         if self._vacant:
             row = self._vacant.pop()

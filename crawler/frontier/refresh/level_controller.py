@@ -27,8 +27,8 @@ else:
     from crawler.frontier.refresh.tables import Tables
 
 
-# The size of one step; these constants were chosen so that the level neither lags nor overshoots.
-# With few pages, a step of the level is this number divided by the number of pages
+# The following constants were chosen so that the level neither lags nor overshoots.
+# With few pages, the size of a step is this number divided by the number of pages.
 _STEP_OF_ONE = cython.declare(cython.double, 0.25)
 _SMALL_STEP_MAX = cython.declare(cython.double, 0.01)
 _STEP_MAX = cython.declare(cython.double, 0.05)
@@ -158,7 +158,8 @@ class LevelController:
         the last fetch of a page of this host.
         """
         ready: cython.double = self.tables.host_rows[host].ready
-        above: cython.double = worth * self.tables.host_rows[host].boost  # value / common level
+        # the page's value divided by the common level
+        above: cython.double = worth * self.tables.host_rows[host].boost
         if deadline > now:
             # If the value is above the level, the level has fallen since the page's key was computed.
             if above < 1.0:

@@ -39,7 +39,7 @@ else:
     from crawler.frontier.refresh.tables import AWAY, EXPLORED, FAILED, HELD, NEW, WITHHELD, Tables
 
 _INFINITY = cython.declare(cython.double, float("inf"))
-_HUB_SAMPLE = 1000  # number of hubs that represent all hubs in a sum
+_HUB_SAMPLE = 1000  # size of the sample of hubs from which a sum over all hubs is estimated
 
 
 @cython.cclass
@@ -173,7 +173,7 @@ class Overview:
     def _fresh(self, clock: cython.double, n: cython.double) -> cython.double:
         """Return exp(-u), the probability that the copy is current, for the page in `deadlines.page`.
 
-        If n is 0, the weight of a signal is not used. It is infinite if signals are never false, and 0 times
+        If there are no signals (n = 0), their weight is not used. The weight may be infinite, and 0 times
         infinity has no value.
         """
         staleness: cython.double = self.deadlines.page.silent_rate * clock

@@ -48,7 +48,7 @@ else:
     )
 
 _INFINITY = cython.declare(cython.double, float("inf"))
-# Calls of other methods, such as `Schedule.peek`, also process queued changes: at most this many per call.
+# A call of another method, such as `Schedule.peek`, also processes at most this many queued changes.
 SLICE = cython.declare(cython.Py_ssize_t, 64)
 _BITS = cython.declare(cython.uint, COUNTER_BITS)  # number of bits of the counter of each source
 _SIGNAL_MAX = cython.declare(cython.uint, (1 << COUNTER_BITS) - 1)  # maximum count per source
@@ -188,7 +188,7 @@ class Signals:
     def _recall(
         self, page: cython.int, host: cython.int, now: cython.double, source: cython.uint
     ) -> cython.void:
-        """After a signal for a page that is gone, moved or denied, retry it as early as after a failed fetch.
+        """Retry a page that is gone, moved or denied, after a signal, as early as after a failed fetch.
 
         This is done only if the schedule uses signals of this source. The page's wait doubles each time. Such
         fetches are limited to about `_RECALL_SHARE` of all fetches, because a page that is gone shows

@@ -66,7 +66,7 @@ else:
         Tables,
     )
 
-# maximum number of hosts or pages that one search for the best page releases
+# maximum number of waiting hosts or pages that one search for the best page releases
 _RELEASES_MAX = cython.declare(cython.Py_ssize_t, 64)
 # all keys are recomputed if the smaller of the old and the new level is below this share of the larger
 _SWEEP_FROM = cython.declare(cython.double, 0.95)
@@ -129,7 +129,7 @@ class Queues:
 
     @cython.cfunc
     def _release_young(self, now: cython.double) -> cython.void:
-        """Because no other page can be fetched, release the first withheld page, unless it must wait."""
+        """Release the first withheld page, unless it must wait. This is done if no other page can be fetched."""
         page: cython.int = self.withheld
         if (
             page >= 0

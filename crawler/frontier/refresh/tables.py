@@ -38,7 +38,7 @@ else:
 
 _INFINITY = cython.declare(cython.double, float("inf"))
 _TRUST_UNIT = cython.declare(cython.double, 1.0 / 16.0)
-_UNIT = cython.declare(cython.uint, 32768)  # the code for importance 1
+_UNIT = cython.declare(cython.uint, 32768)  # the number that stands for the importance 1
 AGES_MAX = 256
 
 # The state of a page is a sum of these flags; its upper bits count how often the page's wait has been
@@ -55,7 +55,7 @@ NEW = 64  # appeared while the crawl was watching its site, and was never fetche
 LOW_BITS = 31
 
 # The heap that holds a host.
-NOWHERE = 0  # in no heap: busy, or it has nothing to fetch
+NOWHERE = 0  # the host is in no heap, because it is busy or has nothing to fetch
 ELIGIBLE = 1
 WAITING = 2
 

@@ -76,7 +76,7 @@ COUNT_MAX = 64.0
 # The weight of a prior, in pseudo counts. It also limits what the counts of one pattern add to the counts of
 # the crawl.
 WEIGHT = 10.0
-CRAWL_WEIGHT = 100.0  # pseudo counts of the crawl's own prior
+CRAWL_WEIGHT = 100.0  # weight, in pseudo counts, of the prior for the whole crawl
 LIES_USUAL = 0.05  # assumed share of wrong 304 answers, before anything is learned
 # above this share of lies, 304 answers lose more by missed refreshes than they save by omitted bodies
 LIES_MAX = 0.2
@@ -239,7 +239,7 @@ class Validators:
     def _without_waste(
         self, host: _Host, kinds: tuple[ValidatorKind, ...], pattern: str
     ) -> tuple[ValidatorKind, ...]:
-        """Leave out the ETag if it hardly ever leads to a 304 and the date does so more often."""
+        """Leave out the ETag if it hardly ever leads to a 304 and Last-Modified does so more often."""
         if len(kinds) < 2:
             return kinds
         tag, date = (self._trust(host, kind, pattern).wasted_share for kind in kinds)

@@ -119,7 +119,7 @@ class Refreshed(msgspec.Struct, frozen=True):
 
 
 def rows(sizes: Sequence[int], *, seed: int, pages: int, hosts: int) -> Iterator[CurveRow]:
-    """For each number of processes, yield a row. If there are several processes, yield another row with a slow process.
+    """Yield a row for each number of processes. If there are several processes, yield another row with a slow process.
 
     `pages` and `hosts` are numbers per process.
     """

@@ -84,7 +84,8 @@ class Population:
         self._home: dict[str, str] = {}  # machine whose process has ended for good -> the reason
         # machine -> commands given before its next start
         self.first_commands: dict[str, list[dict[str, Any]]] = {}
-        self.is_closed = False  # True while a command changes the crawl at rest; no process can start
+        # True while a command changes the crawl at rest; until it ends, no process can start
+        self.is_closed = False
         self.pending = 0  # number of scheduled acts; the run does not end before they are done
         self._begun = Counter[str]()  # starts by machine
         # machine whose process was told to stop -> seconds until its next start
@@ -244,7 +245,7 @@ class Population:
         except Killed:
             raise
         except Exception as error:
-            if life.dead:  # the life was killed, and this code runs as its cleanup
+            if life.dead:  # the life was killed, and the error occurred during its cleanup
                 raise Killed from error
             how = f"bug: {error!r}"
             self.observed.unexpected.append(f"{life}: {error!r}")

@@ -388,7 +388,10 @@ def token(page: int, version: int) -> str:
 
 
 def _zipf_sizes(hosts: int, pages: int, exponent: float) -> list[int]:
-    """Return the number of pages of each host by Zipf's law. Each host has a page, and the sum is `pages`."""
+    """Return the number of pages of each host by Zipf's law.
+
+    Each host has at least one page, and all hosts together have `pages`.
+    """
     weights = [1.0 / (k + 1) ** exponent for k in range(hosts)]
     whole = sum(weights)
     sizes = [1 + int((pages - hosts) * weight / whole) for weight in weights]

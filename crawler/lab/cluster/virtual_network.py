@@ -85,7 +85,7 @@ class VirtualNetwork:
             if (
                 listening is not None
                 and not self.is_cut(life, listening.life)
-                and not self.is_cut(listening.life, life)  # the answer to the SYN
+                and not self.is_cut(listening.life, life)  # the answer to the SYN arrives
                 and listening.life.machine.has_power
             ):
                 if listening.life.dead or listening.closed:

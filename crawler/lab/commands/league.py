@@ -18,7 +18,8 @@ crawler/lab/league/world.py for the world and the arms.
 
 With --living, a page becomes known when a hub that lists it is fetched (crawler/lab/league/living.py). `own`
 is the freshness of the copies of hubs. p50, p90 and mean are days from the birth of a page to its first copy.
-`never` is the share of pages that were never fetched. `hubs` and `new` are shares of the fetches.
+`never` is the share of pages that were never fetched. `hubs` and `new` are the shares of the fetches that
+went to hubs and to new pages.
 """
 
 import argparse

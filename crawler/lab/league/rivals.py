@@ -31,7 +31,7 @@ NEVER = float("inf")
 
 
 class Silent:
-    """A policy that ignores signals. If sites may be blocked, they must have separate queues (`_apart`)."""
+    """A policy that ignores signals. If the game blocks sites, each site must have its own queue (`_apart`)."""
 
     def __init__(self, world: World, rate: float) -> None:
         self._site = world.site.tolist()

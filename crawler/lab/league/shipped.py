@@ -31,7 +31,7 @@ DEAF = {"uniform", "interval"}
 
 
 class PolicyView(Protocol):
-    """The part of a world that a policy reads. Both the worlds of the league and those of `lab/living` have it."""
+    """The attributes of a world that a policy reads. The worlds of the league and those of `lab/living` have them."""
 
     @property
     def site(self) -> np.ndarray: ...

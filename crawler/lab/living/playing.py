@@ -183,7 +183,7 @@ def played(name: str, world: DrawnWorld) -> WorldRun:
 
 
 def judged(name: str, world: DrawnWorld) -> np.ndarray:
-    """Compare the probabilities that a policy states with the truth; return sums for `calibration.deciles`."""
+    """Compare the stated probabilities of a policy with the truth; return the sums that `calibration.deciles` needs."""
     policy = make(name, world, judged=True)
     assert isinstance(policy, Shipped)
     horizon = world.horizon

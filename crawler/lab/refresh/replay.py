@@ -61,7 +61,7 @@ class Replay:
 
     @cython.cfunc
     def _account(self, i: cython.Py_ssize_t, now: cython.double) -> cython.void:
-        """Add to the bins the time since the last call for page `i` in which its copy is expected to have been fresh."""
+        """Add to the bins the expected time since the last call in which the copy of page `i` was fresh."""
         begin: cython.double = self.since[i]
         self.since[i] = now
         if self.fresh[i] <= 0.0 or now <= begin:

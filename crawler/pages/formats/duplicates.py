@@ -29,7 +29,8 @@ class Originals:
     def __init__(self) -> None:
         self._urls: list[str] = []
         self._by_digest: dict[str, int] = {}
-        # Maps each value of a band to the newest page that has it. `_earlier` has the page before that one.
+        # For each band, a map from a value to the newest page with this value. For each page, `_earlier` has
+        # the page with the same value before it.
         self._newest: list[dict[int, int]] = [{} for _ in range(BANDS)]
         self._earlier = np.empty((0, BANDS), np.uint32)
         self._minhashes = np.empty((0, MINHASH_BYTES), np.uint8)

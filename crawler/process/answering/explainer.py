@@ -164,7 +164,7 @@ class Explainer:
         newest = self._pages.newest_capture(fingerprint, record)
         if newest is None:
             return {}
-        from crawler.consent.describing import in_plain  # `status` does not need this module
+        from crawler.consent.describing import in_plain  # imported here, because `status` does not need it
 
         return in_plain(self._pages.store, fingerprint, newest)
 

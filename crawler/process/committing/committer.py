@@ -28,7 +28,8 @@ import msgspec
 from crawler.config import StoreConfig
 
 SIBLINGS = 1  # while more fetches than this are in flight, decisions wait for more results
-FLUSH_SHARE = 0.1  # maximum fraction of the time that flushes for a dry frontier may take
+# maximum fraction of the time for flushes that are made because the frontier has nothing to fetch
+FLUSH_SHARE = 0.1
 DECISION_DELAY = 0.05  # number of seconds after which results are decided even if other fetches are in flight
 
 

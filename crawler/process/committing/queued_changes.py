@@ -12,7 +12,10 @@ KEPT_WAIT = 30.0  # number of seconds that a client waits until its request is d
 
 
 class QueuedChanges:
-    """Queues changes for `loop`, and commits those that the loop does not. `loop_runs` and `over` are its state."""
+    """Queues changes for `loop`, and commits those that the loop does not.
+
+    `loop_runs` and `over` tell whether it runs or is over.
+    """
 
     def __init__(self, commits: Commits, loop: CommitLoop, run_end: RunEnd) -> None:
         self._commits, self._loop, self._run_end = commits, loop, run_end

@@ -2,7 +2,7 @@
 
     received    each entry of the inbox becomes one change, in order, even while nothing is fetched
     committed   acknowledgements and outbox entries are sent; a long queue is rewritten
-    heartbeat   the share of the rate and the end of the crawl are updated
+    heartbeat   the shares of the rates and the end of the crawl are updated
 
 A process that has finished keeps running until all other processes know of the end, but at most for
 `crawl.patience`. This time is limited because a silent process may be dead. A process may be cut off during
@@ -69,7 +69,7 @@ class PeerExchange(Exchange):
         )
         self._awaited = MissingPeers(silence_max)
         self._weights = Weights(context.name, context.topology.peers)
-        # A supervisor must be told that the crawl has ended, even if this process has not stored this.
+        # A supervisor must be told that the crawl has ended, even if this process has not stored the end.
         self.coordination.tells_end = member.supervised
         self._beating: asyncio.Task[None] | None = None
         boot = self.coordination.boot
@@ -189,8 +189,8 @@ class PeerExchange(Exchange):
     def _progress(self) -> Progress:
         """Return the progress of this process.
 
-        If an earlier run has stored that the crawl has ended, and this still applies, the links to seeds that
-        this run has put into the outbox a second time are not counted.
+        An earlier run may have stored that the crawl has ended. If this still applies, the only links in the
+        outbox are seeds that are sent a second time, and they are not counted.
         """
         own = super()._progress()
         if own.outbox and self._known_termination.holds and not self.coordination.heard_all:
@@ -253,7 +253,7 @@ class PeerExchange(Exchange):
         self._urgent = False
 
     def _overtake(self, newest: int) -> None:
-        """Give this start of the process a higher number than `newest`, the latest that a peer knows."""
+        """Give this start of the process a higher number than `newest`, the highest number that a peer knows."""
         if self._common.identity.incarnation > newest:
             return
         log.warning(
@@ -294,9 +294,11 @@ class PeerExchange(Exchange):
     # -- each beat -----------------------------------------------------------------
 
     async def _beat(self) -> None:
-        """Once per heartbeat, update this process's share of the rate, and check whether the crawl has ended."""
+        """Once per heartbeat, update this process's shares of the rates, and check whether the crawl has ended."""
         while True:
             self._share_rate()
+            self.coordination.addresses.tell(self._frontier.addresses.take_untold())
+            self._frontier.addresses.learn(self.coordination.addresses.take_heard())
             self.coordination.advance()
             self._recall_end()
             self._conclude_end()
@@ -356,7 +358,7 @@ def _check(urls: UrlsConfig, fingerprinter: Fingerprinter) -> bytes:
 
 
 def _next_incarnation(store: KeyValue, now: float) -> int:
-    """Return the number of this start. It exceeds all earlier ones in this folder, and is at least the time in ms."""
+    """Return the number of this start. It exceeds all earlier numbers in this folder, and is at least the time in ms."""
     value = store.get(INCARNATION)
     before = 0 if value is None else int.from_bytes(unseal(INCARNATION, value), "big")
     number = max(before + 1, int(now * 1000))

@@ -62,5 +62,8 @@ class RunEnd:
         return self.reason not in ("", *WITHOUT_WORK)
 
     def time_left(self, limit: float = math.inf) -> float:
-        """Return the seconds until the grace period ends, or `limit` seconds after the stop; infinite without a stop."""
+        """Return the seconds until the grace period ends, or until `limit` seconds after the stop, if that is earlier.
+
+        Without a stop, the result is infinite.
+        """
         return self._at + min(limit, self.grace) - self._now()

@@ -81,7 +81,7 @@ def run(main: Coroutine[Any, Any, T], new_loop: Callable[[], asyncio.AbstractEve
     finally:
         loop.run_until_complete(_clear(limit))
         asyncio.set_event_loop(None)
-        if len(_left_alone) == before:  # with connections left open, `close` of uvloop would wait for them
+        if len(_left_alone) == before:  # if connections were left open, uvloop's `close` would wait for them
             loop.close()
 
 

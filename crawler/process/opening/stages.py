@@ -63,7 +63,7 @@ _LEAD_SAID = 60.0  # number of seconds; smaller jumps of the clock are not logge
 
 LOCK = "node.lock"
 BALLAST = "ballast"
-_READING_TRIES = 5  # a process may change its files while a reader copies them
+_READING_TRIES = 5  # number of tries, because a process may change its files while a reader copies them
 _NEWS = LinkFlag.NEWS  # the flag of a link found on a refetched page; that page gets the credit for the link
 
 
@@ -121,7 +121,7 @@ class Stages:
             self.counters_before: Counter[str] = Counter(self.point.counters)
         except BaseException:
             if (store := getattr(self, "store", None)) is not None:
-                store.close()  # an open store could not be opened a second time in this process
+                store.close()  # otherwise, this process could not open the store again
             if self.lock is not None:
                 self.lock.release()
             raise
@@ -154,7 +154,7 @@ class Stages:
         self.refresh = assembly.make_refresh(context, self.pages, printer) if refreshes(self.config) else None
         self.frontier = assembly.make_frontier(
             context, store, robots=self.robots, fingerprinter=printer, refresh=self.refresh, priority=priority,
-            withdrawn=self.pages.withdrawals.stops,
+            withdrawn=self.pages.withdrawals.stops, brief=brief,
         )  # fmt: skip
         if self.lock is not None:
             self._sync_names()

@@ -104,7 +104,7 @@ def test_an_address_has_the_class_of_the_first_host_that_waits_there() -> None:
     address = addresses.meet("10.0.0.1", 1, 0.0)
     plans.wake(hosts[2], 1.0)
     plans.wake(hosts[0], 50.0)
-    for host in (hosts[1], hosts[5]):  # classes 1 and 2
+    for host in (hosts[1], hosts[5]):  # hosts of the classes 1 and 2
         plans.wait_at(host, address, 0.0)
     assert plans.first(1.0) is address, "class 1 goes before class 2, and host 0 is not ready yet"
     assert [plans.pop(1.0), plans.pop(1.0), plans.pop(1.0)] == [hosts[1], hosts[2], None]

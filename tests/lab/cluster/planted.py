@@ -23,6 +23,7 @@ from crawler.due.plans import FlushPlan
 from crawler.errors import StoreError
 from crawler.frontier.frontier import Frontier
 from crawler.frontier.hosts.front_host import FrontHost
+from crawler.frontier.hosts.gap_journal import GapJournal
 from crawler.lab.cluster import cluster
 from crawler.lab.cluster.cluster import Cluster, memory_folder
 from crawler.lab.cluster.cluster_settings import ClusterSettings
@@ -168,6 +169,10 @@ def _run_not_synced() -> list[tuple[Any, str, Any]]:
 def _gaps_forgotten() -> list[tuple[Any, str, Any]]:
     opened = Frontier.open
     return [(Frontier, "open", lambda self, now, clean: opened(self, now, True))]
+
+
+def _journal_unread() -> list[tuple[Any, str, Any]]:
+    return [(GapJournal, "found", lambda self: iter(()))]
 
 
 def _retries_at_their_word() -> list[tuple[Any, str, Any]]:
@@ -425,6 +430,14 @@ PLANTS = {
         "after an unclean stop, hosts wait for their gaps",
         _gaps_forgotten,
         KILLS | {"tree": {"politeness": {"delay": 5.0}}},
+    ),
+    "journal-unread": Plant(
+        "after a kill, hosts wait for the gaps of uncommitted requests, too",
+        _journal_unread,
+        {
+            "faults": ("kill",),
+            "tree": {"politeness": {"delay": 1.0, "delay_factor": 100.0, "delay_max": 200.0}},
+        },
     ),
     "retries-at-their-word": Plant(
         "a clock jump stalls no host", _retries_at_their_word, {"faults": ("clock",)}

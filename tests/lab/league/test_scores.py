@@ -14,7 +14,7 @@ def _game(current: list[float], there: list[float], policy: str = "a", budget: f
 
 
 def test_the_jackknife_of_equal_sites_is_the_error_of_the_mean() -> None:
-    """For a mean, the jackknife equals s/sqrt(n) exactly (Efron and Stein 1981)."""
+    """For a mean, the error by the jackknife is exactly s/sqrt(n) (Efron and Stein 1981)."""
     values = np.random.default_rng(1).random(35)
     game = _game(values.tolist(), [1.0] * 35)
     assert game.score == pytest.approx(values.mean())

@@ -1,0 +1,39 @@
+"""Decisions of the page cache about answers that are not committed yet."""
+
+from crawler.pages.captures import Capturing, Original
+from crawler.records import PageRecord
+
+
+class Uncommitted:
+    """Uncommitted records by fingerprint, responses by the digest of their payload, and keys of captures."""
+
+    def __init__(self) -> None:
+        self.records: dict[int, PageRecord] = {}
+        self.originals: dict[bytes, Original] = {}
+        self._captures: set[bytes] = set()
+
+    def __len__(self) -> int:
+        return len(self.records) + len(self.originals) + len(self._captures)
+
+    def add_capture(self, key: bytes) -> bool:
+        """Add a capture. Return False if one with this key is uncommitted."""
+        if key in self._captures:
+            return False
+        self._captures.add(key)
+        return True
+
+    def drop(self, capturing: Capturing) -> None:
+        """Drop what was decided about an answer, because it is committed. Later decisions about its URL stay."""
+        self._captures.discard(capturing.key)
+        if self.records.get(capturing.fingerprint) is capturing.record:
+            self.records.pop(capturing.fingerprint, None)
+        self.drop_original(capturing)
+
+    def drop_original(self, capturing: Capturing) -> None:
+        """Drop the response that holds the payload of an answer, if it is the response of this answer."""
+        original = self.originals.get(capturing.payload_digest)
+        if original is not None and original.key == capturing.key:
+            del self.originals[capturing.payload_digest]
+
+    def __repr__(self) -> str:
+        return f"Uncommitted({len(self.records)} records, {len(self._captures)} captures)"

@@ -133,9 +133,9 @@ class FetchTask(msgspec.Struct, gc=False):
 class RequestOptions(msgspec.Struct, frozen=True, gc=False):
     """How to request a URL that is not fetched by a plain GET.
 
-    `headers` are "Name: value"; `jar` names a cookie jar of the crawl ("" is the common jar); `proxy` is the URL of a
-    proxy ("" means the configured proxy). `secrets` are names of fields of
-    the body whose values are never recorded.
+    `headers` are lines of the form "Name: value". `jar` names a cookie jar of the crawl ("" is the common jar).
+    `proxy` is the URL of a proxy ("" means the configured proxy). `secrets` are names of fields of the body whose
+    values are never recorded.
     """
 
     method: str = "GET"
@@ -284,8 +284,9 @@ class Fetch(msgspec.Struct, gc=False):
     that the server asked the crawler to sign its requests, and that this request should be repeated with a
     signature. `part` is the payload of a large file; `body` and `content` are then empty. `request_head` and
     `request_body` are the request without the values of credentials. `earlier` are the answers of the
-    redirect chain that led here, if the user's code made the request. `known` maps the names in `headers`,
-    in lower case, to their values, which are joined by line feeds if there are several; None until it is needed.
+    redirect chain that led here, if the user's code made the request. `known` maps the names in `headers`, in
+    lower case, to their values. Several values of a name are joined by line feeds. `known` is None until it is
+    needed.
     """
 
     url: str
@@ -390,12 +391,12 @@ class Extracted(msgspec.Struct, gc=False):
     `hrefs` come from a plain scan. `maps` are the sitemaps that a sitemap index names. `repeats` contains
     each link as often as the page contains it. This list is filled only for URL traces. If the document is a
     sitemap, feed or directory listing, `dated` contains those links for which the document gives the instant
-    of the last change. Each of them is a pair (raw URL, instant). `told_by` names the kind of this document;
-    it is "" for any other document. `anchors` has one text for each of `hrefs`: that of the first anchor with
-    this href and a text, or "" if there is none. It is [] unless the texts were requested. `markup` is
-    present if it was requested and the page was parsed. `statements` are pairs (name, content) of the meta
-    elements that allow or forbid uses of the page. `licenses` are the raw URLs of the RSL documents that link
-    elements announce.
+    of the last change. Each of them is a pair (raw URL, instant). `told_by` is the kind of the document:
+    "sitemap", "feed" or "listing", or "" for any other kind. `anchors` has one text for each of `hrefs`: that
+    of the first anchor with this href and a text, or "" if there is none. It is [] unless the texts were
+    requested. `markup` is present if it was requested and the page was parsed. `statements` are pairs (name,
+    content) of the meta elements that allow or forbid uses of the page. `licenses` are the raw URLs of the
+    RSL documents that link elements announce.
     """
 
     base: str

@@ -51,7 +51,7 @@ class OwnProcess:
 
 
 class Supervision(Protocol):
-    """The knowledge of a parent about its processes."""
+    """The interface through which a parent tells what it knows about its processes."""
 
     @property
     def ending(self) -> bool:

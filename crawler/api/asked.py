@@ -17,7 +17,8 @@ FILTERED = "filtered"  # `Page.outcome` of a rejected request
 class Asked(NamedTuple):
     """The requests that the callbacks of a page have yielded.
 
-    `accepted` are pairs of a URL and its request. `rejected` are the others: URL, request, and rule of the URL filter.
+    `accepted` holds each accepted request as (URL, request). `rejected` holds each rejected request as (URL, request,
+    rule of the URL filter that rejects it).
     """
 
     accepted: list[tuple[str, Request]]

@@ -116,12 +116,13 @@ class Crawl:
         >>> [page.status for page in crawler.Crawl(directory=folder / "crawl").stored()]
         [200, 200]
 
-    The directory keeps the settings `saved` instead of `config`, if the two differ. `parser` is a child forked
+    If `saved` is given, the directory keeps these settings instead of `config`. `parser` is a child forked
     before the event loop started (`reader.fork_parser`); without it, a parser program is started for the first
     heavy page. `async with` opens the directory (DirectoryError if it is locked or damaged); when the block
     ends, the crawl is stopped and the directory is closed. `seeds` are URLs or requests, or the file of seeds
-    written by a supervisor. The other arguments mean the same as for `run_async`: as on the command line, the
-    settings in a mapping change those that the directory keeps, while a `Config` replaces all of them.
+    written by a supervisor. The other arguments mean the same as for `run_async`. If `config` is a mapping, it
+    changes only the settings that it contains, as flags on the command line do; the directory keeps the rest.
+    A `Config` replaces all settings.
     """
 
     @takes_options

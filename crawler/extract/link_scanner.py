@@ -64,8 +64,10 @@ class LinkScanner(TagReader):
     """Scans one page, which is UTF-8.
 
     Args:
-        found: its `hrefs` get the links; `take_link`, `take_meta` and `take_base` are called with these elements.
-        links_max: the number of links that are used; one more is kept, since a link to the page itself may be dropped.
+        found: gets the links, in `hrefs`. Its `take_link`, `take_meta` and `take_base` are called with these
+            elements.
+        links_max: the number of links that the caller uses. One more link is kept, in case the caller drops a link to
+            the page itself.
         others: gets the requisites and the URLs in rarer attributes, if they are wanted.
     """
 

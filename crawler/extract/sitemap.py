@@ -40,7 +40,10 @@ class Entry(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class Sitemap(msgspec.Struct, gc=False):
-    """The contents of a map: pages, further maps, and, if reading ended early, the reason ("" if it did not)."""
+    """The contents of a map: pages and further maps.
+
+    If the reading ended early, `problem` is the reason.
+    """
 
     entries: list[Entry] = []
     maps: list[Entry] = []

@@ -83,12 +83,12 @@ _fill_tables()
 class TagReader:
     """Reads the tags of one page, which is UTF-8.
 
-    The fields describe the last tag: `element`; the position of its name, from `tag_at` to `tag_end`; whether
-    the tag is `closed` by `/>`; which attributes were `seen`; and their values (None if an attribute has no
-    value). Only for `href`, the fields hold the position of the value, from `href_at` to `href_end`, instead of
-    the value; `href_at` is -1 if `href` has no value. Most links of a page are repeated, and the caller can
-    recognize a repeated link in the text without building its value. `before` is the kind of text before the
-    tag.
+    The fields describe the last tag. `element` is its element. The name of the tag is at the positions `tag_at`
+    to `tag_end`. `closed` says whether the tag ends in `/>`. `seen` says which attributes it has. The value of
+    each attribute is in a field of its own, which is None if the attribute has no value. `href` is an
+    exception: its value is at the positions `href_at` to `href_end`, and `href_at` is -1 if `href` has no
+    value. Most links of a page are repeated, and the caller can recognize a repeated link in the text without
+    building its value. `before` is the kind of text before the tag.
 
     `wanted` names further attributes. They are read for all elements, except that `href` and `rel` are not
     read again for `a` and `area`. `attributes` holds the wanted attributes of the last tag with their values;

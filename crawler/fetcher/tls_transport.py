@@ -29,7 +29,10 @@ HANDSHAKES = 0.006  # seconds of handshakes per turn of the loop
 
 
 class Handshakes(TurnShare[Callable[[], None]]):
-    """Runs handshake steps in order of arrival, for at most `seconds` of `clock` (CPU) per turn of the loop."""
+    """Runs handshake steps in order of arrival, for at most `seconds` per turn of the event loop.
+
+    The time is read from `clock`, by default the CPU time of the thread.
+    """
 
     def __init__(self, seconds: float = HANDSHAKES, clock: Callable[[], float] = time.thread_time) -> None:
         super().__init__(seconds, clock)

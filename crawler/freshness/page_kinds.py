@@ -57,7 +57,7 @@ _TRUST_STEP = cython.declare(cython.double, 3.0)  # maximum, in nats, by which a
 class PageKinds:
     """The share of good pages by site, and the quality of the signals of the bad pages.
 
-    Sites have the numbers that they have in `SignalQuality`. The attribute `trust` is the trust of the page whose
+    A site has the same number here as in `SignalQuality`. The attribute `trust` is the trust of the page whose
     crawl was observed last. Its value is between -`TRUST_MAX` and `TRUST_MAX`.
     """
 

@@ -38,8 +38,9 @@ _SILENT_STATES = (
 class Waited:
     """Measures the seconds during which no fetch task was given out, by reason.
 
-    `host` and `address` mean waits for gaps and back-offs, `rate` waits for the rate limit of the crawl, `full`
-    means that all fetch slots were taken, and `empty` that there was nothing to do.
+    The reasons `host` and `address` mean that the gap or the back-off of a host or an address had not passed.
+    `rate` means that the rate limit of the crawl was reached. `full` means that all fetch slots were taken.
+    `empty` means that there was nothing to do.
     """
 
     def __init__(self) -> None:
@@ -68,7 +69,7 @@ def shares(seconds: dict[str, float], whole: float) -> dict[str, float]:
 
 
 class UrlWait(NamedTuple):
-    """The reason, other than the host, why a URL waits: a state, the state's cause, and the time of the next try."""
+    """A URL's own reason to wait, not that of its host: a state, its cause, and the time of the next try."""
 
     state: str
     cause: str

@@ -5,7 +5,10 @@ from crawler.records import PageRecord
 
 
 class Uncommitted:
-    """Uncommitted records by fingerprint, responses by the digest of their payload, and keys of captures."""
+    """The records, responses and capture keys that are not committed yet.
+
+    Records are found by fingerprint, and responses by the digest of their payload.
+    """
 
     def __init__(self) -> None:
         self.records: dict[int, PageRecord] = {}

@@ -115,7 +115,10 @@ _SUM_MASK = (1 << 62) - 1  # the sums fit into a `_Count` of `wire.py`
 
 
 class _Told(msgspec.Struct, frozen=True, gc=False):
-    """The numbers that message `number` told a peer. The shares of the rate are computed from them."""
+    """The work and the weight that a peer learned from the message with this `number`.
+
+    The shares of the rate are computed from these values.
+    """
 
     number: int
     work: int

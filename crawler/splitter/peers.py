@@ -277,9 +277,9 @@ class Peers:
     fresh epoch. `on_failure` is called when the store fails and the process must end.
 
     Each start of a process has a number, which comes from the clock. If a peer knows a start with a higher
-    number, it refuses this process. `on_older` is then called with that number, if the clock of this process
-    seems to be the cause: the peer is not connected to another process of the same name, and no peer has
-    accepted the present start yet.
+    number, it refuses this process. The cause may be that the clock of this process was set back. This is
+    assumed if the peer is not connected to another process of the same name, and no peer has accepted the
+    present start yet. Then `on_older` is called with the higher number.
     """
 
     def __init__(

@@ -11,7 +11,10 @@ from crawler.splitter.wire import ADDRESSES_PER_MESSAGE_MAX, SKETCH_BYTES_MAX
 
 
 class SharedAddresses:
-    """The sketches that the peers are told, and those that they have told. Both keep at most `entries_max` addresses."""
+    """The sketches that this process sends to its peers, and those that it has received from them.
+
+    Each of the two collections holds the sketches of at most `entries_max` addresses.
+    """
 
     def __init__(self, peers: Iterable[str], entries_max: int) -> None:
         self._entries_max = entries_max

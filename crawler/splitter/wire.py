@@ -191,12 +191,12 @@ class Counters(_Message, frozen=True):
     these values got from their receiver, and `echo_boot` is the boot id in that message. `outbox` is the
     number of links that are not yet confirmed by their owners. `appended` counts the links that were ever
     appended to the outbox. `applied` counts the links from other processes that this process ever applied.
-    `sent_sum` is a weighted sum of the links that their owners confirmed, and `applied_sum` of the links that
-    this process applied (`coordination.py`, "The end"). Both sums are 0 in a process that has work. `work` is
-    the number of hosts with URLs to fetch. `level`, `weight` and `busy` are values of the refresh schedule,
-    which are 0 in a process that has no known pages to refetch. `past_end` tells what the process knew, when
-    it started, about an earlier end of the crawl (`PastEnd`). `addresses` maps IP addresses to sketches of the
-    domains that the process knows there (`shared_addresses.py`).
+    `sent_sum` is a weighted sum of the links that their owners confirmed. `applied_sum` is a weighted sum of
+    the links that this process applied (`coordination.py`, "The end"). Both sums are 0 in a process that has
+    work. `work` is the number of hosts with URLs to fetch. `level`, `weight` and `busy` are values of the
+    refresh schedule, which are 0 in a process that has no known pages to refetch. `past_end` tells what the
+    process knew, when it started, about an earlier end of the crawl (`PastEnd`). `addresses` maps IP addresses
+    to sketches of the domains that the process knows there (`shared_addresses.py`).
     """
 
     boot: _Token

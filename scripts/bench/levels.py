@@ -46,7 +46,10 @@ speed = 86400
 
 
 class Seen(NamedTuple):
-    """The levels, an array (samples, processes), and the fetches and the freshness in the second half of the run."""
+    """The observations of a run. `levels` has a row per sample and a column per process.
+
+    `fetches` and `freshness` are those of the second half of the run.
+    """
 
     levels: np.ndarray
     pages: list[int]

@@ -17,7 +17,7 @@ class DomainCount:
 
     While this process knows fewer than `exact_max` domains, it counts them exactly. `elsewhere` is the sketch of
     the domains that other processes know. `number` is the number of domains, an estimate if sketches are used.
-    `least` is a lower bound of it.
+    `least` is a lower bound of this number.
     """
 
     __slots__ = ("_domains", "_own", "elsewhere", "least", "number", "told")

@@ -52,7 +52,7 @@ class DueFront:
     """The plans whose instant has come, as (instant, tick, host or address).
 
     Each plan is held twice: in a heap ordered by class, and in a line in order of arrival. A plan that was taken
-    from one of the two, or is outdated, is stale. `is_valid` returns whether a plan is not stale.
+    from one of the two, or is outdated, is stale. `is_valid` returns False for a stale plan.
     """
 
     def __init__(self, first_come: float, is_valid: Callable[[Plan], bool]) -> None:

@@ -24,8 +24,8 @@ import numpy as np
 class SetBack(NamedTuple):
     """A run that began with a clock behind the instants of earlier runs.
 
-    `since` is the first instant of its clock, `last` the latest that it stored, and `lead` the number of seconds
-    by which instants of earlier runs were in the future at its start.
+    `since` is the time that its clock showed at the start of the run. `last` is the latest instant that the run
+    stored. `lead` is the time from `since` to the latest instant of an earlier run, in seconds.
     """
 
     since: float

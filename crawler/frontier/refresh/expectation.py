@@ -36,8 +36,8 @@ BY_LEVEL = ("ncis", "greedy", "cis")  # policies whose level is a gain in freshn
 class _Arm(msgspec.Struct):
     """The sums of one arm of a comparison, over its refreshes.
 
-    They include the span of each refresh (interval times importance), the fresh part of the span, and the
-    products of span and fresh part.
+    The span of a refresh is its interval times the importance of the page. `spans` adds up the spans, and
+    `fresh` adds up their fresh parts. The other three sums are of products of these two.
     """
 
     refreshes: int = 0

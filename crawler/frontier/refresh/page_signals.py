@@ -64,7 +64,8 @@ class Signals:
     `waiting` is the number of bulk changes that are not processed yet.
 
     Args:
-        discard_window: signals that arrive this soon after a crawl are ignored: the crawl has seen their change.
+        discard_window: signals that arrive within this time after a crawl are ignored, because the crawl has
+            seen the change.
         track: record which pages signals touch, for `pop_touched`.
     """
 

@@ -83,7 +83,8 @@ class Tables:
     """The rows of pages, directories and hosts.
 
     Args:
-        learning: uses the same numbers for its directories and sites as these tables for directories and hosts.
+        learning: the estimators. They number directories as these tables do, and a site has the number of its
+            host.
         min_age, max_age: the age bounds of all pages without bounds of their own.
         first_interval: the first interval under the policy `interval`; 0 under all other policies.
         seed: for the heaps' random paths, which affect no decision.

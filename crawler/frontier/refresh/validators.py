@@ -139,11 +139,11 @@ class _Host(msgspec.Struct):
 
 
 class _Page(msgspec.Struct, gc=False):
-    """The state of a page whose validators lied `times` times, that is, hid a change.
+    """The state of a page whose validators lied, that is, hid a change.
 
-    `kinds` are the kinds of validators that are not sent. This applies to the next `left` requests, and to
-    all requests before `until`. `doubted` is set if the last answers were 304 with validators that differ
-    from those of the page's copy. `doubted` holds the validators of the copy.
+    `times` is the number of lies. `kinds` are the kinds of validators that are not sent. This applies to the
+    next `left` requests, and to all requests before `until`. `doubted` is set if the last answers were 304
+    with validators that differ from those of the page's copy. `doubted` holds the validators of the copy.
     """
 
     kinds: int = 0

@@ -55,7 +55,10 @@ HANDSHAKE = (Frame.OPEN, Frame.CHALLENGE, Frame.HELLO, Frame.WELCOME)
 
 
 class Scale(NamedTuple):
-    """Seconds between heartbeats in a crawl run and in a refresh run, and pages per process in a refresh run."""
+    """`beat` is the number of seconds between heartbeats in a crawl run, and `refresh_beat` in a refresh run.
+
+    `pages` is the number of pages per process in a refresh run.
+    """
 
     beat: float
     refresh_beat: float

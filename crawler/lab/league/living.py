@@ -116,8 +116,8 @@ class LivingResult(msgspec.Struct, frozen=True):
     """The result of a game after the warm-up.
 
     `there` holds the seconds for which each node existed, and `current` those for which its copy was current;
-    both are arrays (n,). `born` is the number of pages that were born after the warm-up. `delays` holds the
-    seconds between birth and first fetch for those of these pages that were fetched. `hub_fetches` is the
+    both are arrays (n,). `born` is the number of pages that were born after the warm-up. For each such page
+    that was fetched, `delays` holds the seconds between its birth and its first fetch. `hub_fetches` is the
     number of `fetches` that went to hubs.
     """
 

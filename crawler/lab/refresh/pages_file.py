@@ -22,7 +22,7 @@ SIZE_MAX = 1e30
 
 
 class PagesFile(msgspec.Struct, frozen=True):
-    """The contents of a pages file: names (m,), parameters, and `labelled` (m,), which is True for labelled pages."""
+    """The contents of a pages file: for each page, its name, its parameters, and whether it is labelled."""
 
     names: list[str]
     pages: Pages

@@ -12,9 +12,9 @@ KEPT_WAIT = 30.0  # number of seconds that a client waits until its request is d
 
 
 class QueuedChanges:
-    """Queues changes for `loop`, and commits those that the loop does not.
+    """Queues changes for the commit loop `loop`, and commits them itself when this loop does not run.
 
-    `loop_runs` and `over` tell whether it runs or is over.
+    `loop_runs` is True while the loop runs. `over` is True after its end.
     """
 
     def __init__(self, commits: Commits, loop: CommitLoop, run_end: RunEnd) -> None:

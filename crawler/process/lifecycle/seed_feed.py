@@ -15,7 +15,9 @@ SEEDS_GRACE = 5.0
 
 
 class SeedFeed:
-    """Queues `changes`, which are functions that build changes. `may_queue` returns whether another one may wait.
+    """Queues `changes`, which are functions that build changes.
+
+    `may_queue` returns whether one more may be queued.
 
     `feeding` is True until all seeds are queued, or given up because the run is stopping.
     """

@@ -73,9 +73,9 @@ class Stages:
     `seed` is the secret of the crawl, 16 bytes. `topology` names the other processes (None if there are
     none). `priority` returns a link's place in its queue (`Frontier`). With `restore`, pages whose stored
     copies are lost are queued again. With `brief`, the stages will be closed soon, so other processes that
-    open them wait for the lock. With `lasting` as well, they do not wait. With `copy`, a private copy of the
-    store and the DUE is opened, without a lock. Changes to this copy are lost when it is closed.
-    `environment` defaults to the operating system.
+    open them wait for the lock. With both `brief` and `lasting`, the other processes do not wait. With
+    `copy`, a private copy of the store and the DUE is opened, without a lock. Changes to this copy are lost
+    when it is closed. `environment` defaults to the operating system.
 
     Raises:
         BusyError: another process holds the lock.

@@ -62,7 +62,7 @@ def _rule(segments: list[str], segments_max: int, repeats_max: int) -> str:
 def repeats(segments: list[str], repeats_max: int) -> bool:
     """Return whether a unit of up to 6 segments occurs more than `repeats_max` times in a row."""
     for unit in range(1, min(_UNIT_MAX, len(segments) // (repeats_max + 1)) + 1):
-        run = 0  # number of consecutive segments that are equal to the segment `unit` places before them
+        run = 0  # number of segments in a row, each of which equals the segment `unit` places before it
         for position in range(unit, len(segments)):
             run = run + 1 if segments[position] == segments[position - unit] else 0
             if run == unit * repeats_max:

@@ -58,7 +58,7 @@ _EARLIER = (31, 33)
 _EARLIER_SITES = [8 * (numbers + rhythm) for numbers in _EARLIER for rhythm in (0, RHYTHM_NUMBERS)]
 # The form stored by versions that derived the recall from announced changes.
 _SITE_UNEXPOSED = struct.Struct("<28d")
-# the indexes of two instants in `site_state`: that of the change counts, and that of the counts of new pages
+# the indexes in `site_state` of the instant of the change counts and of the instant of the counts of new pages
 _SITE_INSTANTS = [2, 27]
 _DIRECTORY = struct.Struct("<Q6d")
 _HUB = struct.Struct("<3f")  # appended to the record of a hub

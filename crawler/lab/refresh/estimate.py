@@ -94,7 +94,8 @@ class Estimate(msgspec.Struct, frozen=True):
         return self._true_rate / self.change_rate if self.change_rate > 0.0 else 0.0
 
 
-# Five sums over the changed intervals: the score (two) and the information (three) at (alpha, b).
+# Five sums over the changed intervals at (alpha, b): two first derivatives (the score) and three negative
+# second derivatives (the information).
 Curvature = tuple[float, float, float, float, float]
 
 

@@ -38,8 +38,7 @@ def directory_trap(directory: str, segments_max: int = 20, repeats_max: int = 2)
     room = not segments_max or len(segments) < segments_max
     if rule:
         return rule if room or rule == PATH_SEGMENTS else None
-    # One more segment can complete the third occurrence of a unit only if some segments of the path already
-    # occur twice.
+    # If all segments of the path differ, one more segment cannot complete the third occurrence of a unit.
     settled = not repeats_max or (repeats_max >= 2 and len(set(segments)) == len(segments))
     return "" if room and settled else None
 

@@ -198,9 +198,9 @@ def load(schedule: Schedule | Arms, store: KeyValue, now: float) -> Loaded:
     records = scan_prefix(store, keys.REFRESH)
     while chunk := list(islice(records, _CHUNK)):
         lead = max(lead, _load_pages(schedule, chunk, now, ended))
-        # `_load_pages` computes the revisit interval anew if the schedule has a rate. The stored interval
-        # replaces this result, because a program that only reads the store may have other settings than the
-        # crawl.
+        # `_load_pages` computes the revisit interval anew if the schedule has a rate. But a program that only
+        # reads the store may have other settings than the crawl. So the stored interval replaces the computed
+        # one.
         if revisit > 0.0:
             schedule.revisit = revisit
     schedule.set_back = at_start(set_back, now, lead)

@@ -35,7 +35,8 @@ import msgspec
 import numpy as np
 
 SIGNAL_WEIGHT_MAX = 30.0  # upper bound of b; the precision is then 1 - 1e-13, which is practically certain
-# for x above this number, exp(-x) is negligible compared with 1; exp(x) is finite up to 709
+# For x above this number, exp(-x) is negligible compared with 1. The number is less than 709, up to which
+# exp(x) is finite.
 _UNDERFLOW = 700.0
 
 

@@ -481,7 +481,8 @@ class PageRecord(msgspec.Struct, gc=False, array_like=True):
     metas: int = -1
     rendered: bool = False  # the content is the DOM that a browser made
     receipt: bytes = b""  # the consent receipt of the page's last fetch (`consent/receipts.py`)
-    # facts about the stored rendering; if `rendered` is False, about the last attempt to render, which failed
+    # If `rendered` is True: facts about the stored rendering. Otherwise: facts about the last attempt to
+    # render, which failed.
     shown: RenderingFacts | None = None
 
 

@@ -15,7 +15,7 @@ import msgspec
 from crawler.errors import CrawlerError, DirectoryError
 
 ANSWER_BYTES_MAX = 64 << 20
-# seconds to wait for a process that may be restarting, because it does not answer although other processes do
+# seconds to wait for a process that does not answer although other processes do; it may be restarting
 RESTART_WAIT = 10.0
 TIMEOUT = 30.0  # seconds to wait for an answer; a process answers from memory or after a few reads
 

@@ -153,8 +153,8 @@ class Crawl:
         if self._asks and self.config.fetch.cookies == "auto":
             kept = msgspec.structs.replace(self.config.fetch, cookies=True)
             self.config = msgspec.structs.replace(self.config, fetch=kept)
-        # Unless `follow` is True, links are followed only if a callback or a rule asks for it, so sitemaps
-        # and feeds are not read.
+        # Unless `follow` is True, only those links are followed for which a callback or a rule asks. So
+        # sitemaps and feeds are not read.
         if follow is not True:
             silent = msgspec.structs.replace(self.config.sitemaps, robots=False, guess=False, feeds=False)
             self.config = msgspec.structs.replace(self.config, sitemaps=silent)

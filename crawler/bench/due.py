@@ -206,7 +206,7 @@ class Memory(Runs):
         super().__init__(directory, known, store=MemoryRuns())
 
     def _reopen_s(self) -> float:
-        return 0.0  # runs in memory are not reopened
+        return 0.0  # this store keeps its runs in memory, so there is nothing to reopen
 
 
 class Whole:

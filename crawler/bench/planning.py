@@ -83,7 +83,7 @@ class UnitCosts(msgspec.Struct, frozen=True):
     host_cpu: CostRange  # cost of a new host, for its connection, robots.txt and record
     handshake_cpu: CostRange  # cost of a new TLS connection: connecting and a full handshake
     secure_cpu: CostRange  # additional cost of a fetch over TLS, without the handshake
-    # additional cost of a fetch before which the event loop slept: the cost of turns, wake-ups and a commit
+    # additional cost of a fetch before which the event loop slept: waking up, turns of the loop, and a commit
     lone_cpu: CostRange
     unchanged_cpu: CostRange  # the refresh of a known page that has not changed
     page_store: CostRange  # bytes of a page's record, capture and entry in a compacted store, without its URL
@@ -93,7 +93,8 @@ class UnitCosts(msgspec.Struct, frozen=True):
     body_warc: CostRange  # bytes of WARC per byte that a body has after compression by gzip (level 6)
     coded_warc: CostRange  # bytes of WARC per byte of a body that the server sends compressed
     unchanged_warc: CostRange  # bytes of the WARC records of a revisit
-    known_bits: CostRange  # bits per known URL in the DUE, beyond log2 of the mean gap between fingerprints
+    # bits per known URL in the DUE; log2 of the mean gap between fingerprints is not counted
+    known_bits: CostRange
     todo_disk: CostRange  # bytes per waiting URL of 77 characters
     process_memory: CostRange
     large_memory: CostRange  # memory of the child that parses the largest page, per byte of this page
@@ -109,9 +110,9 @@ class UnitCosts(msgspec.Struct, frozen=True):
 
 
 # These unit costs are estimates, not measurements: the CPU time of whole crawls was divided according to a
-# profile. The sum of the costs `mid` agrees with the measurement of 1,851 us per page. A page has 28 KiB and
-# about 60 links; parsing takes 31 % of the time, and filter and caches take 8 %. The ranges of the costs are
-# estimated, too.
+# profile. The middle values (`mid`) of these costs together give a time per page that agrees with the measured
+# 1,851 us. A page has 28 KiB and about 60 links; parsing takes 31 % of the time, and filter and caches take
+# 8 %. The ranges of the costs are estimated, too.
 REFERENCE = UnitCosts(
     process_cpu=CostRange(0.4, 0.6, 1.0),
     page_cpu=CostRange(0.0010, 0.0011, 0.0017),
@@ -120,7 +121,8 @@ REFERENCE = UnitCosts(
     form_cpu=CostRange(4e-6, 7e-6, 12e-6),
     new_cpu=CostRange(15e-6, 20e-6, 40e-6),
     host_cpu=CostRange(0.0003, 0.0006, 0.002),
-    # in the open web, a page takes 3,510 us, of which TLS handshakes take 29 %, at .94 handshakes per page
+    # In the open web, a page takes 3,510 us and needs 0.94 TLS handshakes on average. The handshakes take 29 %
+    # of this time.
     handshake_cpu=CostRange(0.0007, 0.0011, 0.0015),
     secure_cpu=CostRange(0.0001, 0.0002, 0.0003),
     lone_cpu=CostRange(0.0007, 0.001, 0.0025),
@@ -147,7 +149,8 @@ REFERENCE = UnitCosts(
 # number of copies of a page's URL in the store before compaction (its queue entry and its record), and in the
 # journal
 STORE_URLS, JOURNAL_URLS = 2.0, 1.0
-# an excess of at most this over a whole number of processes or machines is a rounding error
+# If a computed number of processes or machines exceeds a whole number by at most this, the excess is a rounding
+# error.
 ROUNDED = 1e-9
 STORE_URL_PACKED = 0.3  # share of a URL's bytes that compression leaves in a sorted table
 # bytes per waiting URL before compaction, without the URL itself; measured with 400 pages and 10,000 links in

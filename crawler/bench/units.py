@@ -57,7 +57,7 @@ from crawler.storage.engines import open_store
 from crawler.storage.files import atomic_write
 
 HOSTS, HOSTS_MAX = 50, 2000
-# Links per page. With fewer links than these, a web is so deep that a crawl of it often waits until new pages
+# Links per page. With fewer links per page, a web is so deep that its crawl must often wait until new pages
 # become known.
 LINKS = 40
 PIECE = 16 << 10  # a segment is decompressed in pieces of this many bytes

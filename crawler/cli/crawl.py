@@ -26,9 +26,9 @@ from crawler.storage.parts import PARTS, part_files
 
 log = logging.getLogger("crawler")
 
-# Waits of a run with `--spider`, unless the user gives others. The user waits for the report, and an early
-# verdict that a host is down does no harm, because the run stores no pages. So a host is tried three times within
-# 15 s; the fourth try would be 20 s later. By default, the second try would be after 60 s.
+# The waits that `--spider` sets if the user does not set them. The user waits for the report, and an early
+# verdict that a host is down does no harm, because the run stores no pages. So a host is tried three times
+# within 15 s; the fourth try would be 20 s later. By default, the second try would be after 60 s.
 _SPIDER_WAITS = {
     "crawl.patience": 15.0,
     "politeness.backoff_first": 5.0,

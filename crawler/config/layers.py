@@ -125,7 +125,7 @@ class Layers:
 
     def __init__(self) -> None:
         self.tree: dict[str, Any] = {}
-        self._saved: dict[str, Any] = {}  # `tree` without the settings for this run only
+        self._saved: dict[str, Any] = {}  # `tree` without the settings that apply only to this run
         self.sources: dict[str, str] = {}
 
     def add(self, source: str, tree: Mapping[str, Any]) -> None:

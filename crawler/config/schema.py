@@ -92,7 +92,8 @@ class PolitenessConfig(_Section, frozen=True):
     slowdown_max: Number = 64.0
     # each good answer multiplies the slowdown factor by this; 34 good answers halve the factor
     slowdown_recovery: Number = 0.98
-    # if `delay` is less than this gap, the slowdown factor multiplies this gap instead of `delay`
+    # The slowdown factor multiplies `delay`. If `delay` is less than this gap, the factor multiplies this gap
+    # instead.
     slowdown_gap: Seconds = Seconds(0.5)
 
 

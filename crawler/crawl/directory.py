@@ -191,8 +191,8 @@ class CrawlDirectory:
 
     def _write_seed(self, seed: bytes) -> None:
         try:
-            # if there are processes already, the format is not noted, because they may come from a directory
-            # of another format
+            # If there are processes already, the current format is not recorded, because they may come from a
+            # directory of another format.
             if not self.process_names():
                 self.note_format(FORMAT)
             atomic_write(self.path / "seed", seed.hex().encode() + b"\n", mode=0o600)

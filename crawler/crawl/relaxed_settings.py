@@ -36,7 +36,8 @@ _LESS = (
 )
 # These settings are relaxed if they are above their defaults.
 _MORE = ("politeness.shared_address_in_flight", "politeness.refusals_max")
-# These settings are relaxed if they have this value (None: any value but the default).
+# These settings are relaxed if they have the value that is given here. None stands for any value but the
+# default.
 _VALUES: dict[str, Any] = {
     "politeness.shared_address_rate": 0.0,
     "politeness.domain_rate": 0.0,

@@ -68,8 +68,8 @@ def check_processes(config: Config, directory: CrawlDirectory) -> None:
         UsageError: the number or the names of the processes differ.
     """
     if not directory.process_names() or not directory.settings.file.exists():
-        # either the directory is new, or a reshard has created the folder of this process; in the second
-        # case, the process's store contains the table
+        # Either the directory is new, or a reshard has created the folder of this process. In the second case,
+        # the bucket table is in the store of the process.
         return
     held, names = process_names(convert(directory.settings.load())), process_names(config)
     if held != names:

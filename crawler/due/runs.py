@@ -149,8 +149,8 @@ class Run:
             self._verify(np.arange(len(self.fences)))
         elif not self._all_read:
             blocks = np.searchsorted(self.fences, queries[known == 0], side="right") - 1
-            # the last entry serves queries that are less than all fences; for them, the index of the block is
-            # -1
+            # A query that is less than all fences belongs to no block. Its index -1 marks the last entry of
+            # `asked`, which stands for no block.
             asked = np.zeros(len(self.fences) + 1, np.bool_)
             asked[blocks] = True
             self._verify(np.flatnonzero(asked[:-1]))

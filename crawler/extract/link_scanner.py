@@ -44,12 +44,12 @@ COMPILED: bool = cython.compiled
 
 # the insertion modes of the HTML standard, 13.2.6.4.1 to 13.2.6.4.7
 BEFORE_HEAD, IN_HEAD, IN_NOSCRIPT, AFTER_HEAD, IN_BODY = range(5)
-# whether a `<select>` is open; UNCERTAIN if it contained, or contains, other elements than options
+# whether a `<select>` is open; UNCERTAIN once a `<select>` has contained any element other than options
 CLOSED, OPEN, UNCERTAIN = range(3)
 _DEPTH_MAX = 200  # maximum number of open tables, and of open elements of SVG or MathML
 _FACTOR = cython.declare(cython.ulonglong, 0x9E3779B97F4A7C15)
-# Start tags that end SVG and MathML (13.2.6.5), or whose content the parser treats differently inside SVG and
-# MathML.
+# Start tags that end SVG and MathML (13.2.6.5), and start tags of elements whose content is parsed differently
+# inside SVG and MathML.
 _BREAKOUTS = frozenset(
     b"b big blockquote body br center code dd div dl dt em embed h1 h2 h3 h4 h5 h6 head hr i img li listing menu meta "
     b"nobr ol p pre ruby s small span strong strike sub sup table tt u ul var font "
@@ -76,7 +76,7 @@ class LinkScanner(TagReader):
     ) -> None:
         super().__init__(content, None if others is None else others.wanted)
         self.others = others
-        self.has_html = self.has_form = False  # whether there was an `<html>`; whether a `<form>` is open
+        self.has_html = self.has_form = False  # whether an `<html>` was seen, and whether a `<form>` is open
         self.select = CLOSED
         self.phase = BEFORE_HEAD
         self.templates = 0
@@ -85,8 +85,8 @@ class LinkScanner(TagReader):
         self.has_template = False
         if not cython.compiled:
             self.met_places = self.met_sizes = [0]  # not used
-        # The place in the innermost table: CAPTION, TD or TH inside such an element, TABLE where content
-        # would be misplaced, OTHER if no table is open.
+        # The place in the innermost table: CAPTION, TD or TH inside an element of this name; TABLE where
+        # content would be misplaced; OTHER if no table is open.
         self.place = tags.OTHER
         self.section = tags.OTHER  # TBODY, TFOOT, THEAD
         self.tables: list[int] = []  # place and section of each outer table

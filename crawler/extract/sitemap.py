@@ -86,7 +86,8 @@ class SitemapReader:
         """End the body and return its contents."""
         self._take(self._head or b"")
         self._take_form(self._decoded_head, final=True)
-        form, self._form = self._form, None  # break a reference cycle: `_form` refers to our methods
+        # `_form` refers to methods of this object, so the two form a reference cycle
+        form, self._form = self._form, None
         if form is not None:
             form.close()
             self._found.problem = self._found.problem or form.problem

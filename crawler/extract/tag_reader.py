@@ -52,7 +52,7 @@ _FACTOR = cython.declare(cython.ulonglong, 0x9E3779B97F4A7C15)
 _keys = cython.declare(cython.ulonglong[256])  # names as 64-bit numbers, in a hash table with open addressing
 _elements = cython.declare(cython.uchar[256])
 _classes = cython.declare(cython.uchar[256])
-# classes of bytes; NUL ends names and values, because a NUL follows the last byte of the page
+# Classes of bytes. A NUL follows the last byte of the page, so NUL also ends names and values.
 _BLANK = cython.declare(cython.uchar, 1)
 _ENDS_NAME = cython.declare(cython.uchar, 2)
 _ENDS_VALUE = cython.declare(cython.uchar, 4)
@@ -99,8 +99,9 @@ class TagReader:
         self.content = content
         self.wanted = wanted
         self.attributes: dict[str, str | None] | None = None
-        # For each first letter (its last five bits are the index), a set of bits: the lengths of the wanted
-        # names that begin with it. Most attributes have other lengths.
+        # For each first letter of a wanted name: the lengths of the wanted names that begin with it, one bit
+        # for each length. The index is the last five bits of the letter. Most attributes are skipped, because
+        # no wanted name has their letter and length.
         if not cython.compiled:
             self.wanted_lengths = [0] * 32
         for name in wanted or ():
@@ -108,8 +109,8 @@ class TagReader:
         self.text = content if cython.compiled else content + b"\0"
         self.at = 0
         self.end = len(content)
-        # These are set by the caller: whether CDATA sections exist here, whether `before` is wanted, and whether
-        # tags of OTHER elements are skipped.
+        # The caller sets the next three: whether CDATA sections exist at this place, whether `before` is
+        # wanted, and whether tags of OTHER elements are skipped.
         self.in_foreign = False
         self.sees_text = True
         self.skips_others = False

@@ -44,7 +44,8 @@ _TICK_MIN = 0.005
 # Each check of the time limits closes at most this many idle connections. With TLS, this takes about 10 ms.
 _CLOSED_MAX = 32
 _DESCRIPTORS = 1024  # file descriptors reserved for files, peers and requests; idle connections get the rest
-# bytes; of larger answers, only one is joined per turn of the loop; at this size, joining takes a millisecond
+# An answer with more bytes than this is large. In each turn of the event loop, the pieces of only one large
+# answer are joined. For an answer of this size, this takes a millisecond.
 _LARGE_BYTES = 1 << 20
 _BROKEN_MAX = 10_000  # maximum number of remembered hosts whose certificates cannot be verified
 

@@ -35,8 +35,9 @@ from crawler.fetcher.idle_pool import Authority
 READ_BYTES = 64 << 10
 REST_BYTES = 128 << 10  # reading an answer rests after this many bytes; nine of ten pages are smaller
 SHORT_BYTES = 4 << 10
-# Seconds. The kernel measures time in ticks of up to 10 ms. So the lag that it shows may be one tick too long, and
-# `_lag` is one tick shorter: a gap depends on the duration of the answer, and may be too long but not too short.
+# Seconds. The kernel measures time in ticks of up to 10 ms. So the lag that is computed from its times may be
+# one tick too long, and `_lag` subtracts a tick. A gap depends on the duration of the answer without the lag:
+# the gap may be too long, but not too short.
 _TICK = 0.01
 _QUICKACK = getattr(socket, "TCP_QUICKACK", None)  # Linux
 # reasons to pause reading; while REST is the only reason, the time limits keep running

@@ -22,7 +22,8 @@ from typing import Any
 class ResumingContext(ssl.SSLContext):
     """A client context that offers each host its last session, and reports the start of a handshake."""
 
-    sessions_max = 2048  # these sessions take 12 MiB; the front has fewer hosts (some 500)
+    # number of hosts whose sessions are kept, in 12 MiB; the front has only some 500 hosts
+    sessions_max = 2048
     on_handshake: Callable[[], None] | None = None
 
     def __init__(self, protocol: int) -> None:

@@ -241,8 +241,8 @@ class TlsTransport(asyncio.BufferedProtocol):
         except ssl.SSLZeroReturnError:
             pass
         except ssl.SSLError as bad_record:
-            # The traceback is removed, because its frame refers to `error`, which would be a cycle of
-            # references.
+            # An error refers to its traceback, and the traceback to this frame, which refers to `error`.
+            # Removing the traceback breaks this cycle of references.
             error = bad_record.with_traceback(None)
         if self._protocol is not None:
             self._end(self._protocol, error)

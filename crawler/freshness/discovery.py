@@ -97,7 +97,8 @@ _CRAWL_DAYS = cython.declare(cython.double, 365.0)
 _SITE_DAYS = cython.declare(cython.double, 60.0)
 _DIRECTORY_DAYS = cython.declare(cython.double, 30.0)
 _HUB_DAYS = cython.declare(cython.double, 15.0)
-# Pseudo observations of lists: a number of new pages, and a sum over lists of (days watched) x (links).
+# The priors of lists as pseudo observations: a number of new pages, and the days for which a list was watched
+# times its number of links, summed over lists.
 _LIST_SHAPE = cython.declare(cython.double, 0.3)
 _LINK_FOUND = cython.declare(cython.double, 0.5)
 _LINK_DAYS = cython.declare(cython.double, 1500.0)
@@ -148,7 +149,8 @@ def hub_wait(
     low: cython.double = 0.0
     high: cython.double = min(alone, found_by(pace, level))
     root: cython.double = sqrt(level)
-    tau: cython.double = high  # this would be the solution if V and D were proportional to the square of tau
+    # the search begins where the solution would be if V and D were proportional to the square of tau
+    tau: cython.double = high
     if alone < _inf:
         tau = 1.0 / sqrt(1.0 / (alone * alone) + 0.5 * pace / level)
     for _ in range(_STEPS_MAX):

@@ -54,7 +54,8 @@ from cython.cimports.libc.math import exp, expm1, log
 
 from crawler.freshness.columns import Column
 
-# if the excess of changes is 1, the clock gets ahead of plain time by `_BONUS` times Ts in the long run
+# If the excess of changes stays 1, the clock is in the end ahead of plain time by this number times Ts (the
+# `scale`).
 _BONUS = cython.declare(cython.double, 6.0)
 _SLOWEST = cython.declare(cython.double, 0.05)  # the clock's minimum speed
 # each score compares the clock with plain time, and begins with this advantage of the clock, in nats
@@ -64,7 +65,7 @@ _SCORE_CHARGE = cython.declare(cython.double, 0.02)  # nats by which each crawl 
 # bound of the score, so that a change in a site's behaviour is noticed within hundreds of crawls
 _SCORE_MAX = cython.declare(cython.double, 50.0)
 _SURE = cython.declare(cython.double, 1e-6)  # predictions stay at least this far from 0 and 1
-# weight of the prior, that neighbours predict a page well
+# weight of the prior assumption that neighbours predict a page well
 _CREDENCE_WEIGHT = cython.declare(cython.double, 20.0)
 # minimum of p (1 - p): a nearly certain prediction is not informative
 _CERTAIN = cython.declare(cython.double, 0.01)

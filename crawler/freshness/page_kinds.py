@@ -42,12 +42,13 @@ SCORE_MAX = 20.0  # bound of the score, so that a change in a source is noticed
 TRUST_MAX = 7.9
 # between two crawls, the signals of trusted sources count as at most this number of changes
 _TRUSTED_CHANGES = cython.declare(cython.double, 16.0)
-# of the prior's `_JUDGED` pseudo pages, this number has good signals
+# The prior counts like `_JUDGED` pages, of which `_GOOD` have good signals.
 _GOOD = cython.declare(cython.double, 7.0)
 _JUDGED = cython.declare(cython.double, 10.0)
 # the prior precision and the prior recall of bad pages
 _BAD_QUALITY = cython.declare(cython.double, 0.06)
-# the part of the trust that is used at a score of 0, and the increase of the score that adds 1 to this part
+# A site uses this part of its trust: `_SPLIT_FIRST` plus its score divided by `_SPLIT_RANGE`, limited to 0 to
+# 1.
 _SPLIT_FIRST = cython.declare(cython.double, 0.5)
 _SPLIT_RANGE = cython.declare(cython.double, 4.0)
 _TRUST_STEP = cython.declare(cython.double, 3.0)  # maximum, in nats, by which a crawl changes a page's trust

@@ -39,7 +39,7 @@ _BASE32_DIGITS = bytes(
     _DIGITS[_LETTERS.index(upper)] if (upper := bytes([byte]).upper()) in _LETTERS else ord("!")
     for byte in range(256)
 )
-# a field that `checked` needs; names may have any case, and blanks around them
+# Matches a header field that `checked` needs. The name of the field may be in any case, with blanks around it.
 _CHECKED = re.compile(
     r"\n[^\S\n]*(WARC-(?:Type|Block-Digest|Payload-Digest)|Content-Length)[^\S\n]*:(.*)", re.IGNORECASE
 )

@@ -28,7 +28,7 @@ import msgspec
 # Maximum number of rules per file, and of rules with wildcards. The largest files have some hundreds of
 # rules.
 RULES_MAX, WILDCARDS_MAX = (10_000, 1_000)
-SLICE_BYTES = 16 << 10  # number of bytes read between two pauses; reading them takes .2 ms, at worst 5 ms
+SLICE_BYTES = 16 << 10  # number of bytes read between two pauses; reading them takes 0.2 ms, at worst 5 ms
 BOM = b"\xef\xbb\xbf"
 UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 
@@ -68,7 +68,8 @@ _PLAIN_LINE = re.compile(rb"[ \t]*+([A-Za-z-]++)[ \t]*+:[ \t]*+([!\"$-~]*+)[ \t]
 # of a match are read at once, in a tenth of the time.
 _REST = rb":[ \t]*+[!\"$-~]*+[ \t]*+[\r\n]++"
 _RULE_LINES = re.compile(rb"(?:[Dd]isallow%b)++|(?:[Aa]llow%b)++" % (_REST, _REST))
-_VALUE = re.compile(r":[ \t]*+([!-~]++)")  # the value of each line of `_RULE_LINES` that has one
+# matches the value of a line of `_RULE_LINES`, if the value is not empty
+_VALUE = re.compile(r":[ \t]*+([!-~]++)")
 _PLAIN_FIELDS = {name.encode(): field for name, field in _FIELDS.items()}
 _BLANK = " \t\x0b\x0c\x00"
 _ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})")

@@ -278,7 +278,8 @@ class Spool:
         if change is not None and change.state.epoch != previous.epoch:
             state = change.state
         else:
-            # keep the newer of the two: `previous.confirmed` may come from a change that is not committed yet
+            # Keep the newer confirmation. `previous.confirmed` may come from a change that is not committed
+            # yet.
             change = None
             latest = max(previous.confirmed, confirmed, key=lambda each: each.number)
             state = msgspec.structs.replace(previous, confirmed=latest)

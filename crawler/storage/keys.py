@@ -129,9 +129,9 @@ REFRESH_LEVEL = b"m/refresh"  # the latest level of the refresh schedule
 REFRESH_REVISIT = b"m/revisit"  # the mean time between two crawls of a page
 REFRESH_TILT = b"m/tilt"  # weight of the pages of this process, relative to pages of other processes
 REFRESH_HAZARD = b"m/hazard"  # correction of P[fresh]
-# found and expected changes, with which `Learning` corrects its probabilities of a change
+# the numbers of found and of expected changes; from these, `Learning` corrects its probabilities of a change
 REFRESH_BIAS = b"m/bias"
-REFRESH_SET_BACK = b"m/setback"  # the latest run whose clock was behind
+REFRESH_SET_BACK = b"m/setback"  # the latest run that began with a clock behind the instants of earlier runs
 SCOPE_STATE = b"m/scope"  # the scope of the seeds and their redirects
 EQUIVALENCES = b"m/equivalences"  # pairs of authorities that are proven to be names of one site
 RUN = b"m/run"  # the current run, and the counters as they were when it began

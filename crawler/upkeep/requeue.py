@@ -125,7 +125,8 @@ class Requeue:
         if log.exists() and not aside.exists():
             rename(log, aside)
         links = [*salvage(aside), *salvage(log)]
-        # after an interrupted repair, there may be a log beside `aside`; its links were just read
+        # after an interrupted repair, both `aside` and a new `log` may exist; the links of `log` were just
+        # read, so it is removed
         shutil.rmtree(log, ignore_errors=True)
         return links
 

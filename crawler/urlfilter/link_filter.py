@@ -50,8 +50,8 @@ from crawler.urls.fingerprint import Fingerprinter
 COMPILED: bool = cython.compiled
 
 
-# Matches the beginning of an href if more than the directory of the base URL decides what it refers to, or if
-# the parser trims the href.
+# Matches the beginning of an href whose target depends on more than the directory of the base URL: an empty
+# href, `?x` or `http:x`. Also matches a leading space, which the parser trims.
 _NOT_BY_DIRECTORY = re.compile(r"$|[ ?]|https?:(?![/\\])", re.IGNORECASE)
 # size in bytes of an entry without its characters: slot, link, integer and two string headers
 _ENTRY_BYTES = 300
@@ -256,7 +256,7 @@ class LinkFilter:
                         judged.clear()
                     judged[url] = known
             results[position] = entry = known
-            # An href with tabs or newlines, which is not printable, is not stored.
+            # Only printable hrefs are stored, so none that contain tabs or newlines.
             if plain or (href.isprintable() and not depends_on_base(href)):
                 table[href] = entry
                 size += _ENTRY_BYTES + len(href) + len(url)

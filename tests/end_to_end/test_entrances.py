@@ -127,7 +127,7 @@ def test_all_entrances_withhold_the_same_pages(tmp_path: Path, web: Web) -> None
         assert views == dict.fromkeys(views, set(urls(web, "/open")))
 
 
-# rule, words of the command, request to the admin port
+# For each row: its name, the words of the command, and the same request to the admin port.
 ROWS: tuple[tuple[str, list[str], dict[str, Any]], ...] = (
     *(
         (f"set {key}={value}", ["set", f"{key}={value}"], {"command": "set", "settings": {key: value}})
@@ -342,7 +342,7 @@ def test_a_continued_crawl_keeps_the_settings_that_are_not_given_again(
         refused = str(error)
     assert bool(done.code) == bool(refused), (done, refused)
     reason = refused.replace("python", "cli").removeprefix("configuration: ")
-    # the part in parentheses differs: the command names its flags there
+    # the text in parentheses is not compared, because the command names its flags there
     assert reason.partition(" (")[0] in done.err, (done, refused)
     kept = (tmp_path / "python" / "crawl.toml").read_text()
     assert kept == (tmp_path / "cli" / "crawl.toml").read_text()

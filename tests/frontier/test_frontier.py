@@ -361,7 +361,7 @@ def test_a_url_is_tried_three_times_half_a_minute_and_two_minutes_apart() -> Non
     crawl.run()
     for group in by(crawl.requests, "url").values():
         first, second = (two.began - one.ended for one, two in zip(group, group[1:], strict=False))
-        # because of 20 % jitter, whole seconds and a shared address
+        # the waits differ from 30 s and 120 s because of 20 % jitter, whole seconds and a shared address
         assert 24 <= first <= 37.5 and 96 <= second <= 145.5
     assert len(crawl.requests) == 60 and len(crawl.done) == 20
     assert sorted({fetch_task.attempt for fetch_task in crawl.handed}) == [0, 1, 2]

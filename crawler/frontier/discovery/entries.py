@@ -70,7 +70,8 @@ class Todo(msgspec.Struct, gc=False, array_like=True):
 # least this number, and the first byte of a tail ("/", ":" or "h") is less.
 _ARRAY_MIN = 0x80
 _NUMBERS = struct.Struct("<QQ")
-_NUMBERS_BYTES = 14  # `via`, and the low 48 bits of the fingerprint; the key holds the other 16 bits
+# bytes of `via` and of the low 48 bits of the fingerprint; its other 16 bits are in the key
+_NUMBERS_BYTES = 14
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(Todo)

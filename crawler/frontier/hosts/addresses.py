@@ -80,7 +80,8 @@ class Addresses(Generic[Host]):
         self._processes = processes
         self._shared_domains = max(1, config.shared_address_domains)
         self._shared_in_flight = max(1, config.shared_address_in_flight // processes)
-        # Fewer domains at an address are not told, because most addresses have only a few.
+        # An address with fewer domains than this is not reported to the other processes, because most addresses
+        # have only a few domains.
         self._told_least = max(2, self._shared_domains // (4 * processes))
         self._entries_max = entries_max
         self._addresses: dict[str, Address[Host]] = {}
@@ -93,7 +94,9 @@ class Addresses(Generic[Host]):
         """Set the gaps between future requests to an address."""
         gap = config.delay * config.address_delay_share
         self.gap = gap * self._processes
-        # all slots of all processes together are held for as long as the slots of a single process
+        # Each process has at least one slot per shared address, so a crawl with many processes may have more
+        # slots than the setting allows. Each slot is then held for longer, so that all processes together send
+        # no more requests than a single process would.
         slots = self._shared_in_flight * self._processes
         self._hold = gap * max(1.0, slots / max(1, config.shared_address_in_flight))
         rate = config.shared_address_rate / self._processes

@@ -64,7 +64,8 @@ _SHORT_TYPE = np.dtype(
 SHORT = struct.Struct("<IQIIQ")
 assert _SHORT_TYPE.itemsize == SHORT.size
 _SHORT_COLUMNS = ("cursor", "todo", "known")
-# a short record begins with the low half of the key, all bits inverted; a full record never does
+# A short record begins with the low half of the host key, with all bits inverted. A full record begins with the
+# host key itself, so it never looks like a short one.
 _MARK = 0xFFFF_FFFF
 _KEY_TYPE = np.dtype([("prefix", "S2"), ("key", ">u8")])
 _STORED = [name for name in _RECORD_TYPE.names or () if name != "domain_key"]

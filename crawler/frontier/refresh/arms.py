@@ -42,7 +42,8 @@ class Arms:
         if not 1 <= len(settings) <= ARMS_MAX:
             raise UsageError(f"refresh: there may be 1 to {ARMS_MAX} arms, not {len(settings)}")
         self.settings = tuple(settings)
-        self.set_back: SetBack | None = None  # the latest run whose clock was behind
+        # the latest run that began with a clock behind the instants of earlier runs
+        self.set_back: SetBack | None = None
         self.schedules = [
             Schedule(one, level=level, seed=seed + number, track=track) for number, one in enumerate(settings)
         ]
@@ -150,7 +151,7 @@ class Arms:
 
     def block(self, host: int, until: float) -> None:
         for arm, schedule in enumerate(self.schedules):
-            # While an arm fetches a page of the host, the other arms wait for it anyway.
+            # While one arm fetches a page of the host, the other arms wait for the end of this fetch anyway.
             if self._busy.get(host, arm) == arm:
                 schedule.block(host, until)
 

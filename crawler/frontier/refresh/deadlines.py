@@ -55,7 +55,8 @@ else:
 _INFINITY = cython.declare(cython.double, float("inf"))
 # allowed relative error of V^-1, the inverse of the crawl value
 _TOLERANCE = cython.declare(cython.double, 1e-3)
-# After this many Ts, the effect of the neighbourhood on a page is nearly complete (`exp(-3)` is .05).
+# After this many times Ts, the neighbourhood has nearly its full effect on a page, because exp(-3) is only
+# 0.05.
 _LONG = cython.declare(cython.double, 3.0)
 # time between two checks of a page in a quiet neighbourhood, in units of Ts
 _QUIET_SHARE = cython.declare(cython.double, 0.25)
@@ -71,8 +72,11 @@ _SHARE_STEP = cython.declare(cython.double, 1.0 / 32.0)
 # each fetch.
 _RESTRAIN = cython.declare(cython.double, 0.9)
 _RESTRAINT_LEAST = cython.declare(cython.double, 1e-9)
-_SAMPLE = cython.declare(cython.Py_ssize_t, 64)  # number of pages from which the first level is computed
-_SAMPLE_STEPS = cython.declare(cython.int, 40)  # bisection steps that reduce a bracket of 1e36 to 1e-9
+# size of the sample of pages for which the first level is computed
+_SAMPLE = cython.declare(cython.Py_ssize_t, 64)
+# Number of bisections in the search for the first level. The ratio between the bounds of the search is 1e36 at
+# first, and differs from 1 by less than 1e-9 at the end.
+_SAMPLE_STEPS = cython.declare(cython.int, 40)
 _ALL_TERMS = cython.declare(cython.Py_ssize_t, ALL_TERMS)
 
 # Policies.
@@ -351,7 +355,8 @@ class Deadlines:
         scale: cython.double = self.controller.scale
         _step: cython.int
         until: cython.double = now
-        for _step in range(3):  # each step ends before the page is due, because the excess decreases
+        # no step leads beyond the instant at which the page is due, because the excess decreases
+        for _step in range(3):
             until = crawled + elapsed_of(wait, self.learning.excess(host, directory, until), scale)
             if until <= now:
                 return -_INFINITY

@@ -76,7 +76,8 @@ class Expectation:
     def __init__(self, schedule: Schedule | Arms, speed: float) -> None:
         self._schedule = schedule
         self._speed = speed
-        # one row per decile of the prediction; columns: refreshes, changes predicted, changes found
+        # One row per decile of the prediction. Its columns are the numbers of refreshes, of predicted changes,
+        # and of changes found.
         self._predicted = np.zeros((DECILES, 3))
         self._arms = [_Arm() for _ in getattr(schedule, "schedules", ())]
         self._sample: list[PageView] = []

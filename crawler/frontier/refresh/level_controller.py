@@ -36,7 +36,7 @@ _STEP_MAX = cython.declare(cython.double, 0.05)
 _FAR = cython.declare(cython.double, 20.0)
 # maximum number of steps taken at once, for a page whose value is far from the level
 _FAR_MAX = cython.declare(cython.double, 32.0)
-# maximum number of times that a long run of steps in one direction doubles the step
+# in a long run of steps in one direction, the step is doubled at most this many times
 _RUN_MAX = cython.declare(cython.int, 4)
 _HOST_GAIN_MAX = cython.declare(cython.double, 0.05)  # maximum step of a small host's own level
 _HOST_STEP_MAX = cython.declare(cython.double, 0.2)

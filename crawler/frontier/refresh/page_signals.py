@@ -48,7 +48,7 @@ else:
     )
 
 _INFINITY = cython.declare(cython.double, float("inf"))
-# A call of another method, such as `Schedule.peek`, also processes at most this many queued changes.
+# Other methods, such as `Schedule.peek`, also process queued changes, but at most this many per call.
 SLICE = cython.declare(cython.Py_ssize_t, 64)
 _BITS = cython.declare(cython.uint, COUNTER_BITS)  # number of bits of the counter of each source
 _SIGNAL_MAX = cython.declare(cython.uint, (1 << COUNTER_BITS) - 1)  # maximum count per source

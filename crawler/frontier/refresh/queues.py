@@ -351,7 +351,8 @@ class Queues:
                 place = ELIGIBLE
                 key = self.deadlines.offsets.host_key(host, self.tables.directory_heaps.nodes[root].key, now)
                 boost: cython.double = self.tables.host_rows[host].boost
-                # the value of the host's first page is about `boost` times the common level, so the host goes first
+                # the host's first page is worth about `boost` times the common level, so the host comes before
+                # other hosts
                 if boost > 1.0:
                     ready: cython.double = self.tables.host_rows[host].ready
                     key = min(key, ready) - 0.5 * self.controller.revisit * (boost - 1.0)

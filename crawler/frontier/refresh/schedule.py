@@ -66,7 +66,7 @@ else:
     from crawler.frontier.refresh.tables import AWAY, DOUBLING, EXPLORED, FAILED, JUMPED, NEW, Tables
 
 _INFINITY = cython.declare(cython.double, float("inf"))
-# number of bulk signals processed, and of keys recomputed, by one call of `work`
+# One call of `work` processes at most this many bulk signals, and recomputes at most this many keys.
 _WORK_SLICE = cython.declare(cython.Py_ssize_t, 256)
 # number of keys that each search for the best page recomputes during a sweep
 _SWEEP_ROWS = cython.declare(cython.Py_ssize_t, 4)

@@ -54,13 +54,14 @@ SOURCES_MAX = 100_000
 # maximum number of pages that are examined when a source is read; if it lists more, they are sampled evenly
 TOLD_MAX = 256
 FADE = 0.9  # each reading multiplies the older sums by this
-UNPAID = 4.0  # factor on the interval of a source whose readings cost more than they gain
-# A reading that comes later than this many intervals after the last counts no more than one that comes then.
+UNPAID = 4.0  # if the readings of a source cost more than they gain, its interval is multiplied by this
+# If a reading comes later than this many intervals after the previous one, it has no more weight than a reading
+# after exactly this many intervals.
 LATE_MAX = 2.0
 FIRST_PRECISION = 0.5  # assumed precision of a source read once
 # intervals are rounded to powers of 2^(1/2), because the schedule can hold only a few different age bounds
 STEPS_AN_OCTAVE = 2
-_TIMES = np.geomspace(0.02, 50.0, 64)  # values of T times D that are tried
+_TIMES = np.geomspace(0.02, 50.0, 64)  # the values of T that are tried, in units of 1/D
 
 _RECORD = struct.Struct("<3d")  # span, slope, gain
 

@@ -58,7 +58,7 @@ _EARLIER = (31, 33)
 _EARLIER_SITES = [8 * (numbers + rhythm) for numbers in _EARLIER for rhythm in (0, RHYTHM_NUMBERS)]
 # The form stored by versions that derived the recall from announced changes.
 _SITE_UNEXPOSED = struct.Struct("<28d")
-# the indexes of two instants in `site_state`: that of the change counts, and that of the counts of new pages
+# the indexes in `site_state` of the instant of the change counts and of the instant of the counts of new pages
 _SITE_INSTANTS = [2, 27]
 _DIRECTORY = struct.Struct("<Q6d")
 _HUB = struct.Struct("<3f")  # appended to the record of a hub
@@ -198,9 +198,9 @@ def load(schedule: Schedule | Arms, store: KeyValue, now: float) -> Loaded:
     records = scan_prefix(store, keys.REFRESH)
     while chunk := list(islice(records, _CHUNK)):
         lead = max(lead, _load_pages(schedule, chunk, now, ended))
-        # `_load_pages` computes the revisit interval anew if the schedule has a rate. The stored interval
-        # replaces this result, because a program that only reads the store may have other settings than the
-        # crawl.
+        # `_load_pages` computes the revisit interval anew if the schedule has a rate. But a program that only
+        # reads the store may have other settings than the crawl. So the stored interval replaces the computed
+        # one.
         if revisit > 0.0:
             schedule.revisit = revisit
     schedule.set_back = at_start(set_back, now, lead)

@@ -78,7 +78,7 @@ COUNT_MAX = 64.0
 WEIGHT = 10.0
 CRAWL_WEIGHT = 100.0  # weight, in pseudo counts, of the prior for the whole crawl
 LIES_USUAL = 0.05  # assumed share of wrong 304 answers, before anything is learned
-# above this share of lies, 304 answers lose more by missed refreshes than they save by omitted bodies
+# If a larger share of the 304 answers are wrong, missed refreshes cost more than omitted bodies save.
 LIES_MAX = 0.2
 TRUST_MAX = 4.0  # if few 304 answers are wrong, `same_answers_max` is multiplied by up to this factor
 TRIAL_EVERY = 16

@@ -156,8 +156,8 @@ def lru_misses(ids, distinct, sizes, bins):
     return misses
 
 
-# The top 6 bits of the product of this number and the lowest set bit of a word are the bit's position (de
-# Bruijn).
+# The product of this number and a power of 2 has different top 6 bits for each power (de Bruijn). From these
+# bits, `_PLACE` gives the position of a word's lowest set bit.
 _DE_BRUIJN = 0x03F79D71B4CB0A89
 _PLACE = np.zeros(64, np.int64)
 for _bit in range(64):

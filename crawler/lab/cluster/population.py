@@ -91,8 +91,8 @@ class Population:
         # machine whose process was told to stop -> seconds until its next start
         self._away: dict[str, float] = {}
         self._numbers = 0
-        # the number of requests made by the time of the last failed start, and the number of failed starts in a
-        # row without a further request
+        # `_requests` is the number of requests at the time of the last failed start. `_fruitless` is the number
+        # of failed starts in a row without a further request.
         self._requests = self._fruitless = 0
         # Objects that are kept alive, because freeing them could influence the run.
         self._graveyard: list[object] = []

@@ -37,7 +37,8 @@ from crawler.lab.living.calibration import Calibration
 RULES = ("dir", "map", "newest")
 NEWS = "news"
 NEWEST = 20  # number of pages that a front page shows
-# The news site: number of sections and of static pages, articles per day, simulated days.
+# The news site: the number of sections, the number of static pages, articles per day, and the length of the
+# simulation in days.
 SECTIONS, STATIC, ARTICLES_A_DAY, NEWS_DAYS = 10, 600, 4.2, 150
 STATIC_DAYS, ARTICLE_DAYS = 300.0, 60.0  # mean days between two changes of a page
 NEWS_RATE = 16.0  # fetches per day at the budget 1x

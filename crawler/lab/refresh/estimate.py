@@ -35,7 +35,8 @@ import msgspec
 import numpy as np
 
 SIGNAL_WEIGHT_MAX = 30.0  # upper bound of b; the precision is then 1 - 1e-13, which is practically certain
-# for x above this number, exp(-x) is negligible compared with 1; exp(x) is finite up to 709
+# For x above this number, exp(-x) is negligible compared with 1. The number is less than 709, up to which
+# exp(x) is finite.
 _UNDERFLOW = 700.0
 
 
@@ -94,7 +95,8 @@ class Estimate(msgspec.Struct, frozen=True):
         return self._true_rate / self.change_rate if self.change_rate > 0.0 else 0.0
 
 
-# Five sums over the changed intervals: the score (two) and the information (three) at (alpha, b).
+# Five sums over the changed intervals at (alpha, b): two first derivatives (the score) and three negative
+# second derivatives (the information).
 Curvature = tuple[float, float, float, float, float]
 
 

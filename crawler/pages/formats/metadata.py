@@ -205,8 +205,8 @@ def _lang(document: Any) -> str:
 
 def _add_items(declared: _Declared, document: Any, utf8: bytes) -> None:
     found: list[Item] = []
-    # searching for the longer word is faster than for "ld+json"; its "a" is left out, because it may be a
-    # capital
+    # A long word is found faster than "ld+json". The word lacks the first letter of "application", which may be
+    # a capital.
     if _contains(utf8, b"pplication/ld+json"):
         found += _linked_data(document)
     if _contains(utf8, b"itemprop"):

@@ -220,7 +220,7 @@ class Commands:
                     good.append(judged.url)
             yield
         if places.grown:
-            # in the meantime, another request may have stored further places (hosts or domains) of seeds
+            # in the meantime, another request may have stored the places (hosts or domains) of other seeds
             places.restrict(directory.settings.places())
             directory.settings.note_places(places.names)
         if good:

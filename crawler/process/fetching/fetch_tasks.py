@@ -63,7 +63,7 @@ HEAVY_BYTES, HEAVY_LINKS = (2 << 20, 1_000)
 # A robots.txt with more bytes than this is heavy. Such files are very rare: only one in a thousand exceeds
 # even a tenth of this size.
 HEAVY_ROBOTS = 64 << 10
-# Memory in bytes: of a str in a list, without its characters; of a pair of URL and date.
+# Bytes of memory: for a str in a list, without its characters; and for a pair of a URL and a date.
 _STRING_BYTES, _DATE_BYTES = (57, 150)
 # Maximum number of large sitemaps whose links are in memory at once. Each uses at most 13 MB, from the end of
 # its download to its commit.

@@ -28,8 +28,8 @@ HOUR = 3600.0
 @pytest.mark.parametrize(
     ("rule", "steps"),
     [
-        # Nutch multiplies the interval by 1.4 or .8. If the result is less than delta, the time since the
-        # last observed change, it becomes delta. A page is due at now - .3 delta + interval.
+        # Nutch multiplies the interval by 1.4 or 0.8. The result is at least delta, the time since the last
+        # observed change. A page is due at now - 0.3 delta + interval.
         (Nutch, [(0.0, None, 30 * DAY)]),
         (Nutch, [(0.0, None, 30 * DAY), (30 * DAY, False, (30 - 9 + 42) * DAY)]),
         (Nutch, [(0.0, None, 30 * DAY), (30 * DAY, True, (30 + 24) * DAY)]),
@@ -139,10 +139,10 @@ def test_the_oracle_never_fetches_a_page_that_never_changes() -> None:
     assert policy.last[2] == 0.0 < policy.last[:2].min()
 
 
-# Scores of this code at 1x, 3x, 10x on the excerpt, with 20 pages per site. On all 35 sites, the same code
-# yields .781 .899 .962 (round robin), .785 .830 .823 (nutch), .782 .903 .966 (stormcrawler) and .819 .925
-# .975 (oracle). An independent simulator in steps of a day yielded .780 .900 .963, .788 .835 .826, .781 .907
-# .966 and .817 .925 .975.
+# Scores of this code on the excerpt, with 20 pages per site, at the budgets 1x, 3x and 10x. On all 35 sites,
+# the same code yields .781 .899 .962 (round robin), .785 .830 .823 (nutch), .782 .903 .966 (stormcrawler) and
+# .819 .925 .975 (oracle). An independent simulator in steps of a day yielded .780 .900 .963, .788 .835 .826,
+# .781 .907 .966 and .817 .925 .975.
 GOLDEN = {
     ("none", "round-robin"): (0.7260, 0.8831, 0.9503),
     ("none", "nutch"): (0.7347, 0.7513, 0.7725),

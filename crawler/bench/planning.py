@@ -120,7 +120,7 @@ REFERENCE = UnitCosts(
     form_cpu=CostRange(4e-6, 7e-6, 12e-6),
     new_cpu=CostRange(15e-6, 20e-6, 40e-6),
     host_cpu=CostRange(0.0003, 0.0006, 0.002),
-    # in the open web, a page takes 3,510 us, of which TLS handshakes take 29 %, at .94 handshakes per page
+    # in the open web, a page takes 3,510 us, of which TLS handshakes take 29 %, at 0.94 handshakes per page
     handshake_cpu=CostRange(0.0007, 0.0011, 0.0015),
     secure_cpu=CostRange(0.0001, 0.0002, 0.0003),
     lone_cpu=CostRange(0.0007, 0.001, 0.0025),

@@ -28,7 +28,7 @@ import msgspec
 # Maximum number of rules per file, and of rules with wildcards. The largest files have some hundreds of
 # rules.
 RULES_MAX, WILDCARDS_MAX = (10_000, 1_000)
-SLICE_BYTES = 16 << 10  # number of bytes read between two pauses; reading them takes .2 ms, at worst 5 ms
+SLICE_BYTES = 16 << 10  # number of bytes read between two pauses; reading them takes 0.2 ms, at worst 5 ms
 BOM = b"\xef\xbb\xbf"
 UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 

@@ -69,7 +69,7 @@ _REQUEST_FORM = re.compile(r"https?://[a-z0-9.-]+(?::[0-9]+)?/[!$-;=@-\[\]_a-z|~
 class Accepted(NamedTuple):
     """The accepted links of a page in order of appearance. No two links have the same fingerprint.
 
-    `urls` are the request forms of the links, and `fingerprints` are their fingerprints, shape (n,).
+    `urls` are the request forms of the links, and `fingerprints` is the array of their fingerprints.
     `rejected` counts the other links by rule.
     """
 

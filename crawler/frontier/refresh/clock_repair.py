@@ -1,9 +1,9 @@
 """Corrects instants that were stored while the clock was behind.
 
 A machine whose clock has no battery may begin a run in 1970, and the next one in the present. Without a
-correction, the next crawl of each page that the first of these runs crawled would seem to come fifty years
-after the last. If such a crawl finds the page unchanged, T, the time for which the page was watched, would grow
-by fifty years, and the page would hardly be fetched again.
+correction, the next crawl of a page that was crawled in the first of these runs would seem to come fifty
+years later. If this next crawl finds the page unchanged, T, the time for which the page was watched, would
+grow by fifty years, and the page would hardly be fetched again.
 
     earlier run     stores instants up to X
     run behind      begins at `since`, before X, with `lead` = X - since; stores instants up to `last`

@@ -11,7 +11,7 @@ reaches the level. The deadline does not change until the page's next crawl or s
     offset          how far the neighbourhood clock is ahead of plain time: the directory's and the host's part
 
 The base deadline does not take into account that a page's clock runs faster while its neighbours change. The
-offsets do (`offsets.py`).
+offsets take it into account (`offsets.py`).
 
 *Young pages.* A page that was crawled lately has only a part of the offset of a changing neighbourhood. With
 the whole offset, the page would be first in its directory long before it is due. So it is withheld until it

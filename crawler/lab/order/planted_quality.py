@@ -27,7 +27,7 @@ SAID, SAID_WRONGLY = 0.7, 0.02
 
 
 class Planted(msgspec.Struct):
-    """The `quality` of each page, (n,).
+    """The array `quality` has one number per page.
 
     For the kind `topic`, `said` contains the links (page, target) whose texts contain the word of the topic.
     """

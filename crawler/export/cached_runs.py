@@ -25,7 +25,7 @@ _BEING_REMOVED = ".removed"
 
 
 class CachedStart(NamedTuple):
-    """The place of the existing crawl, and the crawls to take answers from.
+    """The directory to which the existing crawl was moved, and the crawls whose answers are used.
 
     `aside` is the directory to which the existing crawl was moved. It is None if there was no crawl, or if the
     moved crawl was removed because it is no longer needed.

@@ -55,7 +55,7 @@ class Head(NamedTuple):
 
     `fields` are in the order in which they were received. Folded lines are joined. `known` maps lower-case
     names to values; the values of a repeated field are joined by LF, which no value contains. `block` holds
-    the bytes of the block.
+    the bytes of the header block.
     """
 
     version: str

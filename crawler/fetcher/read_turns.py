@@ -7,9 +7,9 @@ resumed before all others (like new flows in fq_codel, RFC 8290, 4.2). Without t
 `RESUMED_MAX` fresh connections. Then it resumes other connections: at least one, and at most as many as can
 still be read within the turn's `SHARE` seconds, judging by the recent cost of reading from a connection.
 
-While the loop has other work, long answers get only a quarter of the CPU time: after a piece of a long
-answer, the other work may first use `OTHERS` times as much CPU time as the piece took, and then the next
-piece is read. After a turn without other work, the next piece is read without further waiting.
+While the loop has other work, long answers get only a quarter of the CPU time. After each piece of a long
+answer, the other work may use `OTHERS` times as much CPU time as the piece took. Only then is the next piece
+read. After a turn without other work, the next piece is read without further waiting.
 """
 
 from collections import deque
@@ -30,7 +30,10 @@ _C = TypeVar("_C")
 
 
 class ReadTurns(Generic[_C]):
-    """Two queues of connections, one for fresh connections and one for others. Also holds the cost of reading a piece."""
+    """Two queues of connections, one for fresh connections and one for others.
+
+    The object also keeps the cost of reading a piece.
+    """
 
     def __init__(self) -> None:
         self._fresh: deque[_C] = deque()

@@ -34,29 +34,30 @@ which such a page shows its first one:
     theta_h = (found_h + 15 d theta_d) / (watched_h + 15 d)
 
 Every page may be a hub, but very few are. So the sums of a directory, a site and the crawl count each page
-only until a new page is first found through it: they contain one find for it, and the time for which it was
-watched before. Therefore, theta_d is the rate at which a page becomes a hub. A mean over all pages would
-credit each page of a directory with a share of what the directory's listing finds. Half of the fetches for
-new pages would then go to pages that show none. On the news site of the league (W = 1), the mean over all
-pages led to a score of .754 and 5.7 days until a page was copied. Counting only first finds led to .775 and
-4.1 days. For a page that never showed a new page, no numbers are stored: `found` is 0, and `watched` equals
-T, the time for which the page was watched for changes. When it shows its first new page, its `watched` starts
-from that T.
+only until a new page is first found through it: for such a page, they contain one find, and the time for
+which the page was watched before this find. Therefore, theta_d is the rate at which a page becomes a hub. A
+mean over all pages would credit each page of a directory with a share of what the directory's listing finds.
+Half of the fetches for new pages would then go to pages that show none. On the news site of the league (W =
+1), the mean over all pages led to a score of 0.754, and it took 5.7 days until a page was copied. With first
+finds only, the score was 0.775, and it took 4.1 days. For a page that never showed a new page, no numbers are
+stored: `found` is 0, and `watched` equals T, the time for which the page was watched for changes. When it
+shows its first new page, its `watched` starts from that T.
 
 *Lists.* A page is a list if its first copy showed URLs that no other page had shown before (links > 0). A
 list is expected to show new pages even before it has shown any. On the histories of the league, a list of n
-pages shows about .0003 n new pages per day, from n = 2 to n = 60. Therefore the prior of such a page is
+pages shows about 0.0003 n new pages per day, from n = 2 to n = 60. Therefore the prior of such a page is
 proportional to n:
 
     beta_c = (found_c + 1/2) / (sum of n watched_c + 1500 d)
     beta_s = (found_s + 1500 d beta_c) / (sum of n watched_s + 1500 d)
-    theta_h = (found_h + .3) / (watched_h + .3 / (n beta_s))
+    theta_h = (found_h + 0.3) / (watched_h + 0.3 / (n beta_s))
 
 The sums are over all lists of the crawl or site. The new pages of a site are found on few of its lists. So
-the prior of theta is a Gamma distribution of the shape .3. A prior of this shape has little weight: after a
-list has shown nothing for a short time, the expected number of new pages is small. Before this prior, each
-list had a fixed weight of 15 days. With that weight, the new pages that a site's ten news pages showed also
-raised the estimates of its sixty quiet listings, which then got a third of all fetches of hubs.
+the prior of theta is a Gamma distribution with the shape parameter 0.3. A prior of this shape has little
+weight: after a list has shown nothing for a short time, the expected number of new pages is small. Before
+this prior, each list had a fixed weight of 15 days. With that weight, the new pages that a site's ten news
+pages showed also raised the estimates of its sixty quiet listings, which then got a third of all fetches of
+hubs.
 
 Sources: Dasgupta, Ghosh, Kumar, Olston, Pandey, Tomkins, *The discoverability of the Web* (WWW
 2007); Lefortier, Ostroumova, Samosvat, Serdyukov, *Timely crawling of high-quality ephemeral new content*

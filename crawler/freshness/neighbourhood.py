@@ -3,8 +3,8 @@
 """The neighbourhood clock: time runs faster for a page while its directory and its site are changing.
 
 Pages change in batches. This was measured on 70 documentation sites. On a day on which a page changed,
-another page of its directory changed with a probability of .35, and another page of its site with a
-probability of .21. On any day, a page changes with a probability of .0034. So crawls of neighbours are
+another page of its directory changed with a probability of 0.35, and another page of its site with a
+probability of 0.21. On any day, a page changes with a probability of 0.0034. So crawls of neighbours are
 evidence about a page. Its elapsed time tau becomes
 
     A = tau + 6 Ts (1 - exp(-tau/Ts)) [ (1 + O_d g)/(1 + E_d g) + (3 + O_s g)/(3 + E_s g) - 2 ],  at least tau/20
@@ -33,11 +33,11 @@ The excess is also multiplied by the probability that the clock is the better mo
 probability follows from the decaying log scores of the predictions with and without the clock. The clock is
 charged a constant per crawl, because the more complex model must prove that it is useful:
 
-    L = .995 L + ln P[z | with the clock] - ln P[z | without] - .02,      kappa_s / (1 + exp(-L - 3))
+    L = 0.995 L + ln P[z | with the clock] - ln P[z | without] - 0.02,      kappa_s / (1 + exp(-L - 3))
 
 The charge matters on a site whose pages all change in working hours. There, the clock improves the
 predictions a little, but it makes the schedule worse, because a copy fetched in working hours is soon stale
-again. The schedule reaches .83 of the possible gain without the charge and .96 with it. On real sites, the
+again. The schedule reaches 83 % of the possible gain without the charge, and 96 % with it. On real sites, the
 clock improves the score by ten times the charge.
 
 Prior work: Tan, Zhuang, Mitra and Giles (WWW 2007) crawl a sample of the pages of each directory, and crawl

@@ -5,7 +5,7 @@
 Many sites change only while their editors are at work. If the pages of such a site are visited about daily or more
 often, their change rate is not constant between two visits. So the site's time runs at the speed
 
-    s(t) = f + (1 - f) a[day of the week] b[hour of the day],   f = .05
+    s(t) = f + (1 - f) a[day of the week] b[hour of the day],   f = 0.05
 
 in which the factors a (7) and b (24) have the mean 1. The mean of s over a week is then 1, apart from
 rounding, so change rates keep their meaning. In predictions, the length of an interval on this clock replaces
@@ -16,20 +16,20 @@ likelihood of the result with respect to log s_j is
 
     g_j = x_j (1 / (1 - exp(-x)) - 1)   if the page changed,    -x_j   if not
 
-and each crawl multiplies the factors of its hours and days by 1 + eta sum g_j: a stochastic form of the EM
-algorithm for Poisson rates. eta falls from 1/`_FIRST` to 1/`_LAST` with the number of changes. Nothing is
-learned from intervals of more than half a week, because they cover all hours of the day. A site uses its
-rhythm only while the rhythm is the better model. The predictions with the rhythm are compared with those at a
-constant speed by their log scores. These scores decay by .998 per crawl, and each crawl also reduces the
-score of the rhythm by a constant. Only visits that follow each other within half a week show the rhythm. A
-site with few such visits has no state; each other site needs `COLUMNS` numbers.
+and each crawl multiplies the factors of its hours and days by 1 + eta sum g_j. This is a stochastic form of
+the EM algorithm for Poisson rates. The step size eta falls from 1/`_FIRST` to 1/`_LAST` as the number of
+changes grows. Nothing is learned from intervals of more than half a week, because they cover all hours of the
+day. A site uses its rhythm only while the rhythm is the better model. The predictions with the rhythm are
+compared with those at a constant speed by their log scores. Each crawl multiplies the earlier scores by
+0.998, and reduces the score of the rhythm by a constant. Only visits that follow each other within half a
+week show the rhythm. A site with few such visits has no state; each other site needs `COLUMNS` numbers.
 
 Hours and days are counted from the start of the clock. No time zone is needed, because the learned rhythm
 includes that of the site.
 
 In a simulation, all pages changed only from 9 to 17 o'clock on five days of seven. The gain of a schedule
-that knows the true mean rate of each page is taken as 1. Schedules that learn reach .5 to .7 without the
-rhythm, and 1.0 to 1.3 with it. An oracle that knows the hours reaches 1.3.
+that knows the true mean rate of each page is taken as 1. Schedules that learn the rates gain 0.5 to 0.7
+without the rhythm, and 1.0 to 1.3 with it. An oracle that knows the hours gains 1.3.
 
 A process with a varying rate becomes one with a constant rate if time is rescaled in this way: Daley and
 Vere-Jones, *An Introduction to the Theory of Point Processes*, section 7.4.

@@ -2,7 +2,7 @@
 
 Entries are stored under consecutive numbers. On the wire, an entry has a *sequence number*, which is its
 number minus `base`. An *epoch* is one numbering of a queue. In a fresh epoch, the first unconfirmed entry has
-the sequence number 1 again. To do so, it only has to store a new `base`, not the entries:
+the sequence number 1 again. Only a new `base` is stored for this; the stored entries stay unchanged:
 
     o/<peer> 0 <generation, 4> <number, 8>   entry (`wire.encode_entries`)
     m/outbox/<peer>                          SpoolState

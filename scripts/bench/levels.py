@@ -10,8 +10,8 @@ the highest to the lowest level, both averaged over the quarter. Then it prints 
 freshness in the second half of the time. It computes them from the logs of the servers.
 
 During one mean interval between two crawls of a page (pages / rate, 12 s here), levels move towards each
-other by a quarter of their difference. So after `--seconds`, a difference has shrunk to about exp(-seconds
-rate / (4 pages)), which is .7 % here.
+other by a quarter of their difference. So at the end of the run, a difference has shrunk to about
+exp(-seconds * rate / (4 * pages)) of its initial value, which is 0.7 % here.
 
 One second of the measurement is a day for the sites (`refresh.speed`). Stores are not synced, so the disk
 does not affect the result.

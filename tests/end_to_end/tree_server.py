@@ -8,11 +8,15 @@ distinct. When a request is answered, one line is appended to the log:
 
     <begin> <end> <address, or name with --names> <path> <status>
 
-Options: --delay makes hosts slow. --per-minute limits the requests to a host; further requests get a 429 with
-Retry-After. --window sets the seconds of such a minute. --robots gives each host a robots.txt, in which |
-ends a line; pages then link to /forbidden... --names gives the hosts names on one address. N stands for the
-number of the host in them, as in hostN.site.localhost.
---down HOST:FROM:TO makes a host unavailable for a time, in seconds since the start.
+Options:
+
+    --delay                makes hosts slow
+    --per-minute           limits the requests to a host; further requests get a 429 with Retry-After
+    --window               sets the length of such a minute, in seconds
+    --robots               gives each host a robots.txt, in which | ends a line; pages then link to /forbidden...
+    --names                gives the hosts names on one address; in a name such as hostN.site.localhost, N stands
+                           for the number of the host
+    --down HOST:FROM:TO    makes a host unavailable for a time, in seconds since the start
 """
 
 import argparse

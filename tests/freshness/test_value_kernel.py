@@ -73,7 +73,7 @@ def test_equals_a_direct_summation_in_90_digits(seed: int, most: float, count: i
 
 
 def test_many_worthless_signals_are_not_cut_off() -> None:
-    """At nu/Delta = 1e6, the value was once .0345 instead of .0902, because only 100,000 terms were summed."""
+    """At nu/Delta = 1e6, the value was once 0.0345 instead of 0.0902, because only 100,000 terms were summed."""
     for nu in (2e5, 1e6, 1e9, 1e12):
         page = PageParameters(1.0, 1.0, 0.5, nu)
         n = round(page.signal_rate * 0.5)

@@ -52,9 +52,8 @@ class Meta(msgspec.Struct):
 class Registry:
     """Hosts by name or slot, with totals over all hosts.
 
-    `todo` is the number of entries in all queues (including those in flight),
-    `parked` the number of parked entries by index of their rule, and `reached`
-    the number of hosts that have ever answered.
+    `todo` is the number of entries in all queues, including the entries in flight. `parked[i]` is the number
+    of entries parked by the rule with the index i. `reached` is the number of hosts that have ever answered.
     """
 
     def __init__(

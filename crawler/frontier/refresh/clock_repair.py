@@ -1,19 +1,20 @@
 """Corrects instants that were stored while the clock was behind.
 
 A machine whose clock has no battery may begin a run in 1970, and the next one in the present. Without a
-correction, the next crawl of each page that the first of these runs crawled would seem to come fifty years
-after the last. If such a crawl finds the page unchanged, T, the time for which the page was watched, would grow
-by fifty years, and the page would hardly be fetched again.
+correction, the next crawl of a page that was crawled in the first of these runs would seem to come fifty
+years later. If this next crawl finds the page unchanged, T, the time for which the page was watched, would
+grow by fifty years, and the page would hardly be fetched again.
 
     earlier run     stores instants up to X
     run behind      begins at `since`, before X, with `lead` = X - since; stores instants up to `last`
     later run       begins at `now`; if now - last >= lead, the clock has made up for the lead
 
-At the start of the run behind, it is not known which of the two clocks was wrong. The start of the later run
-shows it. If the clock of the earlier run was ahead, the clock of the run behind was right. Then the later run
-begins soon after `last` (less than `lead` later), and nothing is corrected. If instead the clock has made up
-for the lead, the clock of the run behind was wrong, and the instants from `since` to `last` are moved forward
-by the lead. They are then early by the time between the first two runs.
+At the start of the run whose clock is behind, it is not known which of the two clocks was wrong. The start of
+the later run shows it. If the clock of the earlier run was ahead, the clock of the run behind was right. Then
+the later run begins soon after `last` (less than `lead` later), and nothing is corrected. If instead the
+clock has made up for the lead, the clock of the run behind was wrong, and the instants from `since` to `last`
+are moved forward by the lead. The moved instants are still too early, by the time that passed between the
+earlier run and the run behind.
 """
 
 from typing import NamedTuple

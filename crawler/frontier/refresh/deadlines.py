@@ -11,7 +11,7 @@ reaches the level. The deadline does not change until the page's next crawl or s
     offset          how far the neighbourhood clock is ahead of plain time: the directory's and the host's part
 
 The base deadline does not take into account that a page's clock runs faster while its neighbours change. The
-offsets do (`offsets.py`).
+offsets take it into account (`offsets.py`).
 
 *Young pages.* A page that was crawled lately has only a part of the offset of a changing neighbourhood. With
 the whole offset, the page would be first in its directory long before it is due. So it is withheld until it
@@ -55,8 +55,12 @@ else:
 _INFINITY = cython.declare(cython.double, float("inf"))
 # allowed relative error of V^-1, the inverse of the crawl value
 _TOLERANCE = cython.declare(cython.double, 1e-3)
+<<<<<<< HEAD
 # After this many times Ts, the neighbourhood has nearly its full effect on a page, because exp(-3) is only
 # 0.05.
+=======
+# After this many Ts, the effect of the neighbourhood on a page is nearly complete (`exp(-3)` is 0.05).
+>>>>>>> e27x
 _LONG = cython.declare(cython.double, 3.0)
 # time between two checks of a page in a quiet neighbourhood, in units of Ts
 _QUIET_SHARE = cython.declare(cython.double, 0.25)

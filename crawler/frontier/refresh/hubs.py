@@ -9,7 +9,7 @@ hub was watched, and the number of URLs in the hub's first copy that the crawl d
 decay exponentially. A column of row numbers, 4 bytes per page, is created with the first row. A *hand* visits
 the rows in turn; because a schedule has few hubs, each hub is checked often.
 
-Cython pure-Python mode; attributes in `hubs.pxd`.
+The file is Cython in pure-Python mode, with attributes declared in `hubs.pxd`.
 """
 
 import cython

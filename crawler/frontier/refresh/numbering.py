@@ -7,7 +7,7 @@ rebuilt. A bucket is a chain of numbers. There are three keys per two buckets, s
 two keys on average. A key and its link are stored together, because with millions of keys every access is a
 cache miss. A key takes 15 bytes. Numbers of removed keys are reused.
 
-Cython pure-Python mode; attributes in `numbering.pxd`.
+The file is Cython in pure-Python mode, with attributes declared in `numbering.pxd`.
 """
 
 import cython

@@ -25,7 +25,7 @@ et al. even while many pages are due, for example after a restart, a pause, or a
 
 *A hub that is not due steps aside for pages that are worth more.* Among other pages that are not due, the
 page with the first deadline has nearly the greatest value, because the intervals of these pages are similar.
-The interval of a hub may be a hundred times shorter, so a hub at the top is ordered by its value, and not by
+The interval of a hub may be a hundred times shorter, so a hub at the top is ordered by its value instead of
 its deadline (`Deadlines.early_by_worth`).
 
 *Bounded work.* A look is one search for the page to fetch next. It corrects at most CHECKS_MAX keys, and

@@ -93,7 +93,7 @@ class Schedule:
 
     Args:
         level: the initial level; 0 uses half the ceiling of the first page.
-        seed: for the heaps' random paths, which affect no decision.
+        seed: the seed of the random paths in the heaps; they affect no decision.
         track: record which pages signals touch, for `Signals.pop_touched`.
     """
 

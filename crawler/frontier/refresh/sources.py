@@ -1,7 +1,7 @@
 """The value of rereading a source of signals (a sitemap, a feed, a listing).
 
 A reading costs one request, whose price is the level L. The signals of a source save fetches of the pages
-that it lists, because these pages are refreshed when they have changed, and not at regular intervals. For a
+that it lists, because these pages are refreshed when they have changed instead of at regular intervals. For a
 page with importance mu, change rate D and signals of precision p, the value gained per time is at most the
 maximum over T of
 

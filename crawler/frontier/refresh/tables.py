@@ -87,7 +87,7 @@ class Tables:
             host.
         min_age, max_age: the age bounds of all pages without bounds of their own.
         first_interval: the first interval under the policy `interval`; 0 under all other policies.
-        seed: for the heaps' random paths, which affect no decision.
+        seed: the seed of the random paths in the heaps; they affect no decision.
     """
 
     def __init__(

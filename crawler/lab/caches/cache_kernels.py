@@ -4,8 +4,9 @@ This module is imported only if the extra [lab] is installed.
 
 A request is the id of a URL, an int32. Ids are numbered from 0 in order of first appearance, so URLs that
 appear at about the same time are close together in every array indexed by id. A simulation divides the trace
-into `bins` equal windows of time and returns the number of misses in each window, int64 (bins,). Simulating
-one cache size takes a few tens of nanoseconds per request. Simulating LRU at all sizes takes about as long.
+into `bins` equal windows of time and returns the number of misses in each window, as an int64 array.
+Simulating one cache size takes a few tens of nanoseconds per request. Simulating LRU at all sizes takes about
+as long.
 
 *LRU, all sizes at once* (Mattson's stack distances). Each request takes the next time slot, and the slot of
 the previous request for the same item becomes a hole. A request hits in a cache of k entries exactly if fewer

@@ -7,7 +7,7 @@
     crawler lab worlds --quick --calibration              compare stated freshness with the truth
 
 In these webs, pages change every hour, day, month or year on average. They change independently, in bursts,
-with other pages of their directory, or in working hours. The pages are fetched .1 to 100 times per change,
+with other pages of their directory, or in working hours. The pages are fetched 0.1 to 100 times per change,
 with and without signals. crawler/lab/living/worlds.py lists all worlds. The gain is (policy - uniform) /
 (true - uniform), where each term is a freshness weighted by importance, and `true` is NCIS with the true
 parameters of each page. Errors are standard errors over the seeds 1 to --seeds. `host` is the share of the

@@ -117,9 +117,9 @@ class LivingResult(msgspec.Struct, frozen=True):
     """The result of a game after the warm-up.
 
     `there` holds the seconds for which each node existed, and `current` those for which its copy was current;
-    both are arrays (n,). `born` is the number of pages that were born after the warm-up. For each such page
-    that was fetched, `delays` holds the seconds between its birth and its first fetch. `hub_fetches` is the
-    number of `fetches` that went to hubs.
+    both have one number per node. `born` is the number of pages that were born after the warm-up. For each
+    such page that was fetched, `delays` holds the seconds between its birth and its first fetch.
+    `hub_fetches` is the number of `fetches` that went to hubs.
     """
 
     current: np.ndarray

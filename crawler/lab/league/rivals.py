@@ -213,7 +213,7 @@ def estimated_rate(visits: int, unchanged: int, watched: float) -> float:
     """Estimate a change rate as Cho and Garcia-Molina do in *Estimating frequency of change* (TOIT 2003), Eq. 4.
 
     With n visits, of which X found no change, and the mean time I between two visits, the rate per unit of
-    `watched` is -ln((X + .5) / (n + .5)) / I. The rate is 0 if no visit found a change.
+    `watched` is -ln((X + 0.5) / (n + 0.5)) / I. The rate is 0 if no visit found a change.
     """
     return -math.log((unchanged + 0.5) / (visits + 0.5)) * visits / watched if watched > 0.0 else 0.0
 

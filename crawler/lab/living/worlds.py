@@ -11,11 +11,12 @@ It changes by one of these processes:
                each of its pages changes with probability 1/2; all pages of a directory have one rate
     seasonal   only in working hours: 9 to 17, five days of seven
 
-Importance is equal, zipf (1/(rank + 10), random ranks) or pareto (shape 1.5, at least 1). Signals
-arrive at once. Their quality is the same for all pages, or differs within a host:
+All pages are equally important (`equal`), or their importance is 1/(rank + 10) with random ranks (`zipf`),
+or it has a Pareto distribution of the shape 1.5 and is at least 1 (`pareto`). Signals arrive at once. Their
+quality is the same for all pages, or differs within a host:
 
-    honest     recall .95, one false signal in 20
-    noisy      recall .6, two false signals per change
+    honest     recall 0.95, one false signal in 20
+    noisy      recall 0.6, two false signals per change
     uneven     half of the pages of every host are honest; the others signal none of their changes
                and send three false signals per change
 

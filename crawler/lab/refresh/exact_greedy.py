@@ -8,7 +8,7 @@ and sorted. A tick considers the pages with the greatest bounds first, and ends 
 the greatest value found. A crawl or a signal changes the bound of one page, but not the order. So the pages
 that have received a signal since the sorting are considered at each tick.
 
-Cython pure-Python mode (see `freshness/value_kernel.py`).
+The file is Cython in pure-Python mode (see `freshness/value_kernel.py`).
 """
 
 import cython

@@ -10,7 +10,7 @@ result is exact. The closed form holds for any scheduler that does not know whic
 delay between emission and arrival.
 
 An event is (time, page, what), where `what` is a sum of EMITTED, ARRIVED and CHANGED.
-Cython pure-Python mode (see `freshness/value_kernel.py`).
+The file is Cython in pure-Python mode (see `freshness/value_kernel.py`).
 """
 
 from typing import Any

@@ -3,7 +3,8 @@
 Two pages are copies if their digests are equal, or if their minhashes (`simhash.py`) have at least EQUAL_MIN equal
 bytes, which means that they share about 84 % of their phrases. A minhash has BANDS bands of four bytes. Only
 pages with an equal band are compared (locality-sensitive hashing: Indyk, Motwani 1998). Two pages with a
-similarity s have an equal band with the probability 1 - (1 - s^4)^BANDS, which is .97 for s = .84 and .9999 for .94.
+similarity s have an equal band with the probability 1 - (1 - s^4)^BANDS, which is 0.97 for s = 0.84, and 0.9999
+for s = 0.94.
 
 With one word in a hundred replaced, two texts share about 94 % of their phrases.
 """

@@ -23,9 +23,9 @@ log = logging.getLogger("crawler")
 # number of heartbeats for which a process keeps running after the end or a limit, so that its peers learn of
 # it
 LAST_WORDS = 2
-# If the machines of missing peers have refused connections for `GONE_PATIENCES` times `crawl.patience`, these
-# peers count as gone for good. This time is long, so that a machine that restarts at the end of the crawl
-# still finds its peers.
+# Missing peers count as gone for good once their machines have refused connections for this multiple of
+# `crawl.patience`. This time is long, so that a machine that restarts at the end of the crawl still finds its
+# peers.
 GONE_PATIENCES = 5
 
 

@@ -98,7 +98,7 @@ def test_learning_never_loses_to_uniform(name: str) -> None:
 
 
 def test_true_parameters_are_calibrated() -> None:
-    """For Poisson changes at known rates, each decile of the calibration table is within .03 of the prediction."""
+    """For Poisson changes at known rates, each decile of the calibration table is within 0.03 of the prediction."""
     rows = calibration.deciles(judged(TRUE, draw(WORLDS["day-1x"], seed)) for seed in SEEDS[:2])
     said = [row for row in rows if row.kind == "said" and row.copies >= 200]
     assert len(said) >= 8

@@ -121,12 +121,8 @@ REFERENCE = UnitCosts(
     form_cpu=CostRange(4e-6, 7e-6, 12e-6),
     new_cpu=CostRange(15e-6, 20e-6, 40e-6),
     host_cpu=CostRange(0.0003, 0.0006, 0.002),
-<<<<<<< HEAD
     # In the open web, a page takes 3,510 us and needs 0.94 TLS handshakes on average. The handshakes take 29 %
     # of this time.
-=======
-    # in the open web, a page takes 3,510 us, of which TLS handshakes take 29 %, at 0.94 handshakes per page
->>>>>>> e27x
     handshake_cpu=CostRange(0.0007, 0.0011, 0.0015),
     secure_cpu=CostRange(0.0001, 0.0002, 0.0003),
     lone_cpu=CostRange(0.0007, 0.001, 0.0025),

@@ -55,12 +55,8 @@ else:
 _INFINITY = cython.declare(cython.double, float("inf"))
 # allowed relative error of V^-1, the inverse of the crawl value
 _TOLERANCE = cython.declare(cython.double, 1e-3)
-<<<<<<< HEAD
 # After this many times Ts, the neighbourhood has nearly its full effect on a page, because exp(-3) is only
 # 0.05.
-=======
-# After this many Ts, the effect of the neighbourhood on a page is nearly complete (`exp(-3)` is 0.05).
->>>>>>> e27x
 _LONG = cython.declare(cython.double, 3.0)
 # time between two checks of a page in a quiet neighbourhood, in units of Ts
 _QUIET_SHARE = cython.declare(cython.double, 0.25)

@@ -240,8 +240,8 @@ def _waits(answer: Mapping[str, Any]) -> str:
     text = _HOSTS.get(state, state)
     if cause and state != "given_up":
         text += f" ({describe_cause(cause)})"
-    elif cause:
-        text += f": {describe_cause(cause)}"
+    elif state == "given_up":
+        text += f"{': ' * bool(cause)}{describe_cause(cause)}; the next run tries it again"
     if until:
         text += f"; next try {until}"
     if paused := answer.get("paused"):

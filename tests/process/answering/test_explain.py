@@ -159,7 +159,7 @@ def _record(**values: Any) -> dict[str, Any]:
         ),
         (
             ACCEPTED | {"known": False},
-            "Not found yet: no fetched page links to it and it is not a seed; the filter would accept it.",
+            "Not found yet: no link that is followed leads to it, and it is not a seed; the filter would accept it.",
         ),
     ],
 )

@@ -149,6 +149,9 @@ class RequestOptions(msgspec.Struct, frozen=True, gc=False):
 BUSY_STATUSES = frozenset((429, 503))  # statuses that ask for fewer requests (HOST_BUSY, Retry-After)
 
 
+REDIRECT_LOOP = "redirect loop"  # `Fetch.error` of a URL that redirects to itself
+
+
 class Outcome(StrEnum):
     """The result of a fetch; each fetch has exactly one. Reports use the names below."""
 

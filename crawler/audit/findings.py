@@ -19,7 +19,7 @@ import numpy as np
 from crawler.audit.check_table import CHECKS, DEEP_HOPS, SLOW_SECONDS
 from crawler.audit.hreflang import ReturnLinks
 from crawler.audit.on_page import SOURCES_MAX, Finding, PageFacts
-from crawler.records import NO_PAGE, LinkFlag, Outcome, PageState
+from crawler.records import NO_PAGE, REDIRECT_LOOP, LinkFlag, Outcome, PageState
 
 LISTED_MAX = 1000  # default number of findings that are listed per section
 # maximum number of URLs of unreachable servers that are remembered one by one; further ones are only counted
@@ -167,7 +167,10 @@ class Auditor:
         self._statuses[str(row["status"] or outcome.value)] += 1
         if outcome not in _NOT_ASKED:
             self._note_took(row["took"], row["url"])
-        if state == PageState.REDIRECTED and target is not None:
+        # The URL redirects to itself, or to another form of itself.
+        if row["error"] == REDIRECT_LOOP:
+            self._redirects[fingerprint] = (row["url"], fingerprint, row["url"])
+        elif state == PageState.REDIRECTED and target is not None:
             self._redirects[fingerprint] = (row["url"], *target)
         elif state == PageState.DENIED or outcome is Outcome.ROBOTS_DENIED:
             self._denied.add(fingerprint)

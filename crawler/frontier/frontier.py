@@ -147,13 +147,15 @@ class Frontier:
 
     # ---- opening and closing ----
 
-    def open(self, now: float, clean: bool) -> None:
+    def open(self, now: float, clean: bool, *, reading: bool = False) -> None:
         """Load all hosts, unpark URLs if the limits changed, and start the politeness gaps of all hosts.
+
+        If `reading`, no URLs are fetched, and hosts that the last run gave up are shown as given up.
 
         Raises:
             DamageError: a stored record is damaged.
         """
-        self._registry.open(now, clean)
+        self._registry.open(now, clean, reading=reading)
         self._authorities.load(self._store, self._hosts)
         self._gates.open(now)
         self.intake.unpark()

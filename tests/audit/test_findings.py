@@ -42,6 +42,19 @@ def _moved(url: str) -> dict[str, Any]:
     return _row(url, status=301, state="redirected", outcome="redirect")
 
 
+def test_a_url_that_redirects_to_itself_is_a_loop_and_not_a_dead_link() -> None:
+    """Such a URL fails with an error, unlike the URLs of a longer loop, which are stored as redirects."""
+    auditor = Auditor()
+    loop = _row("/l", status=302, state="failed", outcome="bad_redirect", error="redirect loop")
+    auditor.record(loop, 1, None, 0)
+    auditor.record(_row("/nowhere", status=302, state="failed", outcome="bad_redirect"), 2, None, 0)
+    auditor.page(PageFacts(9, "/p", "t", _links(1, 2)))
+    sections = auditor.audit().sections
+    assert sections["redirect_loops"].listed == [Finding("/l", "", ("/l",), 1)]
+    assert [finding.subject for finding in sections["dead_links"].listed] == ["/nowhere"]
+    assert "redirect_chains" not in sections and "redirected_links" not in sections
+
+
 def test_dead_links_name_the_pages_that_link_to_them() -> None:
     auditor = Auditor()
     auditor.record(_row("/a"), 1, None, 0)

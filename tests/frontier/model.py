@@ -130,6 +130,7 @@ class Crawl:
         seed: int = 1,
         now: float = 1_000_000.0,
         clean: bool = True,
+        reading: bool = False,
         **options: Any,
     ) -> None:
         self.clock = VirtualClock(now)
@@ -156,7 +157,7 @@ class Crawl:
         self.done: list[str] = []  # the URLs whose final result is committed
         self.handed: list[FetchTask] = []
         self.checking = True
-        self.frontier.open(now, clean)
+        self.frontier.open(now, clean, reading=reading)
 
     @property
     def now(self) -> float:

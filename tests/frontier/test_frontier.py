@@ -463,6 +463,8 @@ def test_retry_after_is_kept_over_a_crash() -> None:
 
 
 def test_a_name_that_does_not_exist_is_given_up_for_this_run() -> None:
+    """A reader of the crawl at rest shows that the host was given up, but the next run tries it again."""
+
     def addresses(name: str) -> Any:
         if name == "gone.org":
             return failed("", Outcome.DNS_NOT_FOUND, Blame.NONE)
@@ -478,6 +480,9 @@ def test_a_name_that_does_not_exist_is_given_up_for_this_run() -> None:
     assert crawl.frontier.views.counters()["hosts_nameless"] == 1
     assert crawl.frontier.views.counters()["hosts_given_up"] == 1
     crawl.stop()
+    reader = Crawl(store=MemoryStore(store._data), now=crawl.now + 3600, reading=True)
+    found = reader.frontier.views.explain("https://gone.org/x", reader.now)
+    assert (found["state"], found["cause"], found["todo"]) == ("given_up", "dns_not_found", 2)
     later = Crawl(store=store, now=crawl.now + 3600)
     assert later.run() == "done" and len(later.done) == 2
 

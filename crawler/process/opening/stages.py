@@ -159,7 +159,7 @@ class Stages:
         if self.lock is not None:
             self._sync_names()
         clean = self.was_clean = self._note_opening()
-        self.frontier.open(self.clock.now(), clean=clean)
+        self.frontier.open(self.clock.now(), clean=clean, reading=context.copy is not None)
         if self.refresh is not None:
             self.refresh.open(store, self.pages.stored_records, self.clock.now())
             if self.refresh.lead > _LEAD_SAID:

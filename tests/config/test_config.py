@@ -92,10 +92,11 @@ def test_settings_of_one_run_are_weaker_than_given_ones_and_are_not_saved() -> N
 def test_text_is_converted_to_the_type_of_its_key() -> None:
     layers = Layers()
     layers.set("flag", "identity.contact", "123")
+    layers.set("flag", "order.name", "7")
     layers.set("flag", "network.allow_networks", "127.0.0.0/8, 10.0.0.0/8")
     layers.set("flag", "fetch.cookies", "true")
     config = layers.config()
-    assert config.identity.contact == "123"
+    assert (config.identity.contact, config.order.name) == ("123", "7")
     assert config.network.allow_networks == ("127.0.0.0/8", "10.0.0.0/8")
     assert config.fetch.cookies is True
 

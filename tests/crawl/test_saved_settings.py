@@ -7,7 +7,7 @@ import pytest
 from crawler.config import convert
 from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.saved_settings import RUN_KEYS
-from crawler.errors import DirectoryError
+from crawler.errors import DirectoryError, UsageError
 from crawler.storage.engines import ENGINES, engine_of, open_store
 
 
@@ -36,6 +36,19 @@ def test_saved_settings_are_the_weakest_layer(crawl: CrawlDirectory) -> None:
     assert crawl.settings.given(layers) == {"crawl.depth", "crawl.patience"}
     runs, saved = layers.config().crawl, layers.saved_config().crawl
     assert (runs.depth, runs.patience, saved.depth, saved.patience) == (5, 15.0, 5, 40.0)
+
+
+def test_relaxed_settings_hold_at_the_places_of_earlier_seeds(crawl: CrawlDirectory) -> None:
+    """The text of crawl.toml contains these places."""
+    loose = convert({"politeness": {"delay": 0.0}})
+    crawl.settings.save(loose)
+    crawl.settings.note_places(["a.org"])
+    assert crawl.settings.text(convert(crawl.settings.load())) == crawl.settings.file.read_text()
+    places = crawl.settings.seed_places(loose, ())
+    places.check(["http://a.org/"])
+    with pytest.raises(UsageError, match="relaxed settings were given for a.org only"):
+        places.check(["http://b.org/"])
+    crawl.settings.seed_places(loose, {"politeness.delay"}).check(["http://b.org/"])
 
 
 def test_the_engine_of_existing_stores_is_saved(crawl: CrawlDirectory) -> None:

@@ -62,7 +62,8 @@ def test_a_client_waits_until_all_queued_changes_are_durable(
 ) -> None:
     """While the commit loop runs, only the loop commits."""
     loop, changes = parts
-    changes.loop_runs = loop_runs
+    if loop_runs:
+        changes.loop_runs = True
     changes.queue(change(b"x/1"))
 
     async def wait() -> bool:

@@ -8,7 +8,7 @@ import pytest
 from crawler.clock import VirtualClock
 from crawler.process.lifecycle import seed_feed as module
 from crawler.process.lifecycle.run_end import RunEnd
-from crawler.process.lifecycle.seed_feed import SEEDS_GRACE, SeedFeed
+from crawler.process.lifecycle.seed_feed import SeedFeed
 from crawler.storage.commit import Change, Maker
 
 COUNT = 5
@@ -39,6 +39,7 @@ class Feeding:
 
     async def nap(self, seconds: float) -> None:
         """Commit a change at every third nap."""
+        assert 0.0 < seconds < 0.1, "a seed does not wait long after a commit"
         self.naps += 1
         self.clock.advance(seconds)
         if self.naps % 3 == 0:
@@ -66,9 +67,10 @@ def test_seeds_are_never_far_ahead_of_the_commits(
     ("grace", "passed", "queued"),
     [
         (60.0, 0.0, COUNT),
-        (60.0, SEEDS_GRACE / 2, 3),
-        (60.0, SEEDS_GRACE + 0.1, 1),
-        (SEEDS_GRACE / 2, SEEDS_GRACE / 2, 2),
+        (60.0, 2.5, 3),
+        (60.0, 4.9, 2),
+        (60.0, 5.1, 1),
+        (2.5, 2.5, 2),
     ],
 )
 def test_seeds_are_queued_for_a_while_after_a_stop(

@@ -312,7 +312,11 @@ class Delivery:
             yield "pages", self.consume(page)
 
     def _rejections(self, page: Page, asked: Asked) -> Iterator[tuple[str, Awaitable[bool]]]:
-        """Yield the calls of the errbacks of rejected requests. Requests that these errbacks yield get no such call."""
+        """Yield the calls of the errbacks of rejected requests.
+
+        If a rule also rejects requests that these errbacks yield, the errbacks of those requests are not
+        called.
+        """
         for url, request, _ in tuple(asked.rejected):
             if request.errback is not None:
                 self._callbacks.remember(request)
@@ -373,8 +377,8 @@ class Delivery:
     ) -> bool:
         """Store a request's options and queue the request.
 
-        If `plainly` is False and the request has no flags, the caller can queue it as a plain link. In this
-        case, only store the options, and return True. Otherwise, return False.
+        If `plainly` is False and the request has no flags, the caller queues the request itself, as a plain
+        link. In this case, only store the options, and return True. Otherwise, return False.
         """
         self._callbacks.remember(request)
         printer = self._fingerprinter

@@ -198,7 +198,7 @@ class TagReader:
     def _until(self, character: cython.int, bang: cython.bint) -> cython.bint:
         """Skip a comment or CDATA section.
 
-        It ends with `character` twice and a `>`. With `bang`, `!>` may replace `>`.
+        It ends with `character` twice and a `>`. If `bang` is true, this `>` may also be `!>`.
         """
         text = self.text
         begin: cython.Py_ssize_t = self.at

@@ -19,7 +19,7 @@ class Uncommitted:
         return len(self.records) + len(self.originals) + len(self._captures)
 
     def add_capture(self, key: bytes) -> bool:
-        """Add a capture. Return False if one with this key is uncommitted."""
+        """Add a capture. Return False if a capture with this key is already uncommitted."""
         if key in self._captures:
             return False
         self._captures.add(key)

@@ -189,7 +189,7 @@ class Signals:
     def _recall(
         self, page: cython.int, host: cython.int, now: cython.double, source: cython.uint
     ) -> cython.void:
-        """Retry a page that is gone, moved or denied, after a signal, as early as after a failed fetch.
+        """After a signal, retry a page that is gone, moved or denied as early as a page whose fetch failed.
 
         This is done only if the schedule uses signals of this source. The page's wait doubles each time. Such
         fetches are limited to about `_RECALL_SHARE` of all fetches, because a page that is gone shows

@@ -168,7 +168,7 @@ class Delivery:
             change.put(requests.key(fetch_task.fingerprint), requests.pack(waiting))
 
     def _pass_on(self, fetch_task: FetchTask, fetch: Fetch, change: Change) -> None:
-        """Give the callback of a redirected request to the target of the redirect, unless the target was fetched."""
+        """Keep the callback of a redirected request for the redirect's target, unless the target has been fetched."""
         kept = self._handover(fetch_task.fingerprint)
         target = resolve(fetch.url, fetch.location)
         if target is not None and (kept.callback or kept.meta or kept.errback):

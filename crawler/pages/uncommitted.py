@@ -33,7 +33,7 @@ class Uncommitted:
         self.drop_original(capturing)
 
     def drop_original(self, capturing: Capturing) -> None:
-        """Drop the response that holds the payload of an answer, if it is the response of this answer."""
+        """Drop the response that holds the payload of an answer, unless it is the response of another answer."""
         original = self.originals.get(capturing.payload_digest)
         if original is not None and original.key == capturing.key:
             del self.originals[capturing.payload_digest]

@@ -38,7 +38,10 @@ class SetBack(NamedTuple):
         return now - self.last >= self.lead
 
     def extended(self, instant: float) -> "SetBack":
-        """Return the record of this run after the run has stored `instant`. An instant of a later run changes nothing."""
+        """Return the record of this run after the run has stored `instant`.
+
+        If `instant` belongs to a later run, the record is unchanged.
+        """
         return self if instant <= self.last or self.has_ended(instant) else self._replace(last=instant)
 
     def corrected(self, instants: np.ndarray) -> np.ndarray:
@@ -48,7 +51,7 @@ class SetBack(NamedTuple):
 
 
 def at_start(known: SetBack | None, now: float, lead: float) -> SetBack | None:
-    """When a run begins at `now`, return the latest run whose clock was behind.
+    """Return the latest run whose clock was behind, as known when a run begins at `now`.
 
     `known` is the latest such run that is stored, and `lead` is the number of seconds by which stored instants
     are in the future.

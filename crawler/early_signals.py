@@ -90,7 +90,7 @@ def interrupted() -> int:
 def ending() -> Iterator[None]:
     """Delay a Ctrl-C while modules are imported.
 
-    After the imports, it ends the program with one line instead of a traceback.
+    After the imports, the Ctrl-C ends the program with one line instead of a traceback.
 
     A module that is interrupted while it is imported may even crash. At a prompt, KeyboardInterrupt is raised as
     usual. A handler that the user's program has installed is kept.

@@ -224,7 +224,10 @@ def _peers(status: CrawlSigns) -> Finding:
 
 
 def _deaths(status: CrawlSigns) -> Finding:
-    """Name a process that died and was started again. While it is missing, the rule `missing` is broken, too."""
+    """Name a process that died and was started again.
+
+    While this process is missing, the crawl also breaks the rule `missing`.
+    """
     deaths = [each for each in _late_errors(status) if each.get("died")]
     if not deaths:
         return DEGRADED, ""

@@ -55,7 +55,7 @@ class RateSampler:
     def sample(
         self, parts: Sequence[Mapping[str, Any]], status: Mapping[str, Any], now: float
     ) -> dict[str, float]:
-        """Return the point for this instant, or {} if some process has answered for the first time.
+        """Return the point for this instant; {} if rates are missing because a process has answered for the first time.
 
         Rates are never negative. `parts` are the statuses of the processes, and `status` is their sum. A part
         whose `now` is 0 is not an answer, but repeats the last figures of a process that does not run.

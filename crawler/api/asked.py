@@ -41,7 +41,7 @@ class RequestJudge:
             asked.accepted.append((judged.url, request))
 
     def tell(self, asked: Asked) -> None:
-        """Log the rejected requests, one for each rule in a run."""
+        """Log the rejected requests, but only the first request that each rule rejects in a run."""
         for url, request, rule in asked.rejected:
             if rule not in self._rules_told:
                 self._rules_told.add(rule)

@@ -25,7 +25,7 @@ class Callbacks:
                 self._named[callback_name(callback)] = callback
 
     def named(self, name: str) -> Callback:
-        """Return the callback with this name: one of this run's requests, or a function of the module of `parse`.
+        """Return the callback with this name, from a request of this run or from the module of `parse`.
 
         Raises:
             UsageError: there is no such callback.

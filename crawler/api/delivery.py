@@ -168,7 +168,7 @@ class Delivery:
             change.put(requests.key(fetch_task.fingerprint), requests.pack(waiting))
 
     def _pass_on(self, fetch_task: FetchTask, fetch: Fetch, change: Change) -> None:
-        """Give the callback of a redirected request to the target of the redirect, unless the target was fetched."""
+        """Keep the callback of a redirected request for the redirect's target, unless the target has been fetched."""
         kept = self._handover(fetch_task.fingerprint)
         target = resolve(fetch.url, fetch.location)
         if target is not None and (kept.callback or kept.meta or kept.errback):
@@ -312,7 +312,11 @@ class Delivery:
             yield "pages", self.consume(page)
 
     def _rejections(self, page: Page, asked: Asked) -> Iterator[tuple[str, Awaitable[bool]]]:
-        """Yield the calls of the errbacks of rejected requests. Requests that these errbacks yield get no such call."""
+        """Yield the calls of the errbacks of rejected requests.
+
+        If a rule also rejects requests that these errbacks yield, the errbacks of those requests are not
+        called.
+        """
         for url, request, _ in tuple(asked.rejected):
             if request.errback is not None:
                 self._callbacks.remember(request)
@@ -373,8 +377,8 @@ class Delivery:
     ) -> bool:
         """Store a request's options and queue the request.
 
-        If `plainly` is False and the request has no flags, the caller can queue it as a plain link. In this
-        case, only store the options, and return True. Otherwise, return False.
+        If `plainly` is False and the request has no flags, the caller queues the request itself, as a plain
+        link. In this case, only store the options, and return True. Otherwise, return False.
         """
         self._callbacks.remember(request)
         printer = self._fingerprinter

@@ -28,8 +28,8 @@ READING = frozenset(("status", "why", "page_url", "get", "signals", "host", "hos
 def ask(path: Path, request: dict[str, Any], damage: list[str] | None = None) -> list[Any]:
     """Send one request to every process of the crawl in `path`; return the answers in the order of the processes.
 
-    If the request changes nothing, a process that is missing while others run is read from its directory.
-    Each segment that such a directory lacks adds a line to `damage`.
+    If the request changes nothing, the answer of a process that is missing while others run is computed from
+    the directory of that process. Each segment that such a directory lacks adds a line to `damage`.
     """
     directory = CrawlDirectory(path)
     found = {name: _ask_running(directory, name, request) for name in names(directory)}

@@ -68,7 +68,7 @@ class NewLines:
         self._at = 0.0
 
     def is_new(self, status: Status) -> bool:
-        """Return whether there are new pages, the wait is another one, or the last line is `WAIT_INTERVAL` old."""
+        """Return whether there are new pages or another wait, or `WAIT_INTERVAL` has passed since the last line."""
         wait = None if status.paused else next_wait(status)
         now = (_pages(status), wait)
         if wait is not None and now == self._printed and status.now - self._at < WAIT_INTERVAL:
@@ -90,7 +90,7 @@ def line(status: Status, rates: dict[str, float]) -> str:
 
 
 def fetched(status: Status) -> str:
-    """Return how many pages were fetched, and fetched again, in the terms and numbers of `crawler status`."""
+    """Return a text with the numbers of pages fetched and fetched again, as `crawler status` names and counts them."""
     again = status.counters.get("refresh.done", 0)
     return f"{status.counters.get('pages.fetched', 0):,} pages fetched" + (
         f", {again:,} fetched again" if again else ""

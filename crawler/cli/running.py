@@ -41,7 +41,7 @@ def run(
 ) -> dict[str, Any]:
     """Crawl in this process (as `member` of several) or under a supervisor; return the report.
 
-    The directory keeps the settings `saved` instead of `config`, if the two differ.
+    If `saved` is given, the directory keeps these settings instead of `config`.
     """
     if kernel_selection.are_interpreted():
         log.info(

@@ -45,7 +45,7 @@ def topology(config: Config, directory: Path, me: str) -> Topology:
     """Return the topology of the crawl in `directory` for its process `me`.
 
     Raises:
-        ConfigError: the table cannot be read, or it lists other processes.
+        ConfigError: the table cannot be read, or its processes are not those of the configuration.
     """
     names = process_names(config)
     table = Path(config.splitter.table_file) if config.splitter.table_file else directory / TABLE_FILE

@@ -312,7 +312,7 @@ class _CodedJoin:
     @cython.inline
     @cython.exceptval(check=False)
     def walk(self, high: cython.ulonglong, low: cython.ulonglong) -> cython.ulonglong:
-        """Return the position after zero bit number `high` (counted from 1) of the block, but at most `low`."""
+        """Return the position after the block's zero bit number `high` (counted from 1), limited to `low`."""
         word: cython.ulonglong = self.word
         passed: cython.ulonglong = self.passed
         zeros: cython.ulonglong

@@ -162,8 +162,8 @@ class LinksLog:
     ) -> tuple[list[Link], int, int]:
         """Return the links at `places`, as (links, passed, position). May run in any thread.
 
-        `passed` is the number of links that were passed to find them, and `position` is the position after the
-        passed links.
+        `position` is the position at which the search ended, and `passed` is the number of links from `begin`
+        to there.
 
         Args:
             places: indices of the links to return, ascending; 0 is the first link after `begin`.

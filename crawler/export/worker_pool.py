@@ -82,7 +82,8 @@ class WorkerPool(Generic[Piece, Result]):
         """Yield the result of each piece, in order. The workers are at most a few pieces ahead of the caller.
 
         Raises:
-            CrawlerError: a process ended while it worked on a piece, and again when the piece was repeated carefully.
+            CrawlerError: a process ended while it worked on a piece, and so did the process that repeated the
+                piece carefully.
         """
         source = iter(pieces)
         first = list(itertools.islice(source, 2))

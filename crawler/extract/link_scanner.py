@@ -263,9 +263,9 @@ class LinkScanner(TagReader):
     def _is_repeated(self):
         """Return whether an earlier link of this page has the same `href` up to the fragment.
 
-        Links are remembered by a hash. Of two links with the same hash, only the last one is remembered, and
-        an earlier one counts as new. Four of five links of a documentation page are repeated. For these
-        links, no Python string is made.
+        Links are remembered by a hash. Of two links with the same hash, only the later one is remembered. If
+        the earlier one is repeated, it counts as new. Four of five links of a documentation page are repeated.
+        For these links, no Python string is made.
         """
         if not cython.compiled:
             return False

@@ -180,7 +180,10 @@ def open_elements(content: bytes) -> int:
 
 
 def most_attributes(content: bytes, enough: int) -> int:
-    """Return the largest number of attributes on a tag. Skip short tags, and stop at a tag with more than `enough`."""
+    """Return the largest number of attributes on a tag.
+
+    Skip short tags, and stop at a tag with more than `enough` attributes.
+    """
     text = _RAW_TEXT.sub(b"", content)
     most = at = 0
     while most <= enough and (start := _START.search(text, at)):

@@ -198,7 +198,7 @@ class TagReader:
     def _until(self, character: cython.int, bang: cython.bint) -> cython.bint:
         """Skip a comment or CDATA section.
 
-        It ends with `character` twice and a `>`. With `bang`, `!>` may replace `>`.
+        It ends with `character` twice and a `>`. If `bang` is true, this `>` may also be `!>`.
         """
         text = self.text
         begin: cython.Py_ssize_t = self.at
@@ -409,7 +409,7 @@ class TagReader:
 
     @cython.final
     def _is_tag(self, begin: cython.Py_ssize_t, name: bytes, size: cython.Py_ssize_t) -> cython.bint:
-        """Return whether a tag name from `begin` on is `name`."""
+        """Return whether the tag name that begins at `begin` is `name`."""
         if not self._is(begin, name):
             return False
         last: cython.uchar = self.text[begin + size]

@@ -226,7 +226,10 @@ class Worker:
             await self._end()
 
     async def _parse(self, job: Job) -> Extracted | None:
-        """Return what the child extracts from a page. Until it answers, account for the memory that parsing uses."""
+        """Return what the child extracts from a page.
+
+        Until the child answers, account for the memory that parsing uses.
+        """
         if self.holding is None:
             return await self._ask_job(job)
         tree = min(PARSED_FACTOR * len(job.content), self._config.worker_memory_bytes_max)

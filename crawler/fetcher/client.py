@@ -275,7 +275,7 @@ class Client:
             self.let_go(connection)
 
     def hold_more(self, owner: Hashable, nbytes: int) -> None:
-        """Charge memory derived from an answer to the answer's owner, until `let_go` is called for the owner.
+        """Charge memory for data derived from an answer to the answer's owner, until `let_go` is called for the owner.
 
         The client's memory limit includes this memory.
         """

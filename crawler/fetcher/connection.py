@@ -296,10 +296,7 @@ class Connection(asyncio.BufferedProtocol):
         self._ended("")
 
     def _part(self) -> None:
-        """Drop the transport.
-
-        Otherwise, transport and protocol would refer to each other, and both would stay in memory.
-        """
+        """Drop the transport, because transport and protocol would otherwise refer to each other and stay in memory."""
         self.lost = True
         transport, self.transport, self.sock = self.transport, None, None
         if transport is None:
@@ -330,7 +327,7 @@ class Connection(asyncio.BufferedProtocol):
             waiter.set_result(None)
 
     def _lag(self) -> float:
-        """Return the duration of the last exchange as measured here minus its longest duration in the kernel."""
+        """Return the measured duration of the last exchange minus the longest that it can have lasted in the kernel."""
         if self.sock is None:
             return 0.0
         took = time.monotonic() - self._asked_at

@@ -67,7 +67,7 @@ class ReadTurns(Generic[_C]):
         return fresh + old
 
     def _look(self, cpu: float) -> None:
-        """Update, after a turn, the CPU time that other work may still use before a long answer is resumed."""
+        """Update `_owed` after a turn: the CPU time that other work may use before a long answer is resumed."""
         others = cpu - self._looked_at - self._read
         if self._old_went:
             self._owed = OTHERS * self._read

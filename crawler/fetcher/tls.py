@@ -55,7 +55,7 @@ class ResumingContext(ssl.SSLContext):
 
 
 def verifying() -> ResumingContext:
-    """Return a context that requires a certificate that the system's roots confirm and that has the host name."""
+    """Return a context that accepts only a certificate that the system's roots confirm and that names the host."""
     context = ResumingContext(ssl.PROTOCOL_TLS_CLIENT)
     context.load_default_certs()
     context.set_alpn_protocols(["http/1.1"])

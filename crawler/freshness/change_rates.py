@@ -254,7 +254,8 @@ class ChangeRates:
     def set_revisit(self, revisit: cython.double) -> cython.void:
         """Set the pseudo time of the prior.
 
-        It is `revisit`, the mean time between two crawls of a page, but at most the default.
+        This is `revisit`, the mean time between two crawls of a page, or the default if `revisit` is longer
+        than that.
         """
         self.prior_time = min(revisit, _CRAWL_DAYS * self.unit)
 

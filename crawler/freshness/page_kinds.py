@@ -104,7 +104,8 @@ class PageKinds:
     def split(self, site: cython.Py_ssize_t, better: cython.double) -> cython.void:
         """Update the log score of the pages' own trust.
 
-        `better` is its gain, in nats, over a prediction with one w for all pages.
+        `better` is the gain, in nats, of a prediction by the page's own trust over a prediction with the same w
+        for all pages.
         """
         self._set_split(site, SCORE_KEPT * self.split_scores[site] + better)
 
@@ -225,8 +226,8 @@ class PageKinds:
 def believable(changes: cython.double, x: cython.double, trusted: cython.bint) -> cython.double:
     """Return `changes`, or a smaller number if `changes` is implausible.
 
-    The interval since the last crawl has at least one change; `x` is the prior mean of the number of its
-    changes.
+    The page is known to have changed at least once since its last crawl. `x` is the mean number of changes that
+    the prior predicts for this time.
     """
     if changes <= 1.0 + x + 3.0 * sqrt(x):
         return changes

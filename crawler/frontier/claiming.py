@@ -128,8 +128,8 @@ class Claims:
         """Return the importance, 0 to 1, of the next URL among the hosts that are ready; 0.0 if there is none.
 
         If the crawl has an order of new URLs (`orders/`), this is the importance of the best URL class
-        (`orders/classes.py`) among those hosts. It is found in O(log n). In a breadth-first crawl, it is
-        `order.depth_decay` to the power of the depth of the next host's first URL.
+        (`orders/classes.py`) among those hosts. It is found in O(log n). In a breadth-first crawl, the
+        importance is `order.depth_decay` to the power of the depth of the next host's first URL.
         """
         if self._pauses:
             return 0.0

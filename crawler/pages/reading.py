@@ -425,7 +425,8 @@ def decode_payload(payload: bytes, codings: bytes, *, bytes_max: int = RECORD_BY
     """Undo the codings of a Content-Encoding field as far as possible, and return the content.
 
     If a compressed stream is broken, the content before the error is returned. At most `bytes_max` bytes are
-    returned, and at most `content_max`. If there are more than `CODINGS_MAX` codings, none is undone.
+    returned, and never more than `content_max` allows. If there are more than `CODINGS_MAX` codings, none is
+    undone.
     """
     content = payload
     bytes_max = min(bytes_max, content_max(len(payload)))

@@ -19,7 +19,7 @@ class Uncommitted:
         return len(self.records) + len(self.originals) + len(self._captures)
 
     def add_capture(self, key: bytes) -> bool:
-        """Add a capture. Return False if one with this key is uncommitted."""
+        """Add a capture. Return False if a capture with this key is already uncommitted."""
         if key in self._captures:
             return False
         self._captures.add(key)
@@ -33,7 +33,7 @@ class Uncommitted:
         self.drop_original(capturing)
 
     def drop_original(self, capturing: Capturing) -> None:
-        """Drop the response that holds the payload of an answer, if it is the response of this answer."""
+        """Drop the response that holds the payload of an answer, unless it is the response of another answer."""
         original = self.originals.get(capturing.payload_digest)
         if original is not None and original.key == capturing.key:
             del self.originals[capturing.payload_digest]

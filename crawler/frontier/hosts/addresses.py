@@ -141,7 +141,7 @@ class Addresses(Generic[Host]):
             self._untold[address.name] = address
 
     def take_untold(self) -> dict[str, int]:
-        """Return sketches of the domains at the addresses of which the other processes must be told."""
+        """Return a sketch of the domains at each address about which the other processes must be told."""
         untold, self._untold = self._untold, {}
         return {name: address.domains.sketch() for name, address in untold.items()}
 

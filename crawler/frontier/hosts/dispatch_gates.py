@@ -87,7 +87,8 @@ class DispatchGates:
     def open(self, now: float) -> None:
         """Open the parts, once the registry is open.
 
-        If the crawl has run before, every address first waits for its gap. The hosts in the journal wait for theirs.
+        If the crawl has run before, every address first waits for its gap. Each host in the journal waits for
+        its own gap.
         """
         if len(self.hosts):
             self.addresses.open(now)

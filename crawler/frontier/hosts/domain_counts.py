@@ -32,7 +32,11 @@ class DomainCount:
         self._count()
 
     def add(self, domain: int, exact_max: int) -> bool:
-        """Record a domain that this process knows. Return whether it is new, or, for a sketch, sets a new bit."""
+        """Record a domain that this process knows.
+
+        Return whether the domain is new. If only a sketch is kept, return whether the domain sets a new bit in
+        it.
+        """
         domains = self._domains
         if domains is None:
             bit = 1 << domain % SKETCH_BITS

@@ -65,7 +65,7 @@ class DomainRates:
             self._domains[domain].spend(now)
 
     def _forget(self, now: float) -> None:
-        """Drop the entries that delay nothing if there are too many entries.
+        """Drop the entries that delay nothing, but only if there are too many entries.
 
         An entry is the turn of a host, or the time from which a domain may be requested. It delays nothing if
         its time is in the past.

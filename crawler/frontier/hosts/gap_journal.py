@@ -132,7 +132,7 @@ class GapJournal:
         self._memory[cell : cell + _SIZE] = _CELL.pack(number, key, at, gap, number)
 
     def _check(self) -> None:
-        """Assert that each cell has at most one host, and that the memory says the same as the indexes."""
+        """Assert that each cell has at most one host, and that the memory agrees with the indexes."""
         cells = sorted([*self._cells.values(), *self._free])
         assert cells == list(range(0, len(self._memory) // _SIZE * _SIZE, _SIZE))
         assert self._ended.keys() <= self._cells.keys()

@@ -104,7 +104,7 @@ class SlotShares:
     def must_yield(self, slot: int, now: float, *, full: bool = False) -> bool:
         """Return whether the host must end its request because another host needs the fetch slot.
 
-        If it must, remember this. `full` is True if nearly all fetch slots are taken.
+        If so, remember that the host must end it. `full` is True if nearly all fetch slots are taken.
         """
         answers = self._hosts.flags[slot] & (HostFlag.LATE | HostFlag.PROMPT)
         if not self.is_wanted(slot, now, self._crowded_timeout if answers else PROMPT_MAX, full=full):

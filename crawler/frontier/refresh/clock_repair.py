@@ -34,11 +34,14 @@ class SetBack(NamedTuple):
     lead: float
 
     def has_ended(self, now: float) -> bool:
-        """Return whether the clock has made up for the lead since this run."""
+        """Return whether the clock has moved forward by at least the lead since the last instant of this run."""
         return now - self.last >= self.lead
 
     def extended(self, instant: float) -> "SetBack":
-        """Return the record of this run after the run has stored `instant`. An instant of a later run changes nothing."""
+        """Return the record of this run after the run has stored `instant`.
+
+        If `instant` belongs to a later run, the record is unchanged.
+        """
         return self if instant <= self.last or self.has_ended(instant) else self._replace(last=instant)
 
     def corrected(self, instants: np.ndarray) -> np.ndarray:
@@ -48,9 +51,10 @@ class SetBack(NamedTuple):
 
 
 def at_start(known: SetBack | None, now: float, lead: float) -> SetBack | None:
-    """Return the latest run with a clock that was behind, at the start of a run at `now`.
+    """Return the latest run whose clock was behind, as known when a run begins at `now`.
 
-    `known` is the stored one, and `lead` the number of seconds by which stored instants are in the future.
+    `known` is the latest such run that is stored, and `lead` is the number of seconds by which stored instants
+    are in the future.
     """
     if lead <= 0.0:
         return known

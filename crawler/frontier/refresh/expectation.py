@@ -145,7 +145,7 @@ class Expectation:
         return found
 
     def _gain_of_more(self, weights: np.ndarray) -> dict[str, float]:
-        """Return by how much the freshness would rise with a rate higher by `MORE_RATE`; {} if this is not known."""
+        """Return how much the freshness would rise if the rate rose by the share `MORE_RATE`; {} if this is not known."""
         settings = self._schedule.settings
         policies = [one.policy for one in (settings if isinstance(settings, tuple) else (settings,))]
         whole = float(weights.mean()) * len(self._schedule) if len(weights) else 0.0

@@ -206,8 +206,8 @@ class LevelController:
     def _boost(self, host: cython.int, side: cython.int, pace: cython.double) -> cython.void:
         """Move the host's own level one step.
 
-        The keys of the host's pages follow the level only after some time. So a step is so small that the
-        steps made during this time change the level by about its own size.
+        The keys of the host's pages follow the level only after some time. So a step is so small that the steps
+        made during this time change the level by about the level's own size.
         """
         run: cython.int = self.tables.host_rows[host].run
         run = run + side if run * side > 0 else side

@@ -189,11 +189,11 @@ class Signals:
     def _recall(
         self, page: cython.int, host: cython.int, now: cython.double, source: cython.uint
     ) -> cython.void:
-        """Retry a page that is gone, moved or denied, after a signal, as early as after a failed fetch.
+        """Retry a page that is gone, moved or denied, because of a signal.
 
-        This is done only if the schedule uses signals of this source. The page's wait doubles each time. Such
-        fetches are limited to about `_RECALL_SHARE` of all fetches, because a page that is gone shows
-        nothing about the precision of the source.
+        This is done only if the schedule uses signals of this source. The page is retried as early as after a
+        failed fetch, and its wait doubles each time. Such fetches are limited to about `_RECALL_SHARE` of all
+        fetches, because a page that is gone shows nothing about the precision of the source.
         """
         times: cython.int = self.tables.states[page] // DOUBLING
         due: cython.double = max(now, self.tables.crawled[page] + self.queues.retry_age * (1 << times))

@@ -89,9 +89,11 @@ def portions(
     """Return the parts of the whole rate that a process gets: (for new pages, for known pages).
 
     Args:
-        discovery, refresh: its parts, 0 to 1, of the total for new and for known pages.
-        share: share of the rate for known pages if some process has new pages, too.
-        work, pages: whether any process has new pages to fetch; whether any has known pages.
+        discovery: the part, 0 to 1, that the process gets of the total rate for new pages.
+        refresh: the part, 0 to 1, that the process gets of the total rate for known pages.
+        share: share of the whole rate that is for known pages if some process has new pages, too.
+        work: whether any process has new pages to fetch.
+        pages: whether any process has known pages.
     """
     known = 0.0 if not pages else share if work else 1.0
     return (1.0 - known) * discovery, known * refresh

@@ -291,8 +291,8 @@ def _judge_refetches(
 ) -> int:
     """Return the number of repeated fetches: for each page, the answers with status 200 after the first.
 
-    Each kill of a process explains a limited number of repeated fetches. Record a violation for all further
-    ones.
+    Each kill of a process explains a limited number of repeated fetches. Record a violation for the repeated
+    fetches beyond this number.
     """
     kills = sorted(START + life.at for life in observed.lives if life.how not in ("done", "patience"))
     again = Counter[int]()

@@ -340,7 +340,7 @@ class SyntheticWeb:
     def _changed_at(self, page: int, now: float) -> str:
         """Return the instant of a page's latest change, in the format of sitemaps.
 
-        If there was no change, return the start.
+        If the page has not changed, return the start of the run.
         """
         version = self.version(page, now)
         at = self.start + (self._changes(page)[version - 1] if version else 0.0)

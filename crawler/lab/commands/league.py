@@ -296,7 +296,11 @@ def _alike(task: GameTask) -> GameTask:
 
 
 def _cost(task: GameTask) -> float:
-    """Estimate the cost of a game. The unit is the cost of the fetches at budget 1x. Births cost 1, as do signals."""
+    """Estimate the cost of a game.
+
+    The unit is the cost of all fetches of a game with budget 1x. All births of a game cost 1 in total, and so
+    do its signals if the policy uses them.
+    """
     return 1.0 + task.budget + (1.0 if task.policy in LISTENING else 0.0)
 
 

@@ -175,7 +175,7 @@ def _rates(pages: Pages, at: np.ndarray) -> np.ndarray:
 
 
 def _mixed(pages: Pages, bandwidth: float, low: float, high: float, by: str, guesses: np.ndarray) -> Optimum:
-    """Return the weighted mean of the solutions at the levels `low` and `high` whose rates sum to `bandwidth`.
+    """Return the weighted mean of the solutions at the levels `low` and `high`. Its rates sum to `bandwidth`.
 
     The two levels are equal up to rounding.
     """

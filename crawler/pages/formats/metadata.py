@@ -342,8 +342,8 @@ def _property(node: Any) -> str:
 def _text(value: Any, by_id: dict[str, Item], name: str) -> str:
     """Return a property of an item as text.
 
-    For an object, this is its `name` or URL. For a list, it is all names if `name` is "name", else the
-    first value.
+    For an object, this is its `name` or URL. For a list, it is the first text or, if the argument `name` is
+    "name", all texts, joined.
     """
     if not isinstance(value, list):
         return _scalar(value, by_id, name)

@@ -29,7 +29,10 @@ class QueuedChanges:
             self.commit_rest()
 
     async def kept(self) -> bool:
-        """Wait at most `KEPT_WAIT` seconds until all changes queued so far are durable. Return whether they are."""
+        """Wait at most `KEPT_WAIT` seconds until all changes queued so far are durable.
+
+        Return whether all of them are durable.
+        """
         durable, change = asyncio.Event(), Change()
         change.after.append(durable.set)
         self.queue(change)

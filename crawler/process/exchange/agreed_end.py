@@ -56,10 +56,10 @@ class AgreedEnd:
         coordination.tells_end = member.supervised
 
     def complete(self, own: Progress) -> None:
-        """Add to the progress of this process what it knows of the end.
+        """Add to `own`, the progress of this process, what the process knows about the end of the crawl.
 
-        If an earlier run has stored that the crawl has ended, and this still applies, the links to seeds that
-        this run has put into the outbox a second time are not counted.
+        An earlier run may have stored that the crawl has ended. If this still applies, links to seeds that this
+        run has put into the outbox a second time are not counted.
         """
         outbox, inbox = self._parts.outbox, self._parts.inbox
         if own.outbox and self._stored.holds and not self._coordination.heard_all:

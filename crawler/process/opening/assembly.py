@@ -156,7 +156,7 @@ def make_frontier(
     withdrawn: Callable[[str], bool],
     brief: bool,
 ) -> Frontier:
-    """Return the frontier, with its gap journal. An opening that will make no requests does not create a journal."""
+    """Return the frontier, with its gap journal. If `brief`, no requests will be made, and no journal is created."""
     path = context.directory / GAPS
     memory: JournalMemory = bytearray()
     if context.copy is None and (path.exists() or not brief):

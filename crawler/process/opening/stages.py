@@ -322,7 +322,8 @@ class Stages:
     def close(self, *, clean: bool = True, orphaned: bool = False) -> None:
         """Close the folder. If `clean` is false, a write has failed, so nothing more is written.
 
-        `orphaned` means that the supervisor was killed. All data is stored, but the run counts as died.
+        `orphaned` means that the supervisor was killed. All data is stored, but this run then counts as not
+        ended cleanly.
         """
         if self.lock is None:
             self.store.close()

@@ -94,7 +94,7 @@ def _field(fetch: Fetch, name: bytes) -> str:
 
 
 def directives(field: str) -> Mapping[str, str]:
-    """Return the members of a list field such as Cache-Control, with the values of the members, in lower case."""
+    """Return {name: value} for the members of a list field such as Cache-Control, in lower case."""
     found = {}
     for part in field.split(","):
         name, _, value = part.strip().lower().partition("=")

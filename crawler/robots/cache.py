@@ -206,8 +206,8 @@ class RobotsCache:
             status, outcome: those of the last answer, which came after at most five redirects.
                 A sixth redirect is passed as the last answer.
             body: the body without its content coding.
-            complete: False if the body is shorter than announced. Both values are accepted if the
-                transfer was ended at `bytes_max`.
+            complete: False if the body is shorter than announced. If the transfer was ended at `bytes_max`,
+                it does not matter whether `complete` is True or False.
             url, asked_at: the URL that answered, and when it was requested.
             batch: receives the copy; without a batch, the copy waits for `stage`.
 

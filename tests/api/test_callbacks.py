@@ -346,7 +346,7 @@ def test_cached_reuses_answers_of_earlier_runs(tmp_path: Path) -> None:
 
     No gap is needed before a cached answer, and items are written to a new file.
 
-    Only the last run and the run with all answers are kept.
+    Of the crawl directories, only that of the last run and the one that contains all answers are kept.
     """
     routes = {
         "/": page("/a", "/moved", "/gone", "/broken", text="Start"),

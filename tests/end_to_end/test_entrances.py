@@ -372,10 +372,10 @@ def test_a_seed_with_a_login_is_used_or_refused_but_never_fetched_without_it(
 
 
 def test_a_process_that_restarts_misses_no_command(tmp_path: Path, web: Web) -> None:
-    """Once, a restarted process went on although the crawl was paused, and ignored a host that was blocked over HTTP.
+    """Once, a restarted process fetched although the crawl was paused, and did not learn of a block over HTTP.
 
-    While the first process was being restarted, `crawler set` took the crawl for a stopped one, and a seed over
-    HTTP and a signal were refused.
+    Another bug occurred while the first process was being restarted: `crawler set` behaved as if the crawl were
+    stopped, and a seed over HTTP and a signal were refused.
     """
     running = Running(tmp_path, [*urls(web, "/"), web.url("/", ENDLESS)], *FLAGS, "--scope", "host")
     folder = running.folder

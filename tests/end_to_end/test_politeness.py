@@ -104,11 +104,11 @@ def test_hosts_of_one_domain_share_a_rate(tmp_path: Path, more: tuple[str, ...])
 
 @pytest.mark.parametrize("kill", [False, True])
 def test_three_processes_share_the_rate_of_an_address(tmp_path: Path, kill: bool) -> None:
-    """80 domains on one address get 51 requests a second, the rate of 40 times the square root of 80 / 50.
+    """80 domains on one address get 51 requests a second: 40 (the setting) times the square root of 80 / 50.
 
     Once, each process counted only its own 27 domains. These are too few for shared hosting, so the address got
-    7 requests a second. A process that was killed and restarted hears of the domains of the others again, and in
-    the meantime its part of the rate is not used by them.
+    7 requests a second. A process that was killed and restarted learns the domains of the other processes again.
+    Until then, the other processes do not use its part of the rate.
     """
     rate, domains = 40, 80
     limits = ("--set", f"politeness.shared_address_rate={rate}", "--delay-factor", "0")

@@ -273,7 +273,7 @@ def test_a_page_never_sent_is_not_current() -> None:
 
 
 def test_the_same_pages_play_in_the_league() -> None:
-    """The changes that a crawl saw can be replayed to policies with known parameters."""
+    """The changes of this web can also be played to the policies of the league."""
     web = _web(pages=40, horizon=300 * DAY)
     world = web.world()
     rate = 3 * world.change_rate

@@ -39,7 +39,7 @@ class SharedCache:
         return kept[1]
 
     def add(self, url: str, fetch: Fetch, now: float, at: float | None = None) -> None:
-        """Keep an answer if it is fresh and may be kept; it was received at the instant `at` (None means now)."""
+        """Keep an answer that was received at `at` (None means now), if it is fresh and may be kept."""
         self._drop(url)
         at = now if at is None else min(at, now)
         until = at + fresh_for(fetch, at)

@@ -278,7 +278,7 @@ def test_a_page_at_which_the_loop_was_left_is_delivered_again(web: Web, tmp_path
 def test_stored_pages_can_be_read(web: Web, tmp_path: Path) -> None:
     """`stored()` works while the crawl is open and while it is not.
 
-    It yields neither robots.txt files nor pages that were not fetched.
+    `stored()` yields neither robots.txt files nor pages that were not fetched.
     """
     crawl(web, tmp_path, lambda _: None)
     crawling = crawler.Crawl(directory=tmp_path / "crawl")

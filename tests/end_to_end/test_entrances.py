@@ -242,7 +242,7 @@ def test_all_entrances_give_the_same_answer(tmp_path: Path, web: Web, processes:
 def test_a_changed_setting_is_kept_and_those_of_the_run_are_not(tmp_path: Path, web: Web) -> None:
     """All three entrances save a setting that is changed while the crawl runs.
 
-    They do not save the settings that `--spider` and `follow=False` change for one run.
+    The entrances do not save the settings that `--spider` and `follow=False` change for one run.
     """
     changed = {"politeness.delay": "0.75"}
 

@@ -236,8 +236,8 @@ def test_a_node_that_was_killed_at_the_end_ends_although_its_peers_have_left(
 ) -> None:
     """Node `c` is killed after it has learned of the end, and is started again after its peers have ended.
 
-    Then node `c` ends cleanly. It ends either by itself, or after one peer is started again, as the warning
-    of `c` asks.
+    Then node `c` ends cleanly, either by itself or after one peer is started again, as the warning of `c`
+    asks.
     """
     nodes = Nodes(tmp_path, "abc")
     patient = ("--patience", "2", "--set", "splitter.silence_max=2")

@@ -81,7 +81,10 @@ class SiteKnowledge:
         return self._keep_scope(change, [url for url in urls if self._filter.scope.give(url)])
 
     def trusts(self, url: str) -> bool:
-        """Return whether headers with credentials may be sent to a URL. They may be sent only to URLs given as seeds."""
+        """Return whether headers with credentials may be sent to a URL.
+
+        Credentials may be sent only to URLs given as seeds.
+        """
         return self._credentials and self._filter.scope.was_given(url)
 
     def announce(self, change: Change, peers: Sequence[str]) -> None:

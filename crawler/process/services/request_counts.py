@@ -70,7 +70,8 @@ class RequestCounts:
     def _stored(self, counts: Mapping[int, float], now: float) -> Change:
         """Build the `Change` for `counts`.
 
-        It is built only when its turn in the queue comes, so it does not undo what earlier changes wrote.
+        The change is built only when its turn in the queue comes, so it does not undo what earlier changes
+        wrote.
         """
         change = Change()
         if self._refresh is not None:

@@ -257,7 +257,7 @@ def test_delays_and_freshness_begin_with_a_birth() -> None:
 def test_freshness_from_the_log() -> None:
     """A page is fetched on day 10 and changes on day 20.
 
-    It is fetched again on day 30 (false 304) and on day 40 (new content).
+    The page is fetched again on day 30 (false 304) and on day 40 (new content).
     """
     web = _web(pages=1, directories=1, rate=0.0, horizon=100 * DAY)
     web.changes[0] = [START + 20 * DAY]

@@ -153,8 +153,8 @@ class Visit:
 def _may_pass(request: Paused, *, post: bool) -> bool:
     """Return whether the crawler makes this request for the page.
 
-    It makes GET requests, CORS preflights and, with `post`, POST requests. It makes no request for a stream, for
-    `/favicon.ico`, for a very long URL, or for a URL that is not http or https.
+    The crawler makes GET requests, CORS preflights and, with `post`, POST requests. The crawler makes no
+    request for a stream, for `/favicon.ico`, for a very long URL, or for a URL that is not http or https.
     """
     if (
         request.url.endswith("/favicon.ico")

@@ -119,7 +119,7 @@ class _ByPrefix(Generic[Kept]):
         self._lengths = sorted(set(map(len, kept)), reverse=True)
 
     def fitting(self, target: str) -> Iterator[Kept]:
-        """Yield the value of each prefix of `target`, the longest prefix first."""
+        """Yield the values to which prefixes of `target` are mapped, that of the longest prefix first."""
         for length in self._lengths:
             if length <= len(target) and (kept := self._kept.get(target[:length])) is not None:
                 yield kept
@@ -266,7 +266,7 @@ class _Choice(msgspec.Struct, eq=False):
             self.rules[Rule(pattern_of(value), field == _ALLOW)] = None
 
     def add_rules(self, lines: str) -> None:
-        """Add the lines of a match of `_RULE_LINES`."""
+        """Add the rules in `lines`, a text that `_RULE_LINES` has matched."""
         allow, values = lines[0] in "Aa", _VALUE.findall(lines)
         if not ("*" in lines or "$" in lines or "%" in lines):
             taken = values[: self.rules_left]
@@ -278,7 +278,7 @@ class _Choice(msgspec.Struct, eq=False):
             self.rules[Rule(pattern, allow)] = None
 
     def _possible(self, values: list[str]) -> list[str]:
-        """Return the values that may be within the limits, and count the others.
+        """Return the values without those that are certainly beyond a limit, and count the latter.
 
         Most lines of a hostile file are beyond a limit. Skipping them here takes half as long as parsing
         them.
@@ -338,7 +338,7 @@ class _Groups:
                 choice.add(field, value)
 
     def add_rules(self, lines: str) -> None:
-        """Add the lines of a match of `_RULE_LINES`."""
+        """Add the rules in `lines`, a text that `_RULE_LINES` has matched."""
         self._in_head = False
         for choice in self._present:
             choice.add_rules(lines)
@@ -408,7 +408,7 @@ def _longer(first: float | None, second: float | None) -> float | None:
 
 
 def spelling(target: str) -> str:
-    """Return `target` in the common spelling, which spells equal octets in only one way.
+    """Return `target` in the common spelling, in which equal octets are always spelled alike.
 
     Non-ASCII characters and blanks are percent-encoded, escapes of unreserved characters are decoded, and
     hexadecimal digits become upper-case. Other escapes are kept, so `%2F` is not `/` (RFC 9309, 2.2.2). `*`
@@ -420,7 +420,7 @@ def spelling(target: str) -> str:
 
 
 def pattern_of(value: str) -> str:
-    """Return a pattern with percent-encoding in the common spelling, which targets have, too (`spelling`).
+    """Return a pattern with the percent-encoding that `spelling` also gives to targets.
 
     Several `*` in a row become a single `*`. A `$` is special only at the end.
     """

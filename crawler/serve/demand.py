@@ -90,7 +90,10 @@ class Demand:
         return self.count(fingerprint, now) * math.log(2.0) / self.half_life
 
     def changed(self, now: float) -> Iterator[tuple[int, float]]:
-        """Yield (fingerprint, count at `now`) for pages requested since the last call; 0 for pages of the sketch."""
+        """Yield (fingerprint, count at `now`) for each page whose count has changed since the last call.
+
+        The count is 0 if the page has moved into the sketch.
+        """
         dirty, self._dirty = self._dirty, set()
         weight = self._weight(now)
         for fingerprint in dirty:
@@ -104,7 +107,7 @@ class Demand:
             self._counts[fingerprint] = count * self._weight_at(past(then, self._origin))
 
     def _weight(self, now: float) -> float:
-        """Return the weight of a request at `now`; advance the origin if the weight has become large."""
+        """Return the weight of a request at `now`; if the weight has become large, set the origin to `now`."""
         weight = self._weight_at(now)
         if weight > _SCALE_MAX:
             self._rebase(now, weight)

@@ -165,7 +165,7 @@ class Filler:
 
     @staticmethod
     def _stored(archive: Archive) -> Iterator[str]:
-        """Yield the URL of each stored page, and "" for other pages, until a damaged record ends the list."""
+        """Yield the URL of each stored page, and "" for each other page. Stop at a damaged record."""
         begin = 0
         with suppress(DamageError):
             while found := list(itertools.islice(archive.all_records(begin), _SLICE)):

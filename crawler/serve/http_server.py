@@ -74,7 +74,9 @@ def short_path(folder: Path, name: str) -> Iterator[str]:
 
 
 def error_reply(refusal: HttpError, accept: str = "") -> Reply:
-    """Return the reply that reports an error. It is a page if `accept` is the Accept field of a browser, else JSON.
+    """Return the reply that reports an error.
+
+    The reply is a page if `accept` is the Accept field of a browser, and JSON otherwise.
 
     The reply must not be cached, because the page may be fetched or withdrawn at any time.
     """

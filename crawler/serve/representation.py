@@ -108,8 +108,8 @@ class Representation(msgspec.Struct):
     def span(self, first: int, end: int) -> bytes | None:
         """Return the bytes `first` <= position < `end`; None if they do not fit in memory.
 
-        Bytes of a stored body are taken from memory or from the cache on disk. A body that is in neither, and
-        that is not to be put into the cache on disk, is inflated only up to `end`.
+        Bytes of a stored body are taken from memory or from the cache on disk. If they are in neither of the
+        two, the body is inflated: completely if the cache on disk is to store it, otherwise only up to `end`.
         """
         stored = self.stored
         if self.body is None and stored is not None and self.pieces == stored.payload:

@@ -335,9 +335,9 @@ class Spool:
 
         If they agree, continue after the entry with the sequence number `durable`.
 
-        They agree if `epoch` is the queue's epoch and `chain` is the checksum of the queue's entries up to
-        `durable`. `applied` is the peer's count of the links that it ever received from this process. Returns
-        whether they agree and, if not, why.
+        The queue and the Welcome agree if `epoch` is the queue's epoch and `chain` is the checksum of the
+        queue's entries up to `durable`. `applied` is the peer's count of the links that it ever received from
+        this process. Returns whether they agree and, if not, why.
         """
         if not self.ready or epoch != self.state.epoch:
             return Greeting.STALE

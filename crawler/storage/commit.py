@@ -158,12 +158,12 @@ class CommitPoint:
 
     @property
     def light(self) -> int:
-        """The number of queued changes, without the functions passed to `add_heavy` that have not started."""
+        """The number of queued changes, not counting functions passed to `add_heavy` that have not started."""
         return len(self) - len(self._heavy)
 
     @property
     def unmade_light(self) -> int:
-        """The number of queued functions that have not started, without those passed to `add_heavy`."""
+        """The number of queued functions that have not started, not counting those passed to `add_heavy`."""
         return self.unmade - len(self._heavy)
 
     @property

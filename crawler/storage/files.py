@@ -498,7 +498,7 @@ os.register_at_fork(after_in_child=_forget_in_child)
 
 
 def disown_locks(descriptors: Collection[int]) -> None:
-    """Make the locks of a dead simulated process forget these descriptors, which stay open.
+    """Make the locks of a simulated process that has ended forget these descriptors, which stay open.
 
     Later, other files will have the numbers of these descriptors. If the locks still had the numbers, a
     release or a forked child would close those files.

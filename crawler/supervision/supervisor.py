@@ -440,7 +440,7 @@ def _nothing(supervisor: Supervisor) -> Report:
 
 
 def _on_the_way(splitter: SplitterCounts | None) -> list[str]:
-    """Check that every sent link has been applied, which is true at the end of every crawl; return any violation."""
+    """Check that every sent link has been applied, as must be true at the end of a crawl; return any violation."""
     if splitter is None or splitter.sent == splitter.applied:
         return []
     return [f"sent = applied: {splitter.sent} != {splitter.applied}"]

@@ -24,8 +24,9 @@ _SPIDER_WAITS: tuple[tuple[str, str, object], ...] = (
 def drop_run_settings(directory: CrawlDirectory) -> None:
     """Rewrite crawl.toml without the settings of one run.
 
-    Whether the user or `--spider` chose `pages.store = "none"` was not recorded. It is dropped in both cases,
-    because pages that are not stored are lost, and a line in the log says how to keep it.
+    Whether the user or `--spider` chose `pages.store = "none"` was not recorded. This setting is dropped in
+    both cases, because pages that are not stored are lost. A line in the log tells the user how to keep the
+    setting.
 
     Raises:
         ConfigError: a value is invalid for its key: the file was edited.

@@ -81,7 +81,7 @@ def _read_values(store: KeyValue) -> tuple[list[str], Counter[bytes]]:
 
 
 def _missing_keys(keys: Counter[bytes], point: CommitPoint) -> list[str]:
-    """Return a line for each counter of keys (`KEPT`) that differs from the number of such keys in the store."""
+    """Return a line for each counter in `KEPT` that differs from the number of keys that it should count."""
     problems = []
     for name, prefix in KEPT.items():
         found, counted = keys[prefix], point.counters[name]

@@ -129,7 +129,10 @@ class Recapture:
         self._repair.done += [f"{gone} copies have lost their consent receipts"] if gone else []
 
     def _take_back(self, folder: Path) -> None:
-        """Move segments back from lost+found. They were moved there because the store had lost their names."""
+        """Move segments back from lost+found.
+
+        These segments were moved there because the store had lost their names.
+        """
         for path in sorted((folder / segments.LOST_AND_FOUND).glob("*.warc.gz*")):
             name = path.name
             if name.endswith((".warc.gz", segments.OPEN_SUFFIX)) and not (folder / name).exists():

@@ -120,7 +120,10 @@ class Requeue:
         return links
 
     def _waiting_links(self) -> list[Link]:
-        """Return the links of the links log. They are not queued yet. Move the log away, so that a new log starts."""
+        """Return the links of the links log.
+
+        These links are not queued yet. Move the log away, so that a new log starts.
+        """
         log, aside = self._repair.folder / "links", self._repair.folder / WAITING_LINKS
         if log.exists() and not aside.exists():
             rename(log, aside)

@@ -276,7 +276,10 @@ class LinkFilter:
             self._size -= self._tables.popitem(last=False)[1].size
 
     def _present_revision(self) -> int:
-        """Return a number that changes whenever results may change. It is the sum of two revisions that only grow."""
+        """Return a number that changes whenever results may change.
+
+        The number is the sum of two revisions that only grow.
+        """
         return self.filter.revision + self.fingerprinter.revision
 
     def _forget(self) -> None:

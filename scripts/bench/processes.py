@@ -216,7 +216,7 @@ def shares(times: list[tuple[float, str]], seed: bytes, processes: int) -> tuple
 
 
 def units_of(samples: Path) -> float:
-    """Return the number of all samples, divided by the number of samples in SHA-1 and deflate."""
+    """Return the number of all samples, divided by the number of those in which SHA-1 or deflate was running."""
     command = ["perf", "report", "--input", str(samples), "--sort", "dso", "--stdio", "--show-nr-samples"]
     found = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     counts = [(int(count), name) for count, name in _SAMPLES.findall(found)]

@@ -162,7 +162,7 @@ def replayed(run: Run, work: Path, constants: Constants) -> np.ndarray:
 
 
 def errors(runs: list[Run], work: Path, constants: Constants, processes: int) -> dict[str, np.ndarray]:
-    """Return the sums of the deciles for each group of runs, and for each arm with all its budgets."""
+    """Return the sums of the deciles for each group of runs, and also for all budgets of each arm together."""
     found: dict[str, np.ndarray] = {}
     replay = partial(replayed, work=work, constants=constants)
     for run, sums in zip(runs, results(replay, runs, processes), strict=True):
@@ -174,7 +174,7 @@ def errors(runs: list[Run], work: Path, constants: Constants, processes: int) ->
 def cost(found: dict[str, np.ndarray]) -> float:
     """Return the weighted sum of the errors of all deciles.
 
-    An arm with all its budgets weighs four times as much as a web.
+    All budgets of an arm together weigh four times as much as a web.
     """
     total = 0.0
     for name, sums in found.items():

@@ -42,7 +42,7 @@ def crawl(web: Web, folder: Path, items: Any, **arguments: Any) -> dict[str, Any
 
 
 def test_each_type_of_items_has_its_file(tmp_path: Path) -> None:
-    """The first type in the mapping of which the item is an instance decides; several types may share a file."""
+    """An item goes to the file of the first type in the mapping that fits it; several types may share a file."""
     rest = tmp_path / "rest.jsonl"
     files = {GreenTea: tmp_path / "green.csv", Tea: str(tmp_path / "teas.csv"), Review: rest, dict: rest}
     with Web({"/": page()}) as web:

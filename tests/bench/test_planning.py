@@ -142,7 +142,10 @@ def test_connections_without_tls_take_less_memory() -> None:
 
 
 def test_the_time_of_a_process_adds_up() -> None:
-    """Busy, lone and idle time add up to the whole time. Only a process that sleeps has the costs of waking up."""
+    """The time of fetches, the time of waking up (`lone`) and the idle time add up to the whole time.
+
+    Only a process that sleeps has the costs of waking up.
+    """
     for busy, lone, processes in ((0.1, 0.3, 1.0), (2.0, 5.0, 3.0), (0.7, 0.01, 1.0)):
         idle = idle_share(busy, lone, processes)
         assert busy + lone * idle + processes * idle == pytest.approx(processes)

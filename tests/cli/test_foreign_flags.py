@@ -31,7 +31,7 @@ PAGE = Path(crawler.__file__).parent / "cli" / "README.md"
     ],
 )
 def test_flags_of_other_tools_are_translated(words: list[str], said: str) -> None:
-    """If one tool has all flags, only its meanings are given."""
+    """If one tool has all of the flags, only what they mean in this tool is given."""
     assert translation(words).endswith(said) and bool(translation(words)) == bool(said)
 
 

@@ -40,7 +40,10 @@ def test_spider_follows_all_and_stores_nothing(tmp_path: Path) -> None:
 def test_the_settings_of_spider_are_not_saved(
     tmp_path: Path, given: tuple[str, ...], patience: int, processes: int
 ) -> None:
-    """A later run has the waits of earlier runs and no relaxed settings, so it may have seeds on other sites."""
+    """A later run has the waits that were set before `--spider`.
+
+    The relaxed settings of `--spider` are not saved, so a later run may have seeds on other sites.
+    """
     quick = ("--delay", "0", "--delay-factor", "0", "--progress", "none", "--processes", str(processes))
     local = ("--allow-network", "127.0.0.0/8")
     settings = CrawlDirectory(tmp_path).settings

@@ -61,7 +61,7 @@ def test_the_reason_for_waiting_is_shown(values: dict[str, object], said: str) -
 
 
 def test_while_the_crawl_waits_equal_lines_are_left_out() -> None:
-    """In a file or a pipe, a wait of two minutes printed a line every five seconds."""
+    """Once, a wait of two minutes printed a line every five seconds into a file or a pipe."""
     lines, waits = NewLines(), status(host(ready_at=1120.0))
     assert lines.is_new(waits)
     waits.now = 1005.0

@@ -122,7 +122,7 @@ def test_lines_of_robots_txt(lines: list[str], target: str, letters: str) -> Non
 
 
 def test_input_beyond_the_limits_states_nothing() -> None:
-    """Input beyond the limits is not read. It might contain a refusal, so the answer is unknown."""
+    """Input beyond the limits is not read. Such input might contain a refusal, so the answer is unknown."""
     long = b"search=y, x=" + b"a" * FIELD_OCTETS_MAX
     assert read_usage_header([long]).preferences == NOTHING_SAID
     assert len(read_usage_header([long]).raw[0]) == FIELD_OCTETS_MAX

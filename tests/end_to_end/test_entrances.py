@@ -242,7 +242,7 @@ def test_all_entrances_give_the_same_answer(tmp_path: Path, web: Web, processes:
 def test_a_changed_setting_is_kept_and_those_of_the_run_are_not(tmp_path: Path, web: Web) -> None:
     """All three entrances save a setting that is changed while the crawl runs.
 
-    They do not save the settings that `--spider` and `follow=False` change for one run.
+    The entrances do not save the settings that `--spider` and `follow=False` change for one run.
     """
     changed = {"politeness.delay": "0.75"}
 
@@ -372,10 +372,10 @@ def test_a_seed_with_a_login_is_used_or_refused_but_never_fetched_without_it(
 
 
 def test_a_process_that_restarts_misses_no_command(tmp_path: Path, web: Web) -> None:
-    """Once, a restarted process went on although the crawl was paused, and ignored a host that was blocked over HTTP.
+    """Once, a restarted process fetched although the crawl was paused, and did not learn of a block over HTTP.
 
-    While the first process was being restarted, `crawler set` took the crawl for a stopped one, and a seed over
-    HTTP and a signal were refused.
+    Another bug occurred while the first process was being restarted: `crawler set` behaved as if the crawl were
+    stopped, and a seed over HTTP and a signal were refused.
     """
     running = Running(tmp_path, [*urls(web, "/"), web.url("/", ENDLESS)], *FLAGS, "--scope", "host")
     folder = running.folder

@@ -48,7 +48,7 @@ def test_gaps_of_fifty_hosts_survive_a_kill(tmp_path: Path, answers: int) -> Non
     """After a kill and an immediate restart, a host still gets one request at a time, with its gap after each.
 
     The gap is longer than the crawler takes to start, so the test shows whether the gap survives the kill. The kill
-    comes while the hosts are asked for the first or the second time: some answers are under way, and others are not
+    comes during the first or the second request to each host: some answers are being received, and others are not
     committed yet.
     """
     delay, factor, longest = 0.5, 12.0, 4.0
@@ -104,11 +104,11 @@ def test_hosts_of_one_domain_share_a_rate(tmp_path: Path, more: tuple[str, ...])
 
 @pytest.mark.parametrize("kill", [False, True])
 def test_three_processes_share_the_rate_of_an_address(tmp_path: Path, kill: bool) -> None:
-    """80 domains on one address get 51 requests a second, the rate of 40 times the square root of 80 / 50.
+    """80 domains on one address get 51 requests a second: 40 (the setting) times the square root of 80 / 50.
 
-    Once, each process counted only its own 27 domains. These are too few for shared hosting, so the address got
-    7 requests a second. A process that was killed and restarted hears of the domains of the others again, and in
-    the meantime its part of the rate is not used by them.
+    Once, each process counted only its own 27 domains. 27 domains are too few for shared hosting, so the address
+    got 7 requests a second. A process that was killed and restarted learns the domains of the other processes
+    again. Until then, the other processes do not use its part of the rate.
     """
     rate, domains = 40, 80
     limits = ("--set", f"politeness.shared_address_rate={rate}", "--delay-factor", "0")

@@ -43,7 +43,7 @@ class Setting(NamedTuple):
     def module(self, *more: str) -> tuple[str, ...]:
         """Return the module that runs commands, and its arguments.
 
-        It runs commands with the bug of the setting and the bugs in `more`.
+        The module runs commands with the bug of the setting and the bugs in `more`.
         """
         bugs = ",".join(filter(None, (self.bug, *more)))
         return ("tests.faults.planted", bugs) if bugs else ("crawler",)

@@ -214,7 +214,10 @@ def test_predicted_changes_equal_found_changes(false_rate: float) -> None:
     "odd", [(0.95, 0.0), (0.0, 3.0)], ids=["like the others", "no change and three false signals per change"]
 )
 def test_pages_of_one_site_can_have_good_and_worthless_signals(odd: tuple[float, float]) -> None:
-    """.95 of the changes of even pages are signalled. Odd pages have either the same signals, or only false ones."""
+    """Pages with even numbers have signals for 95 % of their changes.
+
+    Pages with odd numbers have either the same signals, or only false ones.
+    """
     rng, learning, counts = np.random.default_rng(5), Learning(unit=1.0, scale=30.0), np.zeros(SOURCES)
     site, directory = learning.add_site(), learning.add_directory()
     k, t, trust, stated = np.zeros(40), np.zeros(40), np.zeros(40), []

@@ -123,7 +123,7 @@ def test_unreachable_schedule() -> None:
 
 
 def test_an_invalid_certificate_is_retried_once_and_then_daily() -> None:
-    """The robots.txt is retried as pages are (`frontier/hosts/politeness.py`), and not hourly for 30 days."""
+    """The robots.txt is retried as pages are (`frontier/hosts/politeness.py`), instead of hourly for 30 days."""
     cache, now = _cache(), NOW
     for delay in (60.0, DAY, DAY):
         cache.record(HOST, status=0, outcome=Outcome.TLS_ERROR, body=b"", complete=True, now=now)

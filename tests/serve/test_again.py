@@ -49,7 +49,7 @@ def served(tmp_path: Path) -> Served:
 async def test_a_repeated_request_gets_the_same_answer(served: Served) -> None:
     """A repeated request is counted, too.
 
-    It gets the copy, age and P(fresh) that are current at its own time, and not those of the first request.
+    Such a request gets the copy, age and P(fresh) of its own time, instead of those of the first request.
     """
     long_way = []
     real = served.server._answer

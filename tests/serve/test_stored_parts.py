@@ -276,7 +276,10 @@ def test_the_number_of_open_segments_is_bounded(tmp_path: Path) -> None:
 
 
 def test_the_memory_for_consent_lines_is_bounded(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The handler keeps each line that it has read. When it has too many lines, it drops all. It keeps no empty lines."""
+    """The handler keeps each line that it has read.
+
+    When the handler has too many lines, it drops all of them. The handler keeps no empty lines.
+    """
     read: list[bytes] = []
 
     def text_of(store: object, fingerprint: int, digest: bytes) -> str:

@@ -400,7 +400,7 @@ async def test_a_connection_arriving_during_close_leaks_no_socket() -> None:
 
 
 async def test_a_replaced_connection_is_closed_at_once() -> None:
-    """When a process dials again, its old connection is closed immediately, and not only at the next heartbeat."""
+    """When a process dials again, its old connection is closed immediately, before the next heartbeat."""
     config = msgspec.structs.replace(CONFIG, heartbeat=1000, backoff_min=1000, backoff_max=1000)
     p0, p1 = Process("p0", config), Process("p1", config)
     p0.peers.set_address("p1", await p1.peers.start())

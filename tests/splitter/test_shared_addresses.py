@@ -61,7 +61,7 @@ def test_counters_carry_sketches_both_ways() -> None:
 
 
 def test_a_new_connection_tells_everything_again() -> None:
-    """Both ends are told once for each connection, in heartbeats and acks."""
+    """Once for each connection, each end tells the other all that it knows, in heartbeats and acks."""
     one, other, ends = streaming()
     for common in (one, other):
         common.coordination.addresses.tell({"10.0.0.1": 5})

@@ -25,8 +25,7 @@ PARTLY_UPGRADED = [f"2026-11-22-93aa052-refreshed:{steps}" for steps in range(1,
 def unpacked(name: str, into: Path) -> Path:
     """Unpack a tarball, and return the directory.
 
-    If `name` ends with a colon and a number, the first steps of the upgrade, as many as this number, are
-    applied.
+    If `name` ends with a colon and a number n, apply the first n steps of the upgrade.
     """
     name, _, steps = name.partition(":")
     with tarfile.open(DATA / f"{name}.tar.xz") as tarball:

@@ -93,7 +93,7 @@ class LinkScoring:
         return _classes(worth), np.flatnonzero(news).tolist()
 
     def sent(self, fingerprints: np.ndarray, scores: Scores) -> tuple[list[int], list[int]]:
-        """Return the classes to send with links to another process, and the positions of links that improve a score."""
+        """Return the class to send with each link to another process, and the positions of links with improved scores."""
         worth, told, news = self._sent.add(fingerprints, scores)
         return _classes(worth - told if self._order.adds else worth), np.flatnonzero(news).tolist()
 

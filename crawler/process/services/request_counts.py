@@ -44,8 +44,8 @@ class RequestCounts:
     def load(self) -> None:
         """Load the stored counts in ascending order.
 
-        If there are too many, the smallest counts among those already loaded lose their exactness, and the
-        largest ones, loaded last, stay exact.
+        Whenever more counts are loaded than can be kept exactly, the smallest of them become estimates. The
+        largest counts are loaded last, so they stay exact.
         """
         found = []
         with suppress(DamageError):
@@ -70,7 +70,8 @@ class RequestCounts:
     def _stored(self, counts: Mapping[int, float], now: float) -> Change:
         """Build the `Change` for `counts`.
 
-        It is built only when its turn in the queue comes, so it does not undo what earlier changes wrote.
+        The change is built only when its turn in the queue comes, so it does not undo what earlier changes
+        wrote.
         """
         change = Change()
         if self._refresh is not None:

@@ -32,7 +32,7 @@ def meet(addresses: Addresses[str], keys: list[int], name: str = NAME) -> Addres
 
 
 def rate_at(addresses: Addresses[str], keys: list[int]) -> float:
-    """Return the starts per second that the process allows; it meets `keys` at the address."""
+    """Return the starts per second that the process allows at an address after it has met the domains `keys` there."""
     address = meet(addresses, keys)
     before = address.ready
     addresses.acquire(address, before)
@@ -67,7 +67,7 @@ def test_processes_never_exceed_the_rate_of_an_address(seed: int) -> None:
 
 @pytest.mark.parametrize(("count", "processes"), [(80, 3), (80, 16), (1000, 3)])
 def test_together_processes_get_the_rate_of_an_address(count: int, processes: int) -> None:
-    """10 starts a second at 80 domains and 36 at 1,000, however many processes share them."""
+    """However many processes share an address, it gets 10 starts a second with 80 domains, and 36 with 1,000."""
     keys = domains(count)
     parts = [keys[n::processes] for n in range(processes)]
     crawl = [process(processes) for _ in parts]
@@ -83,7 +83,11 @@ def test_together_processes_get_the_rate_of_an_address(count: int, processes: in
 
 @pytest.mark.parametrize("processes", [1, 2, 3, 5, 16, 40])
 def test_processes_share_the_slots_of_an_address(processes: int) -> None:
-    """The slots of all processes together are held as long as the 16 slots of one process: 0.5 s after each answer."""
+    """All processes share the 16 slots of an address.
+
+    A slot is held for 0.5 s after an answer. With more than 16 processes, each process has one slot, and holds it
+    for longer.
+    """
     config = PolitenessConfig(shared_address_domains=1, shared_address_rate=0.0)
     addresses = process(processes, config=config)
     address = meet(addresses, [1])

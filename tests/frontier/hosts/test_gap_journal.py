@@ -64,7 +64,7 @@ class KilledStore(MemoryStore):
 
 
 def answer(fetch_task: FetchTask, now: float) -> Fetch:
-    """Return an answer that takes longer from page to page of a host; the second page of b.org asks for a long rest."""
+    """Return an answer that takes 0.2 s times the number of the page; page 2 of b.org asks for a long rest at first."""
     number = int(fetch_task.url.rsplit("/", 1)[1])
     if fetch_task.url == "https://b.org/2" and now < 1_000_030.0:
         return Fetch(fetch_task.url, Outcome.HOST_BUSY, Blame.HOST, 429, took=0.2, retry_after=300.0)

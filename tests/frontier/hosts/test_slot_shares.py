@@ -55,8 +55,8 @@ def test_other_hosts_use_their_whole_share_in_turn() -> None:
 def test_shared_hosting_has_a_gap_and_a_rate() -> None:
     """Each of the 16 request slots of an address is held for 0.5 s.
 
-    The rate of the address grows with the square root of the number of its domains. Its requests start at
-    equal distances; once, 16 started together, and then none for two seconds.
+    The rate of the address grows with the square root of the number of its domains. Requests to the address
+    start at equal distances; once, 16 started together, and then none for two seconds.
     """
     for rate, domains, most in (
         (0.0, 400, 16 / 0.51),

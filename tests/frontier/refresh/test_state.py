@@ -16,7 +16,10 @@ RHYTHM = [0.5] * 12 + [1.5] * 12 + [1.0] * 7 + [300.0, 9.0]
 
 
 def crawled(store: MemoryStore, *, signals: bool = True, start: float = 0.0) -> tuple[Schedule, float]:
-    """Return a schedule after some crawls, and signals if `signals` is set, all of them stored; and the last instant."""
+    """Return a schedule after some crawls, and the instant of the last one.
+
+    With `signals`, signals arrive between the crawls. Everything is stored in `store`.
+    """
     rng = np.random.default_rng(4)
     schedule = Schedule(STILL, level=3e6, track=True)
     schedule.rate = 60 / (10 * DAY)
@@ -273,9 +276,10 @@ def test_a_run_with_a_clock_that_was_behind_adds_no_time_to_later_crawls() -> No
 
 
 def test_a_pause_after_a_clock_that_was_ahead_is_time() -> None:
-    """The first run's clock is a year ahead; the second is right, and so is the third, ten days later.
+    """The clock is a year ahead in the first run, and right in the two later runs.
 
-    The third run knows that the pages of the second run were crawled ten days ago.
+    The third run comes ten days after the second. It knows that the pages of the second run were crawled ten
+    days ago.
     """
     store = MemoryStore()
     _, now = crawled(store, signals=False, start=365 * DAY)

@@ -157,7 +157,7 @@ def shape(bits: range, threads: int) -> NDArray[np.float64]:
 def test_the_synthetic_crawl_has_the_papers_shape() -> None:
     """The miss rate is 67 to 73 % on the plateau; then it falls, and then it stays low.
 
-    The trace has a fifth of the threads of figure 2.
+    The trace has a fifth of the threads that figure 2 of the paper has.
     """
     rates = shape(range(22), 100)
     assert (rates[:11] > 0.67).all() and (rates[:11] < 0.73).all()

@@ -388,7 +388,10 @@ def _loss_not_told() -> list[tuple[Any, str, Any]]:
 
 
 def _seen_before_commit() -> list[tuple[Any, str, Any]]:
-    """Bug: uncommitted links count as seen and are dropped. This happens if their fingerprint is divisible by 50."""
+    """Bug: uncommitted links count as seen and are dropped.
+
+    This happens to links whose fingerprint is divisible by 50.
+    """
     misses = Seen.misses
 
     def some(self: Seen, fingerprints: Any) -> list[int]:

@@ -416,8 +416,8 @@ def test_the_last_messages_of_peers_that_left_prove_the_end(
 ) -> None:
     """Once, a process that was cut off while its peers ended waited for them forever.
 
-    It leaves when their machines have refused connections for long. But it stays if a peer had work, or had not
-    applied all links, or if the machine does not answer.
+    Now such a process leaves when the machines of its peers have refused connections for long. But it stays
+    if a peer had work, or had not applied all links, or if the machine does not answer.
     """
     one = peered()
     exchange, clock, here = one.exchange, one.here.stages.clock, one.here

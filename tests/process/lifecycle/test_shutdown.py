@@ -217,7 +217,7 @@ def test_stacks_show_a_bounded_number_of_tasks_and_frames() -> None:
 
 
 def stubborn_once_line(text: str) -> str:
-    """Return the line number at which, by its stack, the task of the test above waits."""
+    """Return the number of the line at which a task of the test above waits, according to its stack."""
     return text.partition("task waits ")[2].partition(", line ")[2].partition("\n")[0]
 
 

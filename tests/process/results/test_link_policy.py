@@ -61,7 +61,10 @@ def test_requisites_come_with_their_flag(open_joint: OpenJoint) -> None:
 
 
 def test_links_out_of_scope_are_checked_if_configured(open_joint: OpenJoint) -> None:
-    """Such a link has the depth of its page, so no depth limit parks it. It does not count as a page of the crawl."""
+    """A link out of scope has the depth of its page, so no depth limit parks it.
+
+    Such a link does not count as a page of the crawl.
+    """
     joint = open_joint(crawl={"check_external": True, "depth": 0}, filter={"exclude": ["secret"]})
     joint.seeds(HOME)
     found = extracted("/x", "http://b.org/y.pdf", "http://b.org/secret", "mailto:me")

@@ -12,7 +12,7 @@
     DIR/pages.jsonl     one line per fetch; former files are .1, .2 ... (`storage/rotating_file.py`)
     DIR/crawler.log     the log; rotated likewise
     DIR/p0.begun        exists once p0 has started, so that the loss of its folder is noticed; the number of its state
-    DIR/p0/ ...         one folder per process: store/ due/ links/ warc/ trace/ node.lock control.sock
+    DIR/p0/ ...         one folder per process: store/ due/ links/ warc/ trace/ gaps node.lock control.sock
 
 The crawl's id is a hash of the secret seed. So no two directories have the same id by accident, and the id
 does not reveal the seed.
@@ -34,13 +34,16 @@ from crawler.errors import DamageError, DirectoryError, StoreError
 from crawler.storage.files import atomic_write, sync_directory
 
 SEED_BYTES = 16
-FORMAT = 5  # number of the current storage format; `upgrade/` has a step from each earlier format to the next
+FORMAT = 6  # number of the current storage format; `upgrade/` has a step from each earlier format to the next
 BEGUN = ".begun"
 _NOT_OURS = (errno.EACCES, errno.EPERM, errno.EROFS)  # no permission to write, but the disk works
 
 
 class CrawlDirectory:
-    """Paths and identity of one crawl directory. `settings` are the settings in force, as saved in it."""
+    """Paths and identity of one crawl directory.
+
+    `settings` are the settings in force, as they are saved in the directory.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -188,8 +191,8 @@ class CrawlDirectory:
 
     def _write_seed(self, seed: bytes) -> None:
         try:
-            # if there are processes already, the format is not noted, because they may come from a directory
-            # of another format
+            # If there are processes already, the current format is not recorded, because they may come from a
+            # directory of another format.
             if not self.process_names():
                 self.note_format(FORMAT)
             atomic_write(self.path / "seed", seed.hex().encode() + b"\n", mode=0o600)

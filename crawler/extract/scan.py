@@ -19,8 +19,8 @@ from crawler.records import Extracted
 
 SCAN_BYTES = 1 << 20  # maximum number of bytes of a page that are scanned in this process
 
-# The rest of a tag: `<` and `>` end it, but not in a quoted value; a quote that is not closed extends to the
-# end of the page.
+# The rest of a tag. The tag ends at `<` or `>` outside of a quoted value. A quote that is not closed extends to
+# the end of the page.
 _REST = rb"(?:[^<>=]++|=[\t\n\f\r ]*+(?:\"[^\"]*+(?:\"|\Z)|'[^']*+(?:'|\Z))?+)*+"
 # Comments and raw text are skipped, up to the end of the input if they are not closed. A doctype, a CDATA section
 # and a processing instruction extend to the next `>`.

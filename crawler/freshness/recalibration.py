@@ -78,7 +78,7 @@ HAZARD_LOW, HAZARD_HIGH = 1e-3, 6.0
 # H) is -e/4, and each of b' + h, b - e/4 and b' - e/4 is above -1.
 LOW = np.array((-2.0, -0.55, -0.55, -5.0, -5.0, -2.0, -1.0, -0.4))
 HIGH = np.array((2.0, 1.0, 1.0, 5.0, 5.0, 1.4, 1.0, 0.5))
-_TILT = 2  # the place of b'
+_TILT = 2  # the index of b' in the coefficients
 _SURE = 1e-300
 
 

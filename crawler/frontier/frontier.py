@@ -48,6 +48,7 @@ from crawler.frontier.host_list import HostList
 from crawler.frontier.host_turns import HostTurns
 from crawler.frontier.hosts.dispatch_gates import DispatchGates
 from crawler.frontier.hosts.front_host import FrontHost
+from crawler.frontier.hosts.gap_journal import GapJournal
 from crawler.frontier.hosts.registry import HostHash, Registry
 from crawler.frontier.hosts.table import NO_ORDER, SILENCED, HostFlag, HostState
 from crawler.frontier.outcome_policy import Decision, OutcomePolicy, stage
@@ -80,6 +81,7 @@ class Frontier:
             from 128 is added to the URL's class.
         refresh: the schedule of known pages to refetch; None if the crawl does not refetch.
         withdrawn: whether the operator has withdrawn a URL (request form), so that it is not fetched.
+        journal: notes the gaps of hosts for the next process; None if there will be none.
     """
 
     def __init__(
@@ -96,14 +98,17 @@ class Frontier:
         priority: Callable[[Link], int] | None = None,
         refresh: "Refresh | None" = None,
         withdrawn: Callable[[str], bool] = lambda url: False,
+        journal: GapJournal | None = None,
     ) -> None:
         self._rng = rng
         self._store = store
         self._registry = registry = Registry(store, config, fingerprinter, registrable_domain)
         self._hosts = registry.hosts
         self._gates = gates = DispatchGates(
-            config, registry, self._load, self._unload, concurrency=concurrency, processes=processes
-        )
+            config, registry, self._load, self._unload, concurrency=concurrency, processes=processes,
+            journal=GapJournal(bytearray()) if journal is None else journal,
+        )  # fmt: skip
+        self.addresses = gates.addresses
         self._bench = bench = gates.bench
         self._outstanding = outstanding = Outstanding(registry.hosts, concurrency)
         self._permission = permission = Permission(robots, config, withdrawn)
@@ -142,13 +147,15 @@ class Frontier:
 
     # ---- opening and closing ----
 
-    def open(self, now: float, clean: bool) -> None:
+    def open(self, now: float, clean: bool, *, reading: bool = False) -> None:
         """Load all hosts, unpark URLs if the limits changed, and start the politeness gaps of all hosts.
+
+        If `reading`, no URLs are fetched, and hosts that the last run gave up are shown as given up.
 
         Raises:
             DamageError: a stored record is damaged.
         """
-        self._registry.open(now, clean)
+        self._registry.open(now, clean, reading=reading)
         self._authorities.load(self._store, self._hosts)
         self._gates.open(now)
         self.intake.unpark()
@@ -170,8 +177,7 @@ class Frontier:
         for its politeness gap, as after any other request.
         """
         for host in self._outstanding.held.values():
-            self._hosts.gap[host.slot] = gap = self._gap_behind(host)
-            self._hosts.ready[host.slot] = max(self._hosts.ready[host.slot], now + gap)
+            self._gates.politeness.interrupt(host.slot, self._gap_behind(host), now)
         for host in self._bench.front.values():
             self._hosts.cursor[host.slot] = host.cursor()
             self._registry.note(host.slot, host.name)
@@ -219,11 +225,11 @@ class Frontier:
 
     @staticmethod
     def stage(decision: Decision, batch: Batch) -> None:
-        """Put the decision into the batch of its commit group; callable from any thread."""
+        """Put the decision into the batch of its commit group; any thread may call this."""
         stage(decision, batch)
 
     def release(self, decision: Decision, now: float) -> None:
-        """After the commit, free the fetch slot of the request, and the host if it is still held."""
+        """Free the fetch slot of the request after the commit, and also the host if it is still held."""
         self._outcomes.release(decision, now)
 
     def _gap_behind(self, host: FrontHost) -> float:

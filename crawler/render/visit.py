@@ -47,7 +47,7 @@ class Answering(StrEnum):
     DOCUMENT = "document"  # answer with the page itself, which the crawler already has
     FETCH = "fetch"  # answer with what the crawler's fetcher gets
     EMPTY = "empty"  # answer with an image of one pixel, or with an error, because pictures are not wanted
-    STAY = "stay"  # with status 204, so that the browser stays on the page
+    STAY = "stay"  # answer with status 204, so that the browser stays on the page
     REFUSE = "refuse"
 
 

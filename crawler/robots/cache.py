@@ -358,15 +358,15 @@ class RobotsCache:
         )
 
     def _delay_beyond(self, instant: float, copy: RobotsCopy) -> float:
-        """Return the daily retry delay if the file had been unreachable for too long at `instant`, otherwise 0."""
+        """Return the daily retry delay if, at `instant`, the file had been unreachable for too long; otherwise 0."""
         day = float(self._config.copy_max_age)
         return day if instant - day - copy.unreachable_since >= self._config.unreachable_max else 0.0
 
     def _delay(self, failures: int, outcome: str) -> float:
         """Return the retry delay after a failure that follows `failures` consecutive failures."""
         if outcome == Outcome.TLS_ERROR and failures:
-            # A long delay, as for pages (`TLS_WAIT`), because a bad certificate is seldom replaced within
-            # hours.
+            # The delay is as long as for pages (`TLS_WAIT`), because a bad certificate is seldom replaced
+            # within hours.
             return float(self._config.copy_max_age)
         delays = self._config.unreachable_delays
         return float(delays[min(failures, len(delays) - 1)])

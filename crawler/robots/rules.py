@@ -28,7 +28,7 @@ import msgspec
 # Maximum number of rules per file, and of rules with wildcards. The largest files have some hundreds of
 # rules.
 RULES_MAX, WILDCARDS_MAX = (10_000, 1_000)
-SLICE_BYTES = 16 << 10  # number of bytes read between two pauses; reading them takes .2 ms, at worst 5 ms
+SLICE_BYTES = 16 << 10  # number of bytes read between two pauses; reading them takes 0.2 ms, at worst 5 ms
 BOM = b"\xef\xbb\xbf"
 UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 
@@ -64,11 +64,12 @@ _AGENT = re.compile(r"([A-Za-z_-]+)(?=[\s/;(]|$)|(\*)(?=\s|$)")
 _LINE = re.compile(rb"([^\r\n]*+)[\r\n]*+")
 # Matches nearly all lines. Matching lines are read in half the time that other lines take.
 _PLAIN_LINE = re.compile(rb"[ \t]*+([A-Za-z-]++)[ \t]*+:[ \t]*+([!\"$-~]*+)[ \t]*+(?:#.*+)?")
-# Matches consecutive lines of the same kind, allow or disallow, of which long files consist. All lines of a match are
-# read at once, in a tenth of the time.
+# Matches consecutive lines of the same kind, allow or disallow. Long files consist of such lines. All lines
+# of a match are read at once, in a tenth of the time.
 _REST = rb":[ \t]*+[!\"$-~]*+[ \t]*+[\r\n]++"
 _RULE_LINES = re.compile(rb"(?:[Dd]isallow%b)++|(?:[Aa]llow%b)++" % (_REST, _REST))
-_VALUE = re.compile(r":[ \t]*+([!-~]++)")  # the value of each line of `_RULE_LINES` that has one
+# matches the value of a line of `_RULE_LINES`, if the value is not empty
+_VALUE = re.compile(r":[ \t]*+([!-~]++)")
 _PLAIN_FIELDS = {name.encode(): field for name, field in _FIELDS.items()}
 _BLANK = " \t\x0b\x0c\x00"
 _ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})")
@@ -144,7 +145,7 @@ class RobotsRules:
             if _is_wildcard(rule.pattern):
                 wildcards.setdefault(_head(rule.pattern), []).append(rule)
             else:
-                # the first rule is kept; an allow rule comes before a disallow rule
+                # of rules with equal patterns, the first is kept; an allow rule comes before a disallow rule
                 plain.setdefault(rule.pattern, rule)
         self._plain, self._wildcards = _ByPrefix(plain), _ByPrefix(wildcards)
         # the latest verdict, cached because a URL is checked several times

@@ -8,7 +8,8 @@ Memory is bounded. At most `pages_max` pages are counted exactly. When another p
 of the pages that has the smallest counts moves into a sketch. The sketch is a Count-Min of `ROWS` x `columns`
 cells (Cormode, Muthukrishnan 2005) with conservative update (Estan, Varghese 2002). The sketch never
 underestimates a count, and overestimates it only if another page has a larger count in the same cell of every
-row. When a page in the sketch is requested again, it is counted exactly again, starting from its estimate.
+row. When a page in the sketch is requested, it moves back to the exact counts; its count there starts from
+its estimate.
 
 `changed` returns the counts that the next commit writes. A crash loses the requests since the last commit.
 """

@@ -214,7 +214,7 @@ class PageHandler:
             shown = self._built(archive, located, ParsedRequest(Route.PAGE, url=url), form, key)
             self._check_allowed(url)
             shown.ready.prepare()
-        except (HttpError, CrawlerError):  # clients that ask for the page get the error
+        except (HttpError, CrawlerError):  # a client that asks for the page gets the error
             return
         if shown.ready.stored is not None and not shown.ready.too_long:
             _release(shown)

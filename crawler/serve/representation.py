@@ -90,7 +90,8 @@ class Representation(msgspec.Struct):
     body: bytes | None = None
     head: bytes = b""  # the status line and the fields, ready to send
     fields_at: int = 0  # the offset in `head` at which the fields begin
-    # the offset of the fields that do not describe the body, which are therefore sent with a 304, too
+    # the offset of the fields that do not describe the body; an answer with the status 304 has these fields,
+    # too
     lasting_at: int = 0
 
     @property
@@ -155,7 +156,8 @@ class Representation(msgspec.Struct):
             self.stored.release()
         else:
             body = self.body
-            self.pieces = lambda: iter((body,))  # dropping the previous `pieces` frees their source
+            # the previous `pieces` are dropped, so that the data that they read from is freed
+            self.pieces = lambda: iter((body,))
 
 
 def represent(

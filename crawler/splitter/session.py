@@ -165,7 +165,7 @@ class Common(msgspec.Struct):
 
 
 def lost_links_text(me: str, peer: str, missing: int, shares_directory: bool) -> str:
-    """Return a message: `peer` lacks `missing` links that it had confirmed to `me`; this is how to recover them.
+    """Return a message: `peer` lacks `missing` links that it had confirmed to `me`, and this is the remedy.
 
     A `missing` of 0 means that the number is unknown.
     """
@@ -310,6 +310,7 @@ class _Session:
         self._tagger.rekey(send_key)
 
     def _authenticated(self) -> None:
+        self.common.coordination.addresses.connected(self.peer)
         self._deadline = float("inf")
         self._reader.bytes_max = self.common.config.frame_bytes_max + FRAME_OVERHEAD
 

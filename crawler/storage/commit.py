@@ -302,7 +302,8 @@ class CommitPoint:
         for change in group:
             for action in change.after:
                 action()
-            # the effects refer to the change, and the change to them; without this, both would stay in memory
+            # the actions refer to the change, and the change refers to them; if they were not removed here,
+            # both would stay in memory
             change.after.clear()
         reach("committed")
 

@@ -130,7 +130,7 @@ class LevelStore(DiskStore):
     def _iterator(self, **bounds: Any) -> Any:
         try:
             return self._db.iterator(verify_checksums=True, **bounds)
-        except self._errors as error:  # the table is truncated
+        except self._errors as error:  # a table of the store is truncated
             raise self._unreadable(error) from error
 
     def _verified(self, items: Iterator[tuple[bytes, bytes]]) -> Iterator[tuple[bytes, bytes]]:

@@ -66,9 +66,9 @@ _LIMITS = ("max_pages", "max_time", "max_bytes", "disk", "signal", "stopped")
 class Supervisor:
     """Runs the processes of the crawl in `directory` until all of them have ended.
 
-    The directory keeps the settings `saved` instead of `config`, if the two differ.
-    The processes send their status every `status_interval` seconds. If `status_interval` is 0, the processes
-    send no status; a caller that never uses the method `status` needs none.
+    If `saved` is given, the directory keeps these settings instead of `config`. The processes send their
+    status every `status_interval` seconds. If `status_interval` is 0, the processes send no status; a caller
+    that never uses the method `status` needs none.
     """
 
     def __init__(

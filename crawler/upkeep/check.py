@@ -34,7 +34,7 @@ from crawler.urls.fingerprint import Fingerprinter
 def check(stages: Stages, processes: int = 1) -> list[str]:
     """Return a list of the problems found, one line each. Every value, run and WARC record is read.
 
-    The WARC records are read by this number of `processes`.
+    `processes` is the number of processes that read the WARC records.
 
     Raises:
         CrawlerError: a process that read WARC records was killed, and so was its replacement.
@@ -138,7 +138,7 @@ def repair(
 ) -> tuple[list[str], list[str]]:
     """Repair one process; return the repairs made and the problems that remain, one line each.
 
-    The WARC records are checked by this number of `processes`.
+    `processes` is the number of processes that check the WARC records.
 
     If the store was rebuilt and the process has peers, the repair is complete only after
     `behind.recover_behind`.

@@ -49,8 +49,8 @@ from crawler.upkeep.warc_members import mended
 
 _NUMBER = re.compile(r"[0-9]{1,12}")
 _REQUEST_KEY = re.compile(r"[0-9a-f]{16}")
-# Maximum number of receipts in memory. Two records of the same receipt in a segment are never separated by
-# more than half this number of other receipts.
+# Maximum number of receipts in memory. Between two records of the same receipt in a segment, there are at most
+# half this number of other receipts.
 _RECEIPTS_MAX = 2 * 65_536
 
 

@@ -125,7 +125,8 @@ class Requeue:
         if log.exists() and not aside.exists():
             rename(log, aside)
         links = [*salvage(aside), *salvage(log)]
-        # an interrupted repair has already read the links of this log from `aside`
+        # after an interrupted repair, both `aside` and a new `log` may exist; the links of `log` were just
+        # read, so it is removed
         shutil.rmtree(log, ignore_errors=True)
         return links
 

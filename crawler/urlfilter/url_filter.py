@@ -142,7 +142,7 @@ class Scope:
     def names(self, url: str) -> bool:
         """Return whether the scope contains the URL itself, and not only a directory of the URL.
 
-        The scope contains the URLs that are seeds of kind `page`, or that a SURT prefix covers.
+        It contains the URL itself if the URL is a seed of kind `page`, or if a SURT prefix covers it.
         """
         if PAGE in self._others and self._others[PAGE]._has(url):
             return True

@@ -144,8 +144,9 @@ class BenchSet:
 class Run(NamedTuple):
     """The cost of one crawl, and the requests that the server saw.
 
-    `units` is CPU per unit of constant work, or 0 if unknown. `times` are the instants of all answers, in
-    order. `last` is the index of the last answer of the process that ended first.
+    `units` is the CPU time of the crawl divided by the CPU time of its SHA-1 and deflate, or 0 if it is
+    unknown. `times` are the instants of all answers, in order. `last` is the index of the last answer of the
+    process that ended first.
     """
 
     cpu: float

@@ -45,7 +45,7 @@ SIMULATED = (
 )  # fmt: skip
 YEAR = 365 * 86_400
 ALLOWED = 0.012  # an error of a decile below this one costs nothing
-LARGE = 0.03  # the cost of larger errors is linear
+LARGE = 0.03  # from this error on, the cost is linear
 
 
 class Run(msgspec.Struct, frozen=True):
@@ -63,7 +63,8 @@ class Run(msgspec.Struct, frozen=True):
 class Recording(Shipped):
     """The shipped schedule, which records every crawl and every sampled copy.
 
-    The columns of `rows` are: 1 for a sample, and the arguments of `Recalibration.observe`.
+    The first column of `rows` is 1 for a sample and 0 for a crawl; the others are the arguments of
+    `Recalibration.observe`.
     """
 
     def __init__(self, *args: Any, **named: Any) -> None:
@@ -142,7 +143,7 @@ def played(run: Run, data: Path, pages: int, work: Path) -> None:
 
 
 def replayed(run: Run, work: Path, constants: Constants) -> np.ndarray:
-    """Replay a run, and return the sums for `calibration.deciles` of its corrected probabilities."""
+    """Replay a run, correct its probabilities, and return the sums from which `calibration.deciles` makes deciles."""
     sums = np.zeros((1, calibration.DECILES, 3))
     state = Recalibration(constants=constants)
     for sample, fresh, hearing, weight, changed, new, haste in np.load(
@@ -161,7 +162,7 @@ def replayed(run: Run, work: Path, constants: Constants) -> np.ndarray:
 
 
 def errors(runs: list[Run], work: Path, constants: Constants, processes: int) -> dict[str, np.ndarray]:
-    """Return for each group of runs, and for all budgets of an arm, the sums of its deciles."""
+    """Return the sums of the deciles for each group of runs, and for each arm with all its budgets."""
     found: dict[str, np.ndarray] = {}
     replay = partial(replayed, work=work, constants=constants)
     for run, sums in zip(runs, results(replay, runs, processes), strict=True):
@@ -171,7 +172,10 @@ def errors(runs: list[Run], work: Path, constants: Constants, processes: int) ->
 
 
 def cost(found: dict[str, np.ndarray]) -> float:
-    """Return the weighted sum of the errors of all deciles; an arm at all budgets weighs four times as much as a web."""
+    """Return the weighted sum of the errors of all deciles.
+
+    An arm with all its budgets weighs four times as much as a web.
+    """
     total = 0.0
     for name, sums in found.items():
         count, stated, true = sums[0].T

@@ -370,7 +370,10 @@ def test_the_largest_host_bounds_the_rate() -> None:
 
 
 def test_shared_addresses_bound_the_rate() -> None:
-    """An address takes a request every 0.6 s. An address of 200 hosts is a CDN, and takes 16 requests a second."""
+    """An address takes a request every 0.6 s.
+
+    An address with 200 hosts counts as a CDN, and takes 16 requests a second.
+    """
     goal = msgspec.structs.replace(GOAL, pages=9000.0, hosts=1000.0, rate=1e6, latency=0.1, delay=1.0)
     shared = plan(msgspec.structs.replace(goal, addresses=100.0), UNITS)
     assert shared.bottleneck == "addresses that hosts share: politeness"

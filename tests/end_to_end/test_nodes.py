@@ -30,7 +30,7 @@ class Nodes:
         self.secret = folder / "secret"
         self.secret.write_text("0123456789abcdef0123456789abcdef")
         self.secret.chmod(0o600)
-        # the addresses that a node uses for its peers, if not their own
+        # node -> peer -> the address that the node uses for this peer, if it is not the peer's own
         self.seen: dict[str, dict[str, str]] = {}
 
     def start(

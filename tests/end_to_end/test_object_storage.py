@@ -133,7 +133,7 @@ def test_segments_deleted_locally_can_be_fetched_back(web: Web, s3: S3, place: s
     assert run("check", "--dir", directory).code == 0
     erased = run("withdraw", web.url("/3"), "--erase", "--dir", directory)
     assert erased.code == 3 and "ship --fetch" in erased.err
-    crawl(directory, web.url())  # this opens the directory and continues
+    crawl(directory, web.url())  # the crawl can be opened and continued without its segments
     assert run("ship", "--dir", directory, "--list").text.count("not here") == len(made)
     assert run("ship", "--dir", directory, "--fetch").code == 0
     assert made.items() <= segments(directory).items()

@@ -59,7 +59,8 @@ def test_three_processes_use_the_order_of_an_installed_package(
     It fetches the URLs of its own hosts in the order of their scores.
     """
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "site-packages"))
-    hosts = [f"h{number}.localhost" for number in range(24)]  # the owners depend on a random key
+    # many hosts, because their owners depend on a random key
+    hosts = [f"h{number}.localhost" for number in range(24)]
     with Web({}) as web:
         links = [web.url(name, host) for host in hosts for name in NAMES]
         web.routes = {"localhost/": page(*links)} | dict.fromkeys(NAMES, page(text="end"))

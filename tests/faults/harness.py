@@ -91,7 +91,8 @@ class TreeWeb:
     def url(self, page: int) -> str:
         """Return the URL of a page."""
         if "--names" in self._options:
-            return f"http://host{page % self._hosts}.site.localhost:{self.port}/{page}"
+            name = self._options[self._options.index("--names") + 1].replace("N", str(page % self._hosts))
+            return f"http://{name}:{self.port}/{page}"
         return url(page, self._hosts, self.port)
 
     @property

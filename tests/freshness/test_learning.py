@@ -47,7 +47,7 @@ def test_wrong_rates_are_not_mistaken_for_changing_neighbours() -> None:
 
     The true rates are not distributed as the estimator assumes, so its estimates are a fifth too low. It once
     attributed this error to changes in the neighbourhood. Then clocks ran 1.75 times too fast, watched times
-    were too long, and the rates fell to .45 of the truth.
+    were too long, and the rates fell to 0.45 of the truth.
     """
     learning, faster, rate = watched(1.0)
     assert 0.93 < np.mean(faster) < 1.1

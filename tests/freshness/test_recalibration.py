@@ -18,8 +18,8 @@ HASTES = st.floats(0.0, 1e9)
 def test_a_constant_error_of_the_rates_is_corrected(ratio: float) -> None:
     """In the model, a page whose predicted freshness is P is fresh with probability P^ratio.
 
-    A part of such an error looks like an error of large hazards, of which more is corrected than crawls show.
-    So the error of stale pages is larger.
+    A part of such an error looks like an error of large hazards, and large hazards are corrected by more than
+    crawls show. So the remaining error is larger for stale pages.
     """
     rng, found = np.random.default_rng(1), Recalibration()
     for hazard in rng.gamma(1.0, 0.6, 6000):

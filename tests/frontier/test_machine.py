@@ -1,7 +1,8 @@
 """Apply random operations to a frontier and compare it with a model. The front has two to four hosts.
 
 The model maps each URL to its expected state. Politeness is checked only through the times of the fetch
-tasks. Batches are written in order, but with a delay. A crash loses the batches that are not written yet.
+tasks. Batches are written in order, but with a delay. A kill loses the batches that are not written yet, and a
+power cut also loses the gap journal. After a kill, no host is asked within the gap of its last request.
 `_check` runs after each step. At the end, all answers are good and every URL must be done.
 """
 
@@ -15,6 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from crawler.frontier.discovery.entries import class_in_order
 from crawler.frontier.frontier import Frontier
+from crawler.frontier.hosts.gap_journal import GapJournal, journal_bytes
 from crawler.orders.classes import NEUTRAL, class_in, with_class
 from crawler.records import Blame, Fetch, FetchTask, Outcome, TaskKind
 from crawler.robots.cache import ALLOWED, DENIED, FETCH, Verdict, VerdictKind
@@ -92,13 +94,14 @@ class FrontierMachine(RuleBasedStateMachine):
         # host or address -> the instant before which no request may start
         self.free_at: dict[str, float] = {}
         self.durable: dict[str, float] = {}  # host -> `free_at` of its last committed page
+        self.memory = bytearray(journal_bytes(self.concurrency))
         self.busy: set[str] = set()
         self._open(clean=True)
 
     def _open(self, clean: bool) -> None:
         self.out: list[tuple[FetchTask, float]] = []
         self.commits: deque[tuple[str, Any]] = deque()
-        self.borrowed: list[str] = []
+        self.borrowed: list[tuple[str, str, float]] = []  # host, address, begin of the request
         self.frontier = Frontier(
             self.store,
             self.settings,
@@ -107,6 +110,7 @@ class FrontierMachine(RuleBasedStateMachine):
             registrable_domain=domain_of,
             concurrency=self.concurrency,
             rng=random.Random(7),
+            journal=GapJournal(self.memory),
         )
         self.frontier.open(self.now, clean)
 
@@ -255,12 +259,23 @@ class FrontierMachine(RuleBasedStateMachine):
             self.now = max(self.now, wakeup)
 
     @rule(seconds=st.sampled_from([0.0, 0.2, 60.0]))
-    def crash(self, seconds: float) -> None:
+    def kill(self, seconds: float) -> None:
+        self._cut_off()
+        self._crash(seconds)
+
+    @rule(seconds=st.sampled_from([0.0, 0.2, 60.0]))
+    def cut_power(self, seconds: float) -> None:
+        self._cut_off()
+        self._forget_requests()
+        self.memory[:] = bytes(len(self.memory))
+        self._crash(seconds)
+
+    def _crash(self, seconds: float) -> None:
         """Lose all unwritten batches.
 
         The DUE is written in the same batches, so after the crash it returns the lost URLs again.
         """
-        self._forget_requests()
+        self.busy.clear()
         self.now += seconds
         again = [self.waiting[url] for url in sorted(self.uncommitted)]
         self.uncommitted.clear()
@@ -273,15 +288,19 @@ class FrontierMachine(RuleBasedStateMachine):
         if again:
             self._add(again)
 
+    def _cut_off(self) -> None:
+        """End the requests in flight, because a crash closes their connections."""
+        for fetch_task, began in self.out:
+            if fetch_task.kind in (TaskKind.PAGE, TaskKind.ROBOTS):
+                self._end_request(fetch_task, Fetch("", Outcome.FETCHED, took=self.now - began))
+        for host, address, began in self.borrowed:
+            self._end_hop(host, address, self.now - began)
+
     def _forget_requests(self) -> None:
         """Remove uncommitted requests from the model; after such a request, only the minimum gap applies."""
-        for fetch_task, _ in self.out:
-            if fetch_task.kind in (TaskKind.PAGE, TaskKind.ROBOTS):
-                self._end_request(fetch_task, Fetch("", Outcome.FETCHED, took=0.0))
         for host in HOSTS:
             least = self.now + (3.0 if host == "z.b.org" else DELAY)
             self.free_at[host] = max(self.durable.get(host, 0.0), min(self.free_at.get(host, 0.0), least))
-        self.busy.clear()
 
     @rule()
     def restart(self) -> None:
@@ -328,15 +347,18 @@ class FrontierMachine(RuleBasedStateMachine):
         if address:
             assert address not in self.busy and self.now >= self.free_at.get(address, 0.0)
             self.busy.add(address)
-        self.borrowed.append((host, address))
+        self.borrowed.append((host, address, self.now))
 
     @precondition(lambda self: self.borrowed)
     @rule()
     def give_back(self) -> None:
-        host, address = self.borrowed.pop()
-        self.frontier.hops.give_back(host, self.now, 0.1)
+        host, address, began = self.borrowed.pop()
+        self.frontier.hops.give_back(host, self.now, self.now - began)
         self.busy -= {host, address}
-        self.free_at[host] = self.now + DELAY
+        self._end_hop(host, address, self.now - began)
+
+    def _end_hop(self, host: str, address: str, took: float) -> None:
+        self.free_at[host] = self.now + max(DELAY, min(2.0 * took, 30.0))
         if address:
             self.free_at[address] = self.now + 0.5
 
@@ -362,6 +384,7 @@ class FrontierMachine(RuleBasedStateMachine):
     @invariant()
     def consistent(self) -> None:
         self.frontier._check()
+        self.frontier._gates.journal._check()
         counters = self.frontier.views.counters()
         staged = sum(kind == "page" and item.end == "done" for kind, item in self.commits)
         assert counters["todo"] + counters["in_flight"] + staged == len(self.waiting)

@@ -236,7 +236,7 @@ def test_uncommitted_copies_can_be_read() -> None:
     assert cache.verdict(HOST, "/no", NOW) is DENIED
     batch = store.batch()
     cache.stage(batch)
-    cache.committed()  # this is for an earlier group
+    cache.committed()  # this call belongs to an earlier group
     _good(cache, NOW, host="https://third.example")
     assert cache.verdict(HOST, "/no", NOW) is DENIED
     store.write(batch)

@@ -102,7 +102,7 @@ async def test_each_form_of_a_page_is_remembered_by_its_own_address(
         forms = (AT, AT + "&at=20231114221320", AT + "&rewrite=1")
         expected = [(await served.get(form)).body for form in forms]
         assert len(set(expected)) == 3
-        # the first request takes the long way, which remembers no address
+        # the first request does not take the fast path, and no address is remembered for it
         for looked_up in (3, 1, 0):
             located.clear()
             for form, body in zip(forms, expected, strict=True):

@@ -21,7 +21,7 @@ from tests.serve.support import NAMES, Served
 from tests.serve.test_stored_parts import AT, GZIP, TEXT, both, inflated, withdraw  # noqa: F401 (a fixture)
 
 SITE = "http://site.example/"
-PAGES = 100  # more than one slice of records
+PAGES = 100  # number of pages; their records are read in more than one step
 
 
 def long(number: int) -> bytes:

@@ -371,7 +371,7 @@ async def test_notifications_are_accepted_completely_or_rejected(tmp_path: Path)
         await hub.verify()
         first = posted(urlList=[f"{SITE}{n}" for n in range(2)])
         assert [(await served.post("/indexnow", first)).status for _ in range(2)] == [200, 429]
-        served.now += 0.2  # enough for two more signals at the rate of all sources together
+        served.now += 0.2  # lets two more signals pass at the common rate of all sources
         assert [(await hub.distribute()).status for _ in range(2)] == [202, 429]
         served.now += 0.9
         assert (await served.post("/indexnow", first)).status == 200, (

@@ -307,7 +307,8 @@ def test_unidentified_clients_cannot_exceed_the_connection_limit(
             await asyncio.wait_for(reader.read(), 5)
             closed += 1
         assert closed == 10
-        assert len(p0.peers._connections) <= 1 + 4 + 1  # the last 1 is the connection that p0 dialled
+        # the last 1 stands for the connection that p0 opened itself
+        assert len(p0.peers._connections) <= 1 + 4 + 1
         for _, writer in strangers:
             writer.close()
         await asyncio.gather(p0.peers.close(), p1.peers.close())

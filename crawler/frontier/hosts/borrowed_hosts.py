@@ -8,6 +8,7 @@ host busy tries again later.
 from crawler.frontier.hosts.addresses import Address, Addresses
 from crawler.frontier.hosts.domain_rates import DomainRates
 from crawler.frontier.hosts.front_plans import Plans
+from crawler.frontier.hosts.gap_journal import GapJournal
 from crawler.frontier.hosts.politeness import HostPoliteness
 from crawler.frontier.hosts.registry import Registry
 
@@ -24,12 +25,14 @@ class BorrowedHosts:
         addresses: Addresses,
         domains: DomainRates,
         plans: Plans,
+        journal: GapJournal,
     ) -> None:
         self._registry = registry
         self._politeness = politeness
         self._addresses = addresses
         self._domains = domains
         self._plans = plans
+        self._journal = journal
         self._busy: dict[int, Address | None] = {}  # host key -> the address held together with the host
 
     def __len__(self) -> int:
@@ -58,6 +61,7 @@ class BorrowedHosts:
             self._addresses.acquire(record, now)
         self._domains.start(domain, key, now)
         self._busy[key] = record
+        self._journal.begin(key, now)
         return 0.0
 
     def give_back(self, hostname: str, now: float, took: float, retry_after: float) -> None:

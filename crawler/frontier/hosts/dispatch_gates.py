@@ -11,18 +11,21 @@ rate        the process may start another request               rate
 
 from collections.abc import Callable
 
-from crawler.config import Config, PolitenessConfig
+from crawler.config import Config, Override, PolitenessConfig
 from crawler.frontier.hosts.addresses import Address, Addresses
 from crawler.frontier.hosts.borrowed_hosts import ASK_AGAIN, BorrowedHosts
 from crawler.frontier.hosts.dns_lookups import DnsLookups
 from crawler.frontier.hosts.domain_rates import DomainRates
 from crawler.frontier.hosts.front_host import FrontHost
+from crawler.frontier.hosts.gap_journal import GapJournal
 from crawler.frontier.hosts.politeness import HostPoliteness
 from crawler.frontier.hosts.rate import Rate
 from crawler.frontier.hosts.registry import Registry
 from crawler.frontier.hosts.slot_shares import SlotShares
 from crawler.frontier.hosts.workbench import Workbench
 from crawler.orders.order import BREADTH_FIRST
+
+_LONGEST = 86_400.0  # seconds; no request takes longer
 
 
 class DispatchGates:
@@ -31,6 +34,7 @@ class DispatchGates:
     Args:
         concurrency: fetch slots of this process.
         processes: the number of processes of the whole crawl; they share rate and addresses.
+        journal: notes the gaps of hosts, and contains the notes of earlier processes.
     """
 
     def __init__(
@@ -42,10 +46,14 @@ class DispatchGates:
         *,
         concurrency: int,
         processes: int,
+        journal: GapJournal,
     ) -> None:
         self.registry = registry
         self.hosts = registry.hosts
-        self.politeness = HostPoliteness(config.politeness, registry.hosts)
+        self.politeness = HostPoliteness(config.politeness, registry.hosts, journal)
+        self.journal = journal
+        factors = [config.politeness.delay_factor, *(own.delay_factor or 0.0 for own in config.override)]
+        self._slowest = Override(delay_factor=max(factors))
         self.addresses: Addresses[FrontHost] = Addresses(
             config.politeness, config.frontier.addresses_max, processes
         )
@@ -70,17 +78,37 @@ class DispatchGates:
         self.shares = SlotShares(
             registry.hosts, concurrency, config.frontier.untried_share, config.fetch.crowded_timeout
         )
-        self.visits = BorrowedHosts(registry, self.politeness, self.addresses, self.domains, self.plans)
+        self.visits = BorrowedHosts(
+            registry, self.politeness, self.addresses, self.domains, self.plans, journal
+        )
         self.resolving = not config.fetch.proxy  # a proxy resolves names itself, so no look-ups are made here
         self._waiters_max = config.frontier.address_waiters_max
 
     def open(self, now: float) -> None:
         """Open the parts, once the registry is open.
 
-        If the crawl has run before, every address first waits for its gap.
+        If the crawl has run before, every address first waits for its gap. Each host in the journal waits for
+        its own gap.
         """
         if len(self.hosts):
             self.addresses.open(now)
+        for note in self.journal.found():
+            if note.is_under_way:
+                ready, gap = self._after_interrupted(note.key, note.at, now)
+            else:
+                ready, gap = min(note.at, now + note.gap), note.gap
+            self.journal.end(note.key, ready, gap)
+            if ready > now:
+                self.registry.resume_gap(note.key, ready, gap)
+
+    def _after_interrupted(self, key: int, began: float, now: float) -> tuple[float, float]:
+        """Return the end and the length of the gap after a request that was under way when its process was killed.
+
+        The request may have lasted until now, and it may have been for any URL of the host.
+        """
+        took = min(now - began, _LONGEST) if began <= now else _LONGEST
+        gap = self.politeness.longest_gap(self.hosts.find(key), took, self._slowest)
+        return now + gap, gap
 
     def configure(self, politeness: PolitenessConfig) -> None:
         """Set the gaps and back-offs of future requests. The end of a gap that has already started does not change."""
@@ -123,7 +151,10 @@ class DispatchGates:
             self.plans.wake(host, ready)
 
     def acquire_own_address(self, host: FrontHost, name: str, now: float) -> float:
-        """Take a request slot at the address `name` for a held host. Return 0.0 on success, else when to try again."""
+        """Take a request slot at the address `name` for a held host.
+
+        Return 0.0 on success, else the time of the next try.
+        """
         if host.address is not None or not name or not self.addresses.counted:
             return 0.0
         address = self.addresses.meet(name, host.domain, now)

@@ -15,7 +15,8 @@ Durations are in seconds; instants are seconds on the process clock.
 """
 
 from crawler.config import Override, PolitenessConfig
-from crawler.frontier.hosts.table import HostFlag, HostTable
+from crawler.frontier.hosts.gap_journal import GapJournal
+from crawler.frontier.hosts.table import NOWHERE, HostFlag, HostTable
 from crawler.records import Blame, Fetch, Outcome
 
 TLS_WAIT = 86_400.0  # s
@@ -37,11 +38,12 @@ def _busy_time(fetch: Fetch) -> float:
 
 
 class HostPoliteness:
-    """The politeness rules for hosts, applied to rows of the host table."""
+    """The politeness rules for hosts, applied to rows of the host table. The journal notes the end of each gap."""
 
-    def __init__(self, config: PolitenessConfig, hosts: HostTable) -> None:
+    def __init__(self, config: PolitenessConfig, hosts: HostTable, journal: GapJournal | None = None) -> None:
         self.config = config
         self._hosts = hosts
+        self._journal = GapJournal(bytearray()) if journal is None else journal
 
     def finish(
         self,
@@ -61,8 +63,7 @@ class HostPoliteness:
         waits only for the usual gap.
         """
         if fetch.is_cached:
-            self._hosts.ready[slot] = max(self._hosts.ready[slot], now)
-            return float(self._hosts.ready[slot])
+            return self._rest(slot, max(self._hosts.ready[slot], now), self._hosts.gap[slot])
         wait = 0.0
         if charged and fetch.blame is not Blame.NONE:
             self._hosts.cause[slot] = _CAUSE_OF.get(fetch.outcome, 0)
@@ -73,9 +74,21 @@ class HostPoliteness:
         elif fetch.status:
             self._answered(slot, fetch)
         wait = max(wait, self._gap(slot, _busy_time(fetch), crawl_delay, override), self._retry_after(fetch))
-        self._hosts.gap[slot] = wait
-        self._hosts.ready[slot] = now + wait
-        return now + wait
+        return self._rest(slot, now + wait, wait)
+
+    def _rest(self, slot: int, ready: float, gap: float) -> float:
+        """Let the host rest until `ready`, at the end of a gap of `gap` seconds. Return `ready`."""
+        hosts = self._hosts
+        hosts.gap[slot], hosts.ready[slot] = gap, ready
+        self._journal.end(hosts.key[slot], ready, gap)
+        return ready
+
+    def interrupt(self, slot: int, gap: float, now: float) -> None:
+        """Record that a request was interrupted at `now`.
+
+        The host waits for `gap`, or until the end of its present wait if that is later.
+        """
+        self._rest(slot, max(self._hosts.ready[slot], now + gap), gap)
 
     def usual_gap(self, slot: int) -> float:
         """Return the gap in seconds that followed the host's last answer, or the minimum gap if it is longer."""
@@ -88,13 +101,21 @@ class HostPoliteness:
         """
         hosts = self._hosts
         wait = max(self._gap(slot, took, 0.0, NO_OVERRIDE), min(retry_after, self.config.retry_after_max))
-        hosts.ready[slot] = max(hosts.ready[slot], now + wait)
-        hosts.gap[slot] = hosts.ready[slot] - now
+        ready = max(hosts.ready[slot], now + wait)
+        self._rest(slot, ready, ready - now)
 
     def give_up(self, slot: int, cause: str) -> None:
         """Send no more requests to the host in this run."""
         self._hosts.flags[slot] |= HostFlag.GIVEN_UP
         self._hosts.cause[slot] = CAUSES.index(cause)
+
+    def longest_gap(self, slot: int, took: float, override: Override) -> float:
+        """Return the gap after a request that may have taken up to `took` seconds.
+
+        `slot` is NOWHERE if the host has no slot yet.
+        """
+        known = slot != NOWHERE
+        return self._gap(slot, took, 0.0, override) if known else gap(took, self.config, override)
 
     def gap_terms(self, slot: int, crawl_delay: float, override: Override) -> tuple[float, float]:
         """Return (minimum, factor) for the gap after the host's next answer.

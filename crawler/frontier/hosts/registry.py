@@ -52,9 +52,8 @@ class Meta(msgspec.Struct):
 class Registry:
     """Hosts by name or slot, with totals over all hosts.
 
-    `todo` is the number of entries in all queues (including those in flight),
-    `parked` the number of parked entries by index of their rule, and `reached`
-    the number of hosts that have ever answered.
+    `todo` is the number of entries in all queues, including the entries in flight. `parked[i]` is the number
+    of entries parked by the rule with the index i. `reached` is the number of hosts that have ever answered.
     """
 
     def __init__(
@@ -78,10 +77,12 @@ class Registry:
         self.stored_limits = ""
         self.unclean_at = 0.0
         self.notes: dict[bytes, bytes | None] = {}  # None: delete
+        # for hosts that the store lacks: host key -> ready time and gap (`resume_gap`)
+        self._gaps_of_unknown: dict[int, tuple[float, float]] = {}
         self.memo: dict[str, int] = {}  # slots of the host names seen most recently
 
-    def open(self, now: float, clean: bool) -> None:
-        """Load all records.
+    def open(self, now: float, clean: bool, *, reading: bool = False) -> None:
+        """Load all records. Unless `reading`, let hosts that were given up be tried again.
 
         After an unclean stop, each host first waits for its gap, or for `politeness.delay` if that is longer.
         If no frontier has used the store before, no request has been made and no host waits.
@@ -99,11 +100,13 @@ class Registry:
             self.unclean_at = now
         self.hosts.opened_at = self.unclean_at + self._delay if self.unclean_at else 0.0
         self._set_instants(now)
+        if not reading:
+            self._try_again()
         self.todo = int(self.hosts.array("todo").sum())
         self.reached = int(((self.hosts.array("flags") & HostFlag.REACHED) != 0).sum())
 
     def _set_instants(self, now: float) -> None:
-        """Limit the stored ready times to now + gap, and let hosts that were given up be tried again.
+        """Limit the stored ready times to now + gap.
 
         After an unclean stop, there may have been requests that no record mentions. So each host waits for
         its gap, or for `politeness.delay` if that is longer, counted from the opening of the store after that
@@ -114,12 +117,28 @@ class Registry:
         ready, gap = (hosts.array("ready"), hosts.array("gap").astype(np.float64))
         ready = np.minimum(ready, now + gap)
         hosts.put("ready", slice(None), np.maximum(ready, self.unclean_at + np.maximum(gap, self._delay)))
+        # The time during which no process ran does not count as silence of a host.
+        hosts.put("silent_since", hosts.array("silent_since") > 0.0, now)
+
+    def _try_again(self) -> None:
+        """Let hosts that the last run gave up be tried again."""
+        hosts = self.hosts
         given_up = (hosts.array("flags") & HostFlag.GIVEN_UP) != 0
         for name in ("failures", "silent_since", "cause"):
             hosts.put(name, given_up, 0)
         hosts.put("flags", slice(None), hosts.array("flags") & np.uint16(0xFFFF ^ HostFlag.GIVEN_UP))
-        # The time during which no process ran does not count as silence of a host.
-        hosts.put("silent_since", hosts.array("silent_since") > 0.0, now)
+
+    def resume_gap(self, key: int, ready: float, gap: float) -> None:
+        """Let a host wait until `ready`, because a process that was killed made a request that the store lacks.
+
+        The store may lack the host, too. Then the wait applies when a link to the host is found again.
+        """
+        slot = self.hosts.find(key)
+        if slot == NOWHERE:
+            self._gaps_of_unknown[key] = ready, gap
+        elif ready > self.hosts.ready[slot]:
+            self.hosts.ready[slot], self.hosts.gap[slot] = ready, gap
+            self.note(slot, self.stored_name(slot))
 
     def _note_first(self) -> None:
         """Record that requests may be made from now on, so that the next opening detects an unclean stop."""
@@ -183,6 +202,9 @@ class Registry:
         if self.unclean_at:
             # the store may lack a request that was made to the host before an unclean stop
             self.hosts.ready[slot] = self.unclean_at + self._delay
+        if self._gaps_of_unknown and (found := self._gaps_of_unknown.pop(key, None)) is not None:
+            ready, self.hosts.gap[slot] = found
+            self.hosts.ready[slot] = max(self.hosts.ready[slot], ready)
         domain_key = self.domain_key(name)
         domain = self.domains.find(domain_key)
         self.hosts.domain[slot] = self.domains.insert(domain_key) if domain == NOWHERE else domain

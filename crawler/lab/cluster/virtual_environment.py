@@ -15,9 +15,10 @@ from crawler.errors import Unexpected
 from crawler.extract.loop_share import LoopShare
 from crawler.fetcher.fetch_request import HTTP
 from crawler.fetcher.fetchers import FetcherNeeds, MakeFetcher, make_fetcher
+from crawler.frontier.hosts.gap_journal import JournalMemory
 from crawler.lab.cluster.cluster_settings import ClusterSettings
 from crawler.lab.cluster.fetching import VirtualClient, VirtualResolver, WebLog
-from crawler.lab.cluster.machine import Life, SystemCalls
+from crawler.lab.cluster.machine import Killed, Life, SystemCalls
 from crawler.lab.cluster.synthetic_web import SyntheticWeb
 from crawler.lab.cluster.virtual_browser import VirtualRenderer
 from crawler.lab.cluster.virtual_network import VirtualListener, VirtualNetwork
@@ -57,6 +58,9 @@ class VirtualEnvironment(Environment):
     def open_store(self, path: Path, config: StoreConfig, *, copy: bool = False) -> tuple[KeyValue, str]:
         return self._life.machine.open_store(path), ""
 
+    def mapped_file(self, path: Path, size: int) -> JournalMemory:
+        return _LivingMemory(super().mapped_file(path, size), self._life)
+
     def network(
         self, config: Config, clock: Clock, reader: Reader, unexpected: Unexpected, *, processes: int
     ) -> Network:
@@ -90,7 +94,7 @@ class VirtualEnvironment(Environment):
     def frozen(self) -> AbstractContextManager[None]:
         """Return a context that does nothing.
 
-        A process may be killed in this context. If the context froze the heap, the heap would then stay frozen.
+        If the context froze the heap, the heap would stay frozen after a process was killed in the context.
         """
         return nullcontext()
 
@@ -99,6 +103,24 @@ class VirtualEnvironment(Environment):
 
     def watchdog(self, limit: float) -> Any:
         return _NoWatchdog()
+
+
+class _LivingMemory:
+    """A mapped file of one life. The cleanup code of a killed life cannot write to it."""
+
+    def __init__(self, memory: JournalMemory, life: Life) -> None:
+        self._memory, self._life = memory, life
+
+    def __len__(self) -> int:
+        return len(self._memory)
+
+    def __getitem__(self, place: slice) -> bytes | bytearray:
+        return self._memory[place]
+
+    def __setitem__(self, place: slice, data: bytes) -> None:
+        if self._life.dead:
+            raise Killed
+        self._memory[place] = data
 
 
 class _NoWatchdog:

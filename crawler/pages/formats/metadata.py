@@ -210,7 +210,8 @@ def _lang(document: Any) -> str:
 
 def _add_items(declared: _Declared, document: Any, utf8: bytes) -> None:
     found: list[Item] = []
-    # a long word is found faster than "ld+json"; the "a" is omitted because it may be a capital
+    # A long word is found faster than "ld+json". The word lacks the first letter of "application", which may be
+    # a capital.
     if _contains(utf8, b"pplication/ld+json"):
         found += _linked_data(document)
     if _contains(utf8, b"itemprop"):
@@ -368,8 +369,8 @@ def _property(node: Any) -> str:
 def _text(value: Any, by_id: dict[str, Item], name: str) -> str:
     """Return a property of an item as text.
 
-    For an object, this is its `name` or URL. For a list, it is all names if `name` is "name", else the
-    first value.
+    For an object, this is its `name` or URL. For a list, it is the first text or, if the argument `name` is
+    "name", all texts, joined.
     """
     if not isinstance(value, list):
         return _scalar(value, by_id, name)

@@ -11,6 +11,7 @@ from crawler.due.eliminator import Eliminator
 from crawler.fetcher.fetch_request import user_agent
 from crawler.frontier.discovery.entries import decode
 from crawler.frontier.frontier import Frontier
+from crawler.frontier.hosts.gap_journal import GapJournal, JournalMemory, journal_bytes
 from crawler.frontier.refresh.importance import read_values
 from crawler.frontier.refresh.stored_view import unopened
 from crawler.pages.page_cache import PageCache
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
     from crawler.urls.trace import TraceWriter
 
 log = logging.getLogger("crawler")
+
+GAPS = "gaps"  # name of the file with the gap journal
 
 
 def open_store(context: ProcessContext) -> tuple[KeyValue, str]:
@@ -97,7 +100,8 @@ def make_page_cache(context: ProcessContext, store: KeyValue, fingerprinter: Fin
 
 def make_file_bodies(context: ProcessContext, pages: PageCache) -> "FileBodies":
     """Open the folder of partly received files. Delete the parts of those files that are stored as a whole by now."""
-    from crawler.process.fetching.file_bodies import FileBodies  # only a running crawl needs this
+    # imported here, because only a running crawl needs it
+    from crawler.process.fetching.file_bodies import FileBodies
 
     parts = PartFolder(context.directory / PARTS)
 
@@ -150,7 +154,13 @@ def make_frontier(
     refresh: "Refresh | None",
     priority: Callable[[Link], int] | None,
     withdrawn: Callable[[str], bool],
+    brief: bool,
 ) -> Frontier:
+    """Return the frontier, with its gap journal. If `brief`, no requests will be made, and no journal is created."""
+    path = context.directory / GAPS
+    memory: JournalMemory = bytearray()
+    if context.copy is None and (path.exists() or not brief):
+        memory = context.environment.mapped_file(path, journal_bytes(context.config.crawl.concurrency))
     return Frontier(
         store,
         context.config,
@@ -163,6 +173,7 @@ def make_frontier(
         refresh=refresh,
         priority=priority,
         withdrawn=withdrawn,
+        journal=GapJournal(memory),
     )
 
 
@@ -208,7 +219,7 @@ def make_trace(context: ProcessContext) -> "TraceWriter | None":
     """Open a new trace of links that enter the host splitter, in the folder of the process; None if not configured."""
     if not context.config.crawl.trace:
         return None
-    from crawler.extract.repeated_links import TAGS  # few crawls write a trace
+    from crawler.extract.repeated_links import TAGS  # imported here, because few crawls write a trace
     from crawler.urls.trace import TraceWriter
 
     details = {"source": "crawl", "tags": list(TAGS), "process": context.name}

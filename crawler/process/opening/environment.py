@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING
 from crawler.clock import Clock
 from crawler.config import Config, StoreConfig
 from crawler.errors import Unexpected
+from crawler.frontier.hosts.gap_journal import JournalMemory
 from crawler.process.lifecycle import garbage_collection
 from crawler.process.lifecycle.limits import WATCH_INTERVAL
 from crawler.storage.engines import open_store
+from crawler.storage.files import mapped_file
 from crawler.storage.kv import KeyValue
 
 if TYPE_CHECKING:
@@ -60,6 +62,10 @@ class Environment:
             compressed=not copy,
         )
         return store, store.mended
+
+    def mapped_file(self, path: Path, size: int) -> JournalMemory:
+        """Map a file of at least `size` bytes for reading and writing."""
+        return mapped_file(path, size)
 
     def network(
         self, config: Config, clock: Clock, reader: "Reader", unexpected: Unexpected, *, processes: int

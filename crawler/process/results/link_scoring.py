@@ -51,7 +51,7 @@ class LinkScoring:
 
     Args:
         bits: 2^bits URLs are remembered for links to this process, and as many for links sent to others.
-        improve: called with better links to own URLs, and the change that they belong to.
+        improve: called with (links, change) for links that improve the score of a URL of this process.
     """
 
     def __init__(

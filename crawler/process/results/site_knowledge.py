@@ -99,7 +99,7 @@ class SiteKnowledge:
         change.count("splitter.scope_told", len(notices) * len(peers))
 
     def apply_notice(self, change: Change, links: list[Link]) -> list[Link]:
-        """Some `links` of a peer are notices, which widen the scope: apply them. Return the other links."""
+        """Apply the notices among a peer's `links`, which widen the scope. Return the other links."""
         notices = [link for link in links if link.flags & _SCOPE]
         if not notices:
             return links
@@ -112,7 +112,10 @@ class SiteKnowledge:
     # -- equivalences ----------------------------------------------------------
 
     def redirected(self, change: Change, fetch: Fetch) -> None:
-        """Note the target of an authority's redirect. Enough equal redirects prove that the two are one site."""
+        """Note the target of an authority's redirect.
+
+        Enough equal redirects prove that the authority and the target are one site.
+        """
         target = resolve(fetch.url, fetch.location)
         if target is not None and self._equivalences.redirected(fetch.url, target):
             change.put(EQUIVALENCES, seal(_encode_json(self._equivalences.state())))

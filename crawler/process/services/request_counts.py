@@ -21,8 +21,8 @@ COUNTS_INTERVAL = 5.0  # seconds between two writes; a crash loses the counts si
 class RequestCounts:
     """The counts of a process.
 
-    `queue` passes a change to the commit queue. The importance of pages that follows from the counts is
-    passed to `refresh`.
+    `queue` passes a change to the commit queue. The counts determine the importance of pages, which is passed
+    to `refresh`.
     """
 
     def __init__(

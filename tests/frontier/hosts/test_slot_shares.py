@@ -86,7 +86,7 @@ def test_shared_hosting_has_a_gap_and_a_rate() -> None:
 
 
 def test_one_fetch_slot_is_reclaimed_per_waiting_host() -> None:
-    """While others wait, a host that never answered loses its slot after 5 s; a slow host after `crowded_timeout`."""
+    """While others wait, a host that never answered loses its slot after 5 s, and a slow host after `crowded_timeout`."""
     hosts = HostTable()
     shares = SlotShares(hosts, 4, 1.0, crowded_timeout=15.0)
     front = [FrontHost(hosts.insert(n + 1), n + 1, f"h{n}.org", 0, 0) for n in range(7)]

@@ -285,7 +285,7 @@ def test_while_directories_burst_the_choice_is_near_the_best_and_needs_few_check
 ) -> None:
     """Pages change with their directories. Importances are equal, or Pareto of this shape.
 
-    If directories kept their keys after a crawl of one of their pages, the choices would be worth .61 of the best
+    If directories kept their keys after a crawl of one of their pages, the choices would be worth 0.61 of the best
     (equal importances). If quiet pages were checked every quarter of Ts, a choice would need eight checks.
     """
     rng = np.random.default_rng(1)

@@ -23,6 +23,7 @@ from crawler.due.plans import FlushPlan
 from crawler.errors import StoreError
 from crawler.frontier.frontier import Frontier
 from crawler.frontier.hosts.front_host import FrontHost
+from crawler.frontier.hosts.gap_journal import GapJournal
 from crawler.lab.cluster import cluster
 from crawler.lab.cluster.cluster import Cluster, memory_folder
 from crawler.lab.cluster.cluster_settings import ClusterSettings
@@ -31,6 +32,7 @@ from crawler.lab.cluster.judge import RunVerdict, judge
 from crawler.lab.cluster.synthetic_web import WebSpec
 from crawler.pages import segments
 from crawler.process.committing.commits import Commits
+from crawler.process.exchange.agreed_end import AgreedEnd
 from crawler.process.exchange.peer_exchange import PeerExchange
 from crawler.process.results.admission import Owners, Seen
 from crawler.splitter import compaction
@@ -170,6 +172,10 @@ def _gaps_forgotten() -> list[tuple[Any, str, Any]]:
     return [(Frontier, "open", lambda self, now, clean: opened(self, now, True))]
 
 
+def _journal_unread() -> list[tuple[Any, str, Any]]:
+    return [(GapJournal, "found", lambda self: iter(()))]
+
+
 def _retries_at_their_word() -> list[tuple[Any, str, Any]]:
     read = FrontHost.read_ahead
 
@@ -281,7 +287,7 @@ def _end_in_one_round() -> list[tuple[Any, str, Any]]:
 
 
 def _end_forgotten() -> list[tuple[Any, str, Any]]:
-    return [(PeerExchange, "_recall_end", lambda self: None)]
+    return [(AgreedEnd, "is_recalled", lambda self: False)]
 
 
 def _own_first() -> list[tuple[Any, str, Any]]:
@@ -425,6 +431,14 @@ PLANTS = {
         "after an unclean stop, hosts wait for their gaps",
         _gaps_forgotten,
         KILLS | {"tree": {"politeness": {"delay": 5.0}}},
+    ),
+    "journal-unread": Plant(
+        "after a kill, hosts wait for the gaps of uncommitted requests, too",
+        _journal_unread,
+        {
+            "faults": ("kill",),
+            "tree": {"politeness": {"delay": 1.0, "delay_factor": 100.0, "delay_max": 200.0}},
+        },
     ),
     "retries-at-their-word": Plant(
         "a clock jump stalls no host", _retries_at_their_word, {"faults": ("clock",)}

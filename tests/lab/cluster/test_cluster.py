@@ -143,11 +143,12 @@ CHEAP = {
 # These bugs are found in a web of 30 pages, too.
 CHEAP_IN_A_SMALL_WEB = {
     "gap-taken": 2,
+    "journal-unread": 7,
     "loss-not-told": 1,
     "budget-not-counted": 1,
     "wrong-original": 1,
     "shown-links-ignored": 1,
-    "foreign-signals-ignored": 1,
+    "foreign-signals-ignored": 3,
     "empty-disk-accepted": 1,
     "notices-ignored": 2,
     "warc-not-synced": 1,

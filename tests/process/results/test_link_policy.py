@@ -67,7 +67,7 @@ def test_links_out_of_scope_are_checked_if_configured(open_joint: OpenJoint) -> 
     found = extracted("/x", "http://b.org/y.pdf", "http://b.org/secret", "mailto:me")
     change = joint.page(joint.fetch_task(), fetch(HOME), found)
     assert links_of(change) == [("http://a.org/x", 1, 0, 0), ("http://b.org/y.pdf", 0, 0, EXTERNAL)]
-    # the link that is checked although it is out of scope counts as accepted and as filtered
+    # the external link is checked although it is out of scope, so it counts both as accepted and as filtered
     assert change.counts["urls.links"] == 5
     assert change.counts["urls.accepted"] == 2
     assert change.counts["urls.filtered.scope"] == 2

@@ -113,7 +113,10 @@ def test_the_share_divides_the_rate_between_new_and_known_pages(open_joint: Call
 def test_a_host_that_waits_with_a_known_page_comes_before_other_pages(
     open_joint: Callable[..., Joint],
 ) -> None:
-    """Otherwise, a host that needs its robots.txt first would wait forever while other hosts use the whole rate."""
+    """If it came later, a host that needs its robots.txt first would wait forever.
+
+    The other hosts would use the whole rate.
+    """
     ready = [{"match": f"{host}.org", "robots": "ignore"} for host in "ab"]
     joint = open_joint(**ON, crawl={"rate": 1.5}, override=ready)
     urls = [f"http://{host}.org/{n}" for host in "abcdef" for n in range(2)]

@@ -1,0 +1,144 @@
+"""The gap journal: the end of each host's politeness gap, noted where a kill does not erase it.
+
+The record of a host is stored with the commit group of its last request. A kill erases the groups that are
+not committed. Without a journal, a new process would know neither which hosts these requests went to, nor
+how long their answers took, nor a Retry-After in them. So a note is made before each request and after it:
+
+    begin   the request is under way since this instant
+    end     the host may be requested again from this instant; the gap before it
+
+The notes are cells of 32 bytes in a mapped file. A write to the map is a write to the page cache of the
+kernel, so a kill cannot lose it, and no call waits for the disk. The file is never synced: a power cut may
+lose the notes of the last seconds. Then only the minimum gap of `Registry.open` remains.
+
+A host has at most one cell. The cell of the host whose request ended first is reused first. By then, its
+record is committed, because the journal has several cells for each request that may be uncommitted. If more
+requests are under way than there are cells, the further requests are not noted. A note takes 0.5 us of CPU time.
+
+A kill may interrupt the write of a cell, so each cell begins and ends with the number of the write. A cell
+with two different numbers counts as a request that is under way since an unknown time.
+"""
+
+import struct
+from collections import OrderedDict
+from collections.abc import Iterator
+from math import inf
+from typing import NamedTuple, Protocol
+
+# number of the write, host key, instant, gap, and again the number, to detect an incomplete write
+_CELL = struct.Struct("<IQddI")
+_SIZE = _CELL.size
+_NUMBER_MAX = 0xFFFF_FFFF
+_UNDER_WAY = -1.0  # stands for the gap of a request that has not ended
+# Number of cells for each fetch slot. At most five hosts per slot have a request under way. Each slot may have
+# one task that holds it and one that is aside, and every two slots may have one slow task. Each of these tasks
+# holds its own host, and perhaps the host of a redirect hop.
+CELLS_PER_SLOT = 16
+
+
+class JournalMemory(Protocol):
+    """The bytes of a journal: a mapped file, or a bytearray for a frontier whose gaps need not survive."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, place: slice, /) -> bytes | bytearray: ...
+
+    def __setitem__(self, place: slice, data: bytes, /) -> None: ...
+
+
+def journal_bytes(concurrency: int) -> int:
+    """Return the size of the journal of a process with this number of fetch slots."""
+    return CELLS_PER_SLOT * concurrency * _SIZE
+
+
+class Note(NamedTuple):
+    """A note about the last request to the host `key`.
+
+    If the request ended, `at` is the end of the host's gap, and `gap` its length. Otherwise, `at` is the beginning of
+    the request, -inf if it is unknown.
+    """
+
+    key: int
+    at: float
+    gap: float
+
+    @property
+    def is_under_way(self) -> bool:
+        return self.gap < 0.0
+
+
+class GapJournal:
+    """A journal in `memory`. It continues with the notes that the memory contains."""
+
+    def __init__(self, memory: JournalMemory) -> None:
+        self._memory = memory
+        self._cells: dict[int, int] = {}  # host key -> offset of its cell
+        # the hosts without a request under way, in the order in which their requests ended
+        self._ended: OrderedDict[int, None] = OrderedDict()
+        self._free: list[int] = []
+        self._number = 0
+        self._found: list[Note] = []
+        for offset in range(0, len(memory) // _SIZE * _SIZE, _SIZE):
+            self._read(offset)
+
+    def _read(self, offset: int) -> None:
+        number, key, at, gap, again = _CELL.unpack(self._memory[offset : offset + _SIZE])
+        self._number = max(self._number, number)
+        if key in self._cells or not (number or again):
+            self._free.append(offset)
+            return
+        self._cells[key] = offset
+        self._found.append(Note(key, at, gap) if number == again else Note(key, -inf, _UNDER_WAY))
+
+    def found(self) -> Iterator[Note]:
+        """Yield the notes of earlier processes, each once. The caller must then call `end` for each of the hosts."""
+        while self._found:
+            yield self._found.pop()
+
+    def begin(self, key: int, now: float) -> None:
+        """Note that a request to the host is about to be sent."""
+        cell = self._cells.get(key)
+        if cell is None:
+            self._write(self._take(key), key, now, _UNDER_WAY)
+        elif key in self._ended:
+            del self._ended[key]
+            self._write(cell, key, now, _UNDER_WAY)
+
+    def end(self, key: int, ready: float, gap: float) -> None:
+        """Note that no request to the host is under way, and that its gap of `gap` seconds ends at `ready`."""
+        cell = self._cells.get(key)
+        if cell is None:
+            cell = self._take(key)
+        if cell is not None:
+            self._ended[key] = None
+            self._ended.move_to_end(key)
+        self._write(cell, key, ready, gap)
+
+    def _take(self, key: int) -> int | None:
+        """Return a cell for a host that has none; None if all cells belong to requests under way."""
+        if self._free:
+            cell = self._free.pop()
+        elif self._ended:
+            cell = self._cells.pop(self._ended.popitem(last=False)[0])
+        else:
+            return None
+        self._cells[key] = cell
+        return cell
+
+    def _write(self, cell: int | None, key: int, at: float, gap: float) -> None:
+        if cell is None:
+            return
+        self._number = number = self._number % _NUMBER_MAX + 1
+        self._memory[cell : cell + _SIZE] = _CELL.pack(number, key, at, gap, number)
+
+    def _check(self) -> None:
+        """Assert that each cell has at most one host, and that the memory agrees with the indexes."""
+        cells = sorted([*self._cells.values(), *self._free])
+        assert cells == list(range(0, len(self._memory) // _SIZE * _SIZE, _SIZE))
+        assert self._ended.keys() <= self._cells.keys()
+        for key, cell in self._cells.items():
+            _, noted, _, gap, _ = _CELL.unpack(self._memory[cell : cell + _SIZE])
+            assert noted == key and (gap < 0.0) == (key not in self._ended)
+
+    def __repr__(self) -> str:
+        return f"GapJournal({len(self._cells) - len(self._ended)} under way, {len(self._ended)} ended)"

@@ -88,7 +88,7 @@ def folders(directory: Path) -> list[Path]:
 
 
 class Transfers(NamedTuple):
-    """What a call of `ship_waiting` did: notes about the shipped segments, and the number of bytes deleted locally."""
+    """The result of `ship_waiting`: notes about the shipped segments, and the number of bytes deleted locally."""
 
     notes: list[shipping.ShippingNote]
     freed: int

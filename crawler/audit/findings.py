@@ -167,7 +167,7 @@ class Auditor:
         self._statuses[str(row["status"] or outcome.value)] += 1
         if outcome not in _NOT_ASKED:
             self._note_took(row["took"], row["url"])
-        # The URL redirects to the same URL, or to another form of this URL.
+        # The URL redirects to the same URL, or to an equivalent URL.
         if row["error"] == REDIRECT_LOOP:
             self._redirects[fingerprint] = (row["url"], fingerprint, row["url"])
         elif state == PageState.REDIRECTED and target is not None:

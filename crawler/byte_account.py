@@ -24,7 +24,7 @@ from typing import Generic, TypeVar
 
 SMALL_BYTES = 64 << 10  # each share may grow to this size; the median page has 30 kB
 YOUNGER_PART = 4  # all shares but the oldest may together hold 1/4 of the limit
-CHARGED_PART = 8  # the oldest share may exceed the limit, but not while more than 1/8 of the limit is charged
+CHARGED_PART = 8  # while more than 1/8 of the limit is charged, the oldest share may not exceed the limit
 
 _O = TypeVar("_O", bound=Hashable)
 

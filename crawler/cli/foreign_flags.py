@@ -91,7 +91,7 @@ FOREIGN: tuple[tuple[str, tuple[str, ...], str], ...] = (
     (BROWSERTRIX, ("--generateCDX",), "`crawler export --format cdxj` after the crawl"),
 )  # fmt: skip
 
-# Maps each flag, and then each tool that has it, to what to use instead.
+# flag -> tool that has this flag -> what to use instead
 _BY_FLAG: dict[str, dict[str, str]] = {}
 for _tool, _flags, _instead in FOREIGN:
     for _flag in _flags:

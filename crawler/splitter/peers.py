@@ -276,10 +276,10 @@ class Peers:
     `on_news` is called when entries of a peer have arrived and must be applied, or when a commit must store a
     fresh epoch. `on_failure` is called when the store fails and the process must end.
 
-    Each start of a process has a number, which comes from the clock. If a peer knows a start with a higher
-    number, it refuses this process. The cause may be that the clock of this process was set back. This is
-    assumed if the peer is not connected to another process of the same name, and no peer has accepted the
-    present start yet. Then `on_older` is called with the higher number.
+    Each start of a process has a number, which comes from the clock. A peer remembers the highest number of each
+    process, and refuses a process that was started with a lower number. The cause may be that the clock of this
+    process was set back. This is assumed if the peer is not connected to another process of the same name, and no
+    peer has accepted the present start yet. Then `on_older` is called with the higher number.
     """
 
     def __init__(

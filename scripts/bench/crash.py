@@ -188,7 +188,7 @@ def power_cuts(folder: Path, size: Crash) -> Row:
 def random_instants(folder: Path, size: Crash) -> Row:
     rng, delay = random.Random(size.seed), str(HOSTS * size.kills * PAUSE_MAX / 2 / size.pages)
     with TreeWeb(folder, size.pages, "--fanout", "2", hosts=HOSTS) as web:
-        # with this delay, the crawl takes about as long as all kills take
+        # with this delay, the crawl lasts about until the last kill
         flags = size.flags("--delay", delay)
         kills = run_with_random_kills(web, folder / "crawl", size.kills, PAUSE_MAX, rng, *flags)
         missed = [] if len(kills) == size.kills else [f"{size.kills - len(kills)} random kills"]

@@ -1,4 +1,4 @@
-"""Test that each unit cost is measured in the intended state of the stages."""
+"""Test that before each unit cost is measured, the stages are in the state that the measurement assumes."""
 
 from pathlib import Path
 

@@ -294,7 +294,7 @@ def test_keys_sort_by_page_and_time() -> None:
 VISIT = st.tuples(
     st.integers(1, 4),  # page
     st.sampled_from([b"", b"a", b"b", b"long " * 400]),
-    st.booleans(),  # whether the answer is a 304, if there is a copy
+    st.booleans(),  # if there is a copy: whether the answer is a 304
     st.booleans(),  # whether a commit follows this answer
 )
 

@@ -135,7 +135,7 @@ class SlotShares:
         return host
 
     def note_arrival(self, slot: int) -> None:
-        """Record that the turn of a host that was taken from the queue has begun."""
+        """Record that a host that was taken from the queue has begun its turn."""
         self._called.discard(slot)
 
     def record_outcome(self, slot: int, fetch: Fetch, now: float, task: TaskKind = TaskKind.PAGE) -> None:

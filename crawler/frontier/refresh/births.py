@@ -7,9 +7,9 @@ until the URL's first fetch ends. Then the date shows how long after publication
 (`news.py`). Only the first date of a URL is kept, because later dates refer to changes. The keys of the
 records move with their buckets when a crawl is resharded.
 
-Each record is written in the same batch as the results of the reading that gave the date, and deleted in the
-batch of the URL's first fetch. So if a crash loses a date, it also loses the reading that gave the date, and
-the reading is repeated.
+A date comes from reading a sitemap or feed. Its record is written in the same batch as the other results of
+this reading, and deleted in the batch of the URL's first fetch. So if a crash loses a date, it also loses the
+reading, and the reading is repeated.
 """
 
 import math

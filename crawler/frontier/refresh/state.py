@@ -52,8 +52,8 @@ _SITE_NUMBERS = 39
 _SITE = struct.Struct(f"<{_SITE_NUMBERS}d")
 # the record of a site with a weekly rhythm
 _PACED_SITE = struct.Struct(f"<{_SITE_NUMBERS + RHYTHM_NUMBERS}d")
-# Earlier versions did not count signals, or had no sums of bad pages. In their records, the rhythm of a site
-# follows after this many values.
+# Earlier versions did not count signals, or did not keep sums for pages with bad signals. In their records, the
+# rhythm of a site follows after this many values.
 _EARLIER = (31, 33)
 _EARLIER_SITES = [8 * (numbers + rhythm) for numbers in _EARLIER for rhythm in (0, RHYTHM_NUMBERS)]
 # The form stored by versions that derived the recall from announced changes.

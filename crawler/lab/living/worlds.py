@@ -301,8 +301,7 @@ def _hosts(count: int, pages: int, every: float, process: str = "poisson") -> tu
 def _list() -> dict[str, WorldSpec]:
     """Return all worlds by name."""
     times = {"hour": HOUR, "day": DAY, "month": MONTH, "year": YEAR}
-    # If the budget is far above one visit per change, a game must have many rounds to see enough changes. With
-    # smaller budgets, a game needs as many rounds as with one visit per change.
+    # With many visits per change, a game must have many rounds to see enough changes.
     rounds = {0.1: 40.0, 0.3: 40.0, 1.0: 40.0, 3.0: 60.0, 10.0: 100.0, 100.0: 300.0}
     found = [
         WorldSpec("issue", _hosts(4, 100, DAY), visits=1.5, rounds=15.0, warm_up=0.5),

@@ -56,7 +56,7 @@ TOLD_MAX = 256
 FADE = 0.9  # each reading multiplies the older sums by this
 UNPAID = 4.0  # factor on the interval of a source whose readings cost more than they gain
 # A reading that comes later than this many intervals after the last counts no more than one that comes then.
-LATE_MAX = 2.0
+LATE_MAX = 4.0
 FIRST_PRECISION = 0.5  # assumed precision of a source read once
 # intervals are rounded to powers of 2^(1/2), because the schedule can hold only a few different age bounds
 STEPS_AN_OCTAVE = 2

@@ -4,16 +4,17 @@ Every crawl tests the P[fresh] that was predicted before it. The model's hazard 
 corrected hazard is
 
     H' = H exp(a + b min(f, 0) + b' max(f, 0) + c [told] + d [unsaid] + e [new] / (1 + H) + g ln(haste)
-               + h [told] max(ln H, 0)),    f = ln(H / H0)
+               + h [told] max(ln H, 0) + i [unsaid] f),    f = ln(H / H0)
 
-with eight coefficients for the whole crawl. The coefficient a corrects for changes that are faster or slower
+with nine coefficients for the whole crawl. The coefficient a corrects for changes that are faster or slower
 than expected. The coefficients b and b' correct hazards that are estimated too far from their centre H0. If b
 is negative, small hazards are increased, because fresh pages were predicted as too fresh. If b' is negative,
 large hazards are reduced, because stale pages were predicted as too stale. The coefficients c and h apply to
 pages with signals since their last crawl: if h is negative, such pages are less often stale than their many
-signals say. The coefficient d applies to pages without such a signal, if a source of signals is in use on
-their site. The coefficient e applies to new pages, that is, pages that appeared while the crawl was
-watching their site and that were never fetched again. Pages change more often while they are new. The
+signals say. The coefficients d and i apply to pages without such a signal, if a source of signals is in use on
+their site: if i is negative, the hazards of such pages are too large, above all large hazards. The source would
+probably have reported a change. The coefficient e applies to new pages, that is, pages that appeared while the
+crawl was watching their site and that were never fetched again. Pages change more often while they are new. The
 coefficient e does not apply if a source of signals is in use on the site. The haste of a page is the ratio of
 the neighbourhood clock to the elapsed time, but at least 1. Changes of neighbours say less about a page than
 the clock assumes, so g is negative. H0 is the geometric mean of the hazards that pages have when they are
@@ -44,8 +45,9 @@ from enum import IntEnum
 import msgspec
 import numpy as np
 
-COEFFICIENTS = 8
-_EARLIER = 7  # the number of coefficients in records of earlier versions, which had no h
+COEFFICIENTS = 9
+# numbers of coefficients in the records of earlier versions, which had no i, or neither h nor i
+_EARLIER = (8, 7)
 
 
 class Constants(msgspec.Struct, frozen=True):
@@ -65,8 +67,8 @@ class Constants(msgspec.Struct, frozen=True):
 
 
 FITTED = Constants(
-    prior=(0.0, -0.2, 0.07, 0.0, 0.0, 0.84, -0.33, 0.0),
-    precision=(30.0, 100.0, 12.0, 0.9, 0.9, 4.0, 1.5, 35.0),
+    prior=(0.0, -0.2, 0.07, 0.0, 0.0, 0.84, -0.33, 0.0, -0.39),
+    precision=(30.0, 100.0, 12.0, 0.9, 0.9, 4.0, 1.5, 35.0, 7.6),
     memory=2000.0,
     centre=0.8,
     beyond=0.6,
@@ -75,9 +77,9 @@ WEIGHT_MAX = 10.0
 # a hazard outside of this range is corrected by the factor of the nearer bound
 HAZARD_LOW, HAZARD_HIGH = 1e-3, 6.0
 # Within these bounds, a greater hazard always has a greater corrected hazard. The steepest slope of e / (1 +
-# H) is -e/4, and each of b' + h, b - e/4 and b' - e/4 is above -1.
-LOW = np.array((-2.0, -0.55, -0.55, -5.0, -5.0, -2.0, -1.0, -0.4))
-HIGH = np.array((2.0, 1.0, 1.0, 5.0, 5.0, 1.4, 1.0, 0.5))
+# H) is -e/4, and each of b' + h, b + i, b' + i, b - e/4 and b' - e/4 is above -1.
+LOW = np.array((-2.0, -0.55, -0.55, -5.0, -5.0, -2.0, -1.0, -0.4, -0.4))
+HIGH = np.array((2.0, 1.0, 1.0, 5.0, 5.0, 1.4, 1.0, 0.5, 0.5))
 TILT = 2  # the index of b' in the coefficients
 _SURE = 1e-300
 
@@ -103,7 +105,7 @@ class Recalibration:
         self._precision = np.diag(self._prior_precision)
         self._centre, self._weight = 0.0, 0.0  # ln H0, and the weight of the crawls that determined it
         kept = np.array(numbers)
-        for size in (COEFFICIENTS, _EARLIER):
+        for size in (COEFFICIENTS, *_EARLIER):
             if len(kept) == size + size * size + 2 and np.isfinite(kept).all():
                 self._coefficients[:size] = kept[:size]
                 self._coefficients = np.clip(self._coefficients, LOW, HIGH)
@@ -118,7 +120,7 @@ class Recalibration:
 
     @property
     def coefficients(self) -> tuple[float, ...]:
-        """The coefficients a, b, b', c, d, e, g, h as crawls have shown them."""
+        """The coefficients a, b, b', c, d, e, g, h, i as crawls have shown them."""
         return tuple(self._coefficients.tolist())
 
     def observe(
@@ -180,7 +182,7 @@ class Recalibration:
         told, unsaid = float(hearing is Hearing.TOLD), float(hearing is Hearing.UNSAID)
         fresher = 1.0 / (1.0 + math.exp(log)) if new and hearing is Hearing.NONE else 0.0
         hurry = math.log(max(haste, 1.0))
-        return np.array((1.0, below, above, told, unsaid, fresher, hurry, told * max(log, 0.0)))
+        return np.array((1.0, below, above, told, unsaid, fresher, hurry, told * max(log, 0.0), unsaid * far))
 
     def __repr__(self) -> str:
         return f"Recalibration({', '.join(f'{each:.2f}' for each in self.coefficients)})"

@@ -199,7 +199,7 @@ def _replay(rows: np.ndarray, constants: Constants) -> np.ndarray:
     return sums
 
 
-@njit(cache=True)
+@njit
 def _follow(
     rows: np.ndarray,
     prior: np.ndarray,
@@ -229,7 +229,7 @@ def _follow(
         x[0], x[1], x[2] = 1.0, min(far, 0.0), max(far, 0.0)
         x[3], x[4] = 1.0 * (hearing == 2.0), 1.0 * (hearing == 1.0)
         x[5] = 1.0 / (1.0 + np.exp(log)) if new else 0.0
-        x[6], x[7] = np.log(max(rows[row, 6], 1.0)), x[3] * max(log, 0.0)
+        x[6], x[7], x[8] = np.log(max(rows[row, 6], 1.0)), x[3] * max(log, 0.0), x[4] * far
         if sample:
             stated = fresh
             if 0.0 < fresh < 1.0:

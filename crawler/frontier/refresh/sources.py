@@ -57,7 +57,7 @@ FADE = 0.9  # each reading multiplies the older sums by this
 UNPAID = 4.0  # if the readings of a source cost more than they gain, its interval is multiplied by this
 # If a reading comes later than this many intervals after the previous one, it has no more weight than a reading
 # after exactly this many intervals.
-LATE_MAX = 2.0
+LATE_MAX = 4.0
 FIRST_PRECISION = 0.5  # assumed precision of a source read once
 # intervals are rounded to powers of 2^(1/2), because the schedule can hold only a few different age bounds
 STEPS_AN_OCTAVE = 2

@@ -43,6 +43,7 @@ BOUND = (
     "frontier.refresh.flights",
     "frontier.refresh.page_signals",
     "frontier.refresh.schedule_records",
+    "frontier.refresh.page_facts",
     "frontier.refresh.overview",
     "frontier.refresh.schedule",
     "lab.refresh.exact_greedy",

@@ -52,7 +52,7 @@ def scheduled(settings: Settings, steps: int = 150) -> dict[str, Any]:
     schedule.rate = 8 / DAY
     if not settings.pooling:
         for page, parameters in enumerate(PARAMETERS):
-            schedule.set_page(page, PageParameters(*parameters), 0.0)
+            schedule.facts.set_page(page, PageParameters(*parameters), 0.0)
     now, asked = 0.0, []
     for step in range(steps):
         now += DAY / 8

@@ -351,7 +351,7 @@ METHODS_MAX = 24
 # Classes that still have more methods -> how many; no number here may rise.
 MANY_METHODS = {
     "Answer": 29,
-    "Arms": 35,
+    "Arms": 29,
     "ChangingWeb": 31,
     "Client": 27,
     "ClockCache": 28,
@@ -361,7 +361,7 @@ MANY_METHODS = {
     "Outbox": 26,
     "Population": 33,
     "RobotsCache": 26,
-    "Schedule": 36,
+    "Schedule": 30,
     "Learning": 26,
     "SignalQuality": 36,
     "Spool": 26,

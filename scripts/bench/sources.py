@@ -106,8 +106,8 @@ class Maps(Shipped):
         self._say(site, now)
 
     def _bound(self, number: int, interval: float, now: float) -> None:
-        self.schedule.bound_ages(number, *ages(interval, 0.0, math.inf))
-        self.schedule.set_importance(number, 1.0, now)
+        self.schedule.facts.bound_ages(number, *ages(interval, 0.0, math.inf))
+        self.schedule.facts.set_importance(number, 1.0, now)
 
     def _say(self, site: int, now: float) -> None:
         """Pass the signals in a site's sitemap to the schedule."""

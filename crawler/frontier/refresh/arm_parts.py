@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 
+from crawler.freshness.params import PageParameters
 from crawler.frontier.refresh.schedule import Schedule
 from crawler.frontier.refresh.settings import HostView, PageView
 
@@ -68,6 +69,37 @@ class ArmsSignals:
     @property
     def waiting(self) -> int:
         return sum(schedule.signals.waiting for schedule in self._arms.schedules)
+
+
+class ArmsFacts:
+    """Combines the `Facts` of all schedules into one."""
+
+    def __init__(self, arms: ArmNumbers) -> None:
+        self._arms = arms
+
+    def set_page(self, page: int, parameters: PageParameters, now: float) -> None:
+        schedule, number, _ = self._arms.split(page)
+        schedule.facts.set_page(number, parameters, now)
+
+    def set_importance(self, page: int, importance: float, now: float) -> None:
+        schedule, number, _ = self._arms.split(page)
+        schedule.facts.set_importance(number, importance, now)
+
+    def bound_ages(self, page: int, min_age: float, max_age: float) -> None:
+        schedule, number, _ = self._arms.split(page)
+        schedule.facts.bound_ages(number, min_age, max_age)
+
+    def note_birth(self, page: int) -> None:
+        schedule, number, _ = self._arms.split(page)
+        schedule.facts.note_birth(number)
+
+    def expect_news(self, page: int, links: int, now: float) -> None:
+        schedule, number, _ = self._arms.split(page)
+        schedule.facts.expect_news(number, links, now)
+
+    def credit_hub(self, page: int, found: float, now: float) -> None:
+        schedule, number, _ = self._arms.split(page)
+        schedule.facts.credit_hub(number, found, now)
 
 
 class ArmsOverview:

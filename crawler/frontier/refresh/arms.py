@@ -19,8 +19,7 @@ import numpy as np
 
 from crawler.config.schema import ARMS_MAX
 from crawler.errors import UsageError
-from crawler.freshness.params import PageParameters
-from crawler.frontier.refresh.arm_parts import ArmNumbers, ArmsOverview, ArmsRecords, ArmsSignals
+from crawler.frontier.refresh.arm_parts import ArmNumbers, ArmsFacts, ArmsOverview, ArmsRecords, ArmsSignals
 from crawler.frontier.refresh.clock_repair import SetBack
 from crawler.frontier.refresh.schedule import Schedule
 from crawler.frontier.refresh.settings import Settings
@@ -50,6 +49,7 @@ class Arms:
         self.numbers = ArmNumbers(self.schedules)
         self.signals = ArmsSignals(self.numbers)
         self.overview = ArmsOverview(self.numbers)
+        self.facts = ArmsFacts(self.numbers)
         self.records = ArmsRecords(self.numbers)
         self._behind = [0.0] * len(settings)  # number of fetches by which each arm is behind the mean
         self._flying: dict[int, int] = {}  # page -> its host, even if the page was removed meanwhile
@@ -124,30 +124,6 @@ class Arms:
     def host_of(self, page: int) -> int:
         schedule, number, _ = self.numbers.split(page)
         return schedule.host_of(number)
-
-    def set_page(self, page: int, parameters: PageParameters, now: float) -> None:
-        schedule, number, _ = self.numbers.split(page)
-        schedule.set_page(number, parameters, now)
-
-    def set_importance(self, page: int, importance: float, now: float) -> None:
-        schedule, number, _ = self.numbers.split(page)
-        schedule.set_importance(number, importance, now)
-
-    def bound_ages(self, page: int, min_age: float, max_age: float) -> None:
-        schedule, number, _ = self.numbers.split(page)
-        schedule.bound_ages(number, min_age, max_age)
-
-    def note_birth(self, page: int) -> None:
-        schedule, number, _ = self.numbers.split(page)
-        schedule.note_birth(number)
-
-    def expect_news(self, page: int, links: int, now: float) -> None:
-        schedule, number, _ = self.numbers.split(page)
-        schedule.expect_news(number, links, now)
-
-    def credit_hub(self, page: int, found: float, now: float) -> None:
-        schedule, number, _ = self.numbers.split(page)
-        schedule.credit_hub(number, found, now)
 
     def block(self, host: int, until: float) -> None:
         for arm, schedule in enumerate(self.schedules):

@@ -118,7 +118,7 @@ class Hubs:
     def links_of(self, page: cython.int) -> cython.double:
         """Return the number of URLs in the page's first copy that the crawl did not know.
 
-        If there were fewer than `LINKS_LEAST` (`schedule.py`), return 0.
+        If there were fewer than `LINKS_LEAST` (`page_facts.py`), return 0.
         """
         row: cython.int = self.row_of(page)
         return self.rows[row].links if row >= 0 else 0.0

@@ -126,5 +126,5 @@ class PageAges:
 
     def _bound(self, page: int, least: float, most: float, then: float) -> None:
         """Set the age bounds of a page, and recompute its deadline."""
-        self._schedule.bound_ages(page, least, most)
-        self._schedule.set_importance(page, self._schedule.records.page_state(page)[7], then)
+        self._schedule.facts.bound_ages(page, least, most)
+        self._schedule.facts.set_importance(page, self._schedule.records.page_state(page)[7], then)

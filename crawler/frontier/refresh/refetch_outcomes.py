@@ -19,10 +19,11 @@ from crawler.frontier.refresh.expectation import Expectation
 from crawler.frontier.refresh.importance import Importance
 from crawler.frontier.refresh.news import News, kind_of
 from crawler.frontier.refresh.page_ages import FEED_TYPES, PageAges, is_source
+from crawler.frontier.refresh.page_facts import LINKS_LEAST, SITE_LIST_LINKS
 from crawler.frontier.refresh.page_keys import PageKeys
 from crawler.frontier.refresh.portion import Portion
 from crawler.frontier.refresh.refetch_claims import RefetchClaims
-from crawler.frontier.refresh.schedule import LINKS_LEAST, SITE_LIST_LINKS, Schedule
+from crawler.frontier.refresh.schedule import Schedule
 from crawler.frontier.refresh.settings import RefreshOutcome
 from crawler.frontier.refresh.site_clock import SiteClock
 from crawler.frontier.refresh.validators import Validators
@@ -134,7 +135,7 @@ class RefetchOutcomes:
         if page < 0:
             page = self._enter(fingerprint, record, crawled_at, now, batch)
             if news:
-                self._schedule.note_birth(page)
+                self._schedule.facts.note_birth(page)
         state.stage_page(self._schedule, page, batch)
         self._changes.stage(batch)
 
@@ -148,7 +149,7 @@ class RefetchOutcomes:
         page = self._schedule.find(fingerprint)
         links += SITE_LIST_LINKS * of_site
         if page >= 0 and links >= LINKS_LEAST:
-            self._schedule.expect_news(page, links, self._clock.at(now))
+            self._schedule.facts.expect_news(page, links, self._clock.at(now))
             state.stage_page(self._schedule, page, batch)
 
     def _enter(
@@ -184,7 +185,7 @@ class RefetchOutcomes:
             return
         page = self._schedule.find(fingerprint)
         self._expectation.ended(known, result, then)
-        self._schedule.set_importance(page, self._importance.of(fingerprint, after, now), then)
+        self._schedule.facts.set_importance(page, self._importance.of(fingerprint, after, now), then)
         told = changed and self._ages.is_read_by_value(after)
         # nothing is learned from a source's own changes
         learned = RefreshOutcome.UNCHANGED if told else result
@@ -213,7 +214,7 @@ class RefetchOutcomes:
         if hub is None or page < 0:
             return False
         self._news.found(kind_of(hub, is_feed=hub.content_type in FEED_TYPES))
-        self._schedule.credit_hub(page, 1.0, self._clock.at(now))
+        self._schedule.facts.credit_hub(page, 1.0, self._clock.at(now))
         state.stage(self._schedule, page, batch)
         return True
 
@@ -226,7 +227,7 @@ class RefetchOutcomes:
             if record is None:
                 continue
             importance = self._importance.of(fingerprint, record, now)
-            self._schedule.set_importance(page, importance, self._clock.at(now))
+            self._schedule.facts.set_importance(page, importance, self._clock.at(now))
             state.stage_page(self._schedule, page, batch)
             weighed += 1
         return weighed

@@ -14,6 +14,7 @@ page with the earliest deadline is taken.
     queues.py            heaps of hosts, of their directories, of their pages; the first page
     exploration.py       occasional fetches of the page longest unvisited
     flights.py           pages in flight, and the effects of their results
+    page_facts.py        facts about pages besides their fetches          `Schedule.facts`
     page_signals.py      change signals make deadlines earlier            `Schedule.signals`
     overview.py          queries that change nothing                      `Schedule.overview`
     schedule_records.py  the stored state of a schedule                   `Schedule.records`
@@ -31,7 +32,6 @@ import cython
 import numpy as np
 
 from crawler.freshness.columns import rows_of
-from crawler.freshness.params import PageParameters
 from crawler.frontier.refresh.settings import Settings
 
 if cython.compiled:
@@ -41,6 +41,7 @@ if cython.compiled:
     from cython.cimports.crawler.frontier.refresh.flights import Flights, check_instant
     from cython.cimports.crawler.frontier.refresh.level_controller import LevelController
     from cython.cimports.crawler.frontier.refresh.overview import Overview
+    from cython.cimports.crawler.frontier.refresh.page_facts import Facts, check_importance
     from cython.cimports.crawler.frontier.refresh.page_signals import SLICE, Signals
     from cython.cimports.crawler.frontier.refresh.queues import CHECKS_MAX, Queues
     from cython.cimports.crawler.frontier.refresh.schedule_records import Records
@@ -60,6 +61,7 @@ else:
     from crawler.frontier.refresh.flights import Flights, check_instant
     from crawler.frontier.refresh.level_controller import LevelController
     from crawler.frontier.refresh.overview import Overview
+    from crawler.frontier.refresh.page_facts import Facts, check_importance
     from crawler.frontier.refresh.page_signals import SLICE, Signals
     from crawler.frontier.refresh.queues import CHECKS_MAX, Queues
     from crawler.frontier.refresh.schedule_records import Records
@@ -73,14 +75,6 @@ _SWEEP_ROWS = cython.declare(cython.Py_ssize_t, 4)
 # Number of fetches after which the measured rate is precise enough for a first level.
 _FIRST_TAKES = cython.declare(cython.Py_ssize_t, 8)
 _VALUED = ("ncis", "greedy", "cis")
-
-# If the first copy of a page shows fewer new URLs than this, the page becomes a hub only when one of its
-# refetches finds a new page.
-LINKS_LEAST = 4
-LINKS_MOST = 1000  # more links than this do not increase the expected number of new pages
-# A list of a whole site counts as if its first copy had shown this many more URLs. Otherwise, nothing would be
-# expected of the front page or sitemap of a young site, which shows few URLs or none.
-SITE_LIST_LINKS = 20
 
 DEFAULTS = Settings()
 
@@ -130,6 +124,7 @@ class Schedule:
             self._tables, self._controller, self._deadlines, self._queues, self._exploration, self._learning,
             self._flights,
         )  # fmt: skip
+        self.facts = Facts(self._tables, self._controller, self._queues, self._learning, self._flights)
         self.records = Records(self._tables, self._learning, self._flights)
 
     # -- adding and removing pages
@@ -149,7 +144,7 @@ class Schedule:
         """
         check_instant(now)
         check_instant(crawled_at)
-        _weight(importance)
+        check_importance(importance)
         if self._tables.pages.find(fingerprint) >= 0:
             raise RuntimeError(f"page {fingerprint:016x} is already in {self!r}")
         page = self._tables.new_page(fingerprint, host_key, directory_key)
@@ -270,74 +265,6 @@ class Schedule:
     def host(self, host_key: int) -> int:
         """Return the host's number, adding the host if it is new."""
         return self._tables.host(host_key)
-
-    def set_importance(self, page: int, importance: float, now: float) -> None:
-        """Set the importance of a page, and adjust the level to the importances of all pages."""
-        self._flights.require_page(page)
-        check_instant(now)
-        _weight(importance)
-        roots: cython.double = self._tables.roots
-        self._tables.set_importance(page, importance)
-        self._controller.adjust(roots, self._tables.roots)
-        if self._tables.owned:
-            self._tables.own[page].importance = importance
-        self._queues.reschedule(page, now)
-
-    def set_page(self, page: int, parameters: PageParameters, now: float) -> None:
-        """Set a page's own parameters. From now on, the results of its fetches do not change them."""
-        self._flights.require_page(page)
-        check_instant(now)
-        p = parameters
-        numbers = (p.importance, p.change_rate, p.silent_rate, p.signal_rate, p.false_rate)
-        if not all(0.0 <= number < _INFINITY for number in numbers):
-            raise ValueError(f"{parameters}: rates must be finite and not negative")
-        self._tables.set_own(page, parameters)
-        self._queues.reschedule(page, now)
-
-    def bound_ages(self, page: int, min_age: float, max_age: float) -> None:
-        """Set age bounds of this page. From its next crawl on, these replace the bounds of the settings.
-
-        Raises:
-            ValueError: more than 255 different pairs, or bounds that contradict each other.
-        """
-        self._flights.require_page(page)
-        if not 0.0 <= min_age <= max_age or min_age == _INFINITY or not max_age > 0.0:
-            raise ValueError(f"invalid age bounds {min_age} .. {max_age}")
-        self._tables.bound_ages(page, float(min_age), float(max_age))
-
-    def note_birth(self, page: int) -> None:
-        """Record that a page that was just added is new: it appeared while the crawl was watching its site."""
-        self._flights.require_page(page)
-        self._tables.states[page] |= NEW
-
-    def expect_news(self, page: int, links: int, now: float) -> None:
-        """Record that the first copy of a page contained `links` URLs that the crawl did not know.
-
-        The page may show more new URLs later. For a list of a whole site, `links` includes `SITE_LIST_LINKS`.
-        """
-        self._flights.require_page(page)
-        check_instant(now)
-        if links >= LINKS_LEAST and self._tables.hubs.row_of(page) < 0:
-            row: cython.int = self._tables.hubs.make(page, 0.0)
-            self._tables.hubs.rows[row].links = min(links, LINKS_MOST)
-            self._queues.reschedule(page, now)
-
-    def credit_hub(self, page: int, found: float, now: float) -> None:
-        """Credit a page with `found` new pages: a refetch of this page was the first to show their URLs."""
-        self._flights.require_page(page)
-        check_instant(now)
-        if not 0.0 <= found < _INFINITY:
-            raise ValueError(f"found {found}")
-        if found > 0.0:
-            host: cython.int = self._tables.owner(page)
-            directory: cython.int = self._tables.page_heaps.nodes[page].owner
-            watched: cython.double = self._tables.rows[page].watched
-            shown: cython.bint = self._tables.hubs.has_shown(page)
-            row: cython.int = self._tables.hubs.make(page, watched)
-            self._tables.hubs.rows[row].found += found
-            links: cython.double = self._tables.hubs.rows[row].links
-            self._learning.discovery.credit(host, directory, found, now, shown, links)
-            self._queues.reschedule(page, now)
 
     def block(self, host: int, until: float) -> None:
         """Request no page of this host before `until` (infinite: until another call)."""
@@ -513,8 +440,3 @@ class Schedule:
             f"{len(self._flights.held)} in flight, "
             f"level {self._controller.level:.4g})"
         )
-
-
-def _weight(importance: float) -> None:
-    if not 0.0 <= importance < float("inf"):
-        raise ValueError(f"importance {importance}")

@@ -255,6 +255,6 @@ def _reveal(web: ChangingWeb, game: GainGame, crawl: Crawl, pages: set[int], now
             host = web.hosts[web.host_of[page]]
             rate = max(web.rates[page] / game.speed, NEVER)
             truth = PageParameters(weights[page], rate, host.recall, host.noise / game.speed)
-            stages.refresh.schedule.set_page(number, truth, now * game.speed)
+            stages.refresh.schedule.facts.set_page(number, truth, now * game.speed)
             told.add(page)
     return told

@@ -24,7 +24,7 @@ from crawler.freshness.change_rates import ChangeRates, gain_of
 from crawler.freshness.discovery import Discovery, faded, watched_for
 from crawler.freshness.params import Pages
 from crawler.frontier.refresh import Settings
-from crawler.frontier.refresh.schedule import LINKS_LEAST
+from crawler.frontier.refresh.page_facts import LINKS_LEAST
 from crawler.lab.league import rivals
 from crawler.lab.league.exact import Exact
 from crawler.lab.league.living import Finder, LivingWorld
@@ -86,11 +86,11 @@ class Crediting(Shipped):
     """The crawler's schedule, which learns which pages have shown new pages."""
 
     def expect(self, hub: int, links: int, now: float) -> None:
-        self.schedule.expect_news(self._number[hub], links, now)
+        self.schedule.facts.expect_news(self._number[hub], links, now)
 
     def credit(self, hub: int, found: float, now: float) -> None:
         if self._number[hub] >= 0:
-            self.schedule.credit_hub(self._number[hub], found, now)
+            self.schedule.facts.credit_hub(self._number[hub], found, now)
 
 
 class Prototype(rivals.Ranked):

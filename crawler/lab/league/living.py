@@ -30,7 +30,7 @@ import msgspec
 import numpy as np
 
 from crawler.errors import UsageError
-from crawler.frontier.refresh.schedule import SITE_LIST_LINKS
+from crawler.frontier.refresh.page_facts import SITE_LIST_LINKS
 from crawler.lab.league.world import DAY, WARMUP, Policy, World
 from crawler.lab.living.calibration import Calibration
 

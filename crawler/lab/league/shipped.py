@@ -88,7 +88,7 @@ class Shipped:
         self._number[page], self._page[number] = number, page
         self._fetched[page] = now
         if self._new[page]:
-            self.schedule.note_birth(number)
+            self.schedule.facts.note_birth(number)
 
     def note_change(self, page: int, source: str, at: float, now: float) -> None:
         if at > self._fetched[page]:

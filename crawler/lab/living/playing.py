@@ -54,7 +54,7 @@ class TrueRates(Shipped):
 
     def add(self, page: int, now: float) -> None:
         super().add(page, now)
-        self.schedule.set_page(self._number[page], self._truth[page], now)
+        self.schedule.facts.set_page(self._number[page], self._truth[page], now)
 
 
 def make(name: str, world: DrawnWorld, *, judged: bool = False) -> Policy:

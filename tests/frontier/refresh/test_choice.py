@@ -65,7 +65,7 @@ def test_no_page_below_the_level_is_taken_while_another_is_well_above_it(
         number = schedule.find(which + 1)
         if event == "add" and number < 0:
             number = schedule.add(which + 1, which % 3, which % 3, now, now)
-            schedule.set_page(number, page, now)
+            schedule.facts.set_page(number, page, now)
             model.pages[number] = (page, now, 0, schedule.host_of(number))
         elif event == "remove" and number >= 0:
             schedule.remove(number)
@@ -101,7 +101,7 @@ def test_a_burst_of_signals_is_answered_in_nearly_the_order_of_values(seed: int)
     schedule, last, n, lost = Schedule(PLAIN, level=1.0), np.zeros(m), np.zeros(m, int), []
     for number in range(m):
         schedule.add(number + 1, 1, 1, 0.0, 0.0)
-        schedule.set_page(number, pages[number], 0.0)
+        schedule.facts.set_page(number, pages[number], 0.0)
     for tick in range(1, 3000):
         now = tick / rate
         told = np.flatnonzero(rng.random(m) < pages.signal_rate / rate)
@@ -127,7 +127,7 @@ def test_the_level_converges_and_taken_pages_reach_it(start: float) -> None:
     last, counts = np.zeros(30), np.zeros(30, dtype=int)
     for number in range(30):
         schedule.add(number + 1, 1, 1, 0.0, 0.0)
-        schedule.set_page(number, pages[number], 0.0)
+        schedule.facts.set_page(number, pages[number], 0.0)
     for tick in range(1, 1200):
         now = tick / 5
         for number in np.flatnonzero(rng.random(30) < pages.signal_rate / 5):
@@ -152,13 +152,13 @@ def test_a_jump_of_importances_moves_the_level() -> None:
     schedule.rate = 5.0
     for number, page in enumerate(pages):
         schedule.add(number + 1, 1, 1, 0.0, 0.0)
-        schedule.set_page(number, page, 0.0)
+        schedule.facts.set_page(number, page, 0.0)
     for tick in range(1, 4000):
         now = tick / 5
         if tick == 1500:
             before = schedule.level
             for number in range(40):
-                schedule.set_importance(number, float(importance[number]), now)
+                schedule.facts.set_importance(number, float(importance[number]), now)
             landed = schedule.level
             schedule._check()
         taken = schedule.claim_next(now)
@@ -180,7 +180,7 @@ def test_a_saturated_host_gets_its_own_level_and_loses_no_turn() -> None:
     for number in range(size):
         host = 0 if number % 2 else 1 + number % 20
         schedule.add(number + 1, host, host, -rng.random() * 10, 0.0)
-        schedule.set_page(number, PageParameters(1.0, float(rates[number])), 0.0)
+        schedule.facts.set_page(number, PageParameters(1.0, float(rates[number])), 0.0)
     big, taken_by_big, total = schedule.host(0), 0, 8000
     for tick in range(1, total):
         now = tick / rate
@@ -233,7 +233,7 @@ def test_a_host_with_a_far_too_high_level_loses_no_turn() -> None:
     schedule = Schedule(PLAIN, level=0.5)
     for number in range(40):
         schedule.add(number + 1, number % 2, number % 2, 0.0, 0.0)
-        schedule.set_page(number, PageParameters(1.0, 0.2), 0.0)
+        schedule.facts.set_page(number, PageParameters(1.0, 0.2), 0.0)
     key, numbers = schedule.records.site_state(0)
     schedule.records.restore_site(key, np.array([*numbers[:21], 1000.0, *numbers[22:]]))
     taken = []

@@ -32,7 +32,7 @@ def run(made: Schedule, pages: list[int], days: float, rate: float, hub: int = -
         counts[page] += 1
         made.record_outcome(page, now, UNCHANGED, now)
         if page == hub:
-            made.credit_hub(page, 2.0 * (now - asked_at) / DAY, now)
+            made.facts.credit_hub(page, 2.0 * (now - asked_at) / DAY, now)
             asked_at = now
     made._check()
     return counts
@@ -70,7 +70,7 @@ def test_a_far_more_valuable_hub_goes_first_while_the_level_lags() -> None:
         made.acquire(page, now)
         made.record_outcome(page, now, CHANGED if page % 10 == 0 and page != hub else UNCHANGED, now)
         if page == hub:
-            made.credit_hub(page, 0.1 * (now - asked) / DAY, now)
+            made.facts.credit_hub(page, 0.1 * (now - asked) / DAY, now)
             asked = now
     assert made.overview.hub(hub, now)["pages_per_day"] == pytest.approx(0.1, rel=0.3)
     assert most < 1.5
@@ -97,7 +97,7 @@ def test_a_hub_that_is_not_due_does_not_go_before_pages_that_are_worth_more() ->
         changed = page == hub or rng.random() < -math.expm1(-gap / 60.0)
         made.record_outcome(page, now, CHANGED if changed else UNCHANGED, now)
         if page == hub:
-            made.credit_hub(page, gap, now)
+            made.facts.credit_hub(page, gap, now)
     assert taken > 0
     made._check()
 
@@ -114,7 +114,7 @@ def test_endless_new_pages_take_at_most_half_of_a_hosts_refreshes() -> None:
         page = made.claim_next(now)
         made.record_outcome(page, now, UNCHANGED, now)
         if page == hub:
-            made.credit_hub(page, 100.0, now)
+            made.facts.credit_hub(page, 100.0, now)
         if now > 60 * DAY:
             total += 1
             asked += page == hub
@@ -140,7 +140,7 @@ def test_no_hub_is_long_overdue(weight: float) -> None:
         changed = page in hubs or rng.random() < -math.expm1(-gap / 60.0)
         made.record_outcome(page, now, CHANGED if changed else UNCHANGED, now)
         if page in hubs:
-            made.credit_hub(page, hubs[page] * gap, now)
+            made.facts.credit_hub(page, hubs[page] * gap, now)
             longest[page] = max(longest[page], gap if now > 100.0 * DAY else 0.0)
     for page, theta in hubs.items():
         due = math.sqrt(2.0 * made.level / (weight * theta / DAY)) / DAY
@@ -163,11 +163,11 @@ def test_credit_is_checked_and_rows_are_given_back() -> None:
     made, pages = schedule_of(9, 1.0)
     for wrong in (-1.0, math.nan, math.inf):
         with pytest.raises(ValueError, match="found"):
-            made.credit_hub(pages[0], wrong, 1.0)
-    made.credit_hub(pages[0], 0.0, 1.0)
+            made.facts.credit_hub(pages[0], wrong, 1.0)
+    made.facts.credit_hub(pages[0], 0.0, 1.0)
     assert made.overview.hub(pages[0], 1.0) == {}
     for page in pages[:4]:
-        made.credit_hub(page, 3.0, 1.0)
+        made.facts.credit_hub(page, 3.0, 1.0)
     assert made.overview.hubs(1.0)["hubs"] == 4
     for page in pages[:3]:
         made.remove(page)
@@ -177,7 +177,7 @@ def test_credit_is_checked_and_rows_are_given_back() -> None:
     assert made.overview.hub(again, 1.0) == {}, (
         "the new page reuses the row of the removed hub, but not its state"
     )
-    made.credit_hub(again, 1.0, 2.0)
+    made.facts.credit_hub(again, 1.0, 2.0)
     made._check()
 
 
@@ -189,8 +189,8 @@ def test_a_page_that_listed_many_urls_is_asked_early_until_it_proves_quiet() -> 
     made, pages = schedule_of(600, 10.0 / DAY, neighbourhood=False)
     lists, rng, now = pages[7:9], random.Random(1), 0.0
     for page in lists:
-        made.expect_news(page, 40, 0.0)
-    made.expect_news(pages[20], 3, 0.0)
+        made.facts.expect_news(page, 40, 0.0)
+    made.facts.expect_news(pages[20], 3, 0.0)
     assert made.overview.hubs(now)["hubs"] == 2 and made.overview.hub(pages[20], now) == {}
     first, counts = dict.fromkeys(lists, 0.0), dict.fromkeys(pages, 0)
     asked = dict.fromkeys(pages, 0.0)
@@ -203,7 +203,7 @@ def test_a_page_that_listed_many_urls_is_asked_early_until_it_proves_quiet() -> 
             first[page] = now
         made.record_outcome(page, now, CHANGED if rng.random() < -math.expm1(-gap / 60.0) else UNCHANGED, now)
         if page == lists[0]:
-            made.credit_hub(page, 0.1 * gap, now)
+            made.facts.credit_hub(page, 0.1 * gap, now)
     assert max(first.values()) < 30.0 * DAY
     usual = sorted(counts.values())[len(pages) // 2]
     assert counts[lists[0]] > 3 * usual and counts[lists[1]] < 3 * usual
@@ -214,7 +214,7 @@ def test_a_page_that_listed_many_urls_is_asked_early_until_it_proves_quiet() -> 
 @pytest.mark.parametrize("links", [0, 40])
 def test_the_state_of_a_hub_is_restored(links: int) -> None:
     made, pages = schedule_of(30, 20.0 / DAY)
-    made.expect_news(pages[5], links, 0.0)
+    made.facts.expect_news(pages[5], links, 0.0)
     run(made, pages, 30.0, 20.0 / DAY, hub=pages[5])
     now = 30.0 * DAY
     other = Schedule(Settings(explore=0.0))

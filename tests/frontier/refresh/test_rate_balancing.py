@@ -90,7 +90,7 @@ class Player:
         self.rates = []
         for key, host, rate, crawled in pages:
             page = self.schedule.add(key, host, host, crawled, 0.0)
-            self.schedule.set_page(page, PageParameters(1.0, rate), 0.0)
+            self.schedule.facts.set_page(page, PageParameters(1.0, rate), 0.0)
             self.rates.append(rate)
         self.crawled = [crawled for *_, crawled in pages]
         self.said = Progress()

@@ -87,11 +87,11 @@ def test_any_sequence_of_events_keeps_the_invariants(
             schedule.remove(page)
             del present[fingerprint]
         elif event == "own" and page >= 0 and KINDS[kind] is not None:
-            schedule.set_page(page, KINDS[kind], now)
+            schedule.facts.set_page(page, KINDS[kind], now)
         elif event == "weigh" and page >= 0:
-            schedule.set_importance(page, wait, now)
+            schedule.facts.set_importance(page, wait, now)
         elif event == "ages" and page >= 0:
-            schedule.bound_ages(page, wait, wait + kind + 0.1)
+            schedule.facts.bound_ages(page, wait, wait + kind + 0.1)
         elif event == "signal" and page >= 0:
             schedule.signals.note_change(page, now, kind % 8)
         elif event == "signals":
@@ -124,7 +124,7 @@ def plain(*pages: PageParameters, level: float, **changed: Any) -> Schedule:
     schedule = Schedule(Settings(neighbourhood=False, pooling=False, explore=0.0, **changed), level=level)
     for number, page in enumerate(pages):
         assert schedule.add(number + 1, 1, 1, 0.0, 0.0, page.importance) == number
-        schedule.set_page(number, page, 0.0)
+        schedule.facts.set_page(number, page, 0.0)
     return schedule
 
 
@@ -296,7 +296,7 @@ def test_ages_are_bounded_below_and_above() -> None:
     assert schedule.claim_next(1.0) == -1
     assert schedule.claim_next(2.0) == 0
     schedule.record_outcome(0, 2.0, RefreshOutcome.CHANGED)
-    schedule.bound_ages(0, 1.0, math.inf)
+    schedule.facts.bound_ages(0, 1.0, math.inf)
     assert schedule.overview.due_at(1, 2.0) == 7.0
     schedule.block(schedule.host(1), 7.0)
     assert schedule.claim_next(6.9) == -1
@@ -322,7 +322,7 @@ def test_exploration_goes_to_the_page_longest_unvisited() -> None:
     schedule = Schedule(Settings(neighbourhood=False, pooling=False, explore=0.1), level=0.5)
     for number, page in enumerate(pages):
         schedule.add(number + 1, 1, 1, -float(number), 0.0)
-        schedule.set_page(number, page, 0.0)
+        schedule.facts.set_page(number, page, 0.0)
     taken = []
     for tick in range(100):
         taken.append(schedule.claim_next(float(tick)))
@@ -367,11 +367,11 @@ def test_instants_must_be_finite(bad: float) -> None:
         lambda: schedule.work(bad),
         lambda: schedule.record_outcome(held, bad, 0),
         lambda: schedule.give_back(held, bad),
-        lambda: schedule.set_importance(0, bad, 0.0),
-        lambda: schedule.set_importance(0, 1.0, bad),
-        lambda: schedule.set_page(0, PageParameters(1.0, bad), 0.0),
-        lambda: schedule.set_page(0, PageParameters(bad, 1.0), 0.0),
-        lambda: schedule.bound_ages(0, bad, bad),
+        lambda: schedule.facts.set_importance(0, bad, 0.0),
+        lambda: schedule.facts.set_importance(0, 1.0, bad),
+        lambda: schedule.facts.set_page(0, PageParameters(1.0, bad), 0.0),
+        lambda: schedule.facts.set_page(0, PageParameters(bad, 1.0), 0.0),
+        lambda: schedule.facts.bound_ages(0, bad, bad),
         lambda: setattr(schedule, "level", bad),
         lambda: setattr(schedule, "rate", bad),
         lambda: Schedule(level=bad),
@@ -406,8 +406,8 @@ def test_wrong_calls_raise() -> None:
         lambda: schedule.record_outcome(held, 1.0, 7),
         lambda: schedule.signals.enqueue_changes([1, 2], 1.0),
         lambda: schedule.block(0, math.nan),
-        lambda: schedule.set_importance(0, -1.0, 0.0),
-        lambda: schedule.bound_ages(0, 3.0, 2.0),
+        lambda: schedule.facts.set_importance(0, -1.0, 0.0),
+        lambda: schedule.facts.bound_ages(0, 3.0, 2.0),
     ):
         with pytest.raises(ValueError):
             wrong()

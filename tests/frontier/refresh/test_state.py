@@ -83,8 +83,8 @@ def test_a_rebuilt_schedule_takes_the_same_pages() -> None:
 def test_a_hub_is_rebuilt_from_its_record(counted: bool, trusted: bool) -> None:
     store, schedule = MemoryStore(), Schedule(STILL, level=3e6)
     page = schedule.add(1000, 1, 100, 0.0, 0.0)
-    schedule.expect_news(page, 40, 0.0)
-    schedule.credit_hub(page, 2.0, 0.0)
+    schedule.facts.expect_news(page, 40, 0.0)
+    schedule.facts.credit_hub(page, 2.0, 0.0)
     if trusted:
         schedule.records.restore_trust(page, 5)
     batch = store.batch()
@@ -105,7 +105,7 @@ def test_a_hub_is_rebuilt_from_its_record(counted: bool, trusted: bool) -> None:
 def test_a_page_stays_new_until_its_first_refetch() -> None:
     store, schedule = MemoryStore(), Schedule(STILL, level=3e6)
     born, old = (schedule.add(each, 1, 100, 0.0, 0.0) for each in (1000, 1001))
-    schedule.note_birth(born)
+    schedule.facts.note_birth(born)
     batch = store.batch()
     for page in (born, old):
         state.stage(schedule, page, batch)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from crawler.errors import UsageError
-from crawler.frontier.refresh.schedule import SITE_LIST_LINKS
+from crawler.frontier.refresh.page_facts import SITE_LIST_LINKS
 from crawler.lab.league import histories, living, living_table
 from crawler.lab.league import world as worlds
 from crawler.lab.league.finders import FINDERS, FREE, Crediting, NewFirst
@@ -229,7 +229,7 @@ def test_new_urls_get_their_share_of_the_fetches() -> None:
 def test_the_schedule_is_notified_of_new_pages_if_it_supports_it() -> None:
     class Showing:
         def __init__(self) -> None:
-            self.shown: list[tuple[int, float, float]] = []
+            self.facts, self.shown = self, list[tuple[int, float, float]]()
 
         def credit_hub(self, page: int, found: float, now: float) -> None:
             self.shown.append((page, found, now))

@@ -33,7 +33,7 @@ ELEMENTS_MAX = 1_000  # maximum number of children of the head that are examined
 ITEMS_MAX = 300  # number of JSON-LD objects that are examined
 PROPERTIES_MAX = 200  # number of microdata items and needed properties that are examined
 NESTING_MAX = 50  # maximum number of levels between a property and the item to which it belongs
-ANCESTORS_MAX = 10_000  # number of ancestors of microdata properties that are examined
+ANCESTORS_MAX = 5_000  # number of ancestors of microdata properties that are examined
 NAMES_MAX = 20  # maximum number of authors listed
 _ITEM_DEPTH_MAX = 6  # maximum number of arrays and objects around an item in a block
 _DATE_CHARACTERS_MAX = 64
@@ -339,7 +339,8 @@ def _enclosing(node: Any, places: dict[Any, _Place]) -> Item | None:
     above = node.parent
     while above is not None and above not in places:
         if len(places) + len(passed) >= ANCESTORS_MAX:
-            return None
+            above = None
+            break
         passed.append(above)
         above = above.parent
     item, level = (None, 0) if above is None else places[above]

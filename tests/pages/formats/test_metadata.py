@@ -279,10 +279,13 @@ def test_no_page_raises(value: object, soup: list[str]) -> None:
         "<div itemscope itemtype=/Article><i itemprop=author>Ann</i>"
         + "<b>" * 99
         + "<i itemprop=name>x</i>" * 1000,
+        "<div itemscope itemtype=/Article><i itemprop=author>Ann</i>"
+        + "<div>" * 1000
+        + "<i itemprop=name>x</i>" * 1000,
         _ld(ARTICLE | {"author": "Ann", "text": "-->]]> " * 9000}),
     ],
 )
-def test_many_elements_take_linear_time(body: str) -> None:
+def test_many_elements_take_linear_time(body: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """1,000 scripts once took 2.4 s of CPU.
 
     The parser builds its list of elements again at each step of a loop.
@@ -293,6 +296,7 @@ def test_many_elements_take_linear_time(body: str) -> None:
         nonlocal calls
         calls += 1
 
+    monkeypatch.setattr(metadata, "ANCESTORS_MAX", 500)
     tree, utf8 = text.tree_of(body.encode(), tame=True), body.encode()
     sys.setprofile(count)
     try:

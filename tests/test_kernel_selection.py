@@ -79,6 +79,21 @@ def test_the_source_can_be_requested() -> None:
     assert ask(ROOT, CRAWLER_INTERPRETED="1") == "True 1"
 
 
+def test_interpreted_kernels_read_a_store_with_one_page() -> None:
+    """The columns of a single record are not aligned. A memory view cannot read the items of such a column."""
+    test = "tests/frontier/refresh/test_state.py::test_a_hub_is_rebuilt_from_its_record"
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", test],
+        cwd=ROOT,
+        env={**os.environ, "CRAWLER_INTERPRETED": "1"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+
+
 def test_both_forms_give_the_same_results(tmp_path: Path) -> None:
     """Once, interpreted kernels used numpy numbers, which gave warnings, overflowed and could not become JSON."""
     done = subprocess.run(

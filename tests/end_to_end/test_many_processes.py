@@ -46,9 +46,9 @@ def command(directory: Path, name: str, *arguments: str) -> Ended:
 
 
 def test_a_crawl_without_a_page_says_why(tmp_path: Path) -> None:
-    ended = command(
-        tmp_path / "crawl", "crawl", "mailto:a@b.example", "http://127.0.0.1:8/", "--processes", "2", "-q"
-    )
+    seeds = tmp_path / "seeds.txt"
+    seeds.write_text("mailto:a@b.example\nhttp://127.0.0.1:8/\n")
+    ended = command(tmp_path / "crawl", "crawl", "--seeds", str(seeds), "--processes", "2", "-q")
     assert ended.code == 4, ended
     assert ended.err.splitlines()[-1] == (
         "crawler: no page could be fetched: 1 seeds are not http(s) URLs; "

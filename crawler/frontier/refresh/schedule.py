@@ -176,7 +176,7 @@ class Schedule:
         check_instant(now)
         size = len(fingerprints)
         columns = [
-            np.ascontiguousarray(np.broadcast_to(np.asarray(column), (size,)), dtype=kind)
+            np.require(np.broadcast_to(np.asarray(column), (size,)), kind, ("C", "ALIGNED"))
             for column, kind in (
                 (fingerprints, "u8"), (host_keys, "u8"), (directory_keys, "u8"), (crawled_at, "f8"),
                 (importance, "f8"), (changes, "f8"), (watched, "f8"), (signals, "u4"), (states, "u1"),

@@ -582,5 +582,5 @@ def test_robots_txt_that_is_not_obeyed_forbids_nothing(open_joint: Open) -> None
         said = ask(joint.stages, "why", url=f"http://{host}/new")
         assert said["robots"]["denied"] == denied, said
         assert said["verdict"].startswith(
-            "Not found yet, and it would not be fetched:" if denied else "Not found yet: no fetched"
+            "Not found yet, and it would not be fetched:" if denied else "Not found yet: no link"
         )

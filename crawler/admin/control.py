@@ -25,7 +25,7 @@ REQUEST_BYTES_MAX = 1 << 20
 
 log = logging.getLogger("crawler")
 
-# From Python 3.13 on, a server that closes deletes the file at the path to which its socket was bound. Here,
+# From Python 3.13 on, when a server closes, it deletes the file at the path to which its socket was bound. Here,
 # this path is only the temporary name of the socket.
 _KEEP_NAME: dict[str, Any] = {"cleanup_socket": False} if sys.version_info >= (3, 13) else {}
 

@@ -164,7 +164,7 @@ def encode(text: str, codec: str) -> bytes:
     """Return the bytes of a text made by `decode`."""
     try:
         return text.encode(codec, "surrogateescape")
-    # This codec can decode the text but not encode all of it. The other characters are replaced. The new URLs are
-    # kept, because they consist of ASCII characters.
+    # This codec can decode the text but not encode all of it. Characters that it cannot encode are replaced. The
+    # new URLs are not affected, because they consist of ASCII characters.
     except UnicodeError:
         return text.encode(codec, "replace")

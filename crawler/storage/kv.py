@@ -109,8 +109,8 @@ class MemoryBatch:
 class MemoryStore:
     """A store in memory only, for tests and the lab.
 
-    With `keep_durable`, the attribute `durable` is a copy of the state after the last synced write. A power
-    cut would leave exactly this state. With `keep_durable`, each write copies the whole store.
+    With `keep_durable`, the attribute `durable` is a copy of the state after the last synced write, which is the
+    state that a power cut would leave. With `keep_durable`, each write copies the whole store.
     """
 
     def __init__(self, data: dict[bytes, bytes] | None = None, *, keep_durable: bool = False) -> None:

@@ -85,7 +85,7 @@ OVERLAPPING = [
     for point in ("flush during compaction", "compaction during flush")
 ]
 SLOWLY = "slow-runs"
-# Only pages near the root of the tree have links, so the points that need new links come first.
+# Only pages near the root of the tree have links, so the points that are reached only with new links come first.
 FAULTS = [
     "seeds loading:1",
     *(f"flush {step}:1" for step in ("joined", "written", "synced", "renamed", "named", "ran")),

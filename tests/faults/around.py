@@ -27,7 +27,7 @@ from tests.faults.planted import plant
 YEAR = 365 * 86_400
 COMMAND_MAX = 60.0  # seconds after which a command counts as hanging
 READERS = 2
-BESIDE = 12.0  # seconds for which a crawl runs while it is read
+BESIDE = 12.0  # seconds for which a crawl runs while other commands read it
 KILLS = ("committed:10", "flush committed:2", "segment rolled:1", "batch written:15", "closing:1")
 _SMALL = ("--set", "pages.segment_bytes=20000", "--set", "due.buffer_entries_max=200")
 

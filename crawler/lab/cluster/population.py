@@ -245,7 +245,7 @@ class Population:
         except Killed:
             raise
         except Exception as error:
-            if life.dead:  # the life was killed, and the error occurred during its cleanup
+            if life.dead:  # the process was killed, and the error occurred during its cleanup
                 raise Killed from error
             how = f"bug: {error!r}"
             self.observed.unexpected.append(f"{life}: {error!r}")

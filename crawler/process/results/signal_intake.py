@@ -62,9 +62,9 @@ class SignalIntake:
         record: returns the record of a page by its fingerprint.
         refresh: the schedule of known pages; None if no page is refetched.
         is_retired: returns whether a URL (request form) with a fingerprint was dropped by `crawler retire`. It reads a
-            queue, which takes at most about 10 ms, so it is called only for the `TOLD_MAX` URLs that the answer names;
-            others count as queued.
-        requisites: whether requisites are fetched; they may be out of scope.
+            queue, which takes at most about 10 ms. So it is called only for the `TOLD_MAX` URLs that the answer to the
+            signal names. All other URLs count as queued.
+        requisites: whether requisites are fetched, even those out of scope.
         me: the name of this process in the partition.
     """
 

@@ -22,7 +22,7 @@ class KilledError(Exception):
 
 
 class Countdown:
-    """Raises KilledError at the write after `writes` writes."""
+    """Permits `writes` writes, and raises KilledError at the next one."""
 
     def __init__(self, writes: int) -> None:
         self.left = writes
@@ -52,7 +52,7 @@ class KilledMemory(bytearray):
 
 
 class KilledStore(MemoryStore):
-    """A store in which the writes of a countdown are counted."""
+    """A store that counts its writes in a `Countdown`."""
 
     def __init__(self, countdown: Countdown) -> None:
         super().__init__()
